@@ -1,0 +1,106 @@
+"""Every error that rooflens raises on purpose.
+
+::
+
+    RooflensError                 base class; the command line prints it without a traceback
+    ├── InvalidValue              an argument that cannot be used (batch 0, an unknown mode)
+    │   └── UnitError             a quantity that cannot be parsed, or in the wrong unit
+    ├── UnknownName               a name that is not known; near names are listed
+    │   ├── UnknownModel
+    │   └── UnknownDevice
+    │       └── AmbiguousDevice   a name that fits several devices
+    ├── MissingDependency         an optional package that this call needs
+    ├── MissingCeiling            a device has no rate for a unit that the work needs
+    ├── ModelError                the model could not be built or run
+    │   └── DataDependent         shapes or control flow depend on values
+    ├── AmbiguousResult           a total was asked of a set with several cases or sources
+    └── FileError
+        ├── RecordFileError       a record file that is damaged or from a newer version
+        ├── DeviceFileError       a device file with a wrong key or value
+        └── OutputError           a result that cannot be written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RooflensError(Exception):
+    """Base of all errors that rooflens raises on purpose."""
+
+
+class InvalidValue(RooflensError, ValueError):
+    """An argument has a value that cannot be used."""
+
+
+class UnitError(InvalidValue):
+    """A quantity cannot be parsed, or its unit is not the one expected."""
+
+
+class UnknownName(RooflensError, LookupError):
+    """A name is not known; the message lists near names.
+
+    >>> str(UnknownName("color", "gren", ["green", "red"]))
+    "unknown color 'gren'; did you mean green?"
+    """
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], remedy: str = "") -> None:
+        near = get_close_matches(name.lower(), sorted(known), n=5, cutoff=0.5)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        super().__init__(f"unknown {kind} {name!r}{hint}" + (f" {remedy}" if remedy else ""))
+
+
+class UnknownModel(UnknownName):
+    """No provider knows a model of this name."""
+
+
+class UnknownDevice(UnknownName):
+    """The catalogue holds no device of this name."""
+
+
+class AmbiguousDevice(UnknownDevice):
+    """The name fits several devices; the message lists them."""
+
+    def __init__(self, name: str, fits: Iterable[str]) -> None:
+        listed = ", ".join(sorted(fits))
+        RooflensError.__init__(self, f"device {name!r} fits several devices: {listed}; name one of them")
+
+
+class MissingDependency(RooflensError, ImportError):
+    """An optional package is not installed; the message says how to get it."""
+
+    def __init__(self, purpose: str, package: str, extra: str) -> None:
+        super().__init__(f"{purpose} needs {package}: pip install 'rooflens[{extra}]'")
+
+
+class MissingCeiling(RooflensError):
+    """A device has no rate for a unit that the work needs."""
+
+
+class ModelError(RooflensError):
+    """The model could not be built, or raised while it ran."""
+
+
+class DataDependent(ModelError):
+    """A shape or a branch depends on values that an estimate does not have."""
+
+
+class AmbiguousResult(RooflensError):
+    """A total was asked of a set that holds several cases or sources."""
+
+
+class FileError(RooflensError):
+    """A file cannot be used."""
+
+
+class RecordFileError(FileError):
+    """A record file is damaged or was written by a newer rooflens."""
+
+
+class DeviceFileError(FileError):
+    """A device file holds a wrong key or value."""
+
+
+class OutputError(FileError):
+    """A result cannot be written where it was asked for."""

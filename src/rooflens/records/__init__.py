@@ -1,0 +1,76 @@
+"""The vocabulary: what was seen, of which piece, of which case. Frozen types, no behaviour beyond arithmetic.
+
+Importing this package needs nothing but the standard library.
+"""
+
+from rooflens.records.bound import Bound, Point
+from rooflens.records.device import Ceiling, CeilingOrigin, Device, Fact, Silicon
+from rooflens.records.files import FORMAT, RecordFile, read_records, write_atomically, write_records
+from rooflens.records.operation import PHASES, Argument, Call, Operation, Phase, Tensor
+from rooflens.records.record import (
+    AS_IS,
+    DTYPES,
+    MEMORY_CAUSES,
+    MODES,
+    Case,
+    Environment,
+    Failure,
+    Memory,
+    Record,
+    Scalar,
+    Scope,
+    Source,
+)
+from rooflens.records.timing import Timing
+from rooflens.records.work import (
+    COMPUTE_RESOURCES,
+    DATA_RESOURCES,
+    LEVELS,
+    LINKS,
+    PRECISIONS,
+    UNITS,
+    Origin,
+    Work,
+)
+
+__all__ = [
+    "AS_IS",
+    "COMPUTE_RESOURCES",
+    "DATA_RESOURCES",
+    "DTYPES",
+    "FORMAT",
+    "LEVELS",
+    "LINKS",
+    "MEMORY_CAUSES",
+    "MODES",
+    "PHASES",
+    "PRECISIONS",
+    "UNITS",
+    "Argument",
+    "Bound",
+    "Call",
+    "Case",
+    "Ceiling",
+    "CeilingOrigin",
+    "Device",
+    "Environment",
+    "Fact",
+    "Failure",
+    "Memory",
+    "Operation",
+    "Origin",
+    "Phase",
+    "Point",
+    "Record",
+    "RecordFile",
+    "Scalar",
+    "Scope",
+    "Silicon",
+    "Source",
+    "Tensor",
+    "Timing",
+    "Work",
+    "read_records",
+    "write_atomically",
+    "write_records",
+]

@@ -1,0 +1,87 @@
+"""Device and Ceiling: a vector of rates over the names that work uses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from rooflens.errors import InvalidValue, MissingCeiling
+
+CeilingOrigin = Literal["datasheet", "derived", "measured", "user"]
+Silicon = Literal["tensor", "fma", "special", "memory", "link"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """The highest rate of one resource.
+
+    Attributes:
+        resource: ``matmul.bf16``, ``vector.fp32``, ``dram``, ``nvlink`` ...
+        rate: FLOP/s or B/s; dense, per torch device.
+        silicon: the hardware that provides it. Times on one silicon add, different silicon overlaps.
+        origin: how the rate is known.
+        reference: the document, rule or run that it comes from.
+        verified: False where the source was not checked.
+        accumulate: type in which products are summed, where it matters.
+    """
+
+    resource: str
+    rate: float
+    silicon: Silicon
+    origin: CeilingOrigin
+    reference: str
+    verified: bool = True
+    accumulate: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate < math.inf:
+            raise InvalidValue(f"ceiling {self.resource!r} has rate {self.rate}; leave out a rate that is not known")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A number of a device that is no rate: its memory, clock, power ... in base units."""
+
+    value: float
+    origin: CeilingOrigin = "datasheet"
+    reference: str = ""
+    verified: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device, or several equal ones (`count`), and its ceilings.
+
+    Attributes:
+        name: canonical name, a slug like ``a100-sxm4-40gb``; ``2x a100-sxm4-40gb`` for two of them.
+        title: the name as its maker writes it.
+        kind: gpu, cpu, tpu, soc or accelerator.
+        facts: memory (bytes), clock (Hz), power (W), l2 (bytes), units (count), year.
+    """
+
+    name: str
+    title: str
+    vendor: str
+    kind: str
+    arch: str
+    ceilings: tuple[Ceiling, ...]
+    facts: dict[str, Fact]
+    aliases: tuple[str, ...] = ()
+    notes: str = ""
+    count: int = 1
+
+    def ceiling(self, resource: str) -> Ceiling | None:
+        """The ceiling of `resource`, or None."""
+        return next((c for c in self.ceilings if c.resource == resource), None)
+
+    def require(self, resource: str) -> Ceiling:
+        """The ceiling of `resource`; MissingCeiling names what the device has."""
+        found = self.ceiling(resource)
+        if found is None:
+            has = ", ".join(c.resource for c in self.ceilings) or "none"
+            raise MissingCeiling(
+                f"device {self.name!r} has no ceiling for {resource!r}; it has {has}."
+                " Choose another dtype, or give a device file that has one"
+            )
+        return found

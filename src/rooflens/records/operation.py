@@ -1,0 +1,113 @@
+"""Operation: one call that an accelerator would run, described by shapes alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Phase = Literal["forward", "backward", "optimizer"]
+PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Shape, element type and the bytes in memory that the elements occupy.
+
+    Attributes:
+        shape: sizes, outermost first.
+        dtype: element type as rooflens writes it: fp32, bf16, int64, bool, complex64 ...
+        nbytes: distinct bytes behind the tensor: a dimension expanded with stride 0 is stored once.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+
+    @property
+    def elements(self) -> int:
+        n = 1
+        for size in self.shape:
+            n *= size
+        return n
+
+
+Argument = Tensor | str | int | float | bool | None | tuple["Argument", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The signature of an operation: equal calls cost the same, so a formula is evaluated once per signature.
+
+    Attributes:
+        name: the operation's name without namespace and overload, like ``convolution_backward``.
+        arguments: (name, value) in the order of the operation's schema; tensors by description.
+        outputs: tensors that the call returns.
+        reads: bytes of the distinct tensors that it takes.
+        writes: bytes of the distinct tensors that it returns or changes in place.
+    """
+
+    name: str
+    arguments: tuple[tuple[str, Argument], ...]
+    outputs: tuple[Tensor, ...]
+    reads: int
+    writes: int
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.name, self.arguments, self.outputs, self.reads, self.writes)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __getitem__(self, argument: str) -> Argument:
+        for name, value in self.arguments:
+            if name == argument:
+                return value
+        raise KeyError(f"operation {self.name!r} has no argument {argument!r}; it has {[n for n, _ in self.arguments]}")
+
+    def get(self, argument: str, default: Argument = None) -> Argument:
+        """The value of `argument`, or `default` where the schema has none of this name."""
+        return next((value for name, value in self.arguments if name == argument), default)
+
+    def tensor(self, argument: str) -> Tensor:
+        """The tensor given as `argument`."""
+        value = self[argument]
+        if not isinstance(value, Tensor):
+            raise TypeError(f"argument {argument!r} of {self.name!r} is {value!r}, not a tensor")
+        return value
+
+    def tensors(self, argument: str) -> tuple[Tensor, ...]:
+        """The tensors in the list given as `argument`; absent ones are left out."""
+        value = self[argument]
+        items = value if isinstance(value, tuple) else (value,)
+        return tuple(item for item in items if isinstance(item, Tensor))
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """Every tensor among the arguments, lists flattened."""
+        return tuple(tensor for _, value in self.arguments for tensor in _flatten(value))
+
+
+def _flatten(value: Argument) -> tuple[Tensor, ...]:
+    if isinstance(value, Tensor):
+        return (value,)
+    if isinstance(value, tuple):
+        return tuple(tensor for item in value for tensor in _flatten(item))
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call in its place: which module made it, in which phase of the step.
+
+    Attributes:
+        call: what was called, with which shapes.
+        path: dotted path of the innermost module, ``""`` for the root, ``(loss)`` and ``(optimizer)`` outside of it.
+        phase: forward, backward or optimizer.
+        recomputed: the call repeats forward work during backward (activation checkpointing).
+    """
+
+    call: Call
+    path: str
+    phase: Phase
+    recomputed: bool = False

@@ -1,0 +1,154 @@
+"""Case, Record and what they hold: the one shape in which every source reports what it saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rooflens.records.operation import Phase
+from rooflens.records.timing import Timing
+from rooflens.records.work import Work
+
+Scope = Literal["model", "module", "op", "kernel"]
+Source = Literal["estimate", "measure", "counters", "profile"]
+Scalar = str | int | float | bool
+
+DTYPES = ("default", "fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
+AS_IS = "as-is"
+"""Element type of a module handed in from Python: whatever its tensors are."""
+MODES = ("inference", "train", "prefill", "decode")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One cell of a study, and the key by which evidence is joined.
+
+    Attributes:
+        model: the name as the user gave it.
+        device: canonical device name, or None where the record holds on any device.
+        batch: samples per step, or None where the inputs were handed in.
+        dtype: one of `DTYPES`, or `AS_IS`.
+        mode: one of `MODES`.
+        options: further options as sorted (name, value) pairs.
+    """
+
+    model: str
+    device: str | None = None
+    batch: int | None = None
+    dtype: str = "fp32"
+    mode: str = "inference"
+    options: tuple[tuple[str, Scalar], ...] = ()
+
+    def label(self) -> str:
+        """The case in words, for tables, captions and messages."""
+        parts = [self.model, f"batch {self.batch}" if self.batch is not None else "", self.dtype, self.mode]
+        parts += [f"{name}={value}" for name, value in self.options]
+        parts += [f"on {self.device}" if self.device else ""]
+        return " ".join(filter(None, parts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes of device memory. None is unknown.
+
+    Attributes:
+        peak: bytes allocated at the moment of the peak. The causes below add up to it where they are known.
+        activations: kept from forward for backward.
+        temporaries: everything that lives shorter than a phase, outputs included.
+        reserved: peak bytes that the caching allocator held (measured).
+    """
+
+    peak: int
+    parameters: int | None = None
+    buffers: int | None = None
+    inputs: int | None = None
+    activations: int | None = None
+    gradients: int | None = None
+    optimizer: int | None = None
+    kv_cache: int | None = None
+    temporaries: int | None = None
+    reserved: int | None = None
+
+
+MEMORY_CAUSES = ("parameters", "buffers", "inputs", "activations", "gradients", "optimizer", "kv_cache", "temporaries")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One observation of one piece of one case. None means unknown and is never zero.
+
+    Attributes:
+        case: the cell that was observed.
+        source: which kind of evidence this is.
+        scope: the size of the piece.
+        path: dotted module path; ``""`` is the whole model.
+        kind: operation family (convolution, attention ...), "" for a whole.
+        name: operation or kernel name, "" for a whole.
+        phase: forward, backward or optimizer; None where the piece spans several.
+        work: work of one call. `kernel_work`, where it differs, is what a kernel needs of the device for that work: a
+            causal attention call is counted in full and timed by the half that it executes.
+        timing: seconds of one call.
+        calls: how many calls are this same observation.
+        recomputed: the work repeats forward work during backward.
+        parameters: parameter elements of a model, shared ones once.
+        memory: peak memory of a model.
+        notes: what a reader must know before using the numbers.
+    """
+
+    case: Case
+    source: Source
+    scope: Scope
+    path: str = ""
+    kind: str = ""
+    name: str = ""
+    phase: Phase | None = None
+    work: Work | None = None
+    kernel_work: Work | None = None
+    timing: Timing | None = None
+    calls: int = 1
+    recomputed: bool = False
+    parameters: int | None = None
+    memory: Memory | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A cell that failed: data, so that a sweep goes on.
+
+    Attributes:
+        case: the cell.
+        source: what was being done.
+        stage: build, forward, backward, optimizer ...
+        kind: out of memory, timeout, crash, unsupported or error.
+        message: what happened, in one sentence.
+    """
+
+    case: Case
+    source: Source
+    stage: str
+    kind: Literal["out of memory", "timeout", "crash", "unsupported", "error"]
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Where and how the records of a file were made. No host and no user name.
+
+    Attributes:
+        rooflens: version of this package.
+        created: UTC time, ISO 8601.
+        command: the command line, values that look like secrets left out.
+        versions: package name to version (python, torch, torchvision ...).
+        machine: facts about hardware and drivers (cpu, card, driver, threads ...).
+        flags: switches that change results (TF32, cudnn benchmark ...).
+        commit: revision of the working tree that the user ran in, if it is a git checkout.
+    """
+
+    rooflens: str
+    created: str
+    command: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, Scalar] = field(default_factory=dict)
+    flags: dict[str, Scalar] = field(default_factory=dict)
+    commit: str | None = None

@@ -1,0 +1,100 @@
+"""Work: a vector of demands on the units and levels of a device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Literal
+
+from rooflens.errors import InvalidValue
+
+PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8", "int4")
+UNITS = ("matmul", "vector", "special")
+LEVELS = ("dram", "l2", "l1")
+LINKS = ("nvlink", "pcie", "network")
+
+COMPUTE_RESOURCES = frozenset(f"{unit}.{precision}" for unit in UNITS for precision in PRECISIONS)
+DATA_RESOURCES = frozenset(LEVELS + LINKS)
+
+Origin = Literal["algorithmic", "executed", "stated"]
+"""Where work comes from: a formula, hardware counters, or figures that the user stated. Origins are never added."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What an operation asks of a device.
+
+    Attributes:
+        flops: FLOP per compute resource, like ``{"matmul.fp32": 2 * m * n * k}``. One multiply-add is 2 FLOP. A
+            resource that is not named is not used.
+        bytes: bytes per level, like ``{"dram": 4096}``. A level that is not named was *not counted*: it is unknown.
+        origin: how the numbers were obtained.
+        missing: names of the operations in this work whose FLOP are unknown. With any, a total is a lower bound.
+    """
+
+    flops: Mapping[str, float] = field(default_factory=dict)
+    bytes: Mapping[str, float] = field(default_factory=dict)
+    origin: Origin = "algorithmic"
+    missing: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        _reject_unknown(self.flops, COMPUTE_RESOURCES, "compute resource")
+        _reject_unknown(self.bytes, DATA_RESOURCES, "level")
+        _reject_impossible(self.flops, "FLOP")
+        _reject_impossible(self.bytes, "bytes")
+
+    def __add__(self, other: Work) -> Work:
+        """Unite the units, intersect the levels: a level that one side did not count has no total."""
+        if self.origin != other.origin:
+            raise InvalidValue(f"cannot add {self.origin} work to {other.origin} work: they are different quantities")
+        flops = dict(self.flops)
+        for resource, n in other.flops.items():
+            flops[resource] = flops.get(resource, 0) + n
+        both = self.bytes.keys() & other.bytes.keys()
+        return Work(
+            flops=flops,
+            bytes={level: self.bytes[level] + other.bytes[level] for level in self.bytes if level in both},
+            origin=self.origin,
+            missing=self.missing | other.missing,
+        )
+
+    def __mul__(self, times: int) -> Work:
+        """The same work, `times` times."""
+        return Work(
+            flops={resource: n * times for resource, n in self.flops.items()},
+            bytes={level: n * times for level, n in self.bytes.items()},
+            origin=self.origin,
+            missing=self.missing,
+        )
+
+    __rmul__ = __mul__
+
+    @staticmethod
+    def sum(parts: Iterable[Work]) -> Work | None:
+        """The sum of `parts`, or None if there are none: no work seen is not the same as no work done."""
+        items = list(parts)
+        return reduce(Work.__add__, items) if items else None
+
+    @property
+    def matmul_flops(self) -> float:
+        """FLOP of products, convolutions, attention and recurrent gates: what MFU and most counters mean."""
+        return sum(n for resource, n in self.flops.items() if resource.startswith("matmul."))
+
+    @property
+    def total_flops(self) -> float:
+        """All FLOP: matrix work, element-wise work and special functions."""
+        return sum(self.flops.values())
+
+
+def _reject_unknown(names: Iterable[str], known: frozenset[str], what: str) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InvalidValue(f"unknown {what} {unknown[0]!r}; known: {', '.join(sorted(known))}")
+
+
+def _reject_impossible(amounts: Mapping[str, float], what: str) -> None:
+    for resource, n in amounts.items():
+        if not 0 <= n < math.inf:
+            raise InvalidValue(f"work cannot have {n} {what} of {resource!r}; leave out what is unknown")

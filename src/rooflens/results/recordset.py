@@ -1,0 +1,239 @@
+"""RecordSet: many records, with questions that people ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from rooflens.errors import AmbiguousResult, InvalidValue
+from rooflens.records import (
+    Case,
+    Device,
+    Environment,
+    Failure,
+    Memory,
+    Phase,
+    Record,
+    RecordFile,
+    Source,
+    read_records,
+    write_records,
+)
+from rooflens.results.group import Coverage, Group, Total
+
+if TYPE_CHECKING:
+    import polars
+
+T = TypeVar("T")
+
+Level = Literal["phase", "module", "family", "op"]
+
+_KEYS: Mapping[str, Callable[[Record], str]] = {
+    "phase": lambda r: r.phase or "",
+    "module": lambda r: r.path,
+    "family": lambda r: r.kind,
+    "op": lambda r: f"{r.path}/{r.name}" if r.path else r.name,
+}
+
+
+class RecordSet:
+    """Records of one or many cases and sources.
+
+    Iterating gives each observation once. Totals answer for one case and one source; where the set holds more, narrow
+    it with :meth:`where` first.
+    """
+
+    def __init__(
+        self,
+        records: Iterable[Record],
+        *,
+        devices: Mapping[str, Device] | None = None,
+        failures: Iterable[Failure] = (),
+        environment: Environment | None = None,
+    ) -> None:
+        self.records = tuple(records)
+        self.devices = dict(devices or {})
+        self.failures = tuple(failures)
+        self.environment = environment
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __add__(self, other: RecordSet) -> RecordSet:
+        """Both sets together; the environment is kept only where both agree."""
+        return RecordSet(
+            self.records + other.records,
+            devices=self.devices | other.devices,
+            failures=self.failures + other.failures,
+            environment=self.environment if self.environment == other.environment else None,
+        )
+
+    def __repr__(self) -> str:
+        return f"RecordSet({len(self)} records, {len(self.cases)} cases, sources: {', '.join(self.sources) or 'none'})"
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """The distinct cases, in order of appearance."""
+        return tuple(dict.fromkeys(r.case for r in self.records))
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The distinct sources, in order of appearance."""
+        return tuple(dict.fromkeys(r.source for r in self.records))
+
+    def where(self, **conditions: object) -> RecordSet:
+        """The records that meet every condition: a field of the record or of its case, equal to the value given.
+
+        >>> rs.where(batch=64, source="measure")  # doctest: +SKIP
+        """
+        of_record, of_case = _field_names(Record), _field_names(Case)
+        unknown = conditions.keys() - of_record - of_case
+        if unknown:
+            raise InvalidValue(f"unknown condition {min(unknown)!r}; known: {', '.join(sorted(of_record | of_case))}")
+
+        def meets(item: Record | Failure) -> bool:
+            return all(
+                getattr(item.case if name in of_case else item, name, None) == value
+                for name, value in conditions.items()
+            )
+
+        return RecordSet(
+            filter(meets, self.records),
+            devices=self.devices,
+            failures=filter(meets, self.failures),
+            environment=self.environment,
+        )
+
+    def split(self) -> Iterator[tuple[Case, Source, RecordSet]]:
+        """One set per case and source, in order of appearance."""
+        parts: dict[tuple[Case, Source], list[Record]] = {}
+        for record in self.records:
+            parts.setdefault((record.case, record.source), []).append(record)
+        for (case, source), records in parts.items():
+            yield case, source, RecordSet(records, devices=self.devices, environment=self.environment)
+
+    def device(self) -> Device | None:
+        """The device of the set's only case; None if it names none or the set does not hold it."""
+        return self.devices.get(self._case().device or "")
+
+    def total(self, phase: Phase | None = None) -> Total:
+        """The sum of one case and source, in one phase or in all."""
+        device = self.device()
+        return Total((r for r in self.records if phase is None or r.phase == phase), device)
+
+    def by(self, level: Level) -> tuple[Group, ...]:
+        """The records grouped by phase, module path, operation family or operation, in order of appearance."""
+        if level not in _KEYS:
+            raise InvalidValue(f"cannot group by {level!r}; known: {', '.join(_KEYS)}")
+        device = self.device()
+        groups: dict[str, list[Record]] = {}
+        for record in self.records:
+            if record.work is not None or record.timing is not None:
+                groups.setdefault(_KEYS[level](record), []).append(record)
+        return tuple(
+            Group(
+                key=key,
+                kind=_shared({r.kind for r in records}, ""),
+                phase=_shared({r.phase for r in records}, None),
+                total=Total(records, device),
+            )
+            for key, records in groups.items()
+        )
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases seen, in order of appearance."""
+        return tuple(dict.fromkeys(r.phase for r in self.records if r.phase is not None))
+
+    @property
+    def parameters(self) -> int | None:
+        """Parameter elements of the model, shared ones once; None if not recorded."""
+        self._case()
+        return next((r.parameters for r in self.records if r.parameters is not None), None)
+
+    @property
+    def memory(self) -> Memory | None:
+        """Peak memory of the step, by cause where known; None if not recorded."""
+        self._case()
+        return next((r.memory for r in self.records if r.memory is not None), None)
+
+    @property
+    def coverage(self) -> Coverage:
+        """Operations counted and listed."""
+        return self.total().coverage
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Every note on the records, once."""
+        return tuple(dict.fromkeys(note for r in self.records for note in r.notes))
+
+    def save(self, path: str | Path) -> Path:
+        """Write a record file; it appears whole or not at all."""
+        target = Path(path)
+        contents = RecordFile(
+            records=self.records, failures=self.failures, devices=self.devices, environment=self.environment
+        )
+        write_records(target, contents)
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path) -> RecordSet:
+        """Read a record file."""
+        contents = read_records(Path(path))
+        return cls(
+            contents.records, devices=contents.devices, failures=contents.failures, environment=contents.environment
+        )
+
+    def to_polars(self) -> polars.DataFrame:
+        """One row per record, with the case spread over columns."""
+        import polars
+
+        return polars.DataFrame([_row(record) for record in self.records], infer_schema_length=None)
+
+    def _case(self) -> Case:
+        cases, sources = self.cases, self.sources
+        if not cases:
+            raise AmbiguousResult("the set is empty: there is no case to answer for")
+        if len(cases) > 1 or len(sources) > 1:
+            listed = "; ".join(case.label() for case in cases[:5]) + ("; ..." if len(cases) > 5 else "")
+            raise AmbiguousResult(
+                f"this needs one case and one source, the set holds {len(cases)} cases ({listed}) and"
+                f" {len(sources)} sources ({', '.join(sources)}); narrow it with where(...)"
+            )
+        return cases[0]
+
+
+def _field_names(cls: type) -> set[str]:
+    return {f.name for f in fields(cls)}
+
+
+def _shared(values: set[T], otherwise: T) -> T:
+    return values.pop() if len(values) == 1 else otherwise
+
+
+def _row(record: Record) -> dict[str, object]:
+    work = record.work
+    return {
+        "model": record.case.model,
+        "device": record.case.device,
+        "batch": record.case.batch,
+        "dtype": record.case.dtype,
+        "mode": record.case.mode,
+        "source": record.source,
+        "scope": record.scope,
+        "path": record.path,
+        "kind": record.kind,
+        "name": record.name,
+        "phase": record.phase,
+        "calls": record.calls,
+        "recomputed": record.recomputed,
+        "matmul_flops": None if work is None else work.matmul_flops,
+        "flops": None if work is None else work.total_flops,
+        "dram_bytes": None if work is None else work.bytes.get("dram"),
+        "seconds": None if record.timing is None else record.timing.median,
+    }

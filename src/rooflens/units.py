@@ -1,0 +1,109 @@
+"""Quantities as text: the only file that knows a prefix.
+
+Inside rooflens a quantity is a plain number in a base unit: FLOP, byte, second, FLOP/s, B/s, FLOP/B, hertz, watt.
+Text appears only at the edge: :func:`parse` reads it, :func:`show` writes it.
+
+Prefixes are decimal (k = 10^3, G = 10^9); binary ones are written Ki, Mi, Gi, Ti and are accepted for bytes only.
+A multiply-add is two FLOP everywhere; see :mod:`rooflens.costs`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from rooflens.errors import UnitError
+
+DECIMAL: Mapping[str, float] = {
+    "p": 1e-12,
+    "n": 1e-9,
+    "u": 1e-6,
+    "m": 1e-3,
+    "": 1.0,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "E": 1e18,
+}
+BINARY: Mapping[str, float] = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+BASE_UNITS = ("FLOP/s", "FLOP/B", "FLOP", "B/s", "B", "s", "Hz", "W")
+
+# Other spellings of a base unit. OP is what vendors call an integer FLOP; the rate means the same thing.
+_SYNONYMS: Mapping[str, str] = {
+    "OP/s": "FLOP/s",
+    "OP": "FLOP",
+    "FLOP/byte": "FLOP/B",
+    "byte": "B",
+    "bytes": "B",
+    "byte/s": "B/s",
+    "bytes/s": "B/s",
+}
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
+
+
+def parse(text: str, unit: str) -> float:
+    """Return the quantity in `text` as a number of base unit `unit`.
+
+    >>> parse("19.5 TFLOP/s", "FLOP/s")
+    19500000000000.0
+    >>> parse("40 GiB", "B")
+    42949672960.0
+
+    Raises:
+        UnitError: the text is not a number and a unit, or the unit is another one than `unit`.
+    """
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise UnitError(f"cannot read {text!r} as a quantity in {unit}; write a number and a unit, like '1.5 G{unit}'")
+    number, written = match.groups()
+    value = float(number) * _scale(written, unit, text)
+    if not math.isfinite(value):
+        raise UnitError(f"{text!r} is beyond what a number can hold; the largest is about 1.8e308 {unit}")
+    return value
+
+
+def _scale(written: str, unit: str, text: str) -> float:
+    if unit not in BASE_UNITS:
+        raise UnitError(f"unknown base unit {unit!r}; known: {', '.join(BASE_UNITS)}")
+    for spelling in (unit, *(other for other, base in _SYNONYMS.items() if base == unit)):
+        if not written.endswith(spelling):
+            continue
+        prefix = written[: len(written) - len(spelling)]
+        if prefix in DECIMAL:
+            return DECIMAL[prefix]
+        if prefix in BINARY and unit in ("B", "B/s"):
+            return BINARY[prefix]
+    raise UnitError(
+        f"{text!r} is not in {unit}; write it like '1.5 G{unit}' (prefixes {' '.join(filter(None, DECIMAL))},"
+        " binary Ki Mi Gi Ti for bytes)"
+    )
+
+
+def show(value: float | None, unit: str = "", digits: int = 4) -> str:
+    """Write `value`, a number of base unit `unit`, for a person: `digits` significant digits and a prefix.
+
+    Unknown (`None`) is written as a dash, never as zero.
+
+    >>> show(928_805_552_128, "FLOP")
+    '928.8 GFLOP'
+    >>> show(None, "s")
+    '-'
+    """
+    if value is None:
+        return "-"
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g} {unit}".rstrip()
+    prefix, scaled = _prefixed(value, digits)
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(scaled))))
+    return f"{scaled:.{decimals}f} {prefix}{unit}".rstrip()
+
+
+def _prefixed(value: float, digits: int) -> tuple[str, float]:
+    """The prefix under which `value`, rounded to `digits`, reads as 1 to 999, and the value in it."""
+    rounded = float(f"{value:.{digits - 1}e}")
+    fitting = [(prefix, factor) for prefix, factor in DECIMAL.items() if abs(rounded) >= factor * 0.9999999999]
+    prefix, factor = fitting[-1] if fitting else ("p", DECIMAL["p"])
+    return prefix, rounded / factor

@@ -1,0 +1,16 @@
+"""What holds for every test."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+if settings.get_current_profile_name() == "default":  # not in CI, whose profile has none either
+    # A time limit per example measures the load of the machine, not the code; budgets have tests of their own.
+    settings.register_profile("rooflens", deadline=None)
+    settings.load_profile("rooflens")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") is not None and not pytest.importorskip("torch").cuda.is_available():
+        pytest.skip("needs an accelerator")

@@ -1,0 +1,83 @@
+"""Importing rooflens, and reading results with it, stays light: heavy libraries wait until they are used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rooflens
+
+SOURCE = Path(rooflens.__file__).parents[1]
+TORCH = ("torch", "torchvision", "timm", "transformers")
+HEAVY = (*TORCH, "matplotlib", "plotly", "polars", "scipy", "rich", "jinja2")
+BUDGET_MS = 30
+LISTING = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs a new interpreter that finds this rooflens."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def loaded_by(code: str) -> set[str]:
+    """Top-level packages that a new interpreter has loaded after `code`."""
+    return set(python("-c", f"{code}\n{LISTING}").stdout.splitlines()[-1].split())
+
+
+def test_the_listing_sees_what_is_loaded() -> None:
+    assert "jinja2" in loaded_by("import jinja2.nodes")
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["", "records", "devices", "costs", "roofline", "results", "report", "api", "cli"],
+)
+def test_importing_loads_nothing_heavy(module: str) -> None:
+    assert loaded_by(f"import rooflens.{module}".rstrip(".")).isdisjoint(HEAVY)
+
+
+def test_asking_for_the_public_types_loads_nothing_heavy() -> None:
+    assert loaded_by("import rooflens as rl; rl.RecordSet, rl.Work, rl.estimate, rl.devices").isdisjoint(HEAVY)
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = """
+import sys
+from rooflens.cli import main
+sys.argv = ["rooflens", "--help"]
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code
+"""
+    assert loaded_by(code).isdisjoint(HEAVY)
+
+
+def test_import_time() -> None:
+    # The interpreter's own clock on the import alone, the best of five, so that another process seldom disturbs it.
+    reports = [python("-X", "importtime", "-c", "import rooflens").stderr for _ in range(5)]
+    best = min(reports, key=cumulative_ms)
+    slowest = sorted(best.splitlines()[1:], key=lambda line: int(line.split("|")[0].split(":")[1]))[-5:]
+    assert cumulative_ms(best) < BUDGET_MS, "import rooflens got slow; its slowest parts:\n" + "\n".join(slowest)
+
+
+def cumulative_ms(report: str) -> float:
+    """Milliseconds of `import rooflens` with all that it loads, from a report of -X importtime."""
+    for line in report.splitlines():
+        _, cumulative, name = line.split("|")
+        if name.strip() == "rooflens":
+            return int(cumulative) / 1000
+    raise AssertionError(f"rooflens is not in the report:\n{report}")
