@@ -1,0 +1,53 @@
+"""Record files, and the figure of any records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rooflens.devices import find
+from rooflens.errors import InvalidValue
+from rooflens.records import Device
+from rooflens.results import RecordSet
+
+if TYPE_CHECKING:
+    from rooflens.report.drawing import Figure
+    from rooflens.report.pieces import By
+
+
+def read(*paths: str | Path) -> RecordSet:
+    """The records of one or several files.
+
+    Raises:
+        RecordFileError: a file is missing, damaged (the line is named) or from a newer version.
+    """
+    if not paths:
+        raise InvalidValue("read needs at least one record file")
+    first, *others = (RecordSet.load(path) for path in paths)
+    return sum(others, start=first)
+
+
+def roofline(
+    *records: RecordSet,
+    by: By | None = None,
+    device: str | Device | Sequence[str | Device] | None = None,
+    level: str = "dram",
+    title: str | None = None,
+) -> Figure:
+    """The roofline of estimates and measurements: ``rl.roofline(est, time).save("resnet18.html")``.
+
+    Args:
+        records: sets of any sources; the estimated and the measured point of the same thing are joined by a line.
+        by: one mark per ``model``, ``phase``, ``module``, ``family`` or ``op``; default: what the records allow.
+        device: draw these devices' ceilings too, or instead of none.
+        level: memory level of the intensity.
+        title: default: what the records have in common.
+    """
+    from rooflens.report.figure import roofline_figure
+
+    wanted = [] if device is None else [device] if isinstance(device, str | Device) else list(device)
+    extra = [find(d) if isinstance(d, str) else d for d in wanted]
+    together = sum(records[1:], start=records[0]) if records else RecordSet(())
+    devices = [*together.devices.values(), *extra] if extra else None
+    return roofline_figure(together, by=by, devices=devices, level=level, title=title)

@@ -1,0 +1,93 @@
+"""Arithmetic on a model: work, memory and bounds, on any device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rooflens.api.cases import Progress, request
+from rooflens.devices import find
+from rooflens.models import Loss
+from rooflens.records import Device, Record
+from rooflens.results import RecordSet
+
+if TYPE_CHECKING:
+    import torch
+
+
+def estimate(
+    model: str | torch.nn.Module,
+    *,
+    inputs: Any = None,
+    batch: int | Sequence[int] | None = None,
+    device: str | Device | Sequence[str | Device] | None = None,
+    dtype: str | None = None,
+    mode: str = "inference",
+    loss: Loss | None = None,
+    optimizer: str = "sgd",
+    img_size: int | None = None,
+    seq_len: int | None = None,
+    channels_last: bool = False,
+    causal: bool = False,
+    progress: Progress | None = None,
+) -> RecordSet:
+    """Estimate a step: FLOP, bytes and memory of every operation, and the shortest time on each device.
+
+    >>> estimate("resnet18", batch=256, device="a100-sxm4-40gb").total().matmul_flops  # doctest: +SKIP
+    928805552128
+
+    Args:
+        model: a name (``resnet18``, ``timm:convnext_tiny``, ``hf:llama``, ``path/file.py:function``) or a module,
+            which is left exactly as it was found.
+        inputs: of a module: a tensor, a tuple, a dict, or ``(args, kwargs)``. Shapes and types count, values do not.
+        batch: samples per step, one or several.
+        device: names, device files or devices; none is needed to count.
+        dtype: ``fp32`` (default of a named model), ``tf32``, ``default``, ``bf16``, ``fp16``, ``amp-bf16`` or
+            ``amp-fp16``; a module is left as it is unless a dtype is given.
+        mode: ``inference`` or ``train`` (forward with loss, backward, optimizer).
+        loss: from output and targets to a scalar; default: cross entropy for a named model, else the sum of the
+            outputs.
+        optimizer: ``none``, ``sgd``, ``adam`` or ``adamw``.
+        img_size: height and width of images, where the model's own is not wanted.
+        seq_len: tokens per sequence.
+        channels_last: lay images and convolution weights out with channels last.
+        causal: count causal attention as the half that its kernel executes.
+
+    Returns:
+        Operation records and one model record per case (batch and device).
+
+    Raises:
+        InvalidValue, UnknownModel, UnknownDevice, MissingCeiling, ModelError: see :mod:`rooflens.errors`.
+    """
+    devices = _devices(device)
+    asked = request(
+        model,
+        inputs=inputs,
+        batch=batch,
+        dtype=dtype,
+        mode=mode,
+        loss=loss,
+        optimizer=optimizer,
+        img_size=img_size,
+        seq_len=seq_len,
+        channels_last=channels_last,
+    )
+    from rooflens.sources import environment
+    from rooflens.sources import estimate as source
+
+    records: list[Record] = []
+    module = asked.build("meta")
+    for n, size in enumerate(asked.batches):
+        if progress is not None:
+            progress(n / len(asked.batches), f"{asked.name}, batch {size}" if size else asked.name)
+        done = source.traced(asked.step(module, size, "meta"))
+        for found in (*devices,) or (None,):
+            case = asked.cases(found.name if found else None)[n]
+            records += source.records(done, case, found, causal=causal)
+    return RecordSet(records, devices={d.name: d for d in devices}, environment=environment.capture())
+
+
+def _devices(device: str | Device | Sequence[str | Device] | None) -> list[Device]:
+    wanted = [] if device is None else [device] if isinstance(device, str | Device) else list(device)
+    found = [find(d) if isinstance(d, str) else d for d in wanted]
+    return list({d.name: d for d in found}.values())

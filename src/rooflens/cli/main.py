@@ -1,0 +1,70 @@
+"""``rooflens``: the group of commands, and how errors leave it."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from rooflens import __version__
+from rooflens.cli.options import examples
+from rooflens.errors import RooflensError
+
+COMMANDS = {
+    "estimate": "Count a model's work and find the shortest time for it, on any device.",
+    "measure": "Run a model on this machine and time it.",
+    "plot": "Draw records on a roofline.",
+    "devices": "Show the devices that rooflens knows, with a source for every number.",
+}
+"""Commands with their one-line help, so that `rooflens --help` imports none of them."""
+
+
+class LazyGroup(click.Group):
+    """Imports a command when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"rooflens.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=examples(
+        "rooflens estimate resnet18 -b 256 --device a100-sxm4-40gb",
+        "rooflens measure resnet18 -b 1,16 -o resnet18.jsonl -o resnet18.html",
+        "rooflens plot resnet18.jsonl -o resnet18.png",
+        "rooflens devices show t4",
+    ),
+)
+@click.version_option(__version__, message="rooflens %(version)s")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """How fast a deep-learning model can run, how fast it does run, and what stands between the two."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; errors of rooflens end it with exit code 1 and one sentence, wrong usage with 2."""
+    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        cli.main(args=words, prog_name="rooflens")
+    except RooflensError as error:
+        if "--debug" in words[:1]:
+            raise
+        click.echo(f"error: {_plain(str(error))}", err=True)
+        sys.exit(1)
+
+
+def _plain(text: str) -> str:
+    """The text without control characters: it may quote a file's contents."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)

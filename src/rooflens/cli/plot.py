@@ -1,0 +1,53 @@
+"""``rooflens plot``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rooflens.cli.options import FIGURES, GROUPINGS, examples
+
+
+@click.command(
+    epilog=examples(
+        "rooflens plot resnet18.jsonl -o resnet18.png",
+        "rooflens plot estimate.jsonl measure.jsonl -o both.html",
+        "rooflens plot run.jsonl --by module -o modules.svg",
+        "rooflens plot --device a100-sxm4-40gb --device t4 -o roofs.pdf",
+    )
+)
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--device", "devices", multiple=True, help="Draw this device's ceilings too. Repeatable.")
+@click.option("--by", type=click.Choice(GROUPINGS), help="What one mark stands for; default: what fits.")
+@click.option("--title", help="Default: what the records have in common.")
+@click.option(
+    "--format", "format_", type=click.Choice([s.removeprefix(".") for s in FIGURES]), help="Default: by suffix of -o."
+)
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    required=True,
+    help="png, svg, pdf or html. Repeatable.",
+)
+def plot(
+    files: tuple[Path, ...],
+    devices: tuple[str, ...],
+    by: str | None,
+    title: str | None,
+    format_: str | None,
+    outputs: tuple[Path, ...],
+) -> None:
+    """Draw record files on a roofline; estimated and measured points of the same thing are joined by a line."""
+    from rooflens.api import read, roofline
+
+    if not files and not devices:
+        raise click.UsageError("nothing to draw: name record files, or devices with --device")
+    sets = [read(file) for file in files]
+    figure = roofline(*sets, by=by, device=devices, title=title)  # type: ignore[arg-type]
+    for path in outputs:
+        figure.save(path)
+        click.echo(f"wrote {path}", err=True)

@@ -1,0 +1,53 @@
+"""Convolutions of any dimension, grouped, dilated and transposed, forward and backward."""
+
+from __future__ import annotations
+
+from math import prod
+
+from rooflens.costs.registry import Demand, register
+from rooflens.costs.units import matrix, pointwise
+from rooflens.records import Call, Tensor
+
+
+def macs(inputs: Tensor, weight: Tensor, result_shape: tuple[int, ...], transposed: bool) -> int:
+    """Multiply-adds of a convolution.
+
+    Weights are (out channels, in channels / groups, *kernel): every element of the result sums the kernel over the
+    input channels of its group. Transposed weights are (in channels, out channels / groups, *kernel): every element of
+    the *input* meets each of them once; taps that fall outside of the result are not subtracted. Padding counts as
+    input.
+    """
+    taps = weight.shape[1] * prod(weight.shape[2:])
+    return prod(inputs.shape if transposed else result_shape) * taps
+
+
+@register(
+    "convolution", "convolution", "_convolution", "convolution_overrideable", "cudnn_convolution", "mkldnn_convolution"
+)
+def forward(call: Call) -> Demand:
+    """One multiply-add per tap, and one addition per element of the result for the bias."""
+    inputs, weight, out = call.tensor("input" if call.get("input") else "self"), call.tensor("weight"), call.outputs[0]
+    flops = matrix(macs(inputs, weight, out.shape, bool(call.get("transposed", False))), inputs)
+    if isinstance(call.get("bias"), Tensor):
+        flops |= pointwise(out, vector=out.elements)
+    return Demand(flops=flops)
+
+
+@register("convolution", "convolution_backward")
+def backward(call: Call) -> Demand:
+    """The gradients that are asked for: input and weight each cost what forward costs, the bias one sum per element.
+
+    Each tap pairs one element of the input (or its gradient) with one of the output's gradient, whatever the stride,
+    dilation or grouping: the input's gradient sends every output gradient back through the same taps, the weight's
+    gradient sums over the same pairs. Input and weight are read only for the gradient that needs them.
+    """
+    grad, inputs, weight = call.tensor("grad_output"), call.tensor("input"), call.tensor("weight")
+    mask = call["output_mask"]
+    assert isinstance(mask, tuple)
+    for_input, for_weight, for_bias = mask
+    once = macs(inputs, weight, grad.shape, bool(call["transposed"]))
+    flops = matrix(once * (bool(for_input) + bool(for_weight)), inputs)
+    if for_bias:
+        flops |= pointwise(grad, vector=grad.elements)
+    unread = (0 if for_input else weight.nbytes) + (0 if for_weight else inputs.nbytes)
+    return Demand(flops=flops, bytes=call.reads + call.writes - unread)

@@ -1,0 +1,173 @@
+"""Element-wise operations: FLOP per element of the result.
+
+Each line is (vector, special) per element. In-place and foreach forms share the line of the plain form.
+"""
+
+from __future__ import annotations
+
+from rooflens.costs.registry import Demand, register
+from rooflens.costs.units import is_floating, pointwise
+from rooflens.records import Call, Tensor
+
+PER_ELEMENT: dict[str, tuple[float, float]] = {
+    # arithmetic
+    "add": (1, 0),
+    "sub": (1, 0),
+    "rsub": (1, 0),
+    "mul": (1, 0),
+    "div": (1, 0),
+    "neg": (1, 0),
+    "abs": (1, 0),
+    "sign": (1, 0),
+    "sgn": (1, 0),
+    "square": (1, 0),
+    "maximum": (1, 0),
+    "minimum": (1, 0),
+    "clamp": (2, 0),
+    "clamp_min": (1, 0),
+    "clamp_max": (1, 0),
+    "clip": (2, 0),
+    "floor": (1, 0),
+    "ceil": (1, 0),
+    "round": (1, 0),
+    "trunc": (1, 0),
+    "floor_divide": (2, 0),
+    "fmod": (3, 0),
+    "remainder": (3, 0),
+    "addcmul": (3, 0),  # self + value t1 t2
+    "addcdiv": (3, 0),
+    "lerp": (3, 0),  # start + weight (end - start)
+    "polar": (1, 2),
+    # comparisons of floating values
+    "eq": (1, 0),
+    "ne": (1, 0),
+    "lt": (1, 0),
+    "le": (1, 0),
+    "gt": (1, 0),
+    "ge": (1, 0),
+    "isnan": (1, 0),
+    "isinf": (1, 0),
+    # special functions
+    "exp": (0, 1),
+    "expm1": (1, 1),
+    "log": (0, 1),
+    "log2": (0, 1),
+    "log10": (0, 1),
+    "log1p": (1, 1),
+    "sqrt": (0, 1),
+    "rsqrt": (0, 1),
+    "reciprocal": (0, 1),
+    "sin": (0, 1),
+    "cos": (0, 1),
+    "atan": (0, 1),
+    "atan2": (1, 1),
+    "tanh": (0, 1),
+    "erf": (0, 1),
+    "pow": (1, 2),  # exp(y log x); squares are counted below
+    # activations
+    "relu": (1, 0),
+    "relu6": (2, 0),
+    "leaky_relu": (2, 0),
+    "_prelu_kernel": (2, 0),
+    "rrelu_with_noise": (2, 0),
+    "threshold": (1, 0),
+    "hardtanh": (2, 0),
+    "hardsigmoid": (4, 0),  # clamp(x + 3, 0, 6) / 6
+    "hardswish": (5, 0),  # x times hardsigmoid
+    "sigmoid": (1, 2),  # 1 / (1 + exp -x)
+    "logit": (2, 1),
+    "log_sigmoid_forward": (2, 2),
+    "silu": (2, 2),  # x sigmoid x
+    "mish": (3, 3),  # x tanh(log(1 + exp x))
+    "softplus": (2, 2),
+    "elu": (3, 1),
+    "celu": (3, 1),
+    "selu": (3, 1),
+    "glu": (2, 2),
+    "gelu": (4, 1),  # x / 2 (1 + erf(x / sqrt 2))
+    # their gradients, the product with the incoming one included
+    "threshold_backward": (2, 0),
+    "leaky_relu_backward": (2, 0),
+    "_prelu_kernel_backward": (4, 0),
+    "hardtanh_backward": (3, 0),
+    "hardsigmoid_backward": (3, 0),
+    "hardswish_backward": (5, 0),
+    "sigmoid_backward": (3, 0),
+    "tanh_backward": (3, 0),
+    "silu_backward": (6, 2),
+    "mish_backward": (9, 4),
+    "softplus_backward": (3, 1),
+    "elu_backward": (4, 1),
+    "glu_backward": (6, 2),
+    "log_sigmoid_backward": (4, 1),
+    "gelu_backward": (8, 2),
+    # dropout: compare a random number with p, scale
+    "native_dropout": (2, 0),
+    "native_dropout_backward": (2, 0),
+}
+
+BINARY_SQUARES = {"pow"}
+
+
+def _demand(call: Call) -> Demand:
+    name = call.name.removeprefix("_foreach_") if call.name.startswith("_foreach_") else call.name
+    vector, special = PER_ELEMENT[name if name in PER_ELEMENT else name.rstrip("_")]
+    if name.rstrip("_") == "pow" and call.get("exponent") in (2, 2.0):
+        vector, special = 1, 0
+    flops: dict[str, float] = {}
+    for tensor in _results(call):
+        operand = _operand(call, tensor)
+        complex_product = operand.dtype.startswith("complex") and name.rstrip("_") in ("mul", "div")
+        lane = pointwise(
+            operand,
+            vector=(3 if complex_product else 1) * vector * tensor.elements,
+            special=special * tensor.elements,
+        )
+        for resource, n in lane.items():
+            flops[resource] = flops.get(resource, 0) + n
+    return Demand(flops=flops)
+
+
+def _results(call: Call) -> tuple[Tensor, ...]:
+    """The tensors whose elements are computed: of a foreach list each, else the largest result."""
+    if call.name.startswith("_foreach_"):
+        return call.tensors("self")
+    return (max(call.outputs, key=lambda t: t.elements),)
+
+
+def _operand(call: Call, result: Tensor) -> Tensor:
+    """What arithmetic is done on: a comparison of floats yields booleans, so inputs decide where the result is none."""
+    if is_floating(result):
+        return result
+    return next((t for t in call.inputs if is_floating(t)), result)
+
+
+for _name in PER_ELEMENT:
+    register("elementwise" if "dropout" not in _name else "dropout", _name)(_demand)
+
+
+@register(
+    "elementwise",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_not",
+    "logical_and",
+    "logical_or",
+    "logical_not",
+    "logical_xor",
+    "__and__",
+    "__or__",
+    "__lshift__",
+    "__rshift__",
+    "where",
+    "masked_fill",
+    "tril",
+    "triu",
+    "real",
+    "complex",
+    "copysign",
+)
+def _selecting(call: Call) -> Demand:
+    """Bits are combined or elements selected: bytes move, no FLOP is done."""
+    return Demand()

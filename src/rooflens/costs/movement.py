@@ -1,0 +1,144 @@
+"""Operations that only move bytes: copies, fills, gathers and scatters."""
+
+from __future__ import annotations
+
+from rooflens.costs.registry import Demand, register
+from rooflens.costs.units import pointwise
+from rooflens.records import Call, Tensor
+
+
+@register(
+    "copy",
+    "clone",
+    "contiguous",
+    "_to_copy",
+    "cat",
+    "stack",
+    "constant_pad_nd",
+    "reflection_pad1d",
+    "reflection_pad2d",
+    "replication_pad1d",
+    "replication_pad2d",
+    "reflection_pad2d_backward",
+    "roll",
+    "flip",
+    "rot90",
+    "repeat",
+    "slice_backward",
+    "select_backward",
+    "diagonal_backward",
+    "as_strided_scatter",
+    "slice_scatter",
+    "select_scatter",
+    "im2col",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "channel_shuffle",
+    "native_channel_shuffle",
+    "upsample_nearest1d",
+    "upsample_nearest2d",
+    "upsample_nearest3d",
+    "_upsample_nearest_exact2d",
+    "lift",
+    "_local_scalar_dense",
+    "unfold_copy",
+    "repeat_interleave",
+)
+def copy(call: Call) -> Demand:
+    """Read once, written once."""
+    return Demand()
+
+
+@register("copy", "copy", "_foreach_copy")
+def copy_into(call: Call) -> Demand:
+    """The target is written, not read."""
+    target = sum(t.nbytes for t in call.tensors("self"))
+    return Demand(bytes=call.reads - target + call.writes if call.name.endswith("_") else None)
+
+
+@register("copy", "col2im", "upsample_nearest1d_backward", "upsample_nearest2d_backward", "unfold_backward")
+def folded(call: Call) -> Demand:
+    """Overlapping pieces are added: one addition per element that is read."""
+    source = call.inputs[0]
+    return Demand(flops=pointwise(source, vector=source.elements))
+
+
+@register(
+    "fill",
+    "fill",
+    "zero",
+    "zeros",
+    "zeros_like",
+    "new_zeros",
+    "ones",
+    "ones_like",
+    "new_ones",
+    "full",
+    "full_like",
+    "new_full",
+    "scalar_tensor",
+    "arange",
+    "linspace",
+    "eye",
+    "tril_indices",
+    "triu_indices",
+    "rand",
+    "rand_like",
+    "randn",
+    "randn_like",
+    "randint",
+    "randint_like",
+    "randperm",
+    "bernoulli",
+    "uniform",
+    "normal",
+    "exponential",
+    "random",
+)
+def fill(call: Call) -> Demand:
+    """Written, not read. Random numbers are integer work."""
+    return Demand(bytes=call.writes)
+
+
+@register("gather", "embedding", "index_select", "gather", "index", "_unsafe_index", "take", "take_along_dim")
+def gather(call: Call) -> Demand:
+    """The elements that are fetched are read, at most the whole table, and written; the indices are read."""
+    table = call.tensor("weight" if call.name == "embedding" else "self")
+    fetched = sum(t.nbytes for t in call.outputs)
+    return Demand(bytes=min(fetched, table.nbytes) + (call.reads - table.nbytes) + call.writes)
+
+
+@register("gather", "embedding_dense_backward")
+def embedding_backward(call: Call) -> Demand:
+    """Every row's gradient is added into the table's, which is written whole."""
+    grad = call.tensor("grad_output")
+    return Demand(flops=pointwise(grad, vector=grad.elements))
+
+
+@register(
+    "gather",
+    "scatter",
+    "scatter_add",
+    "index_add",
+    "index_put",
+    "_unsafe_index_put",
+    "_index_put_impl",
+    "index_copy",
+    "index_fill",
+    "masked_scatter",
+    "scatter_reduce",
+)
+def scatter(call: Call) -> Demand:
+    """Values are read and written at their places, and added there where the operation accumulates.
+
+    In place, only these places of the target move; otherwise the whole target is copied.
+    """
+    target = call.tensor("self")
+    values = next((v for name in ("src", "source", "values") if isinstance(v := call.get(name), Tensor)), None)
+    nbytes = target.nbytes if values is None else values.nbytes
+    adds = "add" in call.name or bool(call.get("accumulate", False))
+    flops = pointwise(target, vector=values.elements) if adds and values is not None else {}
+    if not call.name.endswith("_"):
+        return Demand(flops=flops)
+    touched = min(nbytes, target.nbytes)
+    return Demand(flops=flops, bytes=(call.reads - target.nbytes) + touched * (2 if adds else 1))

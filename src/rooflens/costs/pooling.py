@@ -1,0 +1,90 @@
+"""Pooling and interpolation."""
+
+from __future__ import annotations
+
+from math import prod
+
+from rooflens.costs.registry import Demand, register
+from rooflens.costs.units import pointwise
+from rooflens.records import Call, Tensor
+
+
+def _window(call: Call) -> int:
+    """Elements of the pooling window; one number stands for all dimensions."""
+    kernel = call["kernel_size"]
+    assert isinstance(kernel, tuple)
+    sizes = [k for k in kernel if isinstance(k, int)]
+    spatial = 3 if "3d" in call.name else 2
+    return prod(sizes) if len(sizes) > 1 else sizes[0] ** spatial
+
+
+@register("pooling", "max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool2d", "avg_pool2d", "avg_pool3d")
+def pool(call: Call) -> Demand:
+    """One comparison or addition per element of each window."""
+    out = call.outputs[0]
+    return Demand(flops=pointwise(out, vector=_window(call) * out.elements))
+
+
+@register("pooling", "max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
+def max_pool_backward(call: Call) -> Demand:
+    """Each gradient is added where its maximum was: gradient and indices are read, the input is not."""
+    grad, indices, out = call.tensor("grad_output"), call.tensor("indices"), call.outputs[0]
+    return Demand(flops=pointwise(grad, vector=grad.elements), bytes=grad.nbytes + indices.nbytes + out.nbytes)
+
+
+@register("pooling", "avg_pool2d_backward", "avg_pool3d_backward")
+def avg_pool_backward(call: Call) -> Demand:
+    """Each gradient is added to every element of its window; the input's values are not read."""
+    grad, out = call.tensor("grad_output"), call.outputs[0]
+    return Demand(flops=pointwise(grad, vector=_window(call) * grad.elements), bytes=grad.nbytes + out.nbytes)
+
+
+@register(
+    "pooling",
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "_adaptive_avg_pool2d_backward",
+    "_adaptive_avg_pool3d_backward",
+    "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d_backward",
+)
+def adaptive_pool(call: Call) -> Demand:
+    """Windows of variable size tile the input: one operation per element of the larger side.
+
+    Where the input is no multiple of the result, windows overlap by one row and the count is a little low.
+    """
+    larger = max((*call.inputs, *call.outputs), key=lambda t: t.elements)
+    return Demand(flops=pointwise(larger, vector=larger.elements))
+
+
+# Points that a result interpolates; each is weighted and added (2 FLOP).
+_POINTS = {"linear1d": 2, "bilinear2d": 4, "trilinear3d": 8, "bicubic2d": 16, "lanczos2d": 36}
+
+
+def _interpolate(call: Call) -> Demand:
+    larger: Tensor = call.tensor("grad_output") if call.name.endswith("_backward") else call.outputs[0]
+    points = next(n for kind, n in _POINTS.items() if kind in call.name)
+    return Demand(flops=pointwise(larger, vector=2 * points * larger.elements))
+
+
+for _kind in _POINTS:
+    for _aa in ("", "_aa"):
+        register("interpolation", f"_upsample_{_kind}{_aa}" if _aa else f"upsample_{_kind}")(_interpolate)
+        register("interpolation", f"_upsample_{_kind}{_aa}_backward" if _aa else f"upsample_{_kind}_backward")(
+            _interpolate
+        )
+
+
+@register("interpolation", "grid_sampler_2d", "grid_sampler_3d")
+def grid_sample(call: Call) -> Demand:
+    """Corners weighted and added: 2 FLOP each of 4 (8 in three dimensions), and 2 per corner for its weight."""
+    out = call.outputs[0]
+    return Demand(flops=pointwise(out, vector=(32 if "3d" in call.name else 16) * out.elements))
+
+
+@register("interpolation", "grid_sampler_2d_backward", "grid_sampler_3d_backward")
+def grid_sample_backward(call: Call) -> Demand:
+    grad = call.tensor("grad_output")
+    return Demand(flops=pointwise(grad, vector=(64 if "3d" in call.name else 32) * grad.elements))

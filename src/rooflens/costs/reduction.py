@@ -1,0 +1,91 @@
+"""Reductions, scans, sorts and losses."""
+
+from __future__ import annotations
+
+from rooflens.costs.registry import Demand, register
+from rooflens.costs.units import pointwise
+from rooflens.records import Call, Tensor
+
+# (vector per input element, vector per result, special per result)
+PER_ELEMENT: dict[str, tuple[float, float, float]] = {
+    "sum": (1, 0, 0),
+    "nansum": (2, 0, 0),
+    "mean": (1, 1, 0),
+    "prod": (1, 0, 0),
+    "amax": (1, 0, 0),
+    "amin": (1, 0, 0),
+    "aminmax": (2, 0, 0),
+    "max": (1, 0, 0),
+    "min": (1, 0, 0),
+    "argmax": (1, 0, 0),
+    "argmin": (1, 0, 0),
+    "any": (0, 0, 0),
+    "all": (0, 0, 0),
+    "var": (4, 1, 0),  # mean; subtract, square, add
+    "var_mean": (4, 1, 0),
+    "std": (4, 1, 1),
+    "std_mean": (4, 1, 1),
+    "linalg_vector_norm": (2, 0, 1),  # square and add, root
+    "norm": (2, 0, 1),
+    "logsumexp": (3, 1, 1),  # and one exponential per element, below
+    "cumsum": (1, 0, 0),
+    "cumprod": (1, 0, 0),
+    "_cdist_forward": (3, 0, 1),
+}
+
+
+def _demand(call: Call) -> Demand:
+    source = call.inputs[0]
+    name = call.name.rstrip("_")
+    if name in ("max", "min") and isinstance(call.get("other"), Tensor):
+        return Demand(flops=pointwise(call.outputs[0], vector=call.outputs[0].elements))
+    per_input, per_result, per_result_special = PER_ELEMENT[name]
+    results = call.outputs[0].elements
+    special = per_result_special * results + (source.elements if name == "logsumexp" else 0)
+    return Demand(flops=pointwise(source, vector=per_input * source.elements + per_result * results, special=special))
+
+
+for _name in PER_ELEMENT:
+    register("reduction", _name)(_demand)
+
+
+@register("reduction", "sort", "topk", "argsort", "kthvalue", "nonzero", "unique", "_unique2", "histc", "bincount")
+def ordering(call: Call) -> Demand:
+    """Sorting compares and moves; the comparisons depend on the values and are not counted as FLOP."""
+    return Demand()
+
+
+@register("loss", "nll_loss_forward", "nll_loss2d_forward")
+def nll_loss(call: Call) -> Demand:
+    """One log-probability per target is fetched, weighted and added."""
+    target = call.tensor("target")
+    source = call.tensor("self")
+    fetched = target.elements * (source.nbytes // max(1, source.elements))
+    written = sum(t.nbytes for t in call.outputs)
+    return Demand(flops=pointwise(source, vector=2 * target.elements), bytes=fetched + target.nbytes + written)
+
+
+@register("loss", "nll_loss_backward", "nll_loss2d_backward")
+def nll_loss_backward(call: Call) -> Demand:
+    """The gradient is zero but for one element per target; the log-probabilities are not read."""
+    target, out = call.tensor("target"), call.outputs[0]
+    return Demand(
+        flops=pointwise(out, vector=target.elements),
+        bytes=call.tensor("grad_output").nbytes + target.nbytes + out.nbytes,
+    )
+
+
+@register("loss", "mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
+def pointwise_loss(call: Call) -> Demand:
+    """Per element: subtract, square (or its like) and add; two logarithms for cross entropy."""
+    source = call.tensor("self")
+    special = 2 * source.elements if call.name == "binary_cross_entropy" else 0
+    return Demand(flops=pointwise(source, vector=3 * source.elements, special=special))
+
+
+@register(
+    "loss", "mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "binary_cross_entropy_backward"
+)
+def pointwise_loss_backward(call: Call) -> Demand:
+    source = call.tensor("self")
+    return Demand(flops=pointwise(source, vector=3 * source.elements))

@@ -1,0 +1,142 @@
+"""Which formula serves which operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+
+from rooflens.records import Call, Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a formula returns.
+
+    Attributes:
+        flops: FLOP per resource.
+        bytes: DRAM bytes; None where the call's distinct inputs and outputs are what moves.
+        kernel_flops: FLOP that a kernel executes where that is less than what is counted (causal attention).
+    """
+
+    flops: Mapping[str, float] = field(default_factory=dict)
+    bytes: float | None = None
+    kernel_flops: Mapping[str, float] | None = None
+
+
+class Uncounted(Exception):
+    """A formula does not hold for this call; the operation is listed as uncounted."""
+
+
+Formula = Callable[[Call], Demand]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    family: str
+    formula: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """What torch's switches make of fp32 operands.
+
+    Attributes:
+        products: precision in which fp32 matrix products run (``fp32`` or ``tf32``).
+        convolutions: the same for cuDNN's convolutions and recurrent layers.
+    """
+
+    products: str = "fp32"
+    convolutions: str = "fp32"
+
+    def of(self, family: str) -> str:
+        return self.convolutions if family in ("convolution", "recurrent") else self.products
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Family and work of one call; `kernel_work` where a kernel needs less than is counted."""
+
+    family: str
+    work: Work
+    kernel_work: Work | None = None
+
+
+_ENTRIES: dict[str, Entry] = {}
+
+
+def register(family: str, *names: str) -> Callable[[Formula], Formula]:
+    """Register a formula for operations of a family; registering a name twice is an error."""
+
+    def add(formula: Formula) -> Formula:
+        for name in names:
+            if name in _ENTRIES:
+                raise ValueError(f"operation {name!r} has a formula already, in family {_ENTRIES[name].family!r}")
+            _ENTRIES[name] = Entry(family, formula)
+        return formula
+
+    return add
+
+
+@cache
+def _entries() -> Mapping[str, Entry]:
+    """All formulas; the family modules register theirs when they are imported."""
+    from rooflens.costs import (  # noqa: F401
+        attention,
+        convolution,
+        elementwise,
+        matmul,
+        movement,
+        normalization,
+        pooling,
+        recurrent,
+        reduction,
+    )
+
+    return _ENTRIES
+
+
+def _entry(name: str) -> Entry | None:
+    """The formula of an operation: in-place and foreach forms share that of the plain one."""
+    entries = _entries()
+    plain = name.removeprefix("_foreach_").rstrip("_") if name.startswith("_foreach_") else name.removesuffix("_")
+    return entries.get(name) or entries.get(plain)
+
+
+def families() -> dict[str, tuple[str, ...]]:
+    """The operations that have a formula, by family."""
+    listed: dict[str, list[str]] = {}
+    for name, entry in _entries().items():
+        listed.setdefault(entry.family, []).append(name)
+    return {family: tuple(sorted(names)) for family, names in sorted(listed.items())}
+
+
+def family_of(name: str) -> str:
+    """The family of an operation, ``other`` if it has no formula."""
+    entry = _entry(name)
+    return "other" if entry is None else entry.family
+
+
+@lru_cache(maxsize=100_000)
+def cost(call: Call, arithmetic: Arithmetic = Arithmetic()) -> Cost:
+    """The work of a call. Equal calls share the answer."""
+    entry = _entry(call.name)
+    moved: dict[str, float] = {"dram": call.reads + call.writes}
+    if entry is None:
+        return Cost("other", Work(bytes=moved, missing=frozenset({call.name})))
+    try:
+        demand = entry.formula(call)
+    except Uncounted:
+        return Cost(entry.family, Work(bytes=moved, missing=frozenset({call.name})))
+    if demand.bytes is not None:
+        moved = {"dram": demand.bytes}
+    precision = arithmetic.of(entry.family)
+    work = Work(flops=_in_precision(demand.flops, precision), bytes=moved)
+    if demand.kernel_flops is None:
+        return Cost(entry.family, work)
+    return Cost(entry.family, work, Work(flops=_in_precision(demand.kernel_flops, precision), bytes=moved))
+
+
+def _in_precision(flops: Mapping[str, float], precision: str) -> dict[str, float]:
+    """Matrix work on fp32 operands in the precision that the switches give it; empty demands left out."""
+    return {f"matmul.{precision}" if resource == "matmul.fp32" else resource: n for resource, n in flops.items() if n}

@@ -1,0 +1,26 @@
+"""A name, a file or a module becomes a Step: module, inputs, and what to run in a mode."""
+
+from rooflens.models.blueprint import Blueprint, Example, InputOptions
+from rooflens.models.load import build, check_torch, check_words, find, make_example, make_step
+from rooflens.models.step import OPTIMIZERS, Loss, Step, cross_entropy, floating_tensors, make_optimizer, sum_of_outputs
+from rooflens.models.userfile import split_inputs
+
+__all__ = [
+    "OPTIMIZERS",
+    "Blueprint",
+    "Example",
+    "InputOptions",
+    "Loss",
+    "Step",
+    "build",
+    "check_torch",
+    "check_words",
+    "cross_entropy",
+    "find",
+    "floating_tensors",
+    "make_example",
+    "make_optimizer",
+    "make_step",
+    "split_inputs",
+    "sum_of_outputs",
+]

@@ -1,0 +1,53 @@
+"""Blueprint: how to build a model and its inputs, before either exists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from rooflens.models.step import Loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """Inputs of a model, and the targets of its loss."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] | None = None
+    targets: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """A model that can be built.
+
+    Attributes:
+        name: the model as the user named it.
+        build: makes the module; parameters land on torch's current default device.
+        example: makes random inputs for a batch size (None: as the user's code gives them), on the default device.
+        loss: loss of a training step.
+        batched: whether a batch size can be chosen.
+    """
+
+    name: str
+    build: Callable[[], torch.nn.Module]
+    example: Callable[[int | None], Example]
+    loss: Loss
+    batched: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputOptions:
+    """Choices about inputs that a model's name leaves open.
+
+    Attributes:
+        img_size: height and width of images; None is the model's own.
+        seq_len: tokens per sequence; None is the model's default.
+    """
+
+    img_size: int | None = None
+    seq_len: int | None = None

@@ -1,0 +1,149 @@
+"""From what the user named to a Step."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from rooflens.errors import InvalidValue, MissingDependency, ModelError, RooflensError, UnknownModel
+from rooflens.models import timm, torchvision, transformers, userfile
+from rooflens.models.blueprint import Blueprint, Example, InputOptions
+from rooflens.models.step import OPTIMIZERS, Loss, Step
+from rooflens.records import AS_IS, DTYPES
+
+if TYPE_CHECKING:
+    import torch
+
+SUPPORTED_MODES = ("inference", "train")
+
+
+def find(model: str, options: InputOptions | None = None) -> Blueprint:
+    """The blueprint that a name stands for.
+
+    ``resnet18`` is torchvision's, ``timm:NAME`` timm's, ``hf:FAMILY`` or ``hf:config.json`` transformers', and
+    ``path/file.py:function`` the user's own.
+
+    Raises:
+        UnknownModel: nobody knows the name; near names are listed.
+    """
+    options = options or InputOptions()
+    if model.startswith(timm.PREFIX):
+        return timm.blueprint(model, options)
+    if model.startswith(transformers.PREFIX):
+        return transformers.blueprint(model, options)
+    if ".py:" in model:
+        return userfile.blueprint(model)
+    if "/" in model or model.endswith(".py"):
+        raise UnknownModel("model", model, [], "; give a file as path/file.py:function")
+    torchvision.require()
+    found = torchvision.blueprint(model, options)
+    if found is None:
+        raise UnknownModel(
+            "model",
+            model,
+            torchvision.names(),
+            "(torchvision names; others: timm:NAME, hf:FAMILY, path/file.py:function)",
+        )
+    return found
+
+
+def check_torch() -> None:
+    """Raise MissingDependency if torch is not installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise MissingDependency("this", "torch", "torch") from error
+
+
+def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
+    """The module of a blueprint with its tensors on `device`.
+
+    On meta nothing is allocated. Models that read values while they are built cannot be built there: these are built on
+    the CPU and moved.
+    """
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # providers warn about initialisation, which does not matter here
+        try:
+            if device != "meta":
+                return blueprint.build().to(device)
+            try:
+                with torch.device("meta"):
+                    return blueprint.build()
+            except (RuntimeError, NotImplementedError):
+                return blueprint.build().to("meta")
+        except RooflensError:
+            raise
+        except Exception as error:
+            raise ModelError(f"cannot build {blueprint.name}: {type(error).__name__}: {error}") from error
+
+
+def make_step(
+    name: str,
+    module: torch.nn.Module,
+    example: Example,
+    *,
+    dtype: str,
+    mode: str,
+    loss: Loss,
+    optimizer: str = "sgd",
+    channels_last: bool = False,
+) -> Step:
+    """The step of a module and its inputs in the words of a case.
+
+    Raises:
+        InvalidValue: dtype, mode or optimizer is not known.
+    """
+    check_words(dtype, mode, optimizer)
+    cast, autocast = _types(dtype)
+    return Step(
+        name=name,
+        module=module,
+        args=example.args,
+        kwargs=example.kwargs or {},
+        targets=example.targets,
+        mode=mode,
+        loss=loss,
+        optimizer=optimizer,
+        cast=cast,
+        autocast=autocast,
+        channels_last=channels_last,
+    )
+
+
+def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Example:
+    """The inputs of a blueprint on a device.
+
+    Raises:
+        InvalidValue: a batch is given to a model that decides its own.
+    """
+    import torch
+
+    if batch is not None and not blueprint.batched:
+        raise InvalidValue(
+            f"{blueprint.name} decides its own batch; give its function a parameter named batch, or leave the batch out"
+        )
+    with torch.device(device):
+        return blueprint.example(batch)
+
+
+def _types(dtype: str) -> tuple[torch.dtype | None, torch.dtype | None]:
+    """The types to cast to and to compute in under autocast."""
+    import torch
+
+    half = {"fp16": torch.float16, "bf16": torch.bfloat16}
+    if dtype.startswith("amp-"):
+        return None, half[dtype.removeprefix("amp-")]
+    return half.get(dtype), None
+
+
+def check_words(dtype: str, mode: str, optimizer: str = "sgd") -> None:
+    """Raise InvalidValue for a dtype, mode or optimizer that is not known."""
+    for what, value, known in (
+        ("dtype", dtype, (*DTYPES, AS_IS)),
+        ("mode", mode, SUPPORTED_MODES),
+        ("optimizer", optimizer, OPTIMIZERS),
+    ):
+        if value not in known:
+            raise InvalidValue(f"unknown {what} {value!r}; known: {', '.join(known)}")

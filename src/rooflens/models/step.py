@@ -1,0 +1,132 @@
+"""Step: a module, its inputs, and what is run in a mode. The same step is traced and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rooflens.errors import InvalidValue
+
+if TYPE_CHECKING:
+    import torch
+
+OPTIMIZERS = ("none", "sgd", "adam", "adamw")
+Loss = Callable[[Any, Any], "torch.Tensor"]
+"""From the model's output and the targets (None where the step has none) to a scalar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One run of a model.
+
+    Attributes:
+        name: the model as the user named it.
+        module: the model; its tensors may be on the meta device if the step is only traced.
+        args: positional inputs.
+        kwargs: named inputs.
+        targets: what the loss compares the output with, or None.
+        mode: inference or train.
+        loss: used in train mode.
+        optimizer: one of `OPTIMIZERS`, used in train mode.
+        cast: type to which the floating tensors of module and inputs are brought, or None to leave them.
+        autocast: element type under autocast, or None.
+        channels_last: whether images and convolution weights are laid out with channels last.
+    """
+
+    name: str
+    module: torch.nn.Module
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    targets: Any = None
+    mode: str = "inference"
+    loss: Loss
+    optimizer: str = "sgd"
+    cast: torch.dtype | None = None
+    autocast: torch.dtype | None = None
+    channels_last: bool = False
+
+    @property
+    def training(self) -> bool:
+        return self.mode == "train"
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the loss is scaled: fp16 gradients underflow without it."""
+        import torch
+
+        return self.training and self.autocast is torch.float16
+
+    def precision(self, device_type: str) -> AbstractContextManager[Any]:
+        """The autocast context of the forward pass, on a type of device."""
+        import torch
+
+        return torch.autocast(device_type, self.autocast) if self.autocast is not None else nullcontext()
+
+
+def make_optimizer(name: str, parameters: Sequence[torch.Tensor]) -> torch.optim.Optimizer | None:
+    """The optimizer of a training step in torch's CUDA form (foreach); None for "none".
+
+    SGD has the ImageNet example's momentum of 0.9 and weight decay of 1e-4; Adam and AdamW have torch's defaults.
+
+    Raises:
+        InvalidValue: the name is not one of `OPTIMIZERS`.
+    """
+    import torch
+
+    if name not in OPTIMIZERS:
+        raise InvalidValue(f"unknown optimizer {name!r}; known: {', '.join(OPTIMIZERS)}")
+    if name == "none" or not parameters:
+        return None
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4, foreach=True)
+    kind = torch.optim.Adam if name == "adam" else torch.optim.AdamW
+    return kind(parameters, lr=1e-3, foreach=True)
+
+
+def sum_of_outputs(output: Any, targets: Any) -> torch.Tensor:
+    """The sum of every floating tensor in `output`.
+
+    Raises:
+        InvalidValue: there is none, or none needs a gradient.
+    """
+    tensors = floating_tensors(output)
+    if not tensors:
+        raise InvalidValue("the output holds no floating tensor to train on; give a loss=callable")
+    total = tensors[0].sum()
+    for tensor in tensors[1:]:
+        total = total + tensor.sum()
+    return total
+
+
+def cross_entropy(output: Any, targets: Any) -> torch.Tensor:
+    """Cross entropy of every output of logits against the same targets: auxiliary heads are trained too.
+
+    Logits are (batch, classes), (batch, classes, height, width) or (batch, sequence, classes) with targets of the same
+    shape less the classes.
+    """
+    from torch.nn import functional
+
+    total = None
+    for logits in floating_tensors(output):
+        if logits.dim() == 3 and targets.dim() == 2:
+            loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        else:
+            loss = functional.cross_entropy(logits, targets)
+        total = loss if total is None else total + loss
+    if total is None:
+        raise InvalidValue("the output holds no floating tensor to train on; give a loss=callable")
+    return total
+
+
+def floating_tensors(structure: Any) -> list[torch.Tensor]:
+    """Every floating or complex tensor in a nested structure."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    return [
+        leaf
+        for leaf in tree_leaves(structure)
+        if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex())
+    ]

@@ -1,0 +1,49 @@
+"""timm's models: ``timm:convnext_tiny``."""
+
+from __future__ import annotations
+
+from rooflens.errors import MissingDependency, UnknownModel
+from rooflens.models.blueprint import Blueprint, Example, InputOptions
+from rooflens.models.step import cross_entropy, sum_of_outputs
+
+PREFIX = "timm:"
+
+
+def blueprint(name: str, options: InputOptions) -> Blueprint:
+    """The blueprint of a timm model, with the input size of its default configuration.
+
+    Raises:
+        MissingDependency: timm is not installed.
+        UnknownModel: timm has no model of this name.
+    """
+    try:
+        import timm
+    except ImportError as error:
+        raise MissingDependency("building a timm model", "timm", "vision") from error
+    import torch
+
+    bare = name.removeprefix(PREFIX)
+    if not timm.is_model(bare.split(".")[0]):
+        raise UnknownModel("timm model", bare, timm.list_models())
+    config = timm.get_pretrained_cfg(bare.split(".")[0])
+    channels, height, width = (3, 224, 224) if config is None else config.input_size
+    if options.img_size is not None:
+        height = width = options.img_size
+    classes = 1000 if config is None else config.num_classes
+
+    def build() -> torch.nn.Module:
+        if options.img_size is not None:
+            try:
+                sized: torch.nn.Module = timm.create_model(bare, pretrained=False, img_size=options.img_size)
+                return sized
+            except TypeError:  # convolutional models take any size and know no such argument
+                pass
+        model: torch.nn.Module = timm.create_model(bare, pretrained=False)
+        return model
+
+    def example(batch: int | None) -> Example:
+        n = 1 if batch is None else batch
+        image = torch.randn(n, channels, height, width)
+        return Example(args=(image,), targets=torch.randint(0, classes, (n,)) if classes else None)
+
+    return Blueprint(name=name, build=build, example=example, loss=cross_entropy if classes else sum_of_outputs)

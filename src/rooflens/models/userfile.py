@@ -1,0 +1,104 @@
+"""The user's own model: ``path/file.py:function``.
+
+The function takes no argument, or one named ``batch``, and returns the module with its inputs: ``(module, inputs)``
+where inputs is a tensor, a tuple of positional inputs, a dict of named ones, or ``(args, kwargs)``. This is the only
+place where rooflens runs code from a path, and only from one that was named as the model.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rooflens.errors import InvalidValue, ModelError, UnknownModel
+from rooflens.models.blueprint import Blueprint, Example
+from rooflens.models.step import sum_of_outputs
+
+
+def blueprint(name: str) -> Blueprint:
+    """The blueprint of a model that a user's function makes.
+
+    Raises:
+        UnknownModel: the file does not exist or has no such function.
+        ModelError: the file or the function raised; the message names the line.
+    """
+    path, _, function_name = name.rpartition(":")
+    file = Path(path)
+    if not file.is_file():
+        raise UnknownModel("model file", path, [], "; there is no such file")
+    function = _function(file, function_name)
+    batched = "batch" in inspect.signature(function).parameters
+
+    def call(batch: int | None) -> tuple[Any, Any]:
+        result = _guarded(name, lambda: function(batch=1 if batch is None else batch) if batched else function())
+        return _module_and_inputs(name, result)
+
+    return Blueprint(
+        name=name,
+        build=lambda: call(1)[0],
+        example=lambda batch: _example(call(batch)[1]),
+        loss=sum_of_outputs,
+        batched=batched,
+    )
+
+
+def _function(file: Path, name: str) -> Callable[..., Any]:
+    spec = importlib.util.spec_from_file_location(f"rooflens_user_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise InvalidValue(f"{str(file)!r} is no Python file; give path/file.py:function")
+    module, loader = importlib.util.module_from_spec(spec), spec.loader
+    # Dataclasses and pickling look their module up by name; the folder lets the file import its neighbours.
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(file.parent.resolve()))
+    try:
+        _guarded(str(file), lambda: loader.exec_module(module))
+    finally:
+        sys.path.remove(str(file.parent.resolve()))
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise UnknownModel(f"function in {file}", name, known, f"; it has {', '.join(known) or 'no function'}")
+    return function  # type: ignore[no-any-return]
+
+
+def _guarded(name: str, call: Callable[[], Any]) -> Any:
+    """Run the user's code; whatever it raises is reported with its line."""
+    try:
+        return call()
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        raise ModelError(
+            f"{name} raised {type(error).__name__}: {error} ({Path(frame.filename).name}, line {frame.lineno})"
+        ) from error
+
+
+def _module_and_inputs(name: str, result: Any) -> tuple[Any, Any]:
+    import torch
+
+    if isinstance(result, tuple) and len(result) in (2, 3) and isinstance(result[0], torch.nn.Module):
+        return result[0], result[1] if len(result) == 2 else (result[1], result[2])
+    raise ModelError(
+        f"{name} returned {type(result).__name__}; it has to return (module, inputs), where inputs is a tensor,"
+        " a tuple, a dict, or (args, kwargs)"
+    )
+
+
+def _example(inputs: Any) -> Example:
+    args, kwargs = split_inputs(inputs)
+    return Example(args=args, kwargs=kwargs)
+
+
+def split_inputs(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and named inputs: from a tensor, a tuple, a dict, or (args, kwargs)."""
+    if isinstance(inputs, dict):
+        return (), inputs
+    if not isinstance(inputs, tuple | list):
+        return (inputs,), {}
+    if len(inputs) == 2 and isinstance(inputs[0], tuple | list) and isinstance(inputs[1], dict):
+        return tuple(inputs[0]), dict(inputs[1])
+    return tuple(inputs), {}

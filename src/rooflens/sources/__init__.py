@@ -1,0 +1,1 @@
+"""Where evidence comes from: each source takes a step and yields records. Sources do not know each other."""

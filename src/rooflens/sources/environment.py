@@ -1,0 +1,116 @@
+"""Where and how records are made: versions, machine, switches and command. No host, no user, no secret."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from rooflens.records import Environment, Scalar
+
+PACKAGES = ("torch", "torchvision", "timm", "transformers", "numpy", "triton")
+_SECRET = re.compile(r"token|secret|passw|credential|auth|api[-_]?key|private[-_]?key", re.IGNORECASE)
+HIDDEN = "***"
+
+
+def capture(command: Sequence[str] | None = None) -> Environment:
+    """The environment of this process.
+
+    Facts of torch and of a GPU are taken only if torch has been imported: reading records must not import it.
+
+    Args:
+        command: the command line; default is that of the process.
+    """
+    return Environment(
+        rooflens=version("rooflens"),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=without_secrets(sys.argv if command is None else command),
+        versions={"python": platform.python_version(), **dict(_versions())},
+        machine=_machine(),
+        flags=_flags(),
+        commit=_commit(),
+    )
+
+
+def without_secrets(command: Sequence[str]) -> tuple[str, ...]:
+    """The command with the program's folder left out and values hidden whose option or variable looks like a secret."""
+    words = [Path(command[0]).name, *command[1:]] if command else []
+    shown: list[str] = []
+    hide_next = False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if hide_next:
+            shown.append(HIDDEN)
+            hide_next = False
+        elif equals and _SECRET.search(name):
+            shown.append(f"{name}={HIDDEN}")
+        else:
+            shown.append(word)
+            hide_next = word.startswith("-") and not equals and bool(_SECRET.search(word))
+    return tuple(shown)
+
+
+def cpu_name() -> str:
+    """The processor's name as the system gives it."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        match = re.search(r"^model name\s*:\s*(.+)$", info.read_text(errors="replace"), re.MULTILINE)
+        if match:
+            return match.group(1).strip()
+    return platform.processor() or platform.machine()
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for package in PACKAGES:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            continue
+
+
+def _machine() -> dict[str, Scalar]:
+    facts: dict[str, Scalar] = {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu_name(),
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
+    }
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return facts
+    facts["threads"] = torch.get_num_threads()
+    if torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(0)
+        facts |= {
+            "card": properties.name,
+            "card memory": properties.total_memory,
+            "cuda": torch.version.cuda or "",
+            "cudnn": torch.backends.cudnn.version() or 0,
+        }
+    return facts
+
+
+def _flags() -> dict[str, Scalar]:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return {}
+    return {
+        "products may use TF32": torch.backends.cuda.matmul.allow_tf32,
+        "cudnn may use TF32": torch.backends.cudnn.allow_tf32,
+        "cudnn benchmark": torch.backends.cudnn.benchmark,
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def _commit() -> str | None:
+    """The revision of the user's working tree, if there is one."""
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,147 @@
+"""Time and memory of a step that really runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+from rooflens.errors import InvalidValue, ModelError, RooflensError
+from rooflens.models import Step, make_optimizer
+from rooflens.records import AS_IS, Case, Failure, Memory, Record
+from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, Progress, sample
+
+Mark = Callable[[], None]
+NOISY = 0.10
+"""Interquartile range over median above which a timing is called noisy; torch.utils.benchmark warns there too."""
+
+
+def records(
+    step: Step, case: Case, device: str, policy: Policy | None = None, progress: Progress | None = None
+) -> Iterator[Record]:
+    """Time a step on this machine, phase by phase, and take its peak memory.
+
+    Args:
+        step: its module and inputs lie on `device`.
+        case: the cell that the records name.
+        device: ``cpu`` or ``cuda``.
+
+    Raises:
+        ModelError: the module raised.
+    """
+    clock: Clock = CudaClock() if device == "cuda" else MonotonicClock()
+    run, phases = _runner(step, device)
+    with switches(case.dtype), _running(step.name):
+        if device == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        timings = sample(run, phases, clock, policy, progress)
+    for phase, timing in timings.items():
+        noise = timing.noise
+        noisy = noise is not None and noise > NOISY
+        yield Record(
+            case=case,
+            source="measure",
+            scope="model",
+            phase=phase,  # type: ignore[arg-type]
+            timing=timing,
+            notes=(f"noisy: the middle half of the samples spreads over {noise:.0%} of the median",) if noisy else (),
+        )
+    if device == "cuda":
+        memory = Memory(peak=torch.cuda.max_memory_allocated(), reserved=torch.cuda.max_memory_reserved())
+        yield Record(case=case, source="measure", scope="model", memory=memory)
+
+
+def failure(case: Case, error: RooflensError) -> Failure:
+    """What to record of a cell that failed."""
+    out = isinstance(error.__cause__, torch.OutOfMemoryError)
+    return Failure(
+        case=case, source="measure", stage="run", kind="out of memory" if out else "error", message=str(error)
+    )
+
+
+def placed(step: Step, device: str) -> Step:
+    """The step with a copy of its module and inputs on `device`, in the types of the step."""
+    from copy import deepcopy
+    from dataclasses import replace
+
+    layout = torch.channels_last if step.channels_last else torch.preserve_format
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        dtype = step.cast if step.cast is not None and tensor.is_floating_point() else tensor.dtype
+        moved = tensor.detach().to(device, dtype).requires_grad_(tensor.requires_grad)
+        return moved.contiguous(memory_format=layout) if step.channels_last and tensor.dim() == 4 else moved
+
+    if any(t.is_meta for t in (*step.module.parameters(), *step.module.buffers())):
+        raise InvalidValue(f"{step.name} has tensors on the meta device: they hold no values, so it cannot be run")
+    module = deepcopy(step.module).to(device=device, dtype=step.cast)
+    if step.channels_last:
+        module = module.to(memory_format=torch.channels_last)
+    args, kwargs, targets = tree_map_only(torch.Tensor, move, (step.args, step.kwargs, step.targets))
+    return replace(step, module=module, args=args, kwargs=kwargs, targets=targets)
+
+
+def _runner(step: Step, device: str) -> tuple[Callable[[Mark], None], tuple[str, ...]]:
+    """What is timed, and its phases."""
+    if step.module.training != step.training:
+        step.module.train(step.training)
+    if not step.training:
+        return lambda mark: _infer(step, device, mark), ("forward",)
+    trainable = [p for p in step.module.parameters() if p.requires_grad]
+    optimizer = make_optimizer(step.optimizer, trainable)
+    scaler = torch.amp.GradScaler(device) if step.scaled else None
+    phases = ("forward", "backward") if optimizer is None else ("forward", "backward", "optimizer")
+    return lambda mark: _train(step, device, optimizer, scaler, mark), phases
+
+
+def _infer(step: Step, device: str, mark: Mark) -> None:
+    with torch.no_grad(), step.precision(device):
+        step.module(*step.args, **step.kwargs)
+    mark()
+
+
+def _train(step: Step, device: str, optimizer: Any, scaler: Any, mark: Mark) -> None:
+    for parameter in step.module.parameters():
+        parameter.grad = None
+    with torch.enable_grad(), step.precision(device):
+        output = step.module(*step.args, **step.kwargs)
+        loss = step.loss(output, step.targets)
+    mark()
+    (scaler.scale(loss) if scaler is not None else loss).backward()
+    mark()
+    if optimizer is None:
+        return
+    if scaler is not None:
+        scaler.step(optimizer)
+        scaler.update()
+    else:
+        optimizer.step()
+    mark()
+
+
+@contextmanager
+def switches(dtype: str) -> Iterator[None]:
+    """Set torch's TF32 switches for a case's dtype, and put them back; `default` and `as-is` touch nothing."""
+    if dtype in ("default", AS_IS):
+        yield
+        return
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype == "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+@contextmanager
+def _running(name: str) -> Iterator[None]:
+    try:
+        yield
+    except RooflensError:
+        raise
+    except Exception as error:
+        first = str(error).strip().splitlines()
+        raise ModelError(f"{name}: {type(error).__name__}: {first[0] if first else 'no message'}") from error

@@ -1,0 +1,81 @@
+"""Clocks that time the phases of a run."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import Any, Protocol
+
+from rooflens.records.timing import Clock as ClockName
+
+
+class Clock(Protocol):
+    """Times consecutive phases: `start`, then `mark` at the end of each phase, then `seconds`."""
+
+    name: ClockName
+
+    def start(self) -> None:
+        """Wait until earlier work is done, and begin."""
+        ...
+
+    def mark(self) -> None:
+        """A phase ends here."""
+        ...
+
+    def seconds(self) -> list[float]:
+        """Wait until all work is done; the duration of each phase."""
+        ...
+
+
+class MonotonicClock:
+    """Wall time of work that has ended when its call returns: the CPU."""
+
+    name: ClockName = "monotonic"
+
+    def __init__(self) -> None:
+        self._marks: list[float] = []
+
+    def start(self) -> None:
+        self._marks = [time.perf_counter()]
+
+    def mark(self) -> None:
+        self._marks.append(time.perf_counter())
+
+    def seconds(self) -> list[float]:
+        return _differences(self._marks)
+
+
+class CudaClock:
+    """Time on the device between events in the current stream.
+
+    An idle device waits for the host before each launch, so short work includes host time: that is what happens.
+    """
+
+    name: ClockName = "cuda-events"
+
+    def __init__(self) -> None:
+        self._events: list[Any] = []
+
+    def start(self) -> None:
+        import torch
+
+        torch.cuda.synchronize()
+        self._events = []
+        self.mark()
+
+    def mark(self) -> None:
+        import torch
+
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._events.append(event)
+
+    def seconds(self) -> list[float]:
+        self._events[-1].synchronize()
+        return [
+            before.elapsed_time(after) / 1e3 for before, after in pairwise(self._events)
+        ]  # elapsed_time is in milliseconds
+
+
+def _differences(marks: list[float]) -> list[float]:
+    return [after - before for before, after in pairwise(marks)]

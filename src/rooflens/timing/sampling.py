@@ -1,0 +1,105 @@
+"""Warm up, then repeat until the median is known well enough or the time is spent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rooflens.errors import InvalidValue
+from rooflens.records import Timing
+from rooflens.timing.clock import Clock
+
+Progress = Callable[[float], None]
+"""Told the share of the time budget that is spent, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """When to stop.
+
+    Attributes:
+        warmup: calls after the cold one that are not sampled, at most.
+        warmup_seconds: time after which warm-up ends in any case.
+        min_samples: samples taken even if the budget is spent.
+        max_samples: samples after which to stop.
+        budget: seconds for sampling.
+        precision: stop when the 95 % interval of the median of the whole is this narrow, relative to the median.
+    """
+
+    warmup: int = 10
+    warmup_seconds: float = 1.0
+    min_samples: int = 7
+    max_samples: int = 1000
+    budget: float = 3.0
+    precision: float = 0.01
+
+    def __post_init__(self) -> None:
+        if self.min_samples < 1 or self.max_samples < self.min_samples or self.budget <= 0:
+            raise InvalidValue(
+                f"cannot sample {self.min_samples} to {self.max_samples} times in {self.budget} s; use positive numbers"
+            )
+
+
+def sample(
+    run: Callable[[Callable[[], None]], None],
+    phases: tuple[str, ...],
+    clock: Clock,
+    policy: Policy | None = None,
+    progress: Progress | None = None,
+    now: Callable[[], float] = time.monotonic,
+) -> dict[str, Timing]:
+    """Time a run, phase by phase.
+
+    Args:
+        run: does the work once and calls its argument at the end of each phase.
+        phases: names of the phases, in order.
+        clock: times the phases.
+        now: wall clock that the budgets are kept by.
+
+    Returns:
+        The timing of each phase: cold call apart, warm-up apart, every steady sample kept.
+    """
+    policy = policy or Policy()
+    cold = _once(run, clock, phases)
+    warmup: list[list[float]] = []
+    begun = now()
+    while len(warmup) < policy.warmup and now() - begun < policy.warmup_seconds:
+        warmup.append(_once(run, clock, phases))
+    samples: list[list[float]] = []
+    begun = now()
+    while len(samples) < policy.max_samples:
+        samples.append(_once(run, clock, phases))
+        spent = (now() - begun) / policy.budget
+        if progress is not None:
+            progress(min(1.0, spent))
+        if len(samples) >= policy.min_samples and (spent >= 1 or _known(samples, policy.precision)):
+            break
+    return {
+        phase: Timing(
+            samples=tuple(s[i] for s in samples),
+            origin=clock.name,
+            cold=cold[i],
+            warmup=tuple(w[i] for w in warmup),
+        )
+        for i, phase in enumerate(phases)
+    }
+
+
+def _once(run: Callable[[Callable[[], None]], None], clock: Clock, phases: tuple[str, ...]) -> list[float]:
+    clock.start()
+    run(clock.mark)
+    seconds = clock.seconds()
+    if len(seconds) != len(phases):
+        raise RuntimeError(f"the run marked {len(seconds)} phases, expected {len(phases)}: {', '.join(phases)}")
+    return seconds
+
+
+def _known(samples: list[list[float]], precision: float) -> bool:
+    """Whether the median of the whole is known to the wanted precision; looked at where the count doubles."""
+    n = len(samples)
+    if n < 8 or n & (n - 1):
+        return False
+    whole = Timing(samples=tuple(map(sum, samples)), origin="monotonic")
+    interval = whole.interval
+    return interval is not None and whole.median > 0 and (interval[1] - interval[0]) / whole.median <= precision

@@ -1,0 +1,196 @@
+"""Operations that an accelerator runs as one: attention and recurrent layers, forward and backward.
+
+They exist for tracing only: each has a schema, the shapes of its results and a backward, and no kernel. The recorder
+sees ``rooflens::attention`` where a GPU would run a fused attention kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+LIBRARY = torch.library.Library("rooflens", "DEF")
+LIBRARY.define(
+    "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float dropout, bool causal) -> (Tensor, Tensor)"
+)
+LIBRARY.define(
+    "attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor output, Tensor logsumexp,"
+    " Tensor? mask, float dropout, bool causal, bool[4] needed) -> Tensor[]"
+)
+LIBRARY.define(
+    "recurrent(Tensor input, Tensor[] states, Tensor[] weights, Tensor? batch_sizes, str kind, int layers,"
+    " float dropout, bool train, bool bidirectional, bool batch_first) -> Tensor[]"
+)
+LIBRARY.define(
+    "recurrent_backward(Tensor[] grads, Tensor input, Tensor[] states, Tensor[] weights, Tensor? batch_sizes,"
+    " Tensor output, Tensor reserve, str kind, int layers, bool bidirectional, bool batch_first, bool[] needed)"
+    " -> Tensor[]"
+)
+
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+
+
+@torch.library.register_fake("rooflens::attention")
+def _attention_shapes(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout: float,
+    causal: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    # Fused kernels write (batch, sequence, heads, width) and return a transposed view of it.
+    # Grouped keys have fewer heads than queries, so only the dimensions before the heads are broadcast.
+    *batch, queries, _ = query.shape
+    if batch:
+        batch = [*torch.broadcast_shapes(batch[:-1], key.shape[:-3]), max(batch[-1], key.shape[-3])]
+        output = query.new_empty((*batch[:-1], queries, batch[-1], value.shape[-1])).transpose(-3, -2)
+    else:
+        output = query.new_empty((queries, value.shape[-1]))
+    return output, query.new_empty((*batch, queries), dtype=torch.float32)
+
+
+@torch.library.register_fake("rooflens::attention_backward")
+def _attention_backward_shapes(
+    grad: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    output: torch.Tensor,
+    logsumexp: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout: float,
+    causal: bool,
+    needed: list[bool],
+) -> list[torch.Tensor]:
+    sources = (query, key, value, mask)
+    return [torch.empty_like(s) for s, wanted in zip(sources, needed, strict=True) if wanted and s is not None]
+
+
+class Attention(torch.autograd.Function):
+    """Scaled dot-product attention as one operation: softmax(Q K^T) V with Q (..., heads, queries, width).
+
+    Grouped queries have fewer heads in K and V. Saved for backward, as flash attention does: inputs, output and one
+    log-sum-exp per query, never the matrix of weights.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: torch.Tensor | None,
+        dropout: float,
+        causal: bool,
+    ) -> torch.Tensor:
+        output, logsumexp = torch.ops.rooflens.attention(query, key, value, mask, dropout, causal)
+        ctx.save_for_backward(query, key, value, mask, output, logsumexp)
+        ctx.dropout, ctx.causal = dropout, causal
+        return output  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        query, key, value, mask, output, logsumexp = ctx.saved_tensors
+        needed = list(ctx.needs_input_grad[:4])
+        grads = torch.ops.rooflens.attention_backward(
+            grad, query, key, value, output, logsumexp, mask, ctx.dropout, ctx.causal, needed
+        )
+        return *_scattered(grads, needed), None, None
+
+
+def _scattered(grads: list[torch.Tensor], needed: list[bool]) -> list[torch.Tensor | None]:
+    """The gradients at the places where one is needed, None elsewhere."""
+    remaining = iter(grads)
+    return [next(remaining) if wanted else None for wanted in needed]
+
+
+@torch.library.register_fake("rooflens::recurrent")
+def _recurrent_shapes(
+    input: torch.Tensor,
+    states: list[torch.Tensor],
+    weights: list[torch.Tensor],
+    batch_sizes: torch.Tensor | None,
+    kind: str,
+    layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> list[torch.Tensor]:
+    directions = 2 if bidirectional else 1
+    width = states[0].shape[-1]
+    output = input.new_empty((*input.shape[:-1], directions * width))
+    # What backward needs of every step: the gates, and the cell of an LSTM.
+    hidden = weights[0].shape[0]
+    kept = hidden + (states[-1].shape[-1] if kind == "lstm" else 0)
+    steps = input.numel() // max(1, input.shape[-1])
+    reserve = input.new_empty((steps * layers * directions * kept,) if train else (0,))
+    return [output, *(torch.empty_like(s) for s in states), reserve]
+
+
+@torch.library.register_fake("rooflens::recurrent_backward")
+def _recurrent_backward_shapes(
+    grads: list[torch.Tensor],
+    input: torch.Tensor,
+    states: list[torch.Tensor],
+    weights: list[torch.Tensor],
+    batch_sizes: torch.Tensor | None,
+    output: torch.Tensor,
+    reserve: torch.Tensor,
+    kind: str,
+    layers: int,
+    bidirectional: bool,
+    batch_first: bool,
+    needed: list[bool],
+) -> list[torch.Tensor]:
+    sources = [input, *states, *weights]
+    return [torch.empty_like(s) for s, wanted in zip(sources, needed, strict=True) if wanted]
+
+
+class Recurrent(torch.autograd.Function):
+    """All layers and steps of an LSTM, GRU or plain recurrent net as one operation, as cuDNN runs it."""
+
+    @staticmethod
+    def forward(ctx: Any, options: dict[str, Any], n_states: int, batch_sizes: Any, *tensors: torch.Tensor) -> Any:
+        input, states, weights = tensors[0], list(tensors[1 : 1 + n_states]), list(tensors[1 + n_states :])
+        train = options["train"] or any(ctx.needs_input_grad)
+        results = torch.ops.rooflens.recurrent(
+            input,
+            states,
+            weights,
+            batch_sizes,
+            options["kind"],
+            options["layers"],
+            options["dropout"],
+            train,
+            options["bidirectional"],
+            options["batch_first"],
+        )
+        *outputs, reserve = results
+        ctx.options, ctx.n_states = options, n_states
+        ctx.save_for_backward(*tensors, batch_sizes, outputs[0], reserve)
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        *tensors, batch_sizes, output, reserve = ctx.saved_tensors
+        input, states, weights = tensors[0], tensors[1 : 1 + ctx.n_states], tensors[1 + ctx.n_states :]
+        needed = list(ctx.needs_input_grad[3:])
+        options = ctx.options
+        results = torch.ops.rooflens.recurrent_backward(
+            [g for g in grads if g is not None],
+            input,
+            list(states),
+            list(weights),
+            batch_sizes,
+            output,
+            reserve,
+            options["kind"],
+            options["layers"],
+            options["bidirectional"],
+            options["batch_first"],
+            needed,
+        )
+        return None, None, None, *_scattered(results, needed)

@@ -1,0 +1,83 @@
+"""Memory over time, from the lifetimes of storages.
+
+Python frees a tensor when its last reference goes; fake tensors do so in the same order as real ones, so watching
+their storages gives the allocations of the real run. What is alive when forward ends and was made in it is what
+autograd saved.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from rooflens.records import MEMORY_CAUSES, Memory
+
+ALIGNMENT = 512
+"""torch's CUDA caching allocator rounds every block up to a multiple of this many bytes (kMinBlockSize)."""
+
+
+@dataclass(slots=True)
+class Block:
+    """One storage: bytes, when it appeared and went, and why it is there."""
+
+    nbytes: int
+    birth: int
+    death: int | None = None
+    cause: str = "temporaries"
+
+
+class Lifetimes:
+    """Watches storages from their first appearance until they are freed."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self._alive: dict[int, Block] = {}
+        self._watches: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._clock = 0
+
+    def see(self, tensor: torch.Tensor, cause: str = "temporaries") -> Block:
+        """Note the storage of `tensor` if it is new."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        known = self._alive.get(key)
+        if known is not None:
+            return known
+        self._clock += 1
+        nbytes = -(-storage.nbytes() // ALIGNMENT) * ALIGNMENT
+        block = self._alive[key] = Block(nbytes, birth=self._clock, cause=cause)
+        self.blocks.append(block)
+        self._watches[key] = weakref.ref(storage, partial(self._freed, key))
+        return block
+
+    def label(self, tensor: torch.Tensor, cause: str) -> None:
+        """Say why the storage of `tensor` is there."""
+        self.see(tensor).cause = cause
+
+    def label_alive(self, cause: str) -> None:
+        """Give `cause` to every living block that has none yet."""
+        for block in self._alive.values():
+            if block.cause == "temporaries":
+                block.cause = cause
+
+    def _freed(self, key: int, _: object) -> None:
+        self._clock += 1
+        self._alive.pop(key).death = self._clock
+        del self._watches[key]
+
+    def peak(self) -> Memory:
+        """Bytes by cause at the moment when most was allocated."""
+        events = [(block.birth, block.nbytes) for block in self.blocks]
+        events += [(block.death, -block.nbytes) for block in self.blocks if block.death is not None]
+        held = highest = when = 0
+        for moment, change in sorted(events):
+            held += change
+            if held > highest:
+                highest, when = held, moment
+        causes = dict.fromkeys(MEMORY_CAUSES, 0)
+        for block in self.blocks:
+            if block.birth <= when and (block.death is None or block.death > when):
+                causes[block.cause] += block.nbytes
+        return Memory(peak=highest, **causes)

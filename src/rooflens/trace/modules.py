@@ -1,0 +1,105 @@
+"""Which module is running, and leaving a model exactly as it was found."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+
+class ModulePaths:
+    """Follows calls of modules by global hooks, so that the model itself gets none.
+
+    Every entry and exit notes the autograd sequence number at that moment. A node of the backward graph that was
+    created between two notes belongs to the module that was running then; that is how backward operations find theirs.
+    """
+
+    def __init__(self, root: nn.Module) -> None:
+        self._names = {id(module): name for name, module in root.named_modules()}
+        self._owners = {name: name.rpartition(".")[0] for name, _ in root.named_parameters(remove_duplicate=False)}
+        self._stack = [""]
+        self._numbers = [0]
+        self._paths = [""]
+        self.base = ""
+        self.failed = ""
+
+    @property
+    def current(self) -> str:
+        return self._stack[-1] if len(self._stack) > 1 else self.base
+
+    @property
+    def inside(self) -> bool:
+        """Whether a module is being called."""
+        return len(self._stack) > 1
+
+    def enter(self, path: str) -> None:
+        """Call the work outside of modules `path` from here on ("(loss)")."""
+        self.base = path
+        self._note()
+
+    def of_node(self, number: int) -> str:
+        """The path that was current when the autograd node with this sequence number was made."""
+        return self._paths[bisect_right(self._numbers, number) - 1]
+
+    def owner(self, parameter: str) -> str:
+        """The path of the module that holds the parameter of this name."""
+        return self._owners.get(parameter, "")
+
+    def _note(self) -> None:
+        self._numbers.append(torch._C._autograd._get_sequence_nr())
+        self._paths.append(self.current)
+
+    def _before(self, module: nn.Module, args: Any) -> None:
+        self._stack.append(self._names.get(id(module), self.current))
+        self._note()
+
+    def _after(self, module: nn.Module, args: Any, output: Any) -> None:
+        if output is None and not self.failed:  # called without a result: most likely the innermost module that raised
+            self.failed = self.current
+        self._stack.pop()
+        self._note()
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        before = register_module_forward_pre_hook(self._before)
+        after = register_module_forward_hook(self._after, always_call=True)
+        try:
+            yield
+        finally:
+            before.remove()
+            after.remove()
+
+
+@contextmanager
+def untouched(root: nn.Module) -> Iterator[None]:
+    """Put every attribute of every module back on leaving: flags, parameters, buffers, hooks, lists and dicts."""
+    saved = [(module, _shallow(module.__dict__)) for module in root.modules()]
+    try:
+        yield
+    finally:
+        for module, attributes in saved:
+            _restore(module.__dict__, attributes)
+
+
+_CONTAINERS = (dict, OrderedDict, list, set)
+
+
+def _shallow(attributes: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Each attribute, with a copy of its contents where it is a plain container."""
+    return {name: (value, value.copy() if type(value) in _CONTAINERS else None) for name, value in attributes.items()}
+
+
+def _restore(attributes: dict[str, Any], saved: dict[str, tuple[Any, Any]]) -> None:
+    for name in attributes.keys() - saved.keys():
+        del attributes[name]
+    for name, (value, contents) in saved.items():
+        attributes[name] = value
+        if contents is not None:
+            value.clear()
+            (value.extend if isinstance(value, list) else value.update)(contents)

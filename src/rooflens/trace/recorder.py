@@ -1,0 +1,169 @@
+"""The dispatch mode that turns every ATen call into an Operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rooflens.records import Argument, Call, Operation, Phase, Tensor
+from rooflens.trace.dtypes import name_of
+from rooflens.trace.lifetimes import Lifetimes
+from rooflens.trace.modules import ModulePaths
+
+FREE = frozenset(
+    {
+        "_record_function_enter_new",
+        "_record_function_exit",
+        "_reshape_alias",
+        "_unsafe_view",
+        "alias",
+        "as_strided_",
+        "detach",
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "empty_permuted",
+        "is_same_size",
+        "lift_fresh",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "set_",
+        "sym_numel",
+        "sym_size",
+        "sym_storage_offset",
+        "sym_stride",
+        "unsafe_chunk",
+        "unsafe_split",
+        "unsafe_split_with_sizes",
+    }
+)
+"""Operations that move and compute nothing. Views (results alias an argument that is not written) are free too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What the recorder needs of an operator's schema."""
+
+    name: str
+    free: bool
+    composite: bool
+    arguments: tuple[str, ...]
+    mutated: tuple[str, ...]
+
+
+@cache
+def schema_of(operator: torch._ops.OpOverload) -> Schema:
+    schema = operator._schema
+    name = schema.name.split("::")[-1]
+    returns = [r.alias_info for r in schema.returns]
+    view = bool(returns) and all(alias is not None and not alias.is_write for alias in returns)
+    return Schema(
+        name=name,
+        free=view or name in FREE or operator.namespace == "prim",
+        composite=operator.namespace == "aten"
+        and torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd"),
+        arguments=tuple(a.name for a in schema.arguments),
+        mutated=tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write),
+    )
+
+
+class Recorder(TorchDispatchMode):
+    """Records each operation with its module and phase, and the lifetime of every storage that appears."""
+
+    def __init__(self, paths: ModulePaths, lifetimes: Lifetimes, parameter_names: dict[int, str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations: list[Operation] = []
+        self.phase: Phase = "forward"
+        self._paths = paths
+        self._lifetimes = lifetimes
+        self._parameter_names = parameter_names
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        assert isinstance(func, torch._ops.OpOverload)
+        kwargs = kwargs or {}
+        schema = schema_of(func)
+        if schema.composite:  # under inference mode torch leaves it to us to take these apart, as it does elsewhere
+            with self:
+                return func.decompose(*args, **kwargs)
+        path, recomputed = self._place()
+        results = func(*args, **kwargs)
+        outputs = _tensors(results)
+        for tensor in outputs:
+            self._lifetimes.see(tensor)
+        if not schema.free:
+            call = _call(schema, args, kwargs, outputs)
+            self.operations.append(Operation(call, path, self.phase, recomputed))
+        return results
+
+    def _place(self) -> tuple[str, bool]:
+        """The module path of what is running now, and whether it repeats forward work."""
+        if self.phase != "backward":
+            return self._paths.current, False
+        recomputed = torch.is_grad_enabled()
+        node = torch._C._current_autograd_node()
+        if self._paths.inside or node is None:
+            return self._paths.current, recomputed
+        variable = getattr(node, "variable", None)
+        if variable is not None:  # gradient accumulation: the node of a parameter
+            return self._paths.owner(self._parameter_names.get(id(variable), "")), recomputed
+        return self._paths.of_node(node._sequence_nr()), recomputed
+
+
+def _call(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: list[torch.Tensor]) -> Call:
+    given = dict(zip(schema.arguments, args, strict=False)) | kwargs
+    seen: dict[int, torch.Tensor] = {}
+    arguments = tuple((name, _described(value, seen)) for name, value in given.items())
+    written = {id(t): t for name in schema.mutated for t in _tensors(given.get(name))}
+    written |= {id(t): t for t in outputs}
+    return Call(
+        name=schema.name,
+        arguments=arguments,
+        outputs=tuple(describe(t) for t in outputs),
+        reads=sum(distinct_bytes(t) for t in seen.values()),
+        writes=sum(distinct_bytes(t) for t in written.values()),
+    )
+
+
+def describe(tensor: torch.Tensor) -> Tensor:
+    """Shape, element type and distinct bytes of a tensor."""
+    return Tensor(tuple(tensor.shape), name_of(tensor.dtype), distinct_bytes(tensor))
+
+
+def distinct_bytes(tensor: torch.Tensor) -> int:
+    """Bytes of memory behind the elements: a dimension expanded with stride 0 is stored once."""
+    n = tensor.element_size()
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        if stride or not size:
+            n *= size
+    return n
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [tensor for item in value for tensor in _tensors(item)]
+    return []
+
+
+def _described(value: Any, seen: dict[int, torch.Tensor]) -> Argument:
+    if isinstance(value, torch.Tensor):
+        seen[id(value)] = value
+        return describe(value)
+    if isinstance(value, list | tuple):
+        return tuple(_described(item, seen) for item in value)
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(value)

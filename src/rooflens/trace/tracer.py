@@ -1,0 +1,170 @@
+"""Running a step on fake tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
+from torch.func import functional_call
+
+from rooflens.errors import DataDependent, ModelError, RooflensError
+from rooflens.models import Step, make_optimizer
+from rooflens.records import Memory, Operation
+from rooflens.trace.accelerator import AcceleratorCalls
+from rooflens.trace.fakes import Fakes, kept_rng_state
+from rooflens.trace.lifetimes import Lifetimes
+from rooflens.trace.modules import ModulePaths, untouched
+from rooflens.trace.recorder import Recorder
+
+LOSS, OPTIMIZER = "(loss)", "(optimizer)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """What a step does.
+
+    Attributes:
+        operations: every operation that does work, in order.
+        memory: bytes by cause at the peak.
+        parameters: elements of the model's parameters, shared ones once.
+    """
+
+    operations: tuple[Operation, ...]
+    memory: Memory
+    parameters: int
+
+
+def trace(step: Step) -> Trace:
+    """The operations of one step, as an accelerator would run them, without computing anything.
+
+    The module is left exactly as it was found.
+
+    Raises:
+        ModelError: the module raised; the message names the module that was running.
+        DataDependent: a shape or branch depends on values.
+    """
+    fakes = Fakes(step.cast, step.channels_last)
+    with kept_rng_state(), untouched(step.module):
+        return _Run(step, fakes).trace()
+
+
+class _Run:
+    """One trace in progress."""
+
+    def __init__(self, step: Step, fakes: Fakes) -> None:
+        self.step = step
+        self.fakes = fakes
+        self.state = fakes.state(step.module)
+        self.paths = ModulePaths(step.module)
+        self.lifetimes = Lifetimes()
+        names = {id(tensor): name for name, tensor in self.state.items()}
+        self.recorder = Recorder(self.paths, self.lifetimes, names)
+        self.parameters = [self.state[name] for name, _ in step.module.named_parameters()]
+
+    def trace(self) -> Trace:
+        step = self.step
+        if step.module.training != step.training:
+            step.module.train(step.training)
+        args, kwargs, targets = self.fakes.tree((step.args, step.kwargs, step.targets))
+        self._label_what_is_there(args, kwargs, targets)
+        with (
+            self.fakes.mode,
+            _model_errors(step.name, self.paths),
+            AcceleratorCalls(),
+            torch.set_grad_enabled(step.training),
+        ):
+            optimizer = self._prepared_optimizer() if step.training else None
+            with self.recorder, self.paths.followed():
+                output = self._forward(args, kwargs, targets)
+                if step.training:
+                    self._backward(output)
+                    self._update(optimizer)
+        del output
+        return Trace(
+            operations=tuple(self.recorder.operations),
+            memory=self.lifetimes.peak(),
+            parameters=sum(p.numel() for p in step.module.parameters()),
+        )
+
+    def _label_what_is_there(self, args: Any, kwargs: Any, targets: Any) -> None:
+        """Everything that exists before the step begins."""
+        trainable = {name for name, _ in self.step.module.named_parameters()}
+        for name, tensor in self.state.items():
+            self.lifetimes.label(tensor, "parameters" if name in trainable else "buffers")
+        for leaf in torch.utils._pytree.tree_leaves((args, kwargs, targets)):
+            if isinstance(leaf, FakeTensor):
+                self.lifetimes.label(leaf, "inputs")
+
+    def _forward(self, args: Any, kwargs: Any, targets: Any) -> Any:
+        """The model's output, or in training the output and the loss."""
+        step = self.step
+        with step.precision("cpu"):
+            output = functional_call(step.module, self.state, args, kwargs)
+            if not step.training:
+                return output
+            self.paths.enter(LOSS)
+            loss = step.loss(output, targets)
+        return output, loss * self._scale() if step.scaled else loss
+
+    def _scale(self) -> torch.Tensor:
+        return torch.empty((), dtype=torch.float32)
+
+    def _backward(self, output: tuple[Any, torch.Tensor]) -> None:
+        self.lifetimes.label_alive("activations")
+        _, loss = output
+        self.recorder.phase = "backward"
+        if not loss.requires_grad:
+            raise ModelError(
+                f"{self.step.name}: the loss depends on no parameter that needs a gradient; use mode inference"
+            )
+        loss.backward()
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                self.lifetimes.label(parameter.grad, "gradients")
+
+    def _prepared_optimizer(self) -> torch.optim.Optimizer | None:
+        """The optimizer after a first step: its state exists before the step that is traced, as in every later one."""
+        trainable = [p for p in self.parameters if p.requires_grad]
+        optimizer = make_optimizer(self.step.optimizer, list(trainable))
+        if optimizer is None:
+            return None
+        for parameter in trainable:
+            parameter.grad = torch.empty_like(parameter)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        for state in optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, torch.Tensor):
+                    self.lifetimes.label(value, "optimizer")
+        return optimizer
+
+    def _update(self, optimizer: torch.optim.Optimizer | None) -> None:
+        if optimizer is None:
+            return
+        self.recorder.phase = "optimizer"
+        self.paths.enter(OPTIMIZER)
+        if self.step.scaled:
+            gradients = [p.grad for p in self.parameters if p.grad is not None]
+            found, inverse = torch.empty(()), torch.empty(())
+            torch._amp_foreach_non_finite_check_and_unscale_(gradients, found, inverse)
+        optimizer.step()
+
+
+@contextmanager
+def _model_errors(name: str, paths: ModulePaths) -> Iterator[None]:
+    """Say of an error in the model where it happened."""
+    try:
+        yield
+    except RooflensError:
+        raise
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise DataDependent(
+            f"{name}: the operation {error.func} gives a result that depends on values, and an estimate has only shapes"
+        ) from error
+    except Exception as error:
+        where = f" in module {paths.failed!r}" if paths.failed else ""
+        raise ModelError(f"{name}: {type(error).__name__}{where}: {error}") from error
