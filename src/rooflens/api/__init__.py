@@ -1,6 +1,6 @@
 """The public functions: where sources are put together. Each has a twin on the command line."""
 
-from rooflens.api.devices import device, devices
+from rooflens.api.catalogue import device, devices
 from rooflens.api.drawing import read, roofline
 from rooflens.api.estimation import estimate
 from rooflens.api.measurement import measure

@@ -89,7 +89,7 @@ def list_(
     vendor: str | None = None, kind: str | None = None, format_: str = "table", outputs: tuple[Path, ...] = ()
 ) -> None:
     """List the catalogue: main rates, bandwidth and memory."""
-    from rooflens.api.devices import devices as catalogue
+    from rooflens.api.catalogue import devices as catalogue
 
     _emit(catalogue(vendor=vendor, kind=kind), _overview, _flat, format_, outputs)
 
@@ -110,7 +110,7 @@ def show(names: tuple[str, ...], format_: str, outputs: tuple[Path, ...]) -> Non
     NAME is a name from 'rooflens devices list', a shorter one (t4, h100-sxm), a name that drivers report, '2x NAME' for
     two of them, or a device file of your own that ends in .toml. Case and separators do not matter.
     """
-    from rooflens.api.devices import device
+    from rooflens.api.catalogue import device
 
     _emit(tuple(map(device, names)), _sheets, _values, format_, outputs)
 

@@ -1,0 +1,16 @@
+"""The device catalogue: one reviewed TOML file per device, every number with its origin and reference.
+
+A device is found by the name that people type, by the name that drivers report, or by a file of the user's own::
+
+    find("t4"), find("NVIDIA A100-SXM4-40GB"), find("2x v100-sxm2-16gb"), find("my-board.toml")
+
+A name that fits nothing, or several devices, is an error: never another device's numbers. Rates are dense, per torch
+device, one multiply-add is two FLOP. The keys of a file and the rules for derived rates are described in
+docs/devices.md.
+"""
+
+from rooflens.devices.files import load_file
+from rooflens.devices.names import by_title, catalogue, find
+from rooflens.devices.rules import times
+
+__all__ = ["by_title", "catalogue", "find", "load_file", "times"]

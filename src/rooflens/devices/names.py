@@ -1,0 +1,180 @@
+"""From a name to a device.
+
+Case and separators never matter. A name is looked up in three steps:
+
+1. exactly: as a canonical name, an alias, or a name that drivers report;
+2. by words: every device whose words *include all* of the typed name and whose model words *are all* in it. Words that
+   do not tell models apart (vendor, series, memory size, form factor) may be left out; ``rtx 2080`` is not a 2080 Ti,
+   and a typed word that a device does not have (``rtx 3090 ti``, ``a100 64gb``) rules it out;
+3. several devices left: an error that lists them; none: an error with near names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+from rooflens.devices.files import DeviceFile, load_file, read_device, slug
+from rooflens.devices.rules import times
+from rooflens.errors import AmbiguousDevice, InvalidValue, UnknownDevice
+from rooflens.records import Device
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+# Something must follow that can be a name: "3900x" is one, and not 3900 of nothing.
+_COUNTED = re.compile(r"\s*([0-9]{1,6})\s*[xX×*]\s*(?=.*[^\W_])(\S.*)", re.DOTALL)
+_TRADEMARK = re.compile(r"\((?:r|tm|c)\)|[®™©]", re.IGNORECASE)
+_NEAR = 5
+_NEAR_ENOUGH = 0.6
+"""Similarity of two names from 0 to 1, as difflib counts it."""
+
+
+def find(name: str) -> Device:
+    """The device of this name: from the catalogue, or from a file if the name ends in ``.toml``.
+
+    ``2x NAME`` is two of them as one device, see :func:`rooflens.devices.times`.
+
+    Raises:
+        UnknownDevice: no device has this name; near names are listed.
+        AmbiguousDevice: several have it; they are listed.
+        DeviceFileError: the file cannot be read or holds a wrong key or value.
+        InvalidValue: none of a device (``0x t4``).
+    """
+    counted = _COUNTED.fullmatch(name)
+    if counted is None:
+        return _one(name)
+    count = int(counted[1])
+    if count == 0:
+        raise InvalidValue(f"device {name!r} is none at all; write at least '1x {counted[2]}'")
+    return times(_one(counted[2]), count)
+
+
+def by_title(title: str, kind: str | None = None) -> Device | None:
+    """The device that software reports under this name, or None: for a name that was read and not typed.
+
+    Args:
+        title: a name from ``torch.cuda.get_device_name()``, ``nvidia-smi`` or ``/proc/cpuinfo``.
+        kind: gpu, cpu, tpu, soc or accelerator, if only devices of one kind are meant.
+
+    Only exact names count, and only those that tell one device: a package of two dies, or a card that comes with
+    different memories under one name, is not found. A CPU entry is one socket with all of its cores.
+    """
+    fits = [file.device for file in _titles().get(_compact(title), ()) if kind in (None, file.device.kind)]
+    return fits[0] if len(fits) == 1 else None
+
+
+@cache
+def catalogue() -> tuple[Device, ...]:
+    """Every device of the catalogue, by canonical name."""
+    return tuple(file.device for file in _files())
+
+
+def _one(name: str) -> Device:
+    if name.strip().lower().endswith(".toml"):
+        return load_file(name.strip())
+    canonical = _read(slug(name))
+    if canonical is not None:
+        return canonical.device
+    typed = _compact(name)
+    fits = _exact().get(typed) or tuple(file for file in _files() if _fits(typed, _words(file), _model(file)))
+    if not fits:
+        raise _unknown(name, typed)
+    if len(fits) > 1:
+        raise AmbiguousDevice(name, (file.device.name for file in fits))
+    return fits[0].device
+
+
+@cache
+def _read(canonical: str) -> DeviceFile | None:
+    """One file of the catalogue, so that a canonical name costs one file and not all of them."""
+    file = _paths().get(canonical)
+    return None if file is None else read_device(file.read_text(encoding="utf-8"), file.name)
+
+
+@cache
+def _files() -> tuple[DeviceFile, ...]:
+    return tuple(file for file in map(_read, _paths()) if file is not None)
+
+
+@cache
+def _paths() -> Mapping[str, Traversable]:
+    """The files of the catalogue by canonical name, in the order of names."""
+    from importlib.resources import files
+
+    entries = (files("rooflens.devices") / "catalogue").iterdir()
+    found = {entry.name.removesuffix(".toml"): entry for entry in entries if entry.name.endswith(".toml")}
+    return dict(sorted(found.items()))
+
+
+@cache
+def _exact() -> Mapping[str, tuple[DeviceFile, ...]]:
+    return _index((file, (file.device.name, file.device.title, *file.device.aliases)) for file in _files())
+
+
+@cache
+def _titles() -> Mapping[str, tuple[DeviceFile, ...]]:
+    return _index((file, (file.device.title, *file.reported)) for file in _files())
+
+
+def _index(names: Iterable[tuple[DeviceFile, Iterable[str]]]) -> Mapping[str, tuple[DeviceFile, ...]]:
+    found: dict[str, tuple[DeviceFile, ...]] = {}
+    for file, spellings in names:
+        for spelling in {_compact(spelling) for spelling in spellings}:
+            found[spelling] = (*found.get(spelling, ()), file)
+    return found
+
+
+def _compact(text: str) -> str:
+    """A name without case, separators and trademark signs."""
+    return "".join(filter(str.isalnum, _TRADEMARK.sub("", text).casefold()))
+
+
+def _split(text: str) -> frozenset[str]:
+    return frozenset(slug(text).split("-")) - {""}
+
+
+def _model(file: DeviceFile) -> frozenset[str]:
+    """Words without which a name means another device."""
+    return _split(file.model or file.device.title)
+
+
+def _words(file: DeviceFile) -> frozenset[str]:
+    """All words that a name of the device may consist of."""
+    device = file.device
+    return _split(" ".join((device.title, device.vendor, file.model, *file.words)))
+
+
+def _fits(typed: str, words: frozenset[str], model: frozenset[str]) -> bool:
+    """Whether `typed` is distinct `words` in any order, with all words of the `model` among them.
+
+    Words are not split at separators, since people leave them out: ``a100pcie40gb``, ``RTX3090``.
+    """
+    if not typed:
+        return not model
+    return any(typed.startswith(word) and _fits(typed[len(word) :], words - {word}, model - {word}) for word in words)
+
+
+def _unknown(name: str, typed: str) -> UnknownDevice:
+    near = _near(name, typed)
+    hint = f"(did you mean {', '.join(near)}?) " if near else ""
+    remedy = "'rooflens devices list' shows all names, and a name that ends in .toml is read as a device file"
+    return UnknownDevice("device", name, (), f"{hint}- {remedy}")
+
+
+def _near(name: str, typed: str) -> list[str]:
+    """Canonical names of the devices that `name` may have meant, the nearest first."""
+    from difflib import SequenceMatcher
+
+    def similarity(spelling: str) -> float:
+        return SequenceMatcher(None, typed, _compact(spelling), autojunk=False).ratio()
+
+    nearness: dict[str, float] = {}
+    for file in _files():
+        best = max(map(similarity, (file.device.name, file.model, *file.device.aliases)))
+        # Too little was typed to tell the model: "gaudi", "rtx 2080".
+        nearness[file.device.name] = best + 1 if _split(name) and _split(name) <= _words(file) else best
+    enough = sorted((name for name in nearness if nearness[name] >= _NEAR_ENOUGH), key=lambda name: -nearness[name])
+    return enough[:_NEAR]
