@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Literal
 
 from rooflens.errors import InvalidValue
@@ -47,18 +46,7 @@ class Work:
 
     def __add__(self, other: Work) -> Work:
         """Unite the units, intersect the levels: a level that one side did not count has no total."""
-        if self.origin != other.origin:
-            raise InvalidValue(f"cannot add {self.origin} work to {other.origin} work: they are different quantities")
-        flops = dict(self.flops)
-        for resource, n in other.flops.items():
-            flops[resource] = flops.get(resource, 0) + n
-        both = self.bytes.keys() & other.bytes.keys()
-        return Work(
-            flops=flops,
-            bytes={level: self.bytes[level] + other.bytes[level] for level in self.bytes if level in both},
-            origin=self.origin,
-            missing=self.missing | other.missing,
-        )
+        return _sum([self, other])
 
     def __mul__(self, times: int) -> Work:
         """The same work, `times` times."""
@@ -75,7 +63,7 @@ class Work:
     def sum(parts: Iterable[Work]) -> Work | None:
         """The sum of `parts`, or None if there are none: no work seen is not the same as no work done."""
         items = list(parts)
-        return reduce(Work.__add__, items) if items else None
+        return _sum(items) if items else None
 
     @property
     def matmul_flops(self) -> float:
@@ -86,6 +74,24 @@ class Work:
     def total_flops(self) -> float:
         """All FLOP: matrix work, element-wise work and special functions."""
         return sum(self.flops.values())
+
+
+def _sum(parts: list[Work]) -> Work:
+    """Summed in one go: a total over many operations makes no work in between."""
+    origins = dict.fromkeys(part.origin for part in parts)
+    if len(origins) > 1:
+        raise InvalidValue(f"cannot add {' work to '.join(origins)} work: they are different quantities")
+    flops: dict[str, float] = {}
+    for part in parts:
+        for resource, n in part.flops.items():
+            flops[resource] = flops.get(resource, 0) + n
+    levels = [level for level in parts[0].bytes if all(level in part.bytes for part in parts)]
+    return Work(
+        flops=flops,
+        bytes={level: sum(part.bytes[level] for part in parts) for level in levels},
+        origin=parts[0].origin,
+        missing=frozenset().union(*(part.missing for part in parts)),
+    )
 
 
 def _reject_unknown(names: Iterable[str], known: frozenset[str], what: str) -> None:

@@ -41,11 +41,11 @@ class Total:
     @cached_property
     def work(self) -> Work | None:
         """Algorithmic work without recomputation; None where no record has any."""
-        return Work.sum(r.work * r.calls for r in self.records if r.work is not None and not r.recomputed)
+        return Work.sum(_times(r.work, r.calls) for r in self.records if r.work is not None and not r.recomputed)
 
     @cached_property
     def recomputed_work(self) -> Work | None:
-        return Work.sum(r.work * r.calls for r in self.records if r.work is not None and r.recomputed)
+        return Work.sum(_times(r.work, r.calls) for r in self.records if r.work is not None and r.recomputed)
 
     @property
     def matmul_flops(self) -> float | None:
@@ -92,7 +92,10 @@ class Total:
     @cached_property
     def whole_bound(self) -> Bound | None:
         """The bound of the summed work: what a roofline of the whole model as one point says."""
-        return None if self.device is None or self.work is None else bound(self.work, self.device)
+        if self.device is None:
+            return None
+        needed = Work.sum(_times(_needed(r), r.calls) for r in self.records if r.work is not None)
+        return None if needed is None else bound(needed, self.device)
 
     @property
     def seconds(self) -> float | None:
@@ -136,10 +139,20 @@ class Total:
         )
 
 
-def _scaled(record: Record, device: Device, cache: dict[int, Bound]) -> Bound:
-    """The bound of all calls of a record; work shared between records is bounded once."""
+def _times(work: Work, calls: int) -> Work:
+    return work if calls == 1 else work * calls
+
+
+def _needed(record: Record) -> Work:
+    """What one call of a record with work needs of the device."""
     work = record.kernel_work if record.kernel_work is not None else record.work
     assert work is not None
+    return work
+
+
+def _scaled(record: Record, device: Device, cache: dict[int, Bound]) -> Bound:
+    """The bound of all calls of a record; work shared between records is bounded once."""
+    work = _needed(record)
     one = cache.get(id(work))
     if one is None:
         one = cache[id(work)] = bound(work, device)

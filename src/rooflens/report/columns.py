@@ -1,0 +1,97 @@
+"""The columns that tables share, and the cells that totals put into them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rooflens.records import Case
+from rooflens.report.table import COUNT, INTENSITY, PERCENT, Cell, Cells, Column
+from rooflens.results import Total
+
+CASE = (
+    Column(key="model", header="model", align="left", title="{}"),
+    Column(key="batch", header="batch", unit=COUNT, title="batch {}"),
+    Column(key="dtype", header="dtype", align="left", title="{}"),
+    Column(key="mode", header="mode", align="left", title="{}"),
+    Column(key="options", header="options", align="left", title="{}"),
+    Column(key="device", header="device", align="left", title="on {}"),
+)
+SOURCE = Column(key="source", header="source", align="left", title="{}")
+PHASE = Column(key="phase", header="phase", align="left", title="{}")
+
+WORK = (
+    Column(key="matmul_flops", header="matmul FLOP", unit="FLOP", group="work"),
+    Column(key="recomputed_flops", header="recomputed FLOP", unit="FLOP", group="work", if_any=True),
+    Column(key="flops", header="FLOP", unit="FLOP", group="work"),
+    Column(key="macs", header="MAC", unit="MAC", group="work", show="room"),
+    Column(key="dram_bytes", header="DRAM", unit="B", group="work"),
+    Column(key="intensity", header="FLOP/B", unit=INTENSITY, group="work"),
+    Column(key="lower_bound", header="lower bound", group="work", show="files"),
+)
+PART_OF_WORK = tuple(replace(column, show="room") if column.key == "intensity" else column for column in WORK)
+"""`WORK` where names are long and many: intensity gives way to totals, which can be compared down a column."""
+BOUND = (
+    Column(key="seconds", header="bound", unit="s", group="time"),
+    Column(key="bound_by", header="bound by", align="left", group="time"),
+)
+SHARE = Column(key="share", header="share", unit=PERCENT, group="time")
+
+
+def case_cells(case: Case) -> Cells:
+    """The case, one column per field."""
+    options = " ".join(f"{name}={value}" for name, value in case.options)
+    return {
+        "model": case.model,
+        "batch": case.batch,
+        "dtype": case.dtype,
+        "mode": case.mode,
+        "options": options or None,
+        "device": case.device,
+    }
+
+
+def work_cells(total: Total | None) -> Cells:
+    """FLOP, bytes and intensity; lower bounds are marked where operations are uncounted."""
+    if total is None:
+        return {}
+    lower = bool(total.missing)
+    # Where all work is recomputed there is no algorithmic work: that is known, and zero.
+    none = 0 if total.work is None and total.recomputed_work is not None else None
+
+    def count(flops: float | None) -> Cell:
+        return at_least(whole(none if flops is None else flops), lower)
+
+    return {
+        "matmul_flops": count(total.matmul_flops),
+        "recomputed_flops": count(total.recomputed_flops),
+        "flops": count(total.flops),
+        "macs": count(total.macs),
+        "dram_bytes": whole(total.bytes.get("dram")),
+        "intensity": at_least(total.intensity, lower),
+        "lower_bound": lower,
+    }
+
+
+def bound_cells(total: Total | None) -> Cells:
+    """The bound and what holds the largest share of it."""
+    if total is None or total.bound is None:
+        return {}
+    return {
+        "seconds": at_least(total.bound.seconds, bool(total.missing)),
+        "bound_by": total.bound.bound_by or None,
+    }
+
+
+def at_least(value: float | None, lower: bool) -> Cell:
+    """A value, marked where it is a lower bound; "at least nothing" is unknown to a person."""
+    return Cell(value, ">=" if lower and value else "", label="-" if lower and not value else None)
+
+
+def whole(number: float | None) -> int | float | None:
+    """A float without a fraction as an integer: counts stay counts in files."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def ratio(part: float | None, of: float | None) -> float | None:
+    """A share; None where either is unknown or the whole is zero."""
+    return part / of if part is not None and of else None

@@ -1,0 +1,219 @@
+"""Evidence: an estimate and the measurement of the same case, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from rooflens.records import PHASES, Case, Device, Phase, Record, Timing, Work
+from rooflens.results import RecordSet, Total
+from rooflens.roofline import point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A measured time.
+
+    Attributes:
+        seconds: the median; the sum of the medians where a step was timed in pieces.
+        timing: the samples, None for a sum of pieces: its interval is unknown.
+        pooled: how many measurements of the same thing the samples come from.
+    """
+
+    seconds: float
+    timing: Timing | None = None
+    pooled: int = 1
+
+    @property
+    def interval(self) -> tuple[float, float] | tuple[None, None]:
+        """95 % interval of the median, both ends None where it is unknown."""
+        return (self.timing.interval if self.timing is not None else None) or (None, None)
+
+    @property
+    def spread(self) -> float | None:
+        """Half the interval over the median."""
+        low, high = self.interval
+        return (high - low) / 2 / self.seconds if low is not None and high is not None and self.seconds else None
+
+    @property
+    def noise(self) -> float | None:
+        """Interquartile range over the median."""
+        return None if self.timing is None else self.timing.noise
+
+    @property
+    def cold(self) -> float | None:
+        """Seconds of the first call."""
+        return None if self.timing is None else self.timing.cold
+
+    @property
+    def samples(self) -> int | None:
+        """How many samples the median comes from."""
+        return None if self.timing is None else len(self.timing.samples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of one case: work from one source, time from one source.
+
+    Attributes:
+        case: the case, on the device that either source names.
+        device: the device, None where no source names one or the set does not describe it.
+        work: records with work, of one case and source: an estimate, or counters.
+        time: records with times, of one case and source; the same as `work` where one source saw both.
+    """
+
+    case: Case
+    device: Device | None
+    work: RecordSet | None
+    time: RecordSet | None
+    _totals: dict[Phase | None, Total] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of work and time."""
+        sets = [records for records in (self.work, self.time) if records is not None]
+        return tuple(dict.fromkeys(source for records in sets for source in records.sources))
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases that either source saw, in the order of a step."""
+        seen = {phase for records in (self.work, self.time) if records is not None for phase in records.phases}
+        return tuple(phase for phase in PHASES if phase in seen)
+
+    @property
+    def parameters(self) -> int | None:
+        """Parameter elements of the model."""
+        known = [records.parameters for records in (self.work, self.time) if records is not None]
+        return next((n for n in known if n is not None), None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The notes on all records, once."""
+        sets = [records for records in (self.work, self.time) if records is not None]
+        return tuple(dict.fromkeys(note for records in sets for note in records.notes))
+
+    def total(self, phase: Phase | None = None) -> Total | None:
+        """The work of a phase, or of the whole step, under the ceilings of the device."""
+        if self.work is None:
+            return None
+        if self.phases == (phase,):
+            phase = None
+        if phase not in self._totals:
+            records = (r for r in self.work if phase is None or r.phase == phase)
+            self._totals[phase] = Total(records, self.device)
+        return self._totals[phase]
+
+    def measured(self, phase: Phase | None = None) -> Measured | None:
+        """The time of a phase, or of the whole step.
+
+        A step that was not timed as a whole takes the sum of its phases, provided that each of them was timed.
+        """
+        if self.time is None:
+            return None
+        timed = [r for r in self.time if r.timing is not None]
+        if phase is not None and self.phases != (phase,):
+            return _measured([r for r in timed if r.phase == phase])
+        whole = _measured([r for r in timed if r.phase is None])
+        if whole is not None:
+            return whole
+        parts = [_measured([r for r in timed if r.phase == each]) for each in self.phases]
+        known = [part for part in parts if part is not None]
+        if not known or len(known) < len(parts):
+            return None
+        return known[0] if len(known) == 1 else Measured(seconds=sum(part.seconds for part in known))
+
+
+def join(rs: RecordSet) -> tuple[Evidence, ...]:
+    """One piece of evidence per case and source, with estimates put beside the measurements of their case.
+
+    An estimate and a measurement belong together if model, batch, dtype, mode and options agree, and the device where
+    both name one. A source that saw work of its own (counters) is never mixed with an estimate.
+    """
+    parts = list(rs.split())
+    estimates = [(case, records) for case, source, records in parts if source == "estimate"]
+    partner: dict[int, Case] = {}
+    for number, (case, source, records) in enumerate(parts):
+        found = None if source == "estimate" or _has_work(records) else _partner(case, [c for c, _ in estimates])
+        if found is not None:
+            partner[number] = found
+    found_evidence: list[Evidence] = []
+    for number, (case, source, records) in enumerate(parts):
+        if source == "estimate":
+            joined = [parts[n] for n, estimate in partner.items() if estimate == case]
+            found_evidence += [_evidence(rs, work=records, time=timed) for _, _, timed in joined]
+            if not joined:
+                found_evidence.append(_evidence(rs, work=records, time=None))
+        elif number not in partner:
+            found_evidence.append(_evidence(rs, work=records if _has_work(records) else None, time=records))
+    return tuple(found_evidence)
+
+
+def efficiency(total: Total | None, seconds: float | None) -> float | None:
+    """Bound over measured time; None where either is unknown."""
+    if total is None or total.bound is None or total.work is None:
+        return None
+    return point(total.work, total.bound, seconds).efficiency
+
+
+def mfu(total: Total | None, seconds: float | None) -> float | None:
+    """Model FLOP utilisation: the time that the matrix work takes at peak rate, over the measured time."""
+    return None if total is None else _utilisation([total.work], total.device, seconds)
+
+
+def hfu(total: Total | None, seconds: float | None) -> float | None:
+    """Hardware FLOP utilisation: as :func:`mfu`, with recomputed matrix work."""
+    return None if total is None else _utilisation([total.work, total.recomputed_work], total.device, seconds)
+
+
+def _utilisation(works: Iterable[Work | None], device: Device | None, seconds: float | None) -> float | None:
+    if device is None or not seconds:
+        return None
+    matrix = [
+        item for work in works if work is not None for item in work.flops.items() if item[0].startswith("matmul.")
+    ]
+    if not matrix:
+        return None
+    return sum(flops / device.require(resource).rate for resource, flops in matrix) / seconds
+
+
+def _evidence(rs: RecordSet, *, work: RecordSet | None, time: RecordSet | None) -> Evidence:
+    cases = [records.cases[0] for records in (time, work) if records is not None]
+    device = next((case.device for case in cases if case.device is not None), None)
+    return Evidence(
+        case=replace(cases[0], device=device), device=rs.devices.get(device) if device else None, work=work, time=time
+    )
+
+
+def _has_work(records: RecordSet) -> bool:
+    return any(r.work is not None for r in records)
+
+
+def _partner(case: Case, estimates: Sequence[Case]) -> Case | None:
+    """The estimate of the same case: that of the same device, else the only one whose device does not contradict."""
+    if case in estimates:
+        return case
+    fitting = [
+        estimate
+        for estimate in estimates
+        if replace(estimate, device=case.device) == case and None in (estimate.device, case.device)
+    ]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _measured(records: Sequence[Record]) -> Measured | None:
+    """Records of one phase as one time: those of the whole model where there are any, else the sum of the pieces.
+
+    Several records of the whole are measurements of the same thing: their samples are pooled, never added.
+    """
+    whole = [r.timing for r in records if r.scope == "model" and r.timing is not None]
+    if len(whole) == 1:
+        return Measured(seconds=whole[0].median, timing=whole[0])
+    if whole:
+        pool = replace(
+            whole[0],
+            samples=tuple(s for timing in whole for s in timing.samples),
+            warmup=tuple(s for timing in whole for s in timing.warmup),
+        )
+        return Measured(seconds=pool.median, timing=pool, pooled=len(whole))
+    pieces = [(r.timing, r.calls) for r in records if r.timing is not None]
+    return Measured(seconds=sum(timing.median * calls for timing, calls in pieces)) if pieces else None

@@ -1,0 +1,110 @@
+"""``--format json``: the shape that design.md promises, one object per case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflens.records import LEVELS, LINKS, MEMORY_CAUSES, PHASES, Memory, Phase
+from rooflens.report.columns import whole
+from rooflens.report.evidence import Evidence, Measured, efficiency, hfu, join, mfu
+from rooflens.report.notes import device_notes, total_notes
+from rooflens.report.summary import throughput
+from rooflens.results import RecordSet
+
+FORMAT = 1
+"""Version of the shape; it rises when a promised key changes its name or meaning."""
+
+
+def promised_json(rs: RecordSet) -> list[dict[str, Any]]:
+    """One object per case; docs/json.md describes it. Unknown is None, counts are integers, times are seconds."""
+    return [_case(item) for item in join(rs)]
+
+
+def _case(item: Evidence) -> dict[str, Any]:
+    total = item.total()
+    coverage = None if total is None else total.coverage
+    phases = () if item.work is None else item.work.phases
+    return {
+        "format": FORMAT,
+        "case": {
+            "model": item.case.model,
+            "device": item.case.device,
+            "batch": item.case.batch,
+            "dtype": item.case.dtype,
+            "mode": item.case.mode,
+            "options": dict(item.case.options),
+        },
+        "sources": list(item.sources),
+        "parameters": item.parameters,
+        "phases": {phase: _phase(item, phase) for phase in PHASES if phase in phases},
+        "step": _phase(item, None),
+        "memory": _memory(None if item.work is None else item.work.memory),
+        "coverage": {
+            "operations": None if coverage is None else coverage.operations,
+            "counted": None if coverage is None else coverage.counted,
+            "uncounted": [] if coverage is None else list(coverage.uncounted),
+            "bytes_share": None if coverage is None else coverage.bytes_share,
+        },
+        "measured": None if item.time is None else _measured(item, item.time),
+        "notes": list(dict.fromkeys([*device_notes([item]), *total_notes([total] if total else []), *item.notes])),
+    }
+
+
+def _phase(item: Evidence, phase: Phase | None) -> dict[str, Any] | None:
+    total, measured = item.total(phase), item.measured(phase)
+    if total is None:
+        return None
+    seconds = None if measured is None else measured.seconds
+    levels = ["dram", *(level for level in (*LEVELS, *LINKS) if level != "dram" and level in total.bytes)]
+    return {
+        "matmul_flops": whole(total.matmul_flops),
+        "recomputed_flops": whole(total.recomputed_flops),
+        "flops": whole(total.flops),
+        "macs": whole(total.macs),
+        "bytes": {level: whole(total.bytes.get(level)) for level in levels},
+        "intensity": total.intensity,
+        "seconds": total.seconds,
+        "bound_by": total.bound_by or None,
+        "predicted_seconds": total.predicted_seconds,
+        "predicted_low": total.predicted_low,
+        "predicted_high": total.predicted_high,
+        "whole_model_seconds": None if total.whole_bound is None else total.whole_bound.seconds,
+        "lower_bound": bool(total.missing),
+        "measured_seconds": seconds,
+        "efficiency": efficiency(total, seconds),
+        "mfu": mfu(total, seconds),
+        "hfu": hfu(total, seconds),
+    }
+
+
+def _memory(memory: Memory | None) -> dict[str, int | None]:
+    return {name: None if memory is None else getattr(memory, name) for name in ("peak", *MEMORY_CAUSES)}
+
+
+def _measured(item: Evidence, time: RecordSet) -> dict[str, Any]:
+    whole_step = item.measured()
+    rate, origin = throughput(item.case.batch, item.total(), whole_step)
+    memory = time.memory
+    return {
+        "source": time.sources[0],
+        "phases": {phase: _timing(measured) for phase in item.phases if (measured := item.measured(phase)) is not None},
+        "step": None if whole_step is None else _timing(whole_step),
+        "throughput": rate if origin == "measured" else None,
+        "memory": {
+            "peak": None if memory is None else memory.peak,
+            "reserved": None if memory is None else memory.reserved,
+        },
+    }
+
+
+def _timing(measured: Measured) -> dict[str, Any]:
+    low, high = measured.interval
+    return {
+        "median": measured.seconds,
+        "low": low,
+        "high": high,
+        "noise": measured.noise,
+        "cold": measured.cold,
+        "samples": measured.samples,
+        "clock": None if measured.timing is None else measured.timing.origin,
+    }

@@ -1,0 +1,176 @@
+"""Table: rows of raw numbers that know their unit; text appears only when a renderer asks for it.
+
+Every table of rooflens is built as data first. CSV and JSON take the numbers; the formats for people (terminal,
+Markdown, LaTeX) take :func:`text` of the same cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from rooflens import units
+
+Value = str | int | float | bool | None
+Sign = Literal["", ">=", "<="]
+Row = tuple["Cell", ...]
+Cells = dict[str, "Value | Cell"]
+
+PERCENT = "%"
+COUNT = "count"
+INTENSITY = "FLOP/B"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One value of a table.
+
+    Attributes:
+        value: the raw value in the column's base unit; None is unknown.
+        sign: ``>=`` where the value is a lower bound, ``<=`` where it is an upper one.
+        mark: a sign behind the value that a note of the table explains.
+        indent: depth in a tree.
+        label: text for people in place of the value.
+    """
+
+    value: Value
+    sign: Sign = ""
+    mark: str = ""
+    indent: int = 0
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """What the cells below each other have in common.
+
+    Attributes:
+        key: name in CSV and JSON.
+        header: name for people.
+        unit: base unit of the numbers; `PERCENT` for a ratio, `COUNT` for an integer, ``""`` for a bare number.
+        align: left for text, right for numbers.
+        show: always; only where a terminal has room; only in files (CSV and JSON).
+        group: columns that stay together where a terminal must break a table.
+        title: how a value that all rows share reads in the title, like ``batch {}``; ``""`` keeps the column.
+        if_any: the formats for people leave the column out while every value is zero.
+    """
+
+    key: str
+    header: str
+    unit: str = ""
+    align: Literal["left", "right"] = "right"
+    show: Literal["always", "room", "files"] = "always"
+    group: str = ""
+    title: str = ""
+    if_any: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A view of results.
+
+    Attributes:
+        rows: one cell per column.
+        total: a last row that sums the others; for people only, so that a column of a file can be added up.
+        notes: what a reader must know before using the numbers.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    total: Row | None = None
+    notes: tuple[str, ...] = ()
+
+
+def build(
+    title: str,
+    columns: Sequence[Column],
+    rows: Iterable[Mapping[str, Value | Cell]],
+    *,
+    total: Mapping[str, Value | Cell] | None = None,
+    notes: Iterable[str] = (),
+) -> Table:
+    """A table from one mapping per row; what a row does not name is unknown."""
+
+    def aligned(row: Mapping[str, Value | Cell]) -> Row:
+        cells = (row.get(column.key) for column in columns)
+        return tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in cells)
+
+    return Table(
+        title=title,
+        columns=tuple(columns),
+        rows=tuple(aligned(row) for row in rows),
+        total=None if total is None else aligned(total),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def text(cell: Cell, column: Column, digits: int = 4) -> str:
+    """The cell for a person, without sign, mark and indentation; a unit that the header names is not repeated."""
+    value = cell.value if cell.label is None else cell.label
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, str | bool):
+        return str(value)
+    if column.unit == COUNT:
+        return f"{value:.0f}"
+    if column.unit in (PERCENT, INTENSITY):
+        return percent(value) if column.unit == PERCENT else plain(value, digits)
+    return units.show(value, "" if column.unit in column.header.split() else column.unit, digits)
+
+
+def percent(ratio: float) -> str:
+    """A ratio in percent: three digits, at most two of them decimals.
+
+    >>> percent(0.5313), percent(0.00177), percent(1e-9)
+    ('53.1 %', '0.18 %', '<0.01 %')
+    """
+    value = 100 * ratio
+    if 0 < value < 0.005:
+        return "<0.01 %"
+    decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{decimals}f} %" if value else "0 %"
+
+
+def plain(value: float, digits: int) -> str:
+    """A number without a prefix: 0.125 FLOP/B reads better than 125 mFLOP/B.
+
+    >>> plain(50.5971, 4), plain(0.0833333, 4), plain(0, 4)
+    ('50.60', '0.0833', '0')
+    """
+    rounded = float(f"{value:.{digits - 1}e}")
+    if rounded == 0 or abs(rounded) >= 10**digits:
+        return f"{value:.0f}"
+    if abs(rounded) >= 1:
+        return f"{rounded:#.{digits}g}".rstrip(".")
+    return f"{value:.{digits}f}" if abs(value) >= 10**-digits else f"{value:.0e}"
+
+
+def for_people(table: Table) -> Table:
+    """The table as the formats for people show it.
+
+    Columns for files, columns in which every value is unknown and those of `if_any` with only zeros are left out; what
+    all rows share goes into the title.
+    """
+    keep = [i for i, column in enumerate(table.columns) if _speaks(column, [row[i] for row in table.rows])]
+    shared = [i for i in keep if table.columns[i].title and len({row[i] for row in table.rows}) == 1]
+    words = [table.columns[i].title.format(text(table.rows[0][i], table.columns[i])) for i in shared]
+    keep = [i for i in keep if i not in shared] if len(shared) < len(keep) else keep
+    return replace(
+        table,
+        title=": ".join(filter(None, [table.title, ", ".join(words)])),
+        columns=tuple(table.columns[i] for i in keep),
+        rows=tuple(tuple(row[i] for i in keep) for row in table.rows),
+        total=None if table.total is None else tuple(table.total[i] for i in keep),
+    )
+
+
+def _speaks(column: Column, cells: Sequence[Cell]) -> bool:
+    if column.show == "files":
+        return False
+    if not cells:
+        return True
+    return any(cell.value not in (None, "") or cell.label for cell in cells) and not (
+        column.if_any and all(not cell.value for cell in cells)
+    )

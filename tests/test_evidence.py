@@ -1,0 +1,179 @@
+"""An estimate and a measurement of the same case, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.table_samples import (
+    INFERENCE,
+    STEADY,
+    TRAINING,
+    both,
+    conv_net,
+    device,
+    estimated,
+    measured,
+    operation,
+    times,
+    trained,
+)
+
+from rooflens.records import Case, Record, Work
+from rooflens.report.evidence import efficiency, hfu, join, mfu
+from rooflens.results import RecordSet
+
+
+def test_an_estimate_and_a_measurement_of_one_case_are_one_piece_of_evidence() -> None:
+    (item,) = join(both())
+    assert item.sources == ("estimate", "measure")
+    assert item.case == INFERENCE
+    total, time = item.total(), item.measured()
+    assert total is not None
+    assert total.matmul_flops == 75_776
+    assert time is not None
+    assert time.seconds == 200e-6
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(INFERENCE, model="other"),
+        replace(INFERENCE, batch=3),
+        replace(INFERENCE, dtype="bf16"),
+        replace(INFERENCE, mode="train"),
+        replace(INFERENCE, options=(("img_size", 8),)),
+        replace(INFERENCE, device="another"),
+    ],
+    ids=lambda case: case.label(),
+)
+def test_another_case_is_not_joined(other: Case) -> None:
+    items = join(estimated() + RecordSet([times(other, "forward", *STEADY)]))
+    assert [item.sources for item in items] == [("estimate",), ("measure",)]
+
+
+def test_an_estimate_without_device_takes_that_of_the_measurement_and_its_ceilings() -> None:
+    anywhere = RecordSet(conv_net(replace(INFERENCE, device=None)))
+    (item,) = join(anywhere + measured())
+    assert item.case.device == "toy"
+    total = item.total()
+    assert total is not None
+    # 55.296 us of the convolution's product, 10.24 us of 1,024 vector FLOP at 100 MFLOP/s, 24.696 us of the linear
+    # layer's bytes at 1 GB/s.
+    assert total.seconds == pytest.approx(90.232e-6)
+
+
+def test_the_estimate_of_the_same_device_is_preferred_and_the_other_one_stays() -> None:
+    anywhere = RecordSet(conv_net(replace(INFERENCE, device=None)))
+    items = join(anywhere + both())
+    assert [(item.case.device, item.sources) for item in items] == [
+        (None, ("estimate",)),
+        ("toy", ("estimate", "measure")),
+    ]
+
+
+def test_a_measurement_without_device_joins_only_where_that_is_unambiguous() -> None:
+    nowhere = RecordSet([times(replace(INFERENCE, device=None), "forward", *STEADY)])
+    (item,) = join(estimated() + nowhere)
+    assert item.sources == ("estimate", "measure")
+    second = RecordSet(conv_net(replace(INFERENCE, device="second")))
+    assert [item.sources for item in join(estimated() + second + nowhere)] == [
+        ("estimate",),
+        ("estimate",),
+        ("measure",),
+    ]
+
+
+def test_counters_with_work_of_their_own_are_not_mixed_with_an_estimate() -> None:
+    counted = replace(
+        operation(INFERENCE, "", "gemm", Work(flops={"matmul.fp32": 1e6}, bytes={"dram": 1e5}, origin="executed")),
+        source="counters",
+        scope="kernel",
+        timing=times(INFERENCE, None, 1e-3).timing,
+    )
+    estimate, counters = join(estimated() + RecordSet([counted]))
+    assert estimate.measured() is None
+    total, time = counters.total(), counters.measured()
+    assert total is not None
+    assert time is not None
+    assert (total.flops, time.seconds) == (1e6, 1e-3)
+
+
+def train_times(*records: Record) -> RecordSet:
+    return trained() + RecordSet(records)
+
+
+def test_a_step_is_the_sum_of_its_phases_unless_it_was_timed_as_a_whole() -> None:
+    phases = [
+        times(TRAINING, "forward", 1.0, 1.0),
+        times(TRAINING, "backward", 2.0),
+        times(TRAINING, "optimizer", 0.5),
+    ]
+    (item,) = join(train_times(*phases))
+    step = item.measured()
+    assert step is not None
+    assert step.seconds == 3.5
+    assert step.timing is None
+    assert step.interval == (None, None)
+    (item,) = join(train_times(*phases, times(TRAINING, None, 3.25)))
+    step, backward = item.measured(), item.measured("backward")
+    assert step is not None
+    assert step.seconds == 3.25
+    assert backward is not None
+    assert backward.seconds == 2.0
+
+
+def test_a_step_of_which_a_phase_was_not_timed_has_no_time() -> None:
+    (item,) = join(train_times(times(TRAINING, "forward", 1.0), times(TRAINING, "backward", 2.0)))
+    assert item.measured() is None
+    assert item.measured("optimizer") is None
+
+
+def test_a_single_phase_is_the_step_whichever_of_both_was_timed() -> None:
+    (item,) = join(estimated() + RecordSet([times(INFERENCE, None, *STEADY)]))
+    assert item.measured("forward") == item.measured()
+    assert item.measured() is not None
+
+
+def test_measurements_of_the_same_thing_are_pooled_and_never_added() -> None:
+    again = RecordSet([times(INFERENCE, "forward", 300e-6, 300e-6)])
+    (item,) = join(both() + again)
+    time = item.measured()
+    assert time is not None
+    assert time.samples == len(STEADY) + 2
+    assert time.seconds == pytest.approx(
+        200.5e-6
+    )  # between the 5th and 6th of 198 199 200 200 200 | 201 201 202 300 300
+    assert time.pooled == 2
+
+
+def test_pieces_of_a_model_are_added_with_their_calls() -> None:
+    piece = replace(times(INFERENCE, "forward", 1e-3), scope="kernel", source="profile", calls=3)
+    other = replace(times(INFERENCE, "forward", 2e-3), scope="kernel", source="profile", path="head")
+    (item,) = join(RecordSet([piece, other]))
+    time = item.measured()
+    assert time is not None
+    assert time.seconds == pytest.approx(5e-3)
+
+
+def test_efficiency_and_utilisation_need_a_bound_and_a_time() -> None:
+    (item,) = join(trained())
+    total = item.total()
+    assert total is not None
+    # Bound 492.216 us: see test_tables. Products: 75,776 + 120,000 FLOP at 1 GFLOP/s, and 55,296 recomputed.
+    assert efficiency(total, 1e-3) == pytest.approx(0.492216)
+    assert mfu(total, 1e-3) == pytest.approx(0.195776)
+    assert hfu(total, 1e-3) == pytest.approx(0.251072)
+    assert efficiency(total, None) is mfu(total, None) is hfu(total, None) is None
+    assert efficiency(None, 1.0) is mfu(None, 1.0) is hfu(None, 1.0) is None
+    (bare,) = join(RecordSet(trained().records))
+    assert mfu(bare.total(), 1.0) is None
+    assert efficiency(bare.total(), 1.0) is None
+
+
+def test_utilisation_weighs_each_precision_by_its_own_peak() -> None:
+    case = Case(model="mixed", device="two-rates")
+    rates = device("two-rates", matmul_fp32=1e9, matmul_bf16=4e9, dram=1e9)
+    work = Work(flops={"matmul.fp32": 1e6, "matmul.bf16": 8e6}, bytes={"dram": 1})
+    (item,) = join(RecordSet([operation(case, "", "linear", work)], devices={rates.name: rates}))
+    assert mfu(item.total(), 10e-3) == pytest.approx((1e-3 + 2e-3) / 10e-3)

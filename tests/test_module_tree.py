@@ -1,0 +1,139 @@
+"""The module tree: totals of everything below, collapsible by depth."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.table_samples import both, device, estimated, operation, trained
+
+from rooflens.errors import AmbiguousResult, InvalidValue
+from rooflens.records import Case, Record, Work
+from rooflens.report.table import Table
+from rooflens.report.tree import Module, module_tree, modules
+from rooflens.results import RecordSet, Total
+
+CASE = Case(model="net", device="toy")
+
+
+def column(table: Table, key: str) -> list[object]:
+    place = [c.key for c in table.columns].index(key)
+    return [row[place].value for row in table.rows]
+
+
+def test_a_module_holds_its_own_operations_and_those_below_it() -> None:
+    table = module_tree(trained())
+    assert column(table, "path") == ["", "features", "features.0", "features.1", "head", "(loss)", "(optimizer)"]
+    assert column(table, "depth") == [0, 1, 2, 2, 1, 0, 0]
+    # convolution: 6,496 forward, 40,000 backward, 6,496 recomputed; relu 8,192 + 12,288; linear 24,696 + 20,000.
+    assert column(table, "dram_bytes") == [118_168, 73_472, 52_992, 20_480, 44_696, 400, 106_920]
+    assert column(table, "matmul_flops") == [195_776, 135_296, 135_296, 0, 60_480, 0, 0]
+    assert column(table, "recomputed_flops") == [55_296, 55_296, 55_296, 0, 0, 0, 0]
+    assert column(table, "calls") == [7, 5, 3, 2, 2, 2, 1]
+    # Bounds in us. convolution 55.296 + 80 + 55.296; relu 10.24 + 12.288; linear 24.696 + 40; loss 0.16 + 0.4.
+    assert column(table, "seconds") == pytest.approx(
+        [277.816e-6, 213.12e-6, 190.592e-6, 22.528e-6, 64.696e-6, 0.56e-6, 213.84e-6]
+    )
+    whole = 277.816 + 0.56 + 213.84
+    assert column(table, "share") == pytest.approx(
+        [n / whole for n in (277.816, 213.12, 190.592, 22.528, 64.696, 0.56, 213.84)]
+    )
+    assert column(table, "own_seconds") == [None, None, *column(table, "seconds")[2:]]
+
+
+def test_depth_hides_modules_but_not_their_work() -> None:
+    whole, top, model = module_tree(trained()), module_tree(trained(), depth=1), module_tree(trained(), depth=0)
+    assert column(top, "path") == ["", "features", "head", "(loss)", "(optimizer)"]
+    assert column(model, "path") == ["", "(loss)", "(optimizer)"]
+    for table in (top, model):
+        kept = [column(whole, "path").index(path) for path in column(table, "path")]
+        assert column(table, "seconds") == [column(whole, "seconds")[i] for i in kept]
+    assert top.notes[0] == "depth 1 of 2: what lies deeper is in the totals of these modules"
+    assert not any(note.startswith("depth") for note in whole.notes)
+
+
+def test_a_phase_keeps_the_order_of_the_forward_pass() -> None:
+    table = module_tree(trained(), phase="backward")
+    assert column(table, "path") == ["", "features", "features.0", "features.1", "head", "(loss)"]
+    assert column(module_tree(trained(), phase="optimizer"), "path") == ["(optimizer)"]
+
+
+def test_work_in_the_root_itself_is_in_its_total() -> None:
+    records = [
+        operation(CASE, "", "elementwise", Work(flops={"vector.fp32": 7}, bytes={"dram": 1})),
+        operation(CASE, "a", "linear", Work(flops={"matmul.fp32": 10}, bytes={"dram": 1}), calls=3),
+    ]
+    table = module_tree(RecordSet(records))
+    assert column(table, "flops") == [37, 30]
+    assert column(table, "own_flops") == [7, 30]
+    assert column(table, "calls") == [4, 3]
+    assert column(table, "seconds") == [None, None]
+
+
+def test_a_module_of_which_a_part_is_uncounted_is_a_lower_bound() -> None:
+    records = [
+        operation(CASE, "a.x", "linear", Work(flops={"matmul.fp32": 10}, bytes={"dram": 1})),
+        operation(CASE, "a.y", "", Work(bytes={"dram": 1}, missing=frozenset({"odd"}))),
+        operation(CASE, "b", "linear", Work(flops={"matmul.fp32": 10}, bytes={"dram": 1})),
+    ]
+    table = module_tree(RecordSet(records))
+    place = [c.key for c in table.columns].index("flops")
+    assert [(row[place].value, row[place].sign, row[place].label) for row in table.rows] == [
+        (20, ">=", None),
+        (10, ">=", None),
+        (10, "", None),
+        (0, "", "-"),
+        (10, "", None),
+    ]
+
+
+def test_bad_questions_are_answered_with_what_is_known() -> None:
+    with pytest.raises(InvalidValue, match=r"depth -1 is negative"):
+        module_tree(estimated(), depth=-1)
+    with pytest.raises(InvalidValue, match=r"no phase 'backward'; they have: forward"):
+        module_tree(estimated(), phase="backward")
+    with pytest.raises(AmbiguousResult, match="2 sources"):
+        module_tree(both())
+
+
+names = st.sampled_from(["a", "b", "0", "1", "layer"])
+paths = st.one_of(
+    st.lists(names, max_size=5).map(".".join), st.sampled_from(["(loss)", "(optimizer)"]), st.text(max_size=6)
+)
+works = st.builds(
+    lambda matmul, vector, dram: Work(flops={"matmul.fp32": matmul, "vector.fp32": vector}, bytes={"dram": dram}),
+    st.integers(0, 10**12),
+    st.integers(0, 10**12),
+    st.integers(0, 10**12),
+)
+operations = st.builds(
+    lambda path, work, calls, again: operation(CASE, path, "any", work, calls=calls, recomputed=again),
+    paths,
+    works,
+    st.integers(1, 3),
+    st.booleans(),
+)
+
+
+def amount(records: list[Record]) -> tuple[float, float, float, float]:
+    total = Total(records, device())
+    return total.flops or 0, total.recomputed_flops, total.bytes.get("dram", 0), total.seconds or 0.0
+
+
+@given(st.lists(operations, max_size=12))
+def test_own_and_children_make_the_parent_and_the_top_makes_the_flat_total(records: list[Record]) -> None:
+    tops = modules(RecordSet(records))
+    for module in (m for top in tops for m in top.walk()):
+        parts = [amount(module.own), *(amount(child.records()) for child in module.children.values())]
+        assert amount(module.records()) == pytest.approx([sum(part[i] for part in parts) for i in range(4)])
+    everything = [sum(amount(top.records())[i] for top in tops) for i in range(4)]
+    assert everything == pytest.approx(list(amount(records)))
+    assert sorted(map(id, records)) == sorted(id(r) for top in tops for r in top.records())
+
+
+def test_a_path_deeper_than_the_interpreter_recurses() -> None:
+    deep = ".".join(["m"] * 3000)
+    (root,) = modules(RecordSet([operation(CASE, deep, "linear", Work(flops={"matmul.fp32": 1}, bytes={"dram": 1}))]))
+    *_, last = root.walk()
+    assert isinstance(last, Module)
+    assert (last.path, last.depth) == (deep, 3000)
