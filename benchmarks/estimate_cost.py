@@ -83,8 +83,7 @@ def ten_devices_over_one() -> float:
     one, ten = interleaved(
         lambda: rooflens.estimate("resnet18", batch=256, device=TEN_DEVICES[0]).total().seconds,
         lambda: [
-            part.total().seconds
-            for _, _, part in rooflens.estimate("resnet18", batch=256, device=TEN_DEVICES).split()
+            part.total().seconds for _, _, part in rooflens.estimate("resnet18", batch=256, device=TEN_DEVICES).split()
         ],
     )
     print(f"resnet18 batch 256: one device {one * 1e3:.1f} ms, ten devices {ten * 1e3:.1f} ms")

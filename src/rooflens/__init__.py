@@ -11,8 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rooflens.api import estimate, measure, read, roofline
-    from rooflens.api.devices import device, devices
+    from rooflens.api import device, devices, estimate, measure, read, roofline, table
     from rooflens.errors import RooflensError
     from rooflens.records import Case, Ceiling, Device, Record, Timing, Work
     from rooflens.results import RecordSet
@@ -35,10 +34,11 @@ __all__ = [
     "measure",
     "read",
     "roofline",
+    "table",
 ]
 
 _HOMES = {
-    "rooflens.api": ("device", "devices", "estimate", "measure", "read", "roofline"),
+    "rooflens.api": ("device", "devices", "estimate", "measure", "read", "roofline", "table"),
     "rooflens.errors": ("RooflensError",),
     "rooflens.records": ("Case", "Ceiling", "Device", "Record", "Timing", "Work"),
     "rooflens.results": ("RecordSet",),

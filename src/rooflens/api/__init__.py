@@ -4,5 +4,6 @@ from rooflens.api.catalogue import device, devices
 from rooflens.api.drawing import read, roofline
 from rooflens.api.estimation import estimate
 from rooflens.api.measurement import measure
+from rooflens.api.tables import table
 
-__all__ = ["device", "devices", "estimate", "measure", "read", "roofline"]
+__all__ = ["device", "devices", "estimate", "measure", "read", "roofline", "table"]

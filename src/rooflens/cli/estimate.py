@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rooflens.cli.options import emit, examples, model_options, output_options, progress_bar
+
+if TYPE_CHECKING:
+    from rooflens.api.tables import Format
 
 
 @click.command(
     epilog=examples(
         "rooflens estimate resnet18",
         "rooflens estimate resnet18 -b 1,64,256 --device a100-sxm4-40gb --device t4",
-        "rooflens estimate timm:convnext_tiny --mode train --dtype amp-bf16 --device h100-sxm",
-        "rooflens estimate hf:llama --seq-len 2048 --dtype bf16 --device h200 -o llama.html",
+        "rooflens estimate timm:convnext_tiny --mode train --device h100-sxm",
+        "rooflens estimate hf:llama --seq-len 2048 --dtype bf16 -o llama.jsonl",
         "rooflens estimate my_model.py:build -b 8 --depth 3",
     )
 )
@@ -27,7 +30,7 @@ def estimate(
     model: str,
     devices: tuple[str, ...],
     outputs: tuple[Path, ...],
-    format_: str,
+    format_: Format,
     depth: int,
     by: str | None,
     **options: Any,

@@ -9,7 +9,7 @@ import click
 
 from rooflens import __version__
 from rooflens.cli.options import examples
-from rooflens.errors import RooflensError
+from rooflens.errors import ModelError, RooflensError
 
 COMMANDS = {
     "estimate": "Count a model's work and find the shortest time for it, on any device.",
@@ -62,6 +62,8 @@ def main(arguments: list[str] | None = None) -> None:
         if "--debug" in words[:1]:
             raise
         click.echo(f"error: {_plain(str(error))}", err=True)
+        if isinstance(error, ModelError) and error.__cause__ is not None:
+            click.echo(f"'rooflens --debug {words[0]} ...' shows where", err=True)
         sys.exit(1)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rooflens.cli.options import emit, examples, model_options, output_options, progress_bar
+
+if TYPE_CHECKING:
+    from rooflens.api.tables import Format
 
 
 @click.command(
@@ -33,7 +36,7 @@ from rooflens.cli.options import emit, examples, model_options, output_options, 
 def measure(
     model: str,
     outputs: tuple[Path, ...],
-    format_: str,
+    format_: Format,
     depth: int,
     by: str | None,
     **options: Any,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from rooflens.report.table import Table
+    from rooflens.api.tables import Format
     from rooflens.results import RecordSet
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
@@ -22,7 +22,7 @@ OPTIMIZERS = ("none", "sgd", "adam", "adamw")
 FORMATS = ("table", "json", "csv", "md", "tex")
 GROUPINGS = ("model", "phase", "module", "family", "op")
 FIGURES = (".png", ".svg", ".pdf", ".html")
-TABLES = {".json": "json", ".csv": "csv", ".md": "md", ".tex": "tex", ".txt": "table"}
+TABLES: dict[str, Format] = {".json": "json", ".csv": "csv", ".md": "md", ".tex": "tex", ".txt": "table"}
 RECORDS = ".jsonl"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -52,15 +52,23 @@ class IntList(click.ParamType):  # type: ignore[type-arg]
 
 
 class OutputPath(click.ParamType):  # type: ignore[type-arg]
-    """A file whose suffix says what is written."""
+    """A file whose suffix says what is written.
+
+    Args:
+        known: the suffixes that can be written.
+    """
 
     name = "file"
 
+    def __init__(self, *known: str) -> None:
+        self.known = known
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         path = Path(value)
-        known = (RECORDS, *FIGURES, *TABLES)
-        if path.suffix not in known:
-            self.fail(f"{str(path)!r}: the suffix says what to write; known: {' '.join(known)}", param, ctx)
+        if path.suffix.lower() not in self.known:
+            self.fail(f"{str(path)!r}: the suffix says what to write; known: {' '.join(self.known)}", param, ctx)
+        if path.is_dir():
+            self.fail(f"{str(path)!r} is a folder; name a file", param, ctx)
         return path
 
 
@@ -70,8 +78,20 @@ def model_options(command: Command) -> Command:
         (
             click.argument("model"),
             click.option("-b", "--batch", type=IntList(), help="Samples per step, one or several: 1,64,256."),
-            click.option("--dtype", type=click.Choice(DTYPES), default="fp32", show_default=True),
-            click.option("--mode", type=click.Choice(MODES), default="inference", show_default=True),
+            click.option(
+                "--dtype",
+                type=click.Choice(DTYPES),
+                default="fp32",
+                show_default=True,
+                help="fp32 has TF32 off, tf32 on, default as torch has it; amp is autocast.",
+            ),
+            click.option(
+                "--mode",
+                type=click.Choice(MODES),
+                default="inference",
+                show_default=True,
+                help="train is forward with loss, backward and optimizer.",
+            ),
             click.option(
                 "--optimizer",
                 type=click.Choice(OPTIMIZERS),
@@ -104,12 +124,19 @@ def output_options(command: Command) -> Command:
             click.option(
                 "--by", type=click.Choice(GROUPINGS), help="What one mark of a figure stands for; default: what fits."
             ),
-            click.option("--format", "format_", type=click.Choice(FORMATS), default="table", show_default=True),
+            click.option(
+                "--format",
+                "format_",
+                type=click.Choice(FORMATS),
+                default="table",
+                show_default=True,
+                help="Of what is printed; csv and json hold numbers in base units.",
+            ),
             click.option(
                 "-o",
                 "--output",
                 "outputs",
-                type=OutputPath(),
+                type=OutputPath(RECORDS, *FIGURES, *TABLES),
                 multiple=True,
                 help="Also write: .jsonl records; .png .svg .pdf .html figure; .json .csv .md .tex table. Repeatable.",
             ),
@@ -119,48 +146,22 @@ def output_options(command: Command) -> Command:
     return command
 
 
-def emit(records: RecordSet, *, format_: str, outputs: Sequence[Path], depth: int, by: Any) -> None:
+def emit(records: RecordSet, *, format_: Format, outputs: Sequence[Path], depth: int, by: Any) -> None:
     """Print the records in the format asked for and write each output; paths are told on stderr."""
-    from rooflens.api import roofline
+    from rooflens.api import roofline, table
     from rooflens.records import write_atomically
 
     color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    click.echo(_text(records, format_, depth, color), nl=False)
+    click.echo(table(records, format=format_, depth=depth, color=color), nl=False)
     for path in outputs:
-        if path.suffix == RECORDS:
+        suffix = path.suffix.lower()
+        if suffix == RECORDS:
             records.save(path)
-        elif path.suffix in FIGURES:
+        elif suffix in FIGURES:
             roofline(records, by=by).save(path)
         else:
-            write_atomically(path, _text(records, TABLES[path.suffix], depth, color=False))
+            write_atomically(path, table(records, format=TABLES[suffix], depth=depth))
         click.echo(f"wrote {path}", err=True)
-
-
-def _text(records: RecordSet, format_: Any, depth: int, color: bool) -> str:
-    from rooflens.report.promised import promised_json
-    from rooflens.report.render import render
-    from rooflens.report.text_formats import as_json
-
-    if format_ == "json":
-        return as_json(promised_json(records))
-    return render(_tables(records, depth), format_, color=color)
-
-
-def _tables(records: RecordSet, depth: int) -> list[Table]:
-    """The summary; of a single case also families and modules, of failures also these."""
-    from rooflens.report.breakdown import families
-    from rooflens.report.summary import failures, memory, summary
-    from rooflens.report.tree import module_tree
-
-    tables = [summary(records)] if records.records else []
-    estimates = records.where(source="estimate")
-    if len(estimates.cases) == 1:
-        tables += [families(estimates), module_tree(estimates, depth=depth)]
-    if records.records:
-        tables.append(memory(records))
-    if records.failures:
-        tables.append(failures(records))
-    return tables
 
 
 @contextmanager
@@ -171,7 +172,8 @@ def progress_bar() -> Iterator[Callable[[float, str], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("building", total=1.0)
 
         def tell(share: float, what: str) -> None:

@@ -22,7 +22,10 @@ from rooflens.cli.options import FIGURES, GROUPINGS, examples
 @click.option("--by", type=click.Choice(GROUPINGS), help="What one mark stands for; default: what fits.")
 @click.option("--title", help="Default: what the records have in common.")
 @click.option(
-    "--format", "format_", type=click.Choice([s.removeprefix(".") for s in FIGURES]), help="Default: by suffix of -o."
+    "--format",
+    "format_",
+    type=click.Choice([s.removeprefix(".") for s in FIGURES]),
+    help="Added to an -o without a suffix; default: the suffix of -o.",
 )
 @click.option(
     "-o",
@@ -46,8 +49,21 @@ def plot(
 
     if not files and not devices:
         raise click.UsageError("nothing to draw: name record files, or devices with --device")
+    targets = [_target(path, format_) for path in outputs]
     sets = [read(file) for file in files]
     figure = roofline(*sets, by=by, device=devices, title=title)  # type: ignore[arg-type]
-    for path in outputs:
+    for path in targets:
         figure.save(path)
         click.echo(f"wrote {path}", err=True)
+
+
+def _target(path: Path, format_: str | None) -> Path:
+    """Where to write: a suffix says how to draw, and --format gives one to a path that has none."""
+    suffix = path.suffix.lower()
+    if suffix in FIGURES:
+        if format_ is not None and suffix != f".{format_}":
+            raise click.UsageError(f"--format is {format_}, but {str(path)!r} says {suffix.removeprefix('.')}")
+        return path
+    if format_ is None:
+        raise click.UsageError(f"{str(path)!r}: the suffix says how to draw; known: {' '.join(FIGURES)}")
+    return path.with_name(f"{path.name}.{format_}")

@@ -25,27 +25,40 @@ def pairs(queries: int, keys: int, causal: bool) -> int:
 @register("attention", "attention")
 def forward(call: Call) -> Demand:
     """Q K^T and weights V: width and value width multiply-adds per pair, and a softmax over the pairs."""
-    return _demand(call, products=1, vector=SOFTMAX_VECTOR, special=1)
+    query, value = call.tensor("query"), call.tensor("value")
+    widths = query.shape[-1] + value.shape[-1]
+    return _demand(call, heads=prod(call.outputs[0].shape[:-2]), widths=widths, vector=SOFTMAX_VECTOR, special=1)
 
 
 @register("attention", "attention_backward")
 def backward(call: Call) -> Demand:
-    """Gradients of weights and V, of Q and of K: two products of each width per pair.
+    """Per pair, the gradients that are asked for: of Q and of K the width each, of V and of the weights its width.
 
-    What a flash kernel recomputes (Q K^T and the softmax) is executed work, not the algorithm's.
+    The gradient of the weights leads to that of Q, of K and of a mask. What a flash kernel recomputes (Q K^T and the
+    softmax) is executed work, not the algorithm's.
     """
-    return _demand(call, products=2, vector=SOFTMAX_BACKWARD_VECTOR, special=0)
+    needed = call["needed"]
+    assert isinstance(needed, tuple)
+    for_query, for_key, for_value, for_mask = map(bool, needed)
+    of_weights = for_query or for_key or for_mask
+    width, value_width = call.tensor("query").shape[-1], call.tensor("value").shape[-1]
+    return _demand(
+        call,
+        heads=prod(call.tensor("output").shape[:-2]),
+        widths=(for_query + for_key) * width + (for_value + of_weights) * value_width,
+        vector=SOFTMAX_BACKWARD_VECTOR * of_weights,
+        special=0,
+    )
 
 
-def _demand(call: Call, products: int, vector: int, special: int) -> Demand:
-    query, key, value = call.tensor("query"), call.tensor("key"), call.tensor("value")
-    heads = prod(call.outputs[0].shape[:-2]) if call.name == "attention" else prod(call.tensor("output").shape[:-2])
-    queries, keys = query.shape[-2], key.shape[-2]
-    widths = query.shape[-1] + value.shape[-1]
+def _demand(call: Call, heads: int, widths: int, vector: int, special: int) -> Demand:
+    """`widths`, `vector` and `special` per pair of a query and a key that attend."""
+    query = call.tensor("query")
+    queries, keys = query.shape[-2], call.tensor("key").shape[-2]
 
     def flops(causal: bool) -> dict[str, float]:
         attending = heads * pairs(queries, keys, causal)
-        return matrix(products * attending * widths, query) | pointwise(
+        return matrix(attending * widths, query) | pointwise(
             query, vector=vector * attending, special=special * attending
         )
 

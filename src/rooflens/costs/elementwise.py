@@ -37,7 +37,7 @@ PER_ELEMENT: dict[str, tuple[float, float]] = {
     "addcmul": (3, 0),  # self + value t1 t2
     "addcdiv": (3, 0),
     "lerp": (3, 0),  # start + weight (end - start)
-    "polar": (1, 2),
+    "polar": (1, 1),  # cosine and sine, each times the length: a complex operation is two real ones
     # comparisons of floating values
     "eq": (1, 0),
     "ne": (1, 0),
@@ -63,7 +63,7 @@ PER_ELEMENT: dict[str, tuple[float, float]] = {
     "atan2": (1, 1),
     "tanh": (0, 1),
     "erf": (0, 1),
-    "pow": (1, 2),  # exp(y log x); squares are counted below
+    "pow": (1, 2),  # exp(y log x); the exponents of POWERS cost less
     # activations
     "relu": (1, 0),
     "relu6": (2, 0),
@@ -98,26 +98,30 @@ PER_ELEMENT: dict[str, tuple[float, float]] = {
     "mish_backward": (9, 4),
     "softplus_backward": (3, 1),
     "elu_backward": (4, 1),
-    "glu_backward": (6, 2),
+    "glu_backward": (3, 1),  # per element of the gradient, which is twice as large as the result
     "log_sigmoid_backward": (4, 1),
     "gelu_backward": (8, 2),
     # dropout: compare a random number with p, scale
     "native_dropout": (2, 0),
     "native_dropout_backward": (2, 0),
+    # the gradient scaler: scale, compare with infinity
+    "_amp_foreach_non_finite_check_and_unscale": (2, 0),
 }
 
-BINARY_SQUARES = {"pow"}
+POWERS: dict[float, tuple[float, float]] = {2: (1, 0), 3: (2, 0), -2: (1, 1), 0.5: (0, 1), -0.5: (0, 1), -1: (0, 1)}
+"""Exponents that are computed by products, roots and reciprocals."""
 
 
 def _demand(call: Call) -> Demand:
-    name = call.name.removeprefix("_foreach_") if call.name.startswith("_foreach_") else call.name
-    vector, special = PER_ELEMENT[name if name in PER_ELEMENT else name.rstrip("_")]
-    if name.rstrip("_") == "pow" and call.get("exponent") in (2, 2.0):
-        vector, special = 1, 0
+    name = call.name.removeprefix("_foreach_").removesuffix("_")
+    vector, special = PER_ELEMENT[name]
+    exponent = call.get("exponent")
+    if name == "pow" and isinstance(exponent, int | float):
+        vector, special = POWERS.get(exponent, (vector, special))
     flops: dict[str, float] = {}
     for tensor in _results(call):
         operand = _operand(call, tensor)
-        complex_product = operand.dtype.startswith("complex") and name.rstrip("_") in ("mul", "div")
+        complex_product = operand.dtype.startswith("complex") and name in ("mul", "div")
         lane = pointwise(
             operand,
             vector=(3 if complex_product else 1) * vector * tensor.elements,
@@ -130,7 +134,7 @@ def _demand(call: Call) -> Demand:
 
 def _results(call: Call) -> tuple[Tensor, ...]:
     """The tensors whose elements are computed: of a foreach list each, else the largest result."""
-    if call.name.startswith("_foreach_"):
+    if "_foreach_" in call.name:
         return call.tensors("self")
     return (max(call.outputs, key=lambda t: t.elements),)
 

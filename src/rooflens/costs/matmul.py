@@ -6,12 +6,36 @@ from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import matrix, pointwise
 from rooflens.records import Call, Tensor
 
+PRODUCTS = ("mm", "bmm", "mv", "dot", "vdot", "_int_mm", "_scaled_mm")
+"""Operations whose first tensor is the left operand; that of the others is an addend."""
 
-@register("matmul", "mm", "bmm", "mv", "dot", "vdot")
+
+@register("matmul", *PRODUCTS)
 def product(call: Call) -> Demand:
     """(..., m, k) times (..., k, n): m n k multiply-adds per matrix; with vectors, m or n is 1."""
-    first = _first_operand(call)
-    return Demand(flops=matrix(_product_macs(first, call.outputs[0]), first))
+    first, out = _first_operand(call), call.outputs[0]
+    biased = isinstance(call.get("bias"), Tensor)
+    flops = matrix(_product_macs(first, out), first) | pointwise(out, vector=out.elements if biased else 0)
+    return Demand(flops=flops)
+
+
+@register("matmul", "_grouped_mm")
+def grouped_product(call: Call) -> Demand:
+    """One product per group, as experts make them: each row of the left operand meets the matrix of its group.
+
+    (rows, k) times (groups, k, n), or for the gradient of the matrices (m, rows) times (rows, n) to (groups, m, n),
+    where each row counts in one group. A group without rows reads no matrix: at most as many are read as there are
+    rows.
+    """
+    first, second, out = call.tensor("self"), call.tensor("mat2"), call.outputs[0]
+    macs = _product_macs(first, out)
+    if len(first.shape) == len(second.shape) == 2:
+        return Demand(flops=matrix(macs // max(1, out.shape[0]), first))
+    unread = 0
+    if len(first.shape) == 2:
+        groups = max(1, second.shape[0])
+        unread = max(0, groups - first.shape[0]) * (second.nbytes // groups)
+    return Demand(flops=matrix(macs, first), bytes=call.reads + call.writes - unread)
 
 
 @register("matmul", "addmm", "baddbmm", "addbmm", "addmv", "addr")
@@ -41,7 +65,7 @@ def product_with_activation(call: Call) -> Demand:
 def _first_operand(call: Call) -> Tensor:
     """The left operand: ``self`` of a product, the first tensor after the addend otherwise."""
     names = [name for name, value in call.arguments if isinstance(value, Tensor)]
-    return call.tensor(names[0] if call.name.rstrip("_") in ("mm", "bmm", "mv", "dot", "vdot") else names[1])
+    return call.tensor(names[0] if call.name in PRODUCTS else names[1])
 
 
 def _product_macs(first: Tensor, out: Tensor) -> int:

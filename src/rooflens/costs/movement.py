@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+from math import prod
+
 from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import pointwise
 from rooflens.records import Call, Tensor
@@ -17,9 +20,10 @@ from rooflens.records import Call, Tensor
     "constant_pad_nd",
     "reflection_pad1d",
     "reflection_pad2d",
+    "reflection_pad3d",
     "replication_pad1d",
     "replication_pad2d",
-    "reflection_pad2d_backward",
+    "replication_pad3d",
     "roll",
     "flip",
     "rot90",
@@ -38,7 +42,9 @@ from rooflens.records import Call, Tensor
     "upsample_nearest1d",
     "upsample_nearest2d",
     "upsample_nearest3d",
+    "_upsample_nearest_exact1d",
     "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact3d",
     "lift",
     "_local_scalar_dense",
     "unfold_copy",
@@ -56,11 +62,27 @@ def copy_into(call: Call) -> Demand:
     return Demand(bytes=call.reads - target + call.writes if call.name.endswith("_") else None)
 
 
-@register("copy", "col2im", "upsample_nearest1d_backward", "upsample_nearest2d_backward", "unfold_backward")
+@register(
+    "copy",
+    "col2im",
+    "unfold_backward",
+    "upsample_nearest1d_backward",
+    "upsample_nearest2d_backward",
+    "upsample_nearest3d_backward",
+    "_upsample_nearest_exact1d_backward",
+    "_upsample_nearest_exact2d_backward",
+    "_upsample_nearest_exact3d_backward",
+    "reflection_pad1d_backward",
+    "reflection_pad2d_backward",
+    "reflection_pad3d_backward",
+    "replication_pad1d_backward",
+    "replication_pad2d_backward",
+    "replication_pad3d_backward",
+)
 def folded(call: Call) -> Demand:
-    """Overlapping pieces are added: one addition per element that is read."""
+    """Overlapping pieces are added: one addition per element that is read. A padded input's values are not read."""
     source = call.inputs[0]
-    return Demand(flops=pointwise(source, vector=source.elements))
+    return Demand(flops=pointwise(source, vector=source.elements), bytes=source.nbytes + call.writes)
 
 
 @register(
@@ -134,11 +156,46 @@ def scatter(call: Call) -> Demand:
     In place, only these places of the target move; otherwise the whole target is copied.
     """
     target = call.tensor("self")
-    values = next((v for name in ("src", "source", "values") if isinstance(v := call.get(name), Tensor)), None)
-    nbytes = target.nbytes if values is None else values.nbytes
-    adds = "add" in call.name or bool(call.get("accumulate", False))
-    flops = pointwise(target, vector=values.elements) if adds and values is not None else {}
+    adds = "add" in call.name or "reduce" in call.name or bool(call.get("accumulate") or call.get("reduce"))
+    places = _places(call, target)
+    flops = pointwise(target, vector=places) if adds else {}
     if not call.name.endswith("_"):
         return Demand(flops=flops)
-    touched = min(nbytes, target.nbytes)
+    touched = min(places, target.elements) * (target.nbytes // max(1, target.elements))
     return Demand(flops=flops, bytes=(call.reads - target.nbytes) + touched * (2 if adds else 1))
+
+
+def _places(call: Call, target: Tensor) -> int:
+    """Elements of the target that are addressed: one per index, or a slice of the target per index."""
+    name = call.name.removesuffix("_")
+    if name == "masked_scatter":
+        return min(call.tensor("source").elements, target.elements)
+    if name.startswith("scatter"):
+        return call.tensor("index").elements
+    if name.startswith("index_") and name != "index_put":
+        dim = call["dim"]
+        assert isinstance(dim, int)
+        return call.tensor("index").elements * (prod(target.shape) // max(1, target.shape[dim] if target.shape else 1))
+    return _indexed(call, target)
+
+
+def _indexed(call: Call, target: Tensor) -> int:
+    """Elements that a list of index tensors addresses: they are broadcast, and dimensions without one are whole.
+
+    A mask may address all that it covers; how many it does depends on its values.
+    """
+    indices = call["indices"]
+    assert isinstance(indices, tuple)
+    whole, remaining = 1, list(target.shape)
+    shapes: list[tuple[int, ...]] = []
+    for index in indices:
+        if not isinstance(index, Tensor):
+            whole *= remaining.pop(0)
+        elif index.dtype == "bool":
+            shapes.append((index.elements,))
+            del remaining[: len(index.shape)]
+        else:
+            shapes.append(index.shape)
+            del remaining[0]
+    aligned = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
+    return whole * prod(remaining) * prod(max(sizes) for sizes in aligned)

@@ -1,8 +1,10 @@
 """Batch, layer, group and RMS normalisation.
 
 Per element of the input. Statistics: 1 addition for the mean; subtract, multiply, add for the variance. Normalising:
-subtract the mean, multiply by the inverse deviation, by the weight, add the bias. Backward: the normalised value again
-(2), bias gradient (1), weight gradient (2), input gradient (multiply, two subtractions, multiply: 4).
+subtract the mean, multiply by the inverse deviation, and by the weight and plus the bias where there are such.
+Backward: the normalised value again (2), bias gradient (1), weight gradient (2), input gradient (multiply, two
+subtractions, multiply: 4). The two sums that the input gradient needs are the gradients of weight and bias for a batch
+norm; over rows or groups they are sums of their own, after a multiplication by the weight.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import pointwise
 from rooflens.records import Call, Tensor
 
-STATISTICS, NORMALIZE, BACKWARD, BACKWARD_FIXED = 4, 4, 9, 6
+STATISTICS, NORMALIZE = 4, 2
+BIAS_GRADIENT, WEIGHT_GRADIENT, INPUT_GRADIENT = 1, 2, 4
+FIXED = ("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
+"""Batch norms that always use the running statistics."""
 
 
 @register(
@@ -27,16 +32,23 @@ STATISTICS, NORMALIZE, BACKWARD, BACKWARD_FIXED = 4, 4, 9, 6
 def batch_norm(call: Call) -> Demand:
     """Statistics only where the batch's own are used; one inverse square root per channel."""
     inputs = call.tensor("input")
-    per_element = NORMALIZE + (STATISTICS if call.get("training", "no_training" not in call.name) else 0)
+    per_element = _normalize(call) + (STATISTICS if call.get("training", call.name not in FIXED) else 0)
     channels = inputs.shape[1] if len(inputs.shape) > 1 else 1
     return Demand(flops=pointwise(inputs, vector=per_element * inputs.elements, special=channels))
 
 
 @register("normalization", "native_batch_norm_backward", "cudnn_batch_norm_backward", "batch_norm_backward")
 def batch_norm_backward(call: Call) -> Demand:
-    """With fixed statistics the input gradient is one multiplication."""
+    """With the batch's statistics the input gradient needs those of weight and bias; with fixed ones it is one product.
+
+    cuDNN's form has no mask and no flag: it is a training step's, and gives all three.
+    """
     inputs = call.tensor("input")
-    per_element = BACKWARD if call.get("train", True) else BACKWARD_FIXED
+    for_input, for_weight, for_bias = _mask(call)
+    if call.get("train", call.get("update", True)):
+        per_element = NORMALIZE + WEIGHT_GRADIENT + BIAS_GRADIENT + INPUT_GRADIENT * for_input
+    else:
+        per_element = (NORMALIZE + WEIGHT_GRADIENT) * for_weight + BIAS_GRADIENT * for_bias + for_input
     return Demand(flops=pointwise(inputs, vector=per_element * inputs.elements))
 
 
@@ -45,27 +57,57 @@ def layer_norm(call: Call) -> Demand:
     """Statistics of every row (or group), one inverse square root each."""
     inputs = call.tensor("input")
     rows = call.outputs[-1].elements
-    return Demand(flops=pointwise(inputs, vector=(STATISTICS + NORMALIZE) * inputs.elements, special=rows))
+    return Demand(flops=pointwise(inputs, vector=(STATISTICS + _normalize(call)) * inputs.elements, special=rows))
 
 
 @register("normalization", "native_layer_norm_backward", "native_group_norm_backward")
 def layer_norm_backward(call: Call) -> Demand:
+    """The input gradient has sums of its own: times the weight (1 where there is one), their addition (1 and 2)."""
     inputs = call.tensor("input")
-    return Demand(flops=pointwise(inputs, vector=BACKWARD * inputs.elements))
+    for_input, for_weight, for_bias = _mask(call)
+    own_sums = 3 + isinstance(call.get("weight"), Tensor)
+    per_element = (
+        NORMALIZE * (for_input or for_weight)
+        + WEIGHT_GRADIENT * for_weight
+        + BIAS_GRADIENT * for_bias
+        + (own_sums + INPUT_GRADIENT) * for_input
+    )
+    return Demand(flops=pointwise(inputs, vector=per_element * inputs.elements))
 
 
 @register("normalization", "_fused_rms_norm")
 def rms_norm(call: Call) -> Demand:
-    """Square and add, multiply by the inverse root, by the weight: 4 per element; one inverse root per row."""
+    """Square and add, multiply by the inverse root, by the weight if there is one; one inverse root per row."""
     inputs = call.tensor("input")
-    return Demand(flops=pointwise(inputs, vector=4 * inputs.elements, special=call.outputs[-1].elements))
+    per_element = 3 + isinstance(call.get("weight"), Tensor)
+    return Demand(flops=pointwise(inputs, vector=per_element * inputs.elements, special=call.outputs[-1].elements))
 
 
 @register("normalization", "_fused_rms_norm_backward")
 def rms_norm_backward(call: Call) -> Demand:
-    """The normalised value (1), weight gradient (2), input gradient (5)."""
+    """The normalised value (1), weight gradient (2), input gradient (sum of products: 2; multiply, subtract, multiply).
+
+    With a weight the input gradient begins with one more multiplication.
+    """
     inputs = call.tensor("input")
-    return Demand(flops=pointwise(inputs, vector=8 * inputs.elements))
+    mask = call["output_mask"]
+    assert isinstance(mask, tuple)
+    for_input, for_weight = map(bool, mask)
+    weighted = isinstance(call.get("weight"), Tensor)
+    per_element = (for_input or for_weight) + WEIGHT_GRADIENT * for_weight + (5 + weighted) * for_input
+    return Demand(flops=pointwise(inputs, vector=per_element * inputs.elements))
+
+
+def _normalize(call: Call) -> int:
+    return NORMALIZE + sum(isinstance(call.get(name), Tensor) for name in ("weight", "bias"))
+
+
+def _mask(call: Call) -> tuple[bool, bool, bool]:
+    """Whether the gradients of input, weight and bias are asked for: all of them where the operation has no mask."""
+    mask = call.get("output_mask", (True, True, True))
+    assert isinstance(mask, tuple)
+    for_input, for_weight, for_bias = map(bool, mask)
+    return for_input, for_weight, for_bias
 
 
 @register("softmax", "_softmax", "_safe_softmax")

@@ -25,7 +25,13 @@ def pool(call: Call) -> Demand:
     return Demand(flops=pointwise(out, vector=_window(call) * out.elements))
 
 
-@register("pooling", "max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
+@register(
+    "pooling",
+    "max_pool2d_with_indices_backward",
+    "max_pool3d_with_indices_backward",
+    "adaptive_max_pool2d_backward",
+    "adaptive_max_pool3d_backward",
+)
 def max_pool_backward(call: Call) -> Demand:
     """Each gradient is added where its maximum was: gradient and indices are read, the input is not."""
     grad, indices, out = call.tensor("grad_output"), call.tensor("indices"), call.outputs[0]
@@ -45,10 +51,6 @@ def avg_pool_backward(call: Call) -> Demand:
     "_adaptive_avg_pool3d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
-    "_adaptive_avg_pool2d_backward",
-    "_adaptive_avg_pool3d_backward",
-    "adaptive_max_pool2d_backward",
-    "adaptive_max_pool3d_backward",
 )
 def adaptive_pool(call: Call) -> Demand:
     """Windows of variable size tile the input: one operation per element of the larger side.
@@ -59,22 +61,37 @@ def adaptive_pool(call: Call) -> Demand:
     return Demand(flops=pointwise(larger, vector=larger.elements))
 
 
-# Points that a result interpolates; each is weighted and added (2 FLOP).
-_POINTS = {"linear1d": 2, "bilinear2d": 4, "trilinear3d": 8, "bicubic2d": 16, "lanczos2d": 36}
+@register("pooling", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward")
+def adaptive_avg_pool_backward(call: Call) -> Demand:
+    """As forward; the input's values are not read."""
+    grad, out = call.tensor("grad_output"), call.outputs[0]
+    larger = max((grad, out), key=lambda t: t.elements)
+    return Demand(flops=pointwise(larger, vector=larger.elements), bytes=grad.nbytes + out.nbytes)
+
+
+POINTS = {
+    "upsample_linear1d": 2,
+    "upsample_bilinear2d": 4,
+    "upsample_trilinear3d": 8,
+    "upsample_bicubic2d": 16,
+    "_upsample_bilinear2d_aa": 4,
+    "_upsample_bicubic2d_aa": 16,
+    "_upsample_lanczos2d_aa": 36,
+}
+"""Points of the input that one element of the result takes; each is weighted and added (2 FLOP).
+
+The antialiasing kernels take more when they shrink an image; they are counted as if they did not.
+"""
 
 
 def _interpolate(call: Call) -> Demand:
     larger: Tensor = call.tensor("grad_output") if call.name.endswith("_backward") else call.outputs[0]
-    points = next(n for kind, n in _POINTS.items() if kind in call.name)
+    points = POINTS[call.name.removesuffix("_backward")]
     return Demand(flops=pointwise(larger, vector=2 * points * larger.elements))
 
 
-for _kind in _POINTS:
-    for _aa in ("", "_aa"):
-        register("interpolation", f"_upsample_{_kind}{_aa}" if _aa else f"upsample_{_kind}")(_interpolate)
-        register("interpolation", f"_upsample_{_kind}{_aa}_backward" if _aa else f"upsample_{_kind}_backward")(
-            _interpolate
-        )
+for _name in POINTS:
+    register("interpolation", _name, f"{_name}_backward")(_interpolate)
 
 
 @register("interpolation", "grid_sampler_2d", "grid_sampler_3d")

@@ -6,10 +6,13 @@ from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import matrix, pointwise
 from rooflens.records import Call, Tensor
 
-# Per hidden unit and step: (vector, special) of gates and state.
-# LSTM: i, f, o are sigmoids (2 special and 1 vector each), g and the cell's output tanh; c = f c + i g, h = o tanh(c),
-# and two additions per gate for the two biases and the two products. The others likewise.
-_CELL = {"lstm": (3 + 4 + 8, 8), "gru": (2 + 6 + 6, 5), "rnn_tanh": (2, 1), "rnn_relu": (3, 0)}
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+CELL = {"lstm": (3 + 4, 8), "gru": (2 + 5, 5), "rnn_tanh": (0, 1), "rnn_relu": (1, 0)}
+"""(vector, special) per hidden unit and step. A sigmoid is (1, 2), a tanh (0, 1).
+
+LSTM: three sigmoids, two tanh, c = f c + i g (3) and h = o tanh(c) (1). GRU: two sigmoids, one tanh, r times the
+hidden product (1) and h = (1 - z) n + z h (4). The additions of products and biases come on top.
+"""
 
 
 @register("recurrent", "recurrent")
@@ -17,11 +20,10 @@ def forward(call: Call) -> Demand:
     """Per step and layer every weight matrix meets one input or hidden vector: its elements are the multiply-adds."""
     steps, matrices = _steps(call), _matrices(call)
     inputs = call.tensor("input")
-    vector, special = _CELL[str(call["kind"])]
-    units = sum(w.shape[0] for w in matrices[::2]) // _gates(call)
+    vector, special = _pointwise_per_step(call)
     return Demand(
         flops=matrix(steps * sum(w.elements for w in matrices), inputs)
-        | pointwise(inputs, vector=vector * units * steps, special=special * units * steps)
+        | pointwise(inputs, vector=vector * steps, special=special * steps)
     )
 
 
@@ -40,14 +42,13 @@ def backward(call: Call) -> Demand:
     all_weights = call.tensors("weights")
     wanted = [w for w, want in zip(all_weights, needed[1 + states :], strict=True) if want and len(w.shape) == 2]
     once = sum(w.elements for w in matrices)
-    layers, directions = int(call["layers"]), 2 if call["bidirectional"] else 1  # type: ignore[arg-type]
+    layers, directions = _layers(call)
     first_layer = [all_weights[d * (len(all_weights) // (layers * directions))] for d in range(directions)]
     unasked = 0 if needed[0] else sum(w.elements for w in first_layer)
-    vector, _ = _CELL[str(call["kind"])]
-    units = sum(w.shape[0] for w in matrices[::2]) // _gates(call)
+    vector, _ = _pointwise_per_step(call)
     return Demand(
         flops=matrix(steps * (once - unasked + sum(w.elements for w in wanted)), inputs)
-        | pointwise(inputs, vector=2 * vector * units * steps)
+        | pointwise(inputs, vector=2 * vector * steps)
     )
 
 
@@ -62,5 +63,19 @@ def _matrices(call: Call) -> tuple[Tensor, ...]:
     return tuple(w for w in call.tensors("weights") if len(w.shape) == 2)
 
 
-def _gates(call: Call) -> int:
-    return {"lstm": 4, "gru": 3}.get(str(call["kind"]), 1)
+def _layers(call: Call) -> tuple[int, int]:
+    """Layers, and directions of each."""
+    layers = call["layers"]
+    assert isinstance(layers, int)
+    return layers, 2 if call["bidirectional"] else 1
+
+
+def _pointwise_per_step(call: Call) -> tuple[int, int]:
+    """(vector, special) of all layers and directions for one vector: cells, biases, and the sum of both products."""
+    layers, directions = _layers(call)
+    weights = call.tensors("weights")
+    rows = layers * directions * weights[0].shape[0]  # of the gates
+    vector, special = CELL[str(call["kind"])]
+    units = rows // GATES[str(call["kind"])]
+    biases = sum(w.elements for w in weights if len(w.shape) == 1)
+    return vector * units + rows + biases, special * units

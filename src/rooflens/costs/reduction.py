@@ -30,13 +30,12 @@ PER_ELEMENT: dict[str, tuple[float, float, float]] = {
     "logsumexp": (3, 1, 1),  # and one exponential per element, below
     "cumsum": (1, 0, 0),
     "cumprod": (1, 0, 0),
-    "_cdist_forward": (3, 0, 1),
 }
 
 
 def _demand(call: Call) -> Demand:
     source = call.inputs[0]
-    name = call.name.rstrip("_")
+    name = call.name.removesuffix("_")
     if name in ("max", "min") and isinstance(call.get("other"), Tensor):
         return Demand(flops=pointwise(call.outputs[0], vector=call.outputs[0].elements))
     per_input, per_result, per_result_special = PER_ELEMENT[name]
@@ -49,7 +48,23 @@ for _name in PER_ELEMENT:
     register("reduction", _name)(_demand)
 
 
-@register("reduction", "sort", "topk", "argsort", "kthvalue", "nonzero", "unique", "_unique2", "histc", "bincount")
+@register("reduction", "_foreach_norm")
+def norms(call: Call) -> Demand:
+    """The norm of each tensor in a list: square and add each element, one root per tensor."""
+    each = call.tensors("self")
+    per_input, _, per_result_special = PER_ELEMENT["norm"]
+    vector = per_input * sum(t.elements for t in each)
+    return Demand(flops=pointwise(each[0], vector=vector, special=per_result_special * len(each)) if each else {})
+
+
+@register("reduction", "_cdist_forward")
+def distances(call: Call) -> Demand:
+    """(..., p, m) and (..., r, m) to (..., p, r): per pair and coordinate subtract, square, add; one root per pair."""
+    points, out = call.tensor("x1"), call.outputs[0]
+    return Demand(flops=pointwise(out, vector=3 * out.elements * points.shape[-1], special=out.elements))
+
+
+@register("reduction", "sort", "topk", "argsort", "kthvalue", "nonzero", "_unique2", "histc", "bincount")
 def ordering(call: Call) -> Demand:
     """Sorting compares and moves; the comparisons depend on the values and are not counted as FLOP."""
     return Demand()
@@ -61,8 +76,10 @@ def nll_loss(call: Call) -> Demand:
     target = call.tensor("target")
     source = call.tensor("self")
     fetched = target.elements * (source.nbytes // max(1, source.elements))
-    written = sum(t.nbytes for t in call.outputs)
-    return Demand(flops=pointwise(source, vector=2 * target.elements), bytes=fetched + target.nbytes + written)
+    return Demand(
+        flops=pointwise(source, vector=2 * target.elements),
+        bytes=fetched + target.nbytes + _class_weights(call) + call.writes,
+    )
 
 
 @register("loss", "nll_loss_backward", "nll_loss2d_backward")
@@ -71,16 +88,30 @@ def nll_loss_backward(call: Call) -> Demand:
     target, out = call.tensor("target"), call.outputs[0]
     return Demand(
         flops=pointwise(out, vector=target.elements),
-        bytes=call.tensor("grad_output").nbytes + target.nbytes + out.nbytes,
+        bytes=call.tensor("grad_output").nbytes + target.nbytes + _class_weights(call) + out.nbytes,
     )
 
 
-@register("loss", "mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
+def _class_weights(call: Call) -> int:
+    weight = call.get("weight")
+    return weight.nbytes if isinstance(weight, Tensor) else 0
+
+
+LOSSES: dict[str, tuple[float, float]] = {
+    "mse_loss": (3, 0),  # subtract, square, add
+    "smooth_l1_loss": (5, 0),  # subtract, absolute value, compare, subtract (or square), add
+    "huber_loss": (5, 0),
+    "binary_cross_entropy": (6, 2),  # t log x + (1 - t) log(1 - x): two products, three sums; add
+    "binary_cross_entropy_with_logits": (6, 2),  # max(x, 0) - x t + log(1 + exp -|x|); add
+}
+"""(vector, special) per element, the sum over all elements included."""
+
+
+@register("loss", *LOSSES)
 def pointwise_loss(call: Call) -> Demand:
-    """Per element: subtract, square (or its like) and add; two logarithms for cross entropy."""
     source = call.tensor("self")
-    special = 2 * source.elements if call.name == "binary_cross_entropy" else 0
-    return Demand(flops=pointwise(source, vector=3 * source.elements, special=special))
+    vector, special = LOSSES[call.name]
+    return Demand(flops=pointwise(source, vector=vector * source.elements, special=special * source.elements))
 
 
 @register(

@@ -64,11 +64,11 @@ def _config(source: str) -> Any:
             )
         return AutoConfig.for_model(source)
     try:
-        fields = json.loads(Path(source).read_text())
+        fields = dict(json.loads(Path(source).read_text()))
         family = fields.pop("model_type")
     except OSError as error:
         raise ModelError(f"cannot read {source!r}: {error.strerror}") from error
-    except (ValueError, AttributeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise ModelError(
             f"{source!r} is no transformers configuration: it needs a JSON object with model_type"
         ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -65,12 +65,12 @@ class RecordSet:
         return len(self.records)
 
     def __add__(self, other: RecordSet) -> RecordSet:
-        """Both sets together; the environment is kept only where both agree."""
+        """Both sets together; the environment is kept only where both agree in all but the moment."""
         return RecordSet(
             self.records + other.records,
             devices=self.devices | other.devices,
             failures=self.failures + other.failures,
-            environment=self.environment if self.environment == other.environment else None,
+            environment=_common(self.environment, other.environment),
         )
 
     def __repr__(self) -> str:
@@ -206,6 +206,13 @@ class RecordSet:
                 f" {len(sources)} sources ({', '.join(sources)}); narrow it with where(...)"
             )
         return cases[0]
+
+
+def _common(one: Environment | None, other: Environment | None) -> Environment | None:
+    """The earlier environment where both are the same but for when they were captured."""
+    if one is None or other is None or replace(other, created=one.created) != one:
+        return None
+    return min(one, other, key=lambda environment: environment.created)
 
 
 def _field_names(cls: type) -> set[str]:

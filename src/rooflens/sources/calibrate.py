@@ -16,6 +16,8 @@ from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, Progress, 
 
 MATRIX_SIZES = {"cpu": (1024, 2048, 3072), "cuda": (4096, 8192)}
 """Square products: large enough to fill the machine, small enough for a few seconds of trials."""
+CONVOLUTION = (16, 256, 28, 3)
+"""Batch, channels in and out, height and width, kernel. Its direct algorithm reaches what torch.mm may not."""
 STREAM_BYTES = {"cpu": 256 << 20, "cuda": 2 << 30}
 """Bytes of each array of the triad: at least four times any last-level cache (the rule of STREAM)."""
 POLICY = Policy(warmup=3, warmup_seconds=0.5, min_samples=5, max_samples=30, budget=1.0)
@@ -72,7 +74,8 @@ def _card_memory() -> Fact:
 
 
 def _matrix(precision: str, where: str) -> list[Ceiling]:
-    best = max(_products(precision, where), key=lambda trial: trial.rate)
+    trials = [*_products(precision, where), *(_convolution(precision) if where == "cpu" else ())]
+    best = max(trials, key=lambda trial: trial.rate)
     lanes = where == "cpu"
     ceilings = [
         Ceiling(
@@ -84,7 +87,7 @@ def _matrix(precision: str, where: str) -> list[Ceiling]:
         )
     ]
     if precision == "fp32" and lanes:
-        rule = "the lanes that run the fp32 product"
+        rule = "the lanes that run fp32 products"
         ceilings.append(
             Ceiling(
                 resource="vector.fp32", rate=best.rate, silicon="fma", origin="derived", reference=rule, verified=False
@@ -105,6 +108,18 @@ def _products(precision: str, where: str) -> Iterator[Best]:
             yield Best(rate=2 * n**3 / seconds, how=f"best of torch.mm, {n} x {n} x {n}")
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def _convolution(precision: str) -> Iterator[Best]:
+    """The rate of a convolution on the CPU. torch asks oneDNN for the direct algorithm: its FLOP are the formula's."""
+    batch, channels, size, kernel = CONVOLUTION
+    layout = torch.channels_last
+    x = torch.randn(batch, channels, size, size).to(_TYPES[precision], memory_format=layout)
+    w = torch.randn(channels, channels, kernel, kernel).to(_TYPES[precision], memory_format=layout)
+    with torch.no_grad():
+        seconds = _best(partial(torch.conv2d, x, w, padding=kernel // 2), "cpu")
+    flops = 2 * batch * channels**2 * size**2 * kernel**2
+    yield Best(rate=flops / seconds, how=f"best of conv2d, {tuple(x.shape)} with {kernel} x {kernel} kernels")
 
 
 def _dram(where: str) -> Ceiling:

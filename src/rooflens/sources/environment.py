@@ -15,7 +15,7 @@ from pathlib import Path
 from rooflens.records import Environment, Scalar
 
 PACKAGES = ("torch", "torchvision", "timm", "transformers", "numpy", "triton")
-_SECRET = re.compile(r"token|secret|passw|credential|auth|api[-_]?key|private[-_]?key", re.IGNORECASE)
+_SECRET = re.compile(r"token|secret|passw|credential|auth(?!or)|api[-_]?key|private[-_]?key", re.IGNORECASE)
 HIDDEN = "***"
 
 

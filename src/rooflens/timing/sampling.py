@@ -102,4 +102,4 @@ def _known(samples: list[list[float]], precision: float) -> bool:
         return False
     whole = Timing(samples=tuple(map(sum, samples)), origin="monotonic")
     interval = whole.interval
-    return interval is not None and whole.median > 0 and (interval[1] - interval[0]) / whole.median <= precision
+    return interval is not None and whole.median > 0 and (interval[1] - interval[0]) / whole.median < precision

@@ -121,7 +121,10 @@ def _batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> torch.Tensor:
-    # Without torch's check that a channel has more than one value: a batch of one is still counted.
+    # Without torch's check that a channel has more than one value: a batch of one is still counted. Its shape rule
+    # divides by that number less one for the running variance, so the running statistics stay out of it.
+    if training and input.numel() == input.shape[1]:
+        running_mean = running_var = None
     return torch.batch_norm(
         input, weight, bias, running_mean, running_var, training, momentum, eps, torch.backends.cudnn.enabled
     )

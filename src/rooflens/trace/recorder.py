@@ -109,10 +109,10 @@ class Recorder(TorchDispatchMode):
 
     def _place(self) -> tuple[str, bool]:
         """The module path of what is running now, and whether it repeats forward work."""
-        if self.phase != "backward":
+        node = torch._C._current_autograd_node() if self.phase == "backward" else None
+        if self.phase != "backward" or (node is None and not self._paths.inside):
             return self._paths.current, False
-        recomputed = torch.is_grad_enabled()
-        node = torch._C._current_autograd_node()
+        recomputed = torch.is_grad_enabled()  # gradients are computed with recording off
         if self._paths.inside or node is None:
             return self._paths.current, recomputed
         variable = getattr(node, "variable", None)

@@ -1,0 +1,5 @@
+"""``python -m rooflens``."""
+
+from rooflens.cli import main
+
+main()

@@ -1,0 +1,193 @@
+"""From names, files and modules to steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import torchvision
+
+from rooflens.errors import InvalidValue, ModelError, UnknownModel
+from rooflens.models import InputOptions, build, find, make_example, make_optimizer, make_step, split_inputs
+from rooflens.trace import trace
+
+CLASSIFICATION = torchvision.models.list_models(module=torchvision.models)
+
+
+@pytest.mark.parametrize("name", CLASSIFICATION)
+def test_every_classification_model_of_torchvision_counts_in_full(name: str) -> None:
+    import rooflens
+
+    records = rooflens.estimate(name, batch=2, mode="train")
+    coverage = records.coverage
+    assert coverage.uncounted == ()
+    assert coverage.counted == coverage.operations > 20
+    # The number of parameters that torchvision states for its weights of the same model.
+    stated = torchvision.models.get_model_weights(name)
+    assert records.parameters == next(iter(stated)).meta["num_params"] + AUXILIARY.get(name, 0)
+    # Backward is twice forward, less the gradient of the image: what the first layer did forward.
+    forward, backward = records.total("forward").matmul_flops, records.total("backward").matmul_flops
+    assert forward
+    first = next(r.work for r in records if r.work is not None and r.work.matmul_flops)
+    assert backward == 2 * forward - first.matmul_flops
+
+
+# Parameters that the published weights do not have, or have besides. GoogLeNet: two auxiliary heads of a 1x1
+# convolution to 128 with batch norm (from 512 and 528 channels), 2048 to 1024 and 1024 to 1000. ViT-H/14: the first
+# weights are for images of 518 (37 x 37 patches), rooflens builds it at 224 (16 x 16): fewer embeddings of 1280.
+AUXILIARY = {
+    "vit_h_14": -(37 * 37 - 16 * 16) * 1280,
+    "googlenet": 512 * 128 + 528 * 128 + 2 * (2 * 128) + 2 * (2048 * 1024 + 1024) + 2 * (1024 * 1000 + 1000),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("resnet18", 224), ("inception_v3", 299), ("efficientnet_b7", 600), ("vit_h_14", 224), ("swin_v2_t", 256)],
+)
+def test_images_have_the_size_of_the_models_first_weights(name: str, size: int) -> None:
+    assert make_example(find(name), 3, "meta").args[0].shape == (3, 3, size, size)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit_b_16", "maxvit_t", "timm:vit_tiny_patch16_224", "timm:resnet18"])
+def test_image_size_can_be_chosen(name: str) -> None:
+    size = 448 if name == "maxvit_t" else 192
+    blueprint = find(name, InputOptions(img_size=size))
+    example = make_example(blueprint, 1, "meta")
+    assert example.args[0].shape[-1] == size
+    step = make_step(name, build(blueprint, "meta"), example, dtype="fp32", mode="inference", loss=blueprint.loss)
+    assert trace(step).operations
+
+
+def test_building_on_meta_allocates_nothing() -> None:
+    assert all(p.is_meta for p in build(find("vgg16"), "meta").parameters())
+
+
+def test_segmentation_models_take_images_too() -> None:
+    blueprint = find("fcn_resnet50", InputOptions(img_size=64))
+    step = make_step(
+        "fcn", build(blueprint, "meta"), make_example(blueprint, 2, "meta"), dtype="fp32", mode="train",
+        loss=blueprint.loss,
+    )  # fmt: skip
+    assert trace(step).operations
+
+
+def test_models_of_other_tasks_say_what_to_do() -> None:
+    with pytest.raises(InvalidValue, match=r"no plain images.*path/file\.py:function"):
+        find("fasterrcnn_resnet50_fpn")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("resnet19", "unknown model 'resnet19'; did you mean .*resnet18"),
+        ("timm:convnext_tinny", "did you mean .*convnext_tiny"),
+        ("hf:lama", "did you mean .*llama"),
+        ("hf:no/such/config.json", "cannot read"),
+        ("no_such.py:build", "there is no such file"),
+        ("folder/model", "path/file.py:function"),
+    ],
+)
+def test_unknown_models_are_errors_that_name_near_ones(name: str, message: str) -> None:
+    with pytest.raises((UnknownModel, ModelError), match=message):
+        find(name)
+
+
+def test_a_language_model_from_a_configuration_file(tmp_path: Path) -> None:
+    config = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 100,
+    }
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    blueprint = find(f"hf:{path}", InputOptions(seq_len=16))
+    module = build(blueprint, "meta")
+    # Embedding and head 2 * 100 * 64. Per layer: q and o 64 * 64, k and v 64 * 32, MLP 3 * 64 * 128, two norms of 64.
+    assert sum(p.numel() for p in module.parameters()) == 2 * 6400 + 2 * (2 * 4096 + 2 * 2048 + 24576 + 128) + 64
+    example = make_example(blueprint, 3, "meta")
+    assert example.kwargs is not None
+    assert example.kwargs["input_ids"].shape == (3, 16)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "not json"])
+def test_a_broken_configuration_is_an_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(ModelError, match="no transformers configuration"):
+        find(f"hf:{path}")
+
+
+def user_file(folder: Path, body: str) -> str:
+    path = folder / "mine.py"
+    path.write_text(f"import torch\nfrom torch import nn\n{body}\n")
+    return f"{path}:build"
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        "nn.Linear(4, 2), torch.randn(batch, 4)",
+        "nn.Linear(4, 2), (torch.randn(batch, 4),)",
+        "nn.Linear(4, 2), {'input': torch.randn(batch, 4)}",
+        "nn.Linear(4, 2), (torch.randn(batch, 4),), {}",
+        "nn.Linear(4, 2), ((torch.randn(batch, 4),), {})",
+    ],
+)
+def test_a_users_function_returns_a_model_and_its_inputs(tmp_path: Path, returned: str) -> None:
+    blueprint = find(user_file(tmp_path, f"def build(batch):\n    return {returned}"))
+    example = make_example(blueprint, 5, "meta")
+    step = make_step("mine", build(blueprint, "meta"), example, dtype="fp32", mode="train", loss=blueprint.loss)
+    (product,) = [o for o in trace(step).operations if o.call.name == "addmm"]
+    assert product.call.outputs[0].shape == (5, 2)
+
+
+def test_a_function_without_batch_decides_its_own(tmp_path: Path) -> None:
+    blueprint = find(user_file(tmp_path, "def build():\n    return nn.Linear(4, 2), torch.randn(3, 4)"))
+    assert make_example(blueprint, None, "meta").args[0].shape == (3, 4)
+    with pytest.raises(InvalidValue, match="decides its own batch"):
+        make_example(blueprint, 8, "meta")
+
+
+def test_a_users_file_may_import_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "neighbour_of_mine.py").write_text("WIDTH = 7\n")
+    name = user_file(
+        tmp_path,
+        "from neighbour_of_mine import WIDTH\ndef build():\n    return nn.Linear(WIDTH, 1), torch.randn(1, WIDTH)",
+    )
+    assert build(find(name), "meta").in_features == 7
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("raise RuntimeError('broken at import')", "mine.py raised RuntimeError: broken at import .*line 3"),
+        ("def build():\n    return 1 / 0", "raised ZeroDivisionError.*line 4"),
+        ("def build():\n    return nn.Linear(1, 1)", r"has to return \(module, inputs\)"),
+        ("def other(): pass", "unknown function .*it has other"),
+        ("def build(:", "SyntaxError"),
+    ],
+)
+def test_a_users_file_that_fails_is_named_with_its_line(tmp_path: Path, body: str, message: str) -> None:
+    with pytest.raises((ModelError, UnknownModel), match=message):
+        build(find(user_file(tmp_path, body)), "meta")
+
+
+def test_unknown_words_list_what_is_known() -> None:
+    with pytest.raises(InvalidValue, match="unknown optimizer 'sgdm'; known: none, sgd, adam, adamw"):
+        make_optimizer("sgdm", [])
+
+
+def test_inputs_in_every_form() -> None:
+    x = torch.zeros(1)
+    assert split_inputs(x) == ((x,), {})
+    assert split_inputs((x, x)) == ((x, x), {})
+    assert split_inputs({"a": x}) == ((), {"a": x})
+    assert split_inputs(((x,), {"a": x})) == ((x,), {"a": x})
+    assert split_inputs([x]) == ((x,), {})
