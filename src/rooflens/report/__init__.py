@@ -1,1 +1,1 @@
-"""What people see: tables, figures, JSON. Everything here takes records; a view is data before it is text or a picture."""
+"""What people see: tables, figures, JSON. All of it takes records; a view is data before it is text or a picture."""

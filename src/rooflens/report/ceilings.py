@@ -1,0 +1,121 @@
+"""Which ceilings a figure draws, and the segments of them that are seen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rooflens.records import Ceiling, Device, Work
+from rooflens.report.drawing import XY, Axis, CeilingLine, Ridge
+from rooflens.roofline import ridge
+
+FEW_DEVICES = 3
+"""Up to so many devices every ceiling in use is drawn, beyond it one of each: thirty flats are a hatching."""
+
+_VECTOR = "vector.fp32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roof:
+    """The ceilings of one device that a figure draws.
+
+    Attributes:
+        level: bandwidth of the figure's level, None where the device has none.
+        compute: compute ceilings, highest first; empty for a device without any.
+    """
+
+    device: int
+    level: Ceiling | None
+    compute: tuple[Ceiling, ...]
+
+
+def roofs(devices: Sequence[Device], works: Mapping[str, Sequence[Work]], level: str) -> tuple[Roof, ...]:
+    """The ceilings to draw of each device.
+
+    Args:
+        works: by device name, the work of the marks on it: its units choose the compute ceilings.
+    """
+    many = len(devices) > FEW_DEVICES
+    common = _most_common(devices)
+    found = []
+    for number, device in enumerate(devices):
+        used = _used(works.get(device.name, ()), device)
+        available = [c.resource for c in device.ceilings if _is_default(c.resource)]
+        one = [*used, *(r for r in (common, *_by_rate(device)) if r in available)][:1]
+        wanted = one if many else used or available
+        compute = [c for c in device.ceilings if c.resource in wanted]
+        found.append(
+            Roof(
+                device=number,
+                level=device.ceiling(level),
+                compute=tuple(sorted(compute, key=lambda c: -c.rate)),
+            )
+        )
+    return tuple(found)
+
+
+def _by_rate(device: Device) -> list[str]:
+    """The compute ceilings of a device, products and the highest first."""
+    ranked = sorted(device.ceilings, key=lambda c: (not c.resource.startswith("matmul."), -c.rate))
+    return [ceiling.resource for ceiling in ranked]
+
+
+def _is_default(resource: str) -> bool:
+    return resource.startswith("matmul.") or resource == _VECTOR
+
+
+def _used(works: Iterable[Work], device: Device) -> list[str]:
+    """Compute resources that the works use and the device has, most FLOP first, matrix units before the others.
+
+    `vector.fp32` stands for all element-wise work. The special-function rate is left out: nothing comes near it.
+    """
+    flops: dict[str, float] = defaultdict(float)
+    for work in works:
+        for resource, n in work.flops.items():
+            if n and _is_default(resource) and device.ceiling(resource) is not None:
+                flops[resource] += n
+    return sorted(flops, key=lambda resource: (not resource.startswith("matmul."), -flops[resource]))
+
+
+def _most_common(devices: Sequence[Device]) -> str | None:
+    """The matrix precision that most devices have: the fairest to compare them by. Ties go to the higher rates."""
+    rates: dict[str, list[float]] = defaultdict(list)
+    for device in devices:
+        for ceiling in device.ceilings:
+            if ceiling.resource.startswith("matmul."):
+                rates[ceiling.resource].append(ceiling.rate)
+    return max(rates, key=lambda resource: (len(rates[resource]), sum(rates[resource])), default=None)
+
+
+def ridges(roof: Roof) -> tuple[Ridge, ...]:
+    """Where the compute ceilings of a device meet its memory diagonal."""
+    if roof.level is None:
+        return ()
+    level = roof.level
+    return tuple(Ridge(device=roof.device, resource=c.resource, x=ridge(c, level), y=c.rate) for c in roof.compute)
+
+
+def lines(roof: Roof, x: Axis, y: Axis) -> tuple[CeilingLine, ...]:
+    """The segments of a roof inside the axes: the diagonal up to the highest flat, each flat from its ridge on."""
+    found = []
+    if roof.level is not None:
+        top = min(roof.compute[0].rate if roof.compute else y.high, y.high)
+        start, end = max(x.low, y.low / roof.level.rate), min(x.high, top / roof.level.rate)
+        found.append(_line(roof, roof.level, (start, start * roof.level.rate), (end, end * roof.level.rate)))
+    for ceiling in roof.compute:
+        start = x.low if roof.level is None else max(x.low, ridge(ceiling, roof.level))
+        found.append(_line(roof, ceiling, (start, ceiling.rate), (x.high, ceiling.rate)))
+    return tuple(found)
+
+
+def _line(roof: Roof, ceiling: Ceiling, start: XY, end: XY) -> CeilingLine:
+    return CeilingLine(
+        device=roof.device,
+        kind="memory" if ceiling is roof.level else "compute",
+        resource=ceiling.resource,
+        rate=ceiling.rate,
+        origin=ceiling.origin + ("" if ceiling.verified else ", unverified"),
+        start=start,
+        end=end,
+    )

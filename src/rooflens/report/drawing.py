@@ -1,0 +1,198 @@
+"""What a roofline figure is before anything draws it: lines, marks and axes in the units of the data.
+
+Every type here is plain data, so that a figure can be tested and printed without a pixel. A backend adds ink and
+decides nothing about the content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rooflens.errors import InvalidValue
+from rooflens.records import Source
+
+XY = tuple[float, float]
+"""FLOP per byte of the figure's level, and FLOP/s."""
+
+SUFFIXES = ("png", "svg", "pdf", "html")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A logarithmic axis that holds everything on the figure, with room to spare."""
+
+    label: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CeilingLine:
+    """One ceiling of one device, as the segment that is seen.
+
+    Attributes:
+        device: index into `Figure.devices`; colour and dash follow it.
+        resource: ``dram``, ``matmul.bf16`` ...
+        rate: B/s for memory, FLOP/s for compute.
+        origin: where the rate comes from, and whether it was checked.
+        start, end: the segment, left to right.
+    """
+
+    device: int
+    kind: Literal["memory", "compute"]
+    resource: str
+    rate: float
+    origin: str
+    start: XY
+    end: XY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ridge:
+    """Where a compute ceiling meets the memory diagonal: the intensity from which on memory no longer limits."""
+
+    device: int
+    resource: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One piece of work with a time.
+
+    Attributes:
+        x: FLOP per byte of the figure's level.
+        y: FLOP/s: work over the bound (estimate) or over the measured time.
+        share: part of the time of its case, 0 to 1.
+        group: what the colour tells, one of `Figure.groups`.
+        source: estimate, measure, counters or profile; told by the shape.
+        device: index into `Figure.devices`, None where the device is unknown or not drawn.
+        above_roof: quicker than the roofline of this work on its device allows.
+        whole: a whole case beside its own parts; drawn hollow, its area says nothing.
+    """
+
+    x: float
+    y: float
+    share: float
+    group: str
+    source: Source
+    device: int | None
+    label: str
+    hover: tuple[str, ...]
+    above_roof: bool = False
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """The same thing, estimated and observed: a line between the two marks."""
+
+    group: str
+    start: XY
+    end: XY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RugMark:
+    """An operation without FLOP: no place on a logarithmic plane, but a share of the time.
+
+    The rug is a strip at the left edge whose full height is all the time; `low` and `high` are fractions of it.
+    """
+
+    label: str
+    group: str
+    share: float
+    low: float
+    high: float
+    hover: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplaced:
+    """Something that has no point, and why."""
+
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A roofline as data: FLOP per byte against FLOP/s on logarithmic axes.
+
+    Attributes:
+        groups: what colours tell apart, largest share of time first; `group_title` says what they are.
+        devices: titles of the devices drawn.
+        unplaced: what could not be drawn, with the reason.
+        notes: what a reader must know to read the points.
+    """
+
+    title: str
+    subtitle: str
+    level: str
+    x: Axis
+    y: Axis
+    devices: tuple[str, ...] = ()
+    ceilings: tuple[CeilingLine, ...] = ()
+    ridges: tuple[Ridge, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    links: tuple[Link, ...] = ()
+    rug: tuple[RugMark, ...] = ()
+    groups: tuple[str, ...] = ()
+    group_title: str = ""
+    unplaced: tuple[Unplaced, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def save(self, path: str | Path) -> Path:
+        """Draw to a file whose suffix says how: png, svg, pdf (matplotlib) or html (plotly, one offline file).
+
+        Raises:
+            InvalidValue: another suffix.
+            OutputError: the file cannot be written.
+        """
+        return save(self, path)
+
+    def _repr_png_(self) -> bytes:
+        """How a notebook shows the figure."""
+        from rooflens.report.matplotlib_backend import render
+
+        return render(self, "png")
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Draw `figure` to `path`; the file appears whole or not at all.
+
+    Args:
+        path: ends in .png, .svg or .pdf (matplotlib) or in .html (plotly, one file that asks nothing of any host).
+
+    Returns:
+        The path written.
+
+    Raises:
+        InvalidValue: another suffix.
+        OutputError: the file cannot be written.
+    """
+    from rooflens.records import write_atomically
+
+    target = Path(path)
+    suffix = target.suffix.lower().removeprefix(".")
+    if suffix not in SUFFIXES:
+        raise InvalidValue(
+            f"cannot draw {str(target)!r}: its suffix is {target.suffix!r}, known are "
+            + ", ".join(f".{known}" for known in SUFFIXES)
+        )
+    write_atomically(target, _renderer(suffix)(figure))
+    return target
+
+
+def _renderer(suffix: str) -> Callable[[Figure], str | bytes]:
+    if suffix == "html":
+        from rooflens.report.figure_page import render_html
+
+        return render_html
+    from rooflens.report.matplotlib_backend import render
+
+    return lambda figure: render(figure, suffix)

@@ -1,0 +1,276 @@
+"""Where labels go so that none covers another. Pure geometry, in points, y upwards.
+
+Two problems, two functions: :func:`spread` sets labels one above the other in a column, as near as possible to the
+lines they name; :func:`first_free` puts labels into an area with other things, each at the first of its places that is
+free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rooflens.errors import InvalidValue
+
+Segment = tuple[float, float, float, float]
+"""x and y of the start, x and y of the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle with sides along the axes."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+    @property
+    def width(self) -> float:
+        return self.right - self.left
+
+    @property
+    def height(self) -> float:
+        return self.top - self.bottom
+
+    def meets(self, other: Box, gap: float = 0.0) -> bool:
+        """The boxes share area, or come nearer than `gap`."""
+        return (
+            self.left < other.right + gap
+            and other.left < self.right + gap
+            and self.bottom < other.top + gap
+            and other.bottom < self.top + gap
+        )
+
+    def inside(self, frame: Box) -> bool:
+        """No part of the box leaves `frame`."""
+        return (
+            self.left >= frame.left
+            and self.right <= frame.right
+            and self.bottom >= frame.bottom
+            and self.top <= frame.top
+        )
+
+    def moved(self, dx: float, dy: float = 0.0) -> Box:
+        """The box, shifted."""
+        return Box(self.left + dx, self.bottom + dy, self.right + dx, self.top + dy)
+
+    def crossed_by(self, segment: Segment) -> bool:
+        """The segment runs through the box (Liang and Barsky's clipping)."""
+        x0, y0, x1, y1 = segment
+        enter, leave = 0.0, 1.0
+        for start, delta, low, high in ((x0, x1 - x0, self.left, self.right), (y0, y1 - y0, self.bottom, self.top)):
+            if delta == 0:
+                if not low < start < high:
+                    return False
+                continue
+            near, far = sorted(((low - start) / delta, (high - start) / delta))
+            enter, leave = max(enter, near), min(leave, far)
+        return enter < leave
+
+
+Stretch = tuple[float, float]
+"""The smallest and the largest width of a frame, as multiples of the width for which places are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A box that belongs to a point: where the frame is stretched, it keeps its distance to the point at `anchor`.
+
+    Attributes:
+        leader: a line from the box to its point, where they are apart; it moves with the box.
+    """
+
+    box: Box
+    anchor: float
+    leader: Segment | None = None
+
+    def meets(self, other: Spot, gap: float = 0.0, stretch: Stretch = (1.0, 1.0)) -> bool:
+        """The boxes come nearer than `gap` at some width of the frame within `stretch`.
+
+        While the frame widens, one box moves against the other by the difference of their anchors, steadily; they meet
+        if that way crosses the range of shifts at which they share a column.
+        """
+        a, b = self.box, other.box
+        if not (a.bottom < b.top + gap and b.bottom < a.top + gap):
+            return False
+        apart = self.anchor - other.anchor
+        first, last = sorted(((stretch[0] - 1) * apart, (stretch[1] - 1) * apart))
+        return first < b.right + gap - a.left and last > b.left - gap - a.right
+
+    def inside(self, frame: Box, stretch: Stretch = (1.0, 1.0)) -> bool:
+        """The box stays inside the frame at every width within `stretch`; the left edge of the frame stays."""
+        return all(
+            self.box.moved((scale - 1) * (self.anchor - frame.left)).inside(
+                Box(frame.left, frame.bottom, frame.left + scale * frame.width, frame.top)
+            )
+            for scale in stretch
+        )
+
+    def tail(self) -> tuple[Spot, ...]:
+        """The leader as small boxes."""
+        if self.leader is None:
+            return ()
+        x0, y0, x1, y1 = self.leader
+        xs = [x0 + (x1 - x0) * i / _PIECES for i in range(_PIECES + 1)]
+        ys = [y0 + (y1 - y0) * i / _PIECES for i in range(_PIECES + 1)]
+        return tuple(
+            Spot(Box(min(xs[i : i + 2]), min(ys[i : i + 2]), max(xs[i : i + 2]), max(ys[i : i + 2])), self.anchor)
+            for i in range(_PIECES)
+        )
+
+
+_PIECES = 6
+
+
+def spread(wanted: Sequence[float], heights: Sequence[float], low: float, high: float, gap: float) -> list[float]:
+    """The centres of boxes in a column: in the order of `wanted`, `gap` apart, inside `low` to `high`.
+
+    The squared distances to the wanted centres are the smallest possible. Subtracting what lies below each box turns
+    "one above the other" into "not decreasing", which is isotonic regression; clipping its values keeps them in bounds.
+
+    Args:
+        wanted: centres, in any order.
+        heights: of the boxes, in the same order.
+
+    Raises:
+        InvalidValue: the boxes do not fit between `low` and `high`.
+    """
+    if not wanted:
+        return []
+    from scipy.optimize import isotonic_regression
+
+    order = sorted(range(len(wanted)), key=lambda i: (wanted[i], i))
+    stacked, below = [], 0.0
+    for i in order:
+        stacked.append(below + heights[i] / 2)
+        below += heights[i] + gap
+    slack = high - low - (below - gap)
+    if slack < 0:
+        raise InvalidValue(f"{len(wanted)} labels of {below - gap:.4g} points do not fit into {high - low:.4g}")
+    fitted = isotonic_regression([wanted[i] - offset for i, offset in zip(order, stacked, strict=True)]).x
+    centres = [0.0] * len(wanted)
+    for i, value, offset in zip(order, fitted, stacked, strict=True):
+        centres[i] = min(max(float(value), low), low + slack) + offset
+    return centres
+
+
+def first_free(
+    wishes: Sequence[Iterable[Spot]],
+    taken: Sequence[Spot],
+    frame: Box,
+    gap: float,
+    stretch: Stretch = (1.0, 1.0),
+    labels: Sequence[Spot] = (),
+) -> list[Spot | None]:
+    """For each label the first of its wished places that is free, or None; earlier labels choose first.
+
+    A place is free if the text keeps off everything, and if no leader runs through a text or another leader. A leader
+    may run over a mark: it ends at one.
+
+    Args:
+        wishes: for each label its places, best first.
+        taken: marks, off which labels must keep.
+        frame: what labels must stay inside.
+        gap: distance to everything else.
+        stretch: widths of the frame in all of which a place must be free.
+        labels: labels that have their place already.
+    """
+    texts, tails = list(labels), [piece for label in labels for piece in label.tail()]
+
+    def free(spot: Spot) -> bool:
+        if not spot.inside(frame, stretch) or any(
+            spot.meets(other, gap, stretch) for other in (*taken, *texts, *tails)
+        ):
+            return False
+        return not any(piece.meets(other, 1.0, stretch) for piece in spot.tail() for other in (*texts, *tails))
+
+    chosen: list[Spot | None] = []
+    for places in wishes:
+        found = next(filter(free, places), None)
+        chosen.append(found)
+        if found is not None:
+            texts.append(found)
+            tails += found.tail()
+    return chosen
+
+
+# Places around a point, best first: beside it, then above and below, then at the corners.
+_SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
+_RINGS = (0.0, 7.0, 16.0, 28.0, 42.0)
+_CROSSING = 14.0
+_NEAR, _BESIDE = 4.5, 8.0
+"""Between the rim of a mark and its text at least; and at most where the two are seen as one without a leader."""
+
+
+def around(
+    point: tuple[float, float], radius: float, size: tuple[float, float], lines: Sequence[Segment] = ()
+) -> list[Spot]:
+    """Places for a label of a round mark, best first: near ones, and such that no line runs through the text."""
+    (x, y), (width, height) = point, size
+    ranked: list[tuple[float, int, Spot]] = []
+    for ring in _RINGS:
+        for rank, (dx, dy) in enumerate(_SIDES):
+            reach = radius + _NEAR + ring
+            step = reach if 0 in (dx, dy) else 0.75 * reach
+            left = x + dx * step - (1 - dx) / 2 * width
+            bottom = y + dy * step - (1 - dy) / 2 * height
+            box = Box(left, bottom, left + width, bottom + height)
+            cost = ring + 0.5 * rank + _CROSSING * sum(box.crossed_by(line) for line in lines)
+            ranked.append((cost, len(ranked), Spot(box, x, _leader(box, point, radius))))
+    return [spot for _, _, spot in sorted(ranked, key=lambda item: item[:2])]
+
+
+def _leader(box: Box, point: tuple[float, float], radius: float) -> Segment | None:
+    """From the nearest edge of a label to the rim of its mark; None where they are side by side."""
+    x = min(max(point[0], box.left), box.right)
+    y = min(max(point[1], box.bottom), box.top)
+    away = math.hypot(x - point[0], y - point[1])
+    if away < radius + _BESIDE:
+        return None
+    return (x, y, x + (point[0] - x) * (1 - radius / away), y + (point[1] - y) * (1 - radius / away))
+
+
+def beside(
+    line: Segment, parallels: Sequence[Segment], size: tuple[float, float], lines: Sequence[Segment] = ()
+) -> list[Spot]:
+    """Places for a label of a rising line, best first: left or right of it and of all its parallels.
+
+    A good place is two thirds up the line, has a short leader, and no line runs through the text.
+
+    Args:
+        parallels: rising lines of the same slope, as memory diagonals on logarithmic axes are.
+        lines: all lines.
+    """
+    x0, y0, x1, y1 = line
+    if y1 <= y0:
+        return []
+    width, height = size
+    corner = height / 2 * (x1 - x0) / (y1 - y0)
+    count = max(1, min(_MOST_STEPS, int((y1 - y0) / _STEP)))
+    ranked: list[tuple[float, int, Spot]] = []
+    for i in range(count):
+        up = (i + 0.5) / count
+        y = y0 + up * (y1 - y0)
+        own = _x_at(line, y)
+        others = [_x_at(other, y) for other in parallels if other[1] <= y <= other[3]]
+        for clear in _CLEARANCES:
+            leftmost, rightmost = min([own, *others]), max([own, *others])
+            for left in (leftmost - corner - clear - width, rightmost + corner + clear):
+                box = Box(left, y - height / 2, left + width, y + height / 2)
+                from_x = box.right + 2.0 if left < own else left - 2.0
+                cost = abs(from_x - own) + _HEIGHT_COST * abs(up - _PREFERRED)
+                cost += _CROSSING * sum(box.crossed_by(other) for other in lines)
+                ranked.append((cost, len(ranked), Spot(box, own, (from_x, y, own, y))))
+    return [spot for _, _, spot in sorted(ranked, key=lambda item: item[:2])]
+
+
+_STEP, _MOST_STEPS = 6.0, 60
+_PREFERRED, _HEIGHT_COST = 0.62, 60.0
+_CLEARANCES = (5.0, 14.0, 28.0, 46.0)
+
+
+def _x_at(line: Segment, y: float) -> float:
+    x0, y0, x1, y1 = line
+    return x0 + (y - y0) / (y1 - y0) * (x1 - x0)

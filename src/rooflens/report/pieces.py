@@ -1,0 +1,149 @@
+"""What the marks of a figure stand for: whole cases, their phases, or their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rooflens.records import Case, Phase, Record, Source, Work
+from rooflens.report.captions import PHASE_WORDS, SHORT_PHASES, colour_field, colour_group, differing, name_of
+from rooflens.report.evidence import Evidence
+from rooflens.results import RecordSet
+
+By = Literal["model", "phase", "module", "family", "op"]
+Part = Literal["module", "family", "op"]
+BY: tuple[By, ...] = ("model", "phase", "module", "family", "op")
+
+WHOLE = "whole model"
+MIXED = "several families"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """What one mark, or an estimated and an observed one, stands for.
+
+    Attributes:
+        name: the piece in full, for hover texts; `label` is what fits beside a mark.
+        group: what its colour tells.
+        records: those that hold its work.
+        source: who observed it, None where nobody did.
+        seconds: observed time; `whole_seconds` that of its whole case, the base of the share.
+        whole: a whole case, drawn beside its own parts.
+    """
+
+    case: Case
+    name: str
+    label: str
+    group: str
+    phase: Phase | None
+    records: tuple[Record, ...]
+    source: Source | None = None
+    seconds: float | None = None
+    whole_seconds: float | None = None
+    whole: bool = False
+
+    @property
+    def work(self) -> Work | None:
+        """What the device does for this piece: recomputation included, a causal call by what its kernel executes."""
+        works = [(r.kernel_work or r.work, r.calls) for r in self.records]
+        return Work.sum(work * calls for work, calls in works if work is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How the cases of a figure are told apart."""
+
+    fields: tuple[str, ...]
+    colours: str
+    several_cases: bool
+    several_phases: bool
+
+    @classmethod
+    def of(cls, evidence: Sequence[Evidence]) -> Naming:
+        """Name cases by the fields in which they differ."""
+        cases = [item.case for item in evidence]
+        phases = {phase for item in evidence for phase in _steps(item)}
+        distinct = {name_of(case, differing(cases)) for case in cases}
+        return cls(
+            fields=differing(cases),
+            colours=colour_field(cases, len(phases) > 1),
+            several_cases=len(distinct) > 1,
+            several_phases=len(phases) > 1,
+        )
+
+
+def pieces(item: Evidence, by: By, naming: Naming) -> Iterator[Piece]:
+    """The pieces of one case: itself, its phases, or its parts and then its phases as wholes."""
+    if by == "model":
+        yield _step(item, None, naming)
+    elif by == "phase":
+        yield from (_step(item, phase, naming) for phase in _steps(item))
+    else:
+        yield from _parts(item, by, naming)
+        yield from (_step(item, phase, naming, beside_parts=True) for phase in _steps(item))
+
+
+def _steps(item: Evidence) -> list[Phase | None]:
+    """The phases of a case, and the whole step where it was timed as one or no phase is known.
+
+    A step of one phase is that phase, however it was timed.
+    """
+    timed_whole = item.time is not None and any(r.phase is None and r.timing is not None for r in item.time)
+    return [*item.phases, *([None] if len(item.phases) != 1 and (timed_whole or not item.phases) else [])]
+
+
+def _step(item: Evidence, phase: Phase | None, naming: Naming, *, beside_parts: bool = False) -> Piece:
+    seen, whole = item.measured(phase), item.measured()
+    short = name_of(item.case, naming.fields)
+    if beside_parts:
+        words = [short if naming.several_cases else "", PHASE_WORDS[phase]]
+    else:
+        words = [short, SHORT_PHASES[phase] if naming.several_phases else ""]
+    return Piece(
+        case=item.case,
+        name=f"{item.case.label()}, {PHASE_WORDS[phase]}",
+        label=" ".join(filter(None, words)),
+        group=WHOLE if beside_parts else colour_group(item.case, phase, naming.colours),
+        phase=phase,
+        records=tuple(r for r in item.work or () if phase is None or r.phase == phase or item.phases == (phase,)),
+        source=_observer(item),
+        seconds=None if seen is None else seen.seconds,
+        whole_seconds=None if whole is None else whole.seconds,
+        whole=beside_parts,
+    )
+
+
+def _parts(item: Evidence, by: Part, naming: Naming) -> Iterator[Piece]:
+    """Modules, families or operations of a case, with the time of each where a source timed them one by one."""
+    worked = RecordSet(r for r in item.work or () if r.work is not None and r.scope != "model")
+    timed = RecordSet(r for r in item.time or () if r.timing is not None and r.scope != "model")
+    times = {group.key: group.total.measured_seconds for group in timed.by(by)} if len(timed) else {}
+    several_phases = len(worked.phases) > 1
+    for group in worked.by(by) if len(worked) else ():
+        first = group.total.records[0]
+        words = [
+            name_of(item.case, naming.fields) if naming.several_cases else "",
+            first.kind if by == "family" else first.path or first.name,
+            SHORT_PHASES[group.phase] if several_phases and by == "op" and group.phase is not None else "",
+        ]
+        yield Piece(
+            case=item.case,
+            name=f"{group.key or '(root)'}, {group.phase or 'all phases'}",
+            label=" ".join(filter(None, words)),
+            group=group.kind or MIXED,
+            phase=group.phase,
+            records=group.total.records,
+            source=_observer(item),
+            seconds=times.get(group.key),
+            whole_seconds=_sum(times.values()),
+        )
+
+
+def _observer(item: Evidence) -> Source | None:
+    return None if item.time is None else item.time.sources[0]
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
