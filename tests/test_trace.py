@@ -272,13 +272,74 @@ def test_frozen_norms_stay_in_eval_where_the_root_agrees() -> None:
     assert norms == {"norm": True, "frozen": False}
 
 
-def test_shapes_that_depend_on_values_are_an_error_that_names_the_operation() -> None:
-    class Chooses(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x[x > 0]
+class Chooses(nn.Module):
+    """Doubles the positive ones of its inputs, all through a branch and a shape that depend on values."""
 
-    with pytest.raises(DataDependent, match="nonzero"):
-        traced(Chooses(), torch.randn(8))
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.layer = nn.Linear(width, width, device="meta" if width > 1000 else None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x[x[:, 0] > 0]
+        output: torch.Tensor = self.layer(rows)
+        return output
+
+
+def test_shapes_that_depend_on_values_are_run_with_values() -> None:
+    module = Chooses()
+    x = torch.tensor([[1.0] * 8, [-1.0] * 8, [2.0] * 8])
+    weight = module.layer.weight.clone()
+    done = traced(module, x, mode="train")
+    assert find(done, "addmm").call.outputs[0].shape == (2, 8)  # two of the three rows are positive
+    assert any("nonzero" in note and "run on the CPU" in note for note in done.notes)
+    assert torch.equal(module.layer.weight, weight)
+    assert module.layer.weight.grad is None
+
+
+def test_a_model_too_large_to_run_with_values_is_an_error() -> None:
+    with pytest.raises(DataDependent, match=r"nonzero.*this machine has"):
+        traced(Chooses(width=2**20), torch.empty(2, 2**20, device="meta"))
+
+
+def test_operations_of_an_accelerator_keep_their_values_when_they_are_run() -> None:
+    """The branch is taken on the result of attention and of an LSTM, so their kernels have to be right."""
+
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = nn.LSTM(4, 4, num_layers=2, bidirectional=True, batch_first=True)
+
+        def forward(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+            attended = F.scaled_dot_product_attention(q, k, k, is_causal=True, enable_gqa=True)
+            recurrent, _ = self.lstm(attended[0])
+            self.total = float(recurrent.sum())
+            output: torch.Tensor = recurrent if self.total > 1e6 else recurrent * 2
+            return output
+
+    module = Branches()
+    q, k = torch.randn(1, 4, 6, 4), torch.randn(1, 2, 6, 4)
+    with torch.no_grad():
+        module(q, k)
+    expected = module.total
+    seen: list[float] = []
+    original = Branches.forward
+
+    def spying(self: Branches, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        output = original(self, q, k)
+        seen.append(self.total)
+        return output
+
+    Branches.forward = spying  # type: ignore[method-assign]
+    done = traced(module, q, k)
+    assert names(done, "forward")["attention"] == names(done, "forward")["recurrent"] == 1
+    assert seen[-1] == pytest.approx(expected, rel=1e-4)
+
+
+def test_packed_sequences_are_run_with_their_lengths() -> None:
+    packed = nn.utils.rnn.pack_sequence([torch.randn(5, 8), torch.randn(3, 8), torch.randn(1, 8)])
+    call = find(traced(nn.LSTM(8, 6, proj_size=2), packed), "recurrent").call
+    assert call.tensor("input").shape == (9, 8)  # 5 + 3 + 1 steps
+    assert call.outputs[0].shape == (9, 2)
 
 
 def test_training_without_a_gradient_is_an_error() -> None:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from rooflens import __version__
 from rooflens.records import Environment, Scalar
 
 PACKAGES = ("torch", "torchvision", "timm", "transformers", "numpy", "triton")
@@ -28,7 +29,7 @@ def capture(command: Sequence[str] | None = None) -> Environment:
         command: the command line; default is that of the process.
     """
     return Environment(
-        rooflens=version("rooflens"),
+        rooflens=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         command=without_secrets(sys.argv if command is None else command),
         versions={"python": platform.python_version(), **dict(_versions())},

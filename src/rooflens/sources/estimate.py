@@ -60,7 +60,7 @@ def records(done: Trace, case: Case, device: Device | None, *, causal: bool = Fa
         scope="model",
         parameters=done.parameters,
         memory=done.memory,
-        notes=((CAUSAL_ATTENTION if causal else FULL_ATTENTION),) if partial else (),
+        notes=(*done.notes, *(((CAUSAL_ATTENTION if causal else FULL_ATTENTION),) if partial else ())),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +37,7 @@ def records(
     run, phases = _runner(step, device)
     with switches(case.dtype), _running(step.name):
         if device == "cuda":
+            gc.collect()  # an earlier model may hang in reference cycles
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
         timings = sample(run, phases, clock, policy, progress)

@@ -1,7 +1,8 @@
 """Operations that an accelerator runs as one: attention and recurrent layers, forward and backward.
 
-They exist for tracing only: each has a schema, the shapes of its results and a backward, and no kernel. The recorder
-sees ``rooflens::attention`` where a GPU would run a fused attention kernel.
+They exist for tracing only: each has a schema, the shapes of its results and a backward. The recorder sees
+``rooflens::attention`` where a GPU would run a fused attention kernel. Their CPU kernels serve models that are run with
+values: results are right, gradients are zeros of the right shape, since nothing is decided by a gradient.
 """
 
 from __future__ import annotations
@@ -66,6 +67,29 @@ def _attention_backward_shapes(
 ) -> list[torch.Tensor]:
     sources = (query, key, value, mask)
     return [torch.empty_like(s) for s, wanted in zip(sources, needed, strict=True) if wanted and s is not None]
+
+
+@torch.library.impl(LIBRARY, "attention", "CPU")
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout: float,
+    causal: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    with torch._C.DisableTorchFunction():
+        grouped = query.dim() > 2 and query.shape[-3] != key.shape[-3] != 1
+        result = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, mask, dropout, causal, enable_gqa=grouped
+        )
+    output, logsumexp = _attention_shapes(query, key, value, mask, dropout, causal)
+    return output.copy_(result), logsumexp.zero_()
+
+
+@torch.library.impl(LIBRARY, "attention_backward", "CPU")
+def _attention_backward(*arguments: Any) -> list[torch.Tensor]:
+    return [gradient.zero_() for gradient in _attention_backward_shapes(*arguments)]
 
 
 class Attention(torch.autograd.Function):
@@ -147,6 +171,39 @@ def _recurrent_backward_shapes(
 ) -> list[torch.Tensor]:
     sources = [input, *states, *weights]
     return [torch.empty_like(s) for s, wanted in zip(sources, needed, strict=True) if wanted]
+
+
+@torch.library.impl(LIBRARY, "recurrent", "CPU")
+def _recurrent(
+    input: torch.Tensor,
+    states: list[torch.Tensor],
+    weights: list[torch.Tensor],
+    batch_sizes: torch.Tensor | None,
+    kind: str,
+    layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> list[torch.Tensor]:
+    biased = len(weights) // (layers * (2 if bidirectional else 1)) > 3
+    state = tuple(states) if kind == "lstm" else states[0]
+    settings = (weights, biased, layers, dropout, train, bidirectional)
+    with torch._C.DisableTorchFunction():
+        run = getattr(torch, kind)
+        if batch_sizes is None:
+            results = run(input, state, *settings, batch_first)
+        else:
+            results = run(input, batch_sizes, state, *settings)
+    made = _recurrent_shapes(
+        input, states, weights, batch_sizes, kind, layers, dropout, train, bidirectional, batch_first
+    )
+    return [*(m.copy_(r) for m, r in zip(made, results, strict=False)), made[-1].zero_()]
+
+
+@torch.library.impl(LIBRARY, "recurrent_backward", "CPU")
+def _recurrent_backward(*arguments: Any) -> list[torch.Tensor]:
+    return [gradient.zero_() for gradient in _recurrent_backward_shapes(*arguments)]
 
 
 class Recurrent(torch.autograd.Function):

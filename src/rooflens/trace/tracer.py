@@ -1,24 +1,26 @@
-"""Running a step on fake tensors."""
+"""Running a step on twins of its tensors: fake ones, or real ones where values decide."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.func import functional_call
 
 from rooflens.errors import DataDependent, ModelError, RooflensError
 from rooflens.models import Step, make_optimizer
 from rooflens.records import Memory, Operation
 from rooflens.trace.accelerator import AcceleratorCalls
-from rooflens.trace.fakes import Fakes, kept_rng_state
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths, untouched
 from rooflens.trace.recorder import Recorder
+from rooflens.trace.twins import FakeTwins, RealTwins, Twins, kept_rng_state
+from rooflens.units import show
 
 LOSS, OPTIMIZER = "(loss)", "(optimizer)"
 
@@ -31,34 +33,52 @@ class Trace:
         operations: every operation that does work, in order.
         memory: bytes by cause at the peak.
         parameters: elements of the model's parameters, shared ones once.
+        notes: what a reader must know.
     """
 
     operations: tuple[Operation, ...]
     memory: Memory
     parameters: int
+    notes: tuple[str, ...] = ()
 
 
 def trace(step: Step) -> Trace:
     """The operations of one step, as an accelerator would run them, without computing anything.
 
+    Where a shape or a branch depends on values, the step is run for real on the CPU, on a copy, if it fits in memory.
     The module is left exactly as it was found.
 
     Raises:
         ModelError: the module raised; the message names the module that was running.
-        DataDependent: a shape or branch depends on values.
+        DataDependent: a shape or branch depends on values, and the model is too large to run here.
     """
-    fakes = Fakes(step.cast, step.channels_last)
-    with kept_rng_state(), untouched(step.module):
-        return _Run(step, fakes).trace()
+    with kept_rng_state():
+        try:
+            return _Run(step, FakeTwins(step.cast, step.channels_last)).trace()
+        except DataDependent as error:
+            _refuse_what_does_not_fit(step, error)
+            found = _Run(step, RealTwins(step.cast, step.channels_last)).trace()
+            return replace(found, notes=(f"{error}: the step was run on the CPU with values",))
+
+
+def _refuse_what_does_not_fit(step: Step, error: DataDependent) -> None:
+    """Parameters, their gradients and two numbers of an optimizer have to fit in half of the memory."""
+    nbytes = sum(p.numel() * p.element_size() for p in step.module.parameters()) * (4 if step.training else 1)
+    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if nbytes > available / 2:
+        raise DataDependent(
+            f"{error}. Running the model with values needs {show(nbytes, 'B')} for its parameters, and this machine has"
+            f" {show(available, 'B')}: rewrite the branch, or estimate a smaller model"
+        ) from error
 
 
 class _Run:
     """One trace in progress."""
 
-    def __init__(self, step: Step, fakes: Fakes) -> None:
+    def __init__(self, step: Step, twins: Twins) -> None:
         self.step = step
-        self.fakes = fakes
-        self.state = fakes.state(step.module)
+        self.twins = twins
+        self.state = twins.state(step.module)
         self.paths = ModulePaths(step.module)
         self.lifetimes = Lifetimes()
         names = {id(tensor): name for name, tensor in self.state.items()}
@@ -66,13 +86,17 @@ class _Run:
         self.parameters = [self.state[name] for name, _ in step.module.named_parameters()]
 
     def trace(self) -> Trace:
+        with untouched(self.step.module):
+            return self._trace()
+
+    def _trace(self) -> Trace:
         step = self.step
         if step.module.training != step.training:
             step.module.train(step.training)
-        args, kwargs, targets = self.fakes.tree((step.args, step.kwargs, step.targets))
+        args, kwargs, targets = self.twins.tree((step.args, step.kwargs, step.targets))
         self._label_what_is_there(args, kwargs, targets)
         with (
-            self.fakes.mode,
+            self.twins.mode,
             _model_errors(step.name, self.paths),
             AcceleratorCalls(),
             torch.set_grad_enabled(step.training),
@@ -96,7 +120,7 @@ class _Run:
         for name, tensor in self.state.items():
             self.lifetimes.label(tensor, "parameters" if name in trainable else "buffers")
         for leaf in torch.utils._pytree.tree_leaves((args, kwargs, targets)):
-            if isinstance(leaf, FakeTensor):
+            if isinstance(leaf, torch.Tensor):
                 self.lifetimes.label(leaf, "inputs")
 
     def _forward(self, args: Any, kwargs: Any, targets: Any) -> Any:
@@ -163,7 +187,7 @@ def _model_errors(name: str, paths: ModulePaths) -> Iterator[None]:
         raise
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise DataDependent(
-            f"{name}: the operation {error.func} gives a result that depends on values, and an estimate has only shapes"
+            f"{name}: the result of {error.func} depends on values, and an estimate has only shapes"
         ) from error
     except Exception as error:
         where = f" in module {paths.failed!r}" if paths.failed else ""

@@ -1,13 +1,15 @@
-"""Fake twins of tensors: shape, strides and element type on the CPU, with no memory behind them.
+"""Twins of tensors: what a model is run with in place of its own tensors, so that these are never touched.
 
-A fake tensor here lives on meta storage but says that it is on the CPU. On the meta device itself torch decomposes
-attention and turns autocast off; on a fake "cuda" without a driver backward raises. The fake CPU does neither.
+A fake twin has shape, strides and element type and no memory behind it. It lives on meta storage but says that it is on
+the CPU: on the meta device itself torch decomposes attention and turns autocast off, and on a fake "cuda" without a
+driver backward raises. The fake CPU does neither. A real twin is a copy, for models whose shapes depend on values.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -17,35 +19,34 @@ from torch.utils._pytree import tree_map_only
 CPU = torch.device("cpu")
 
 
-class Fakes:
-    """Makes fake tensors of one mode; asking twice for the same tensor gives the same twin.
+class Twins(ABC):
+    """Makes twins; asking twice for the same tensor gives the same one.
 
     Args:
         cast: type that floating twins get; None keeps each tensor's own.
         channels_last: lay four-dimensional twins out with channels last.
     """
 
+    mode: AbstractContextManager[Any]
+    """The context in which the twins are used."""
+
     def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False) -> None:
         self._cast = cast
-        self._channels_last = channels_last
-        self.mode = FakeTensorMode(allow_non_fake_inputs=True)
-        self._twins: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+        self._layout = torch.channels_last if channels_last else torch.preserve_format
+        self._twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def twin(self, tensor: torch.Tensor) -> FakeTensor:
-        """The fake twin of `tensor`, with the same shape and need of a gradient."""
+    def twin(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The twin of `tensor`, with the same shape and need of a gradient."""
         known = self._twins.get(id(tensor))
         if known is not None:
             return known[1]
         dtype = self._cast if self._cast is not None and tensor.is_floating_point() else tensor.dtype
         with torch.no_grad():
-            meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="meta")
-            if self._channels_last and meta.dim() == 4:
-                meta = meta.contiguous(memory_format=torch.channels_last)
-        fake = FakeTensor(self.mode, meta, CPU)
-        fake.requires_grad_(tensor.requires_grad)
+            twin = self._make(tensor, dtype)
+        twin.requires_grad_(tensor.requires_grad)
         # The original is kept beside its twin so that its id cannot be used again.
-        self._twins[id(tensor)] = (tensor, fake)
-        return fake
+        self._twins[id(tensor)] = (tensor, twin)
+        return twin
 
     def tree(self, structure: Any) -> Any:
         """`structure` with every tensor in it replaced by its twin."""
@@ -55,6 +56,45 @@ class Fakes:
         """Twins of all parameters and buffers by name; tied ones share a twin."""
         named = [*module.named_parameters(), *module.named_buffers()]
         return {name: self.twin(tensor) for name, tensor in named}
+
+    @abstractmethod
+    def _make(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor: ...
+
+    def _laid_out(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.contiguous(memory_format=self._layout) if tensor.dim() == 4 else tensor
+
+
+class FakeTwins(Twins):
+    """Twins without memory or values."""
+
+    def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False) -> None:
+        super().__init__(cast, channels_last)
+        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self.mode = self._fake
+
+    def _make(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="meta")
+        return FakeTensor(self._fake, self._laid_out(meta), CPU)
+
+
+class RealTwins(Twins):
+    """Copies on the CPU; where a tensor has no values (meta), random ones of the size that layers keep."""
+
+    def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False) -> None:
+        super().__init__(cast, channels_last)
+        self.mode = nullcontext()
+
+    def _make(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        if tensor.layout is not torch.strided:
+            return tensor.detach().to(CPU, dtype).clone()
+        copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=CPU)
+        if not tensor.is_meta:
+            copy.copy_(tensor)
+        elif dtype.is_floating_point:
+            copy.normal_(std=max(1, tensor.shape[-1] if tensor.dim() else 1) ** -0.5)
+        else:
+            copy.zero_()
+        return self._laid_out(copy)
 
 
 @contextmanager
