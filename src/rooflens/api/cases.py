@@ -14,6 +14,7 @@ from rooflens.models import (
     Loss,
     Step,
     build,
+    check_not_generating,
     check_torch,
     check_words,
     find,
@@ -123,11 +124,14 @@ def request(
     if isinstance(model, str):
         if inputs is not None:
             raise InvalidValue(f"inputs are made for the named model {model!r}; leave inputs out, or hand in a module")
-        blueprint = find(model, InputOptions(img_size=img_size, seq_len=seq_len))
+        blueprint = find(model, InputOptions(img_size=img_size, seq_len=seq_len, mode=mode))
+        if blueprint.tokens is not None:
+            options["seq_len"] = blueprint.tokens
         batches: tuple[int | None, ...] = _batches(1 if batch is None and blueprint.batched else batch)
         module, name = None, model
     else:
         blueprint, module, name = None, model, type(model).__name__
+        check_not_generating(mode, name)
         if inputs is None:
             raise InvalidValue(
                 f"{name} was handed in without inputs; give inputs=tensor, a tuple, a dict, or (args, kwargs)"

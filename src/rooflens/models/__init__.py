@@ -1,8 +1,9 @@
 """A name, a file or a module becomes a Step: module, inputs, and what to run in a mode."""
 
 from rooflens.models.blueprint import Blueprint, Example, InputOptions
-from rooflens.models.load import build, check_torch, check_words, find, make_example, make_step
+from rooflens.models.load import build, check_not_generating, check_torch, check_words, find, make_example, make_step
 from rooflens.models.step import OPTIMIZERS, Loss, Step, cross_entropy, floating_tensors, make_optimizer, sum_of_outputs
+from rooflens.models.transformers import cache_tensors
 from rooflens.models.userfile import split_inputs
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "Loss",
     "Step",
     "build",
+    "cache_tensors",
+    "check_not_generating",
     "check_torch",
     "check_words",
     "cross_entropy",

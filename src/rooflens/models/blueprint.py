@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """Inputs of a model, and the targets of its loss."""
+    """Inputs of a model, the targets of its loss, the prompt that fills its cache first, and the cache's name."""
 
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] | None = None
     targets: Any = None
+    prompt: dict[str, Any] | None = None
+    cache: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class Blueprint:
         example: makes random inputs for a batch size (None: as the user's code gives them), on the default device.
         loss: loss of a training step.
         batched: whether a batch size can be chosen.
+        tokens: tokens per sequence of a language model; such a model has the modes prefill and decode.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Blueprint:
     example: Callable[[int | None], Example]
     loss: Loss
     batched: bool = True
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +51,9 @@ class InputOptions:
     Attributes:
         img_size: height and width of images; None is the model's own.
         seq_len: tokens per sequence; None is the model's default.
+        mode: what will be run: prefill and decode have other inputs.
     """
 
     img_size: int | None = None
     seq_len: int | None = None
+    mode: str = "inference"

@@ -9,24 +9,36 @@ from rooflens.errors import InvalidValue, MissingDependency, ModelError, Rooflen
 from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example, InputOptions
 from rooflens.models.step import OPTIMIZERS, Loss, Step
-from rooflens.records import AS_IS, DTYPES
+from rooflens.records import AS_IS, DTYPES, MODES
 
 if TYPE_CHECKING:
     import torch
 
-SUPPORTED_MODES = ("inference", "train")
-
 
 def find(model: str, options: InputOptions | None = None) -> Blueprint:
-    """The blueprint that a name stands for.
+    """The blueprint that a name stands for, able to run in the mode asked for.
 
     ``resnet18`` is torchvision's, ``timm:NAME`` timm's, ``hf:FAMILY`` or ``hf:config.json`` transformers', and
     ``path/file.py:function`` the user's own.
 
     Raises:
         UnknownModel: nobody knows the name; near names are listed.
+        InvalidValue: the model has no such mode.
     """
     options = options or InputOptions()
+    found = _blueprint(model, options)
+    if found.tokens is None:
+        check_not_generating(options.mode, model)
+    return found
+
+
+def check_not_generating(mode: str, model: str) -> None:
+    """Raise InvalidValue for a mode that only language models have."""
+    if mode in ("prefill", "decode"):
+        raise InvalidValue(f"mode {mode!r} needs a language model that rooflens can feed (hf:FAMILY), {model} is none")
+
+
+def _blueprint(model: str, options: InputOptions) -> Blueprint:
     if model.startswith(timm.PREFIX):
         return timm.blueprint(model, options)
     if model.startswith(transformers.PREFIX):
@@ -103,6 +115,8 @@ def make_step(
         args=example.args,
         kwargs=example.kwargs or {},
         targets=example.targets,
+        prompt=example.prompt,
+        cache=example.cache,
         mode=mode,
         loss=loss,
         optimizer=optimizer,
@@ -142,7 +156,7 @@ def check_words(dtype: str, mode: str, optimizer: str = "sgd") -> None:
     """Raise InvalidValue for a dtype, mode or optimizer that is not known."""
     for what, value, known in (
         ("dtype", dtype, (*DTYPES, AS_IS)),
-        ("mode", mode, SUPPORTED_MODES),
+        ("mode", mode, MODES),
         ("optimizer", optimizer, OPTIMIZERS),
     ):
         if value not in known:

@@ -27,7 +27,9 @@ class Step:
         args: positional inputs.
         kwargs: named inputs.
         targets: what the loss compares the output with, or None.
-        mode: inference or train.
+        mode: inference, train, prefill or decode.
+        prompt: named inputs of a run before the step that fills the cache with which the step goes on (decode).
+        cache: the name under which a language model takes and gives its cache (prefill and decode), or None.
         loss: used in train mode.
         optimizer: one of `OPTIMIZERS`, used in train mode.
         cast: type to which the floating tensors of module and inputs are brought, or None to leave them.
@@ -40,6 +42,8 @@ class Step:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     targets: Any = None
+    prompt: dict[str, Any] | None = None
+    cache: str | None = None
     mode: str = "inference"
     loss: Loss
     optimizer: str = "sgd"

@@ -5,11 +5,12 @@ Weights are never read, remote code is never trusted, and nothing is fetched.
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflens.errors import MissingDependency, ModelError, UnknownModel
+from rooflens.errors import InvalidValue, MissingDependency, ModelError, UnknownModel
 from rooflens.models.blueprint import Blueprint, Example, InputOptions
 from rooflens.models.step import cross_entropy
 
@@ -18,10 +19,18 @@ if TYPE_CHECKING:
 
 PREFIX = "hf:"
 DEFAULT_TOKENS = 512
+CACHE_NAMES = ("cache", "past_key_values", "cache_params")
+"""What the cache is called: it changed from one version of transformers to the next."""
+FILLING = {"use_cache": True, "logits_to_keep": 1}
+"""Inputs of a run that fills the cache and needs only the last token's logits, where the model can leave out others."""
 
 
 def blueprint(name: str, options: InputOptions) -> Blueprint:
-    """The blueprint of a causal language model: token ids in, logits of every position out.
+    """The blueprint of a causal language model: token ids in, logits out.
+
+    Inference and train are the plain call, which gives the logits of every position and fills a cache if the model's
+    configuration says so. Prefill gives the last position's logits only. Decode adds one token to a cache that holds
+    `seq_len` of them.
 
     Raises:
         MissingDependency: transformers is not installed.
@@ -35,22 +44,42 @@ def blueprint(name: str, options: InputOptions) -> Blueprint:
     import torch
 
     config = _config(name.removeprefix(PREFIX))
-    config.use_cache = False
     tokens = options.seq_len or min(DEFAULT_TOKENS, getattr(config, "max_position_embeddings", None) or DEFAULT_TOKENS)
     vocabulary = config.get_text_config().vocab_size
+    accepted = inspect.signature(AutoModelForCausalLM._model_mapping[type(config)].forward).parameters
+    cache = next((name for name in CACHE_NAMES if name in accepted), None)
+    filling = {name: value for name, value in FILLING.items() if name in accepted}
+    if options.mode in ("prefill", "decode") and cache is None:
+        raise InvalidValue(f"{name} keeps no cache that rooflens knows, so it has no mode {options.mode!r}")
 
     def build() -> torch.nn.Module:
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-any-return]
 
+    def ids(batch: int, begin: int, end: int) -> dict[str, Any]:
+        """Random tokens at positions `begin` to `end`. Given positions, no model looks for them in the values."""
+        positions = torch.arange(begin, end).expand(batch, end - begin)
+        placed = {"position_ids": positions} if "position_ids" in accepted else {}
+        return {"input_ids": torch.randint(0, vocabulary, positions.shape), **placed}
+
     def example(batch: int | None) -> Example:
         n = 1 if batch is None else batch
-        ids = torch.randint(0, vocabulary, (n, tokens))
-        positions = torch.arange(tokens).expand(n, tokens)
-        return Example(
-            kwargs={"input_ids": ids, "position_ids": positions}, targets=torch.randint(0, vocabulary, (n, tokens))
-        )
+        if options.mode == "prefill":
+            return Example(kwargs=ids(n, 0, tokens) | filling, cache=cache)
+        if options.mode == "decode":
+            prompt = ids(n, 0, tokens) | filling
+            return Example(kwargs=ids(n, tokens, tokens + 1) | filling, prompt=prompt, cache=cache)
+        keeps = cache if config.use_cache and options.mode == "inference" else None
+        return Example(kwargs=ids(n, 0, tokens), targets=torch.randint(0, vocabulary, (n, tokens)), cache=keeps)
 
-    return Blueprint(name=name, build=build, example=example, loss=cross_entropy)
+    return Blueprint(name=name, build=build, example=example, loss=cross_entropy, tokens=tokens)
+
+
+def cache_tensors(cache: Any) -> list[torch.Tensor]:
+    """The tensors that a cache of transformers holds: keys and values, or the state of linear attention, per layer."""
+    import torch
+
+    held = [value for layer in cache.layers for value in vars(layer).values()]
+    return [tensor for tensor in torch.utils._pytree.tree_leaves(held) if isinstance(tensor, torch.Tensor)]
 
 
 def _config(source: str) -> Any:

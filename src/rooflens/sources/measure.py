@@ -82,14 +82,19 @@ def placed(step: Step, device: str) -> Step:
     module = deepcopy(step.module).to(device=device, dtype=step.cast)
     if step.channels_last:
         module = module.to(memory_format=torch.channels_last)
-    args, kwargs, targets = tree_map_only(torch.Tensor, move, (step.args, step.kwargs, step.targets))
-    return replace(step, module=module, args=args, kwargs=kwargs, targets=targets)
+    inputs = (step.args, step.kwargs, step.targets, step.prompt)
+    args, kwargs, targets, prompt = tree_map_only(torch.Tensor, move, inputs)
+    return replace(step, module=module, args=args, kwargs=kwargs, targets=targets, prompt=prompt)
 
 
 def _runner(step: Step, device: str) -> tuple[Callable[[Mark], None], tuple[str, ...]]:
     """What is timed, and its phases."""
     if step.module.training != step.training:
         step.module.train(step.training)
+    if step.prompt is not None and step.cache is not None:
+        with torch.no_grad():
+            cache = step.module(**step.prompt)[step.cache]
+        return lambda mark: _decode(step, cache, mark), ("forward",)
     if not step.training:
         return lambda mark: _infer(step, device, mark), ("forward",)
     trainable = [p for p in step.module.parameters() if p.requires_grad]
@@ -103,6 +108,15 @@ def _infer(step: Step, device: str, mark: Mark) -> None:
     with torch.no_grad(), step.precision(device):
         step.module(*step.args, **step.kwargs)
     mark()
+
+
+def _decode(step: Step, cache: Any, mark: Mark) -> None:
+    """One more token; the cache is cut back afterwards, outside of what is timed."""
+    assert step.cache is not None
+    with torch.no_grad():
+        step.module(*step.args, **step.kwargs, **{step.cache: cache})
+    mark()
+    cache.crop(-1)
 
 
 def _train(step: Step, device: str, optimizer: Any, scaler: Any, mark: Mark) -> None:

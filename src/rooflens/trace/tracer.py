@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.func import functional_call
 
 from rooflens.errors import DataDependent, ModelError, RooflensError
-from rooflens.models import Step, make_optimizer
+from rooflens.models import Step, cache_tensors, make_optimizer
 from rooflens.records import Memory, Operation
 from rooflens.trace.accelerator import AcceleratorCalls
 from rooflens.trace.lifetimes import Lifetimes
@@ -102,8 +102,12 @@ class _Run:
             torch.set_grad_enabled(step.training),
         ):
             optimizer = self._prepared_optimizer() if step.training else None
+            if step.prompt is not None and step.cache is not None:
+                kwargs = kwargs | {step.cache: self._filled_cache(step.prompt, step.cache)}
             with self.recorder, self.paths.followed():
                 output = self._forward(args, kwargs, targets)
+                if step.cache is not None:
+                    self._label_cache(output[step.cache])
                 if step.training:
                     self._backward(output)
                     self._update(optimizer)
@@ -122,6 +126,16 @@ class _Run:
         for leaf in torch.utils._pytree.tree_leaves((args, kwargs, targets)):
             if isinstance(leaf, torch.Tensor):
                 self.lifetimes.label(leaf, "inputs")
+
+    def _filled_cache(self, prompt: dict[str, Any], name: str) -> Any:
+        """The cache after the prompt: it exists before the step begins."""
+        cache = functional_call(self.step.module, self.state, (), self.twins.tree(prompt))[name]
+        self._label_cache(cache)
+        return cache
+
+    def _label_cache(self, cache: Any) -> None:
+        for tensor in cache_tensors(cache):
+            self.lifetimes.label(tensor, "kv_cache")
 
     def _forward(self, args: Any, kwargs: Any, targets: Any) -> Any:
         """The model's output, or in training the output and the loss."""
