@@ -63,6 +63,7 @@ PER_ELEMENT: dict[str, tuple[float, float]] = {
     "atan2": (1, 1),
     "tanh": (0, 1),
     "erf": (0, 1),
+    "xlogy": (1, 1),
     "pow": (1, 2),  # exp(y log x); the exponents of POWERS cost less
     # activations
     "relu": (1, 0),
@@ -72,6 +73,8 @@ PER_ELEMENT: dict[str, tuple[float, float]] = {
     "rrelu_with_noise": (2, 0),
     "threshold": (1, 0),
     "hardtanh": (2, 0),
+    "hardshrink": (2, 0),
+    "softshrink": (3, 0),
     "hardsigmoid": (4, 0),  # clamp(x + 3, 0, 6) / 6
     "hardswish": (5, 0),  # x times hardsigmoid
     "sigmoid": (1, 2),  # 1 / (1 + exp -x)
@@ -90,6 +93,9 @@ PER_ELEMENT: dict[str, tuple[float, float]] = {
     "leaky_relu_backward": (2, 0),
     "_prelu_kernel_backward": (4, 0),
     "hardtanh_backward": (3, 0),
+    "hardshrink_backward": (2, 0),
+    "softshrink_backward": (2, 0),
+    "rrelu_with_noise_backward": (1, 0),
     "hardsigmoid_backward": (3, 0),
     "hardswish_backward": (5, 0),
     "sigmoid_backward": (3, 0),

@@ -110,6 +110,20 @@ def _mask(call: Call) -> tuple[bool, bool, bool]:
     return for_input, for_weight, for_bias
 
 
+@register("normalization", "_weight_norm_interface")
+def weight_norm(call: Call) -> Demand:
+    """Square and add, scale: 3 per element; one root per norm."""
+    direction, norms = call.tensor("v"), call.outputs[-1]
+    return Demand(flops=pointwise(direction, vector=3 * direction.elements, special=norms.elements))
+
+
+@register("normalization", "_weight_norm_interface_backward")
+def weight_norm_backward(call: Call) -> Demand:
+    """The sum of gradient times direction (2), and multiply, subtract, multiply."""
+    direction = call.tensor("saved_v")
+    return Demand(flops=pointwise(direction, vector=5 * direction.elements))
+
+
 @register("softmax", "_softmax", "_safe_softmax")
 def softmax(call: Call) -> Demand:
     """Per element: maximum, subtract, sum, divide, and one exponential."""

@@ -64,6 +64,13 @@ def distances(call: Call) -> Demand:
     return Demand(flops=pointwise(out, vector=3 * out.elements * points.shape[-1], special=out.elements))
 
 
+@register("reduction", "_cdist_backward")
+def distances_backward(call: Call) -> Demand:
+    """Per pair one division, and per coordinate subtract, multiply, add."""
+    grad, points = call.tensor("grad"), call.tensor("x1")
+    return Demand(flops=pointwise(grad, vector=(1 + 3 * points.shape[-1]) * grad.elements))
+
+
 @register("reduction", "sort", "topk", "argsort", "kthvalue", "nonzero", "_unique2", "histc", "bincount")
 def ordering(call: Call) -> Demand:
     """Sorting compares and moves; the comparisons depend on the values and are not counted as FLOP."""

@@ -2,7 +2,16 @@
 
 from rooflens.models.blueprint import Blueprint, Example, InputOptions
 from rooflens.models.load import build, check_not_generating, check_torch, check_words, find, make_example, make_step
-from rooflens.models.step import OPTIMIZERS, Loss, Step, cross_entropy, floating_tensors, make_optimizer, sum_of_outputs
+from rooflens.models.step import (
+    OPTIMIZERS,
+    Loss,
+    Step,
+    cross_entropy,
+    floating_tensors,
+    make_optimizer,
+    sum_of_outputs,
+    unwrapped,
+)
 from rooflens.models.transformers import cache_tensors
 from rooflens.models.userfile import split_inputs
 
@@ -26,4 +35,5 @@ __all__ = [
     "make_step",
     "split_inputs",
     "sum_of_outputs",
+    "unwrapped",
 ]

@@ -89,6 +89,20 @@ def make_optimizer(name: str, parameters: Sequence[torch.Tensor]) -> torch.optim
     return kind(parameters, lr=1e-3, foreach=True)
 
 
+def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
+    """The model inside of wrappers that only change how it is run: torch.compile, DataParallel and its distributed kin."""
+    from torch import nn
+    from torch._dynamo import OptimizedModule
+
+    while True:
+        if isinstance(module, OptimizedModule):
+            module = module._orig_mod
+        elif isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            module = module.module
+        else:
+            return module
+
+
 def sum_of_outputs(output: Any, targets: Any) -> torch.Tensor:
     """The sum of every floating tensor in `output`.
 

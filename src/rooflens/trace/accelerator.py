@@ -48,8 +48,17 @@ def _attention(
     query, key, value = _autocast(query, key, value)
     if attn_mask is not None and attn_mask.is_floating_point():
         attn_mask = attn_mask.to(query.dtype)
-    output: torch.Tensor = fused.Attention.apply(query, key, value, attn_mask, dropout_p, is_causal)
+    output: torch.Tensor
+    if _saving(query, key, value):
+        output = fused.Attention.apply(query, key, value, attn_mask, dropout_p, is_causal)
+    else:
+        output, _ = torch.ops.rooflens.attention(query, key, value, attn_mask, dropout_p, is_causal, False)
     return output
+
+
+def _saving(*tensors: torch.Tensor) -> bool:
+    """Whether backward will need what a call leaves behind."""
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
 
 
 def _check_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, grouped: bool) -> None:
@@ -106,7 +115,14 @@ def _recurrent(kind: str) -> Callable[..., Any]:
         }
         states = [states] if isinstance(states, torch.Tensor) else list(states)
         tensors = _autocast(input, *states, *weights)
-        return fused.Recurrent.apply(options, len(states), batch_sizes, *tensors)
+        if _saving(*tensors):
+            results = fused.Recurrent.apply(options, len(states), batch_sizes, *tensors)
+        else:
+            inputs, cut = list(tensors), 1 + len(states)
+            results = fused.run_recurrent(options, inputs[0], inputs[1:cut], inputs[cut:], batch_sizes, saving=False)[
+                :-1
+            ]
+        return tuple(results)
 
     return call
 
@@ -154,5 +170,7 @@ _REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.rnn_relu: _recurrent("rnn_relu"),
 }
 
-# Python functions whose body makes calls that we replace.
-_WRAPPERS: frozenset[Callable[..., Any]] = frozenset({F.multi_head_attention_forward})
+# Python functions whose body makes calls that we replace: backward does where it recomputes a checkpoint.
+_WRAPPERS: frozenset[Callable[..., Any]] = frozenset(
+    {F.multi_head_attention_forward, torch.autograd.backward, torch.autograd.grad}
+)

@@ -13,7 +13,8 @@ import torch
 
 LIBRARY = torch.library.Library("rooflens", "DEF")
 LIBRARY.define(
-    "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float dropout, bool causal) -> (Tensor, Tensor)"
+    "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float dropout, bool causal, bool saving)"
+    " -> (Tensor, Tensor)"
 )
 LIBRARY.define(
     "attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor output, Tensor logsumexp,"
@@ -21,7 +22,7 @@ LIBRARY.define(
 )
 LIBRARY.define(
     "recurrent(Tensor input, Tensor[] states, Tensor[] weights, Tensor? batch_sizes, str kind, int layers,"
-    " float dropout, bool train, bool bidirectional, bool batch_first) -> Tensor[]"
+    " float dropout, bool train, bool bidirectional, bool batch_first, bool saving) -> Tensor[]"
 )
 LIBRARY.define(
     "recurrent_backward(Tensor[] grads, Tensor input, Tensor[] states, Tensor[] weights, Tensor? batch_sizes,"
@@ -40,6 +41,7 @@ def _attention_shapes(
     mask: torch.Tensor | None,
     dropout: float,
     causal: bool,
+    saving: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     # Fused kernels write (batch, sequence, heads, width) and return a transposed view of it.
     # Grouped keys have fewer heads than queries, so only the dimensions before the heads are broadcast.
@@ -49,7 +51,7 @@ def _attention_shapes(
         output = query.new_empty((*batch[:-1], queries, batch[-1], value.shape[-1])).transpose(-3, -2)
     else:
         output = query.new_empty((queries, value.shape[-1]))
-    return output, query.new_empty((*batch, queries), dtype=torch.float32)
+    return output, query.new_empty((*batch, queries) if saving else (0,), dtype=torch.float32)
 
 
 @torch.library.register_fake("rooflens::attention_backward")
@@ -77,13 +79,14 @@ def _attention(
     mask: torch.Tensor | None,
     dropout: float,
     causal: bool,
+    saving: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     with torch._C.DisableTorchFunction():
         grouped = query.dim() > 2 and query.shape[-3] != key.shape[-3] != 1
         result = torch.nn.functional.scaled_dot_product_attention(
             query, key, value, mask, dropout, causal, enable_gqa=grouped
         )
-    output, logsumexp = _attention_shapes(query, key, value, mask, dropout, causal)
+    output, logsumexp = _attention_shapes(query, key, value, mask, dropout, causal, saving)
     return output.copy_(result), logsumexp.zero_()
 
 
@@ -109,7 +112,7 @@ class Attention(torch.autograd.Function):
         dropout: float,
         causal: bool,
     ) -> torch.Tensor:
-        output, logsumexp = torch.ops.rooflens.attention(query, key, value, mask, dropout, causal)
+        output, logsumexp = torch.ops.rooflens.attention(query, key, value, mask, dropout, causal, True)
         ctx.save_for_backward(query, key, value, mask, output, logsumexp)
         ctx.dropout, ctx.causal = dropout, causal
         return output  # type: ignore[no-any-return]
@@ -142,6 +145,7 @@ def _recurrent_shapes(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
+    saving: bool,
 ) -> list[torch.Tensor]:
     directions = 2 if bidirectional else 1
     width = states[0].shape[-1]
@@ -150,7 +154,7 @@ def _recurrent_shapes(
     hidden = weights[0].shape[0]
     kept = hidden + (states[-1].shape[-1] if kind == "lstm" else 0)
     steps = input.numel() // max(1, input.shape[-1])
-    reserve = input.new_empty((steps * layers * directions * kept,) if train else (0,))
+    reserve = input.new_empty((steps * layers * directions * kept,) if saving else (0,))
     return [output, *(torch.empty_like(s) for s in states), reserve]
 
 
@@ -185,6 +189,7 @@ def _recurrent(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
+    saving: bool,
 ) -> list[torch.Tensor]:
     biased = len(weights) // (layers * (2 if bidirectional else 1)) > 3
     state = tuple(states) if kind == "lstm" else states[0]
@@ -196,7 +201,7 @@ def _recurrent(
         else:
             results = run(input, batch_sizes, state, *settings)
     made = _recurrent_shapes(
-        input, states, weights, batch_sizes, kind, layers, dropout, train, bidirectional, batch_first
+        input, states, weights, batch_sizes, kind, layers, dropout, train, bidirectional, batch_first, saving
     )
     return [*(m.copy_(r) for m, r in zip(made, results, strict=False)), made[-1].zero_()]
 
@@ -206,26 +211,38 @@ def _recurrent_backward(*arguments: Any) -> list[torch.Tensor]:
     return [gradient.zero_() for gradient in _recurrent_backward_shapes(*arguments)]
 
 
+def run_recurrent(
+    options: dict[str, Any],
+    input: torch.Tensor,
+    states: list[torch.Tensor],
+    weights: list[torch.Tensor],
+    batch_sizes: torch.Tensor | None,
+    saving: bool,
+) -> list[torch.Tensor]:
+    """Outputs, last states and, where backward will need it, what every step keeps."""
+    results: list[torch.Tensor] = torch.ops.rooflens.recurrent(
+        input,
+        states,
+        weights,
+        batch_sizes,
+        options["kind"],
+        options["layers"],
+        options["dropout"],
+        options["train"],
+        options["bidirectional"],
+        options["batch_first"],
+        saving,
+    )
+    return results
+
+
 class Recurrent(torch.autograd.Function):
     """All layers and steps of an LSTM, GRU or plain recurrent net as one operation, as cuDNN runs it."""
 
     @staticmethod
     def forward(ctx: Any, options: dict[str, Any], n_states: int, batch_sizes: Any, *tensors: torch.Tensor) -> Any:
         input, states, weights = tensors[0], list(tensors[1 : 1 + n_states]), list(tensors[1 + n_states :])
-        train = options["train"] or any(ctx.needs_input_grad)
-        results = torch.ops.rooflens.recurrent(
-            input,
-            states,
-            weights,
-            batch_sizes,
-            options["kind"],
-            options["layers"],
-            options["dropout"],
-            train,
-            options["bidirectional"],
-            options["batch_first"],
-        )
-        *outputs, reserve = results
+        *outputs, reserve = run_recurrent(options, input, states, weights, batch_sizes, saving=True)
         ctx.options, ctx.n_states = options, n_states
         ctx.save_for_backward(*tensors, batch_sizes, outputs[0], reserve)
         return tuple(outputs)

@@ -23,6 +23,13 @@ FREE = frozenset(
         "_unsafe_view",
         "alias",
         "as_strided_",
+        "detach_",
+        "squeeze_",
+        "swapaxes_",
+        "swapdims_",
+        "t_",
+        "transpose_",
+        "unsqueeze_",
         "detach",
         "empty",
         "empty_like",
@@ -46,6 +53,10 @@ FREE = frozenset(
 """Operations that move and compute nothing. Views (results alias an argument that is not written) are free too."""
 
 
+FORWARD_ONLY = frozenset({"attention", "recurrent"})
+"""Operations of our own that run without a recorded gradient, in forward only: in backward they are recomputed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """What the recorder needs of an operator's schema."""
@@ -55,6 +66,7 @@ class Schema:
     composite: bool
     arguments: tuple[str, ...]
     mutated: tuple[str, ...]
+    unread: frozenset[str]
 
 
 @cache
@@ -70,6 +82,7 @@ def schema_of(operator: torch._ops.OpOverload) -> Schema:
         and torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd"),
         arguments=tuple(a.name for a in schema.arguments),
         mutated=tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write),
+        unread=frozenset(a.name for a in schema.arguments if a.is_out),
     )
 
 
@@ -97,7 +110,7 @@ class Recorder(TorchDispatchMode):
         if schema.composite:  # under inference mode torch leaves it to us to take these apart, as it does elsewhere
             with self:
                 return func.decompose(*args, **kwargs)
-        path, recomputed = self._place()
+        path, recomputed = self._place(schema.name)
         results = func(*args, **kwargs)
         outputs = _tensors(results)
         for tensor in outputs:
@@ -107,12 +120,13 @@ class Recorder(TorchDispatchMode):
             self.operations.append(Operation(call, path, self.phase, recomputed))
         return results
 
-    def _place(self) -> tuple[str, bool]:
-        """The module path of what is running now, and whether it repeats forward work."""
+    def _place(self, name: str) -> tuple[str, bool]:
+        """The module path of the operation that is running now, and whether it repeats forward work."""
         node = torch._C._current_autograd_node() if self.phase == "backward" else None
         if self.phase != "backward" or (node is None and not self._paths.inside):
             return self._paths.current, False
-        recomputed = torch.is_grad_enabled()  # gradients are computed with recording off
+        # Gradients are computed with recording off, and outside of calls of modules.
+        recomputed = torch.is_grad_enabled() or self._paths.inside or name in FORWARD_ONLY
         if self._paths.inside or node is None:
             return self._paths.current, recomputed
         variable = getattr(node, "variable", None)
@@ -123,17 +137,24 @@ class Recorder(TorchDispatchMode):
 
 def _call(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: list[torch.Tensor]) -> Call:
     given = dict(zip(schema.arguments, args, strict=False)) | kwargs
-    seen: dict[int, torch.Tensor] = {}
-    arguments = tuple((name, _described(value, seen)) for name, value in given.items())
-    written = {id(t): t for name in schema.mutated for t in _tensors(given.get(name))}
-    written |= {id(t): t for t in outputs}
+    arguments = tuple((name, _described(value)) for name, value in given.items())
+    read = [t for name, value in given.items() if name not in schema.unread for t in _tensors(value)]
+    written = [t for name in schema.mutated for t in _tensors(given.get(name))] + outputs
     return Call(
         name=schema.name,
         arguments=arguments,
         outputs=tuple(describe(t) for t in outputs),
-        reads=sum(distinct_bytes(t) for t in seen.values()),
-        writes=sum(distinct_bytes(t) for t in written.values()),
+        reads=_moved(read),
+        writes=_moved(written),
     )
+
+
+def _moved(tensors: list[torch.Tensor]) -> int:
+    """Bytes of the distinct regions of memory: a matrix and its transpose are one."""
+    if len(tensors) == 1:
+        return distinct_bytes(tensors[0])
+    regions = {(t.untyped_storage()._cdata, t.storage_offset(), distinct_bytes(t)) for t in tensors}
+    return sum(nbytes for _, _, nbytes in regions)
 
 
 def describe(tensor: torch.Tensor) -> Tensor:
@@ -158,12 +179,11 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def _described(value: Any, seen: dict[int, torch.Tensor]) -> Argument:
+def _described(value: Any) -> Argument:
     if isinstance(value, torch.Tensor):
-        seen[id(value)] = value
         return describe(value)
     if isinstance(value, list | tuple):
-        return tuple(_described(item, seen) for item in value)
+        return tuple(map(_described, value))
     if value is None or isinstance(value, str | int | float | bool):
         return value
     return str(value)

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.func import functional_call
 
 from rooflens.errors import DataDependent, ModelError, RooflensError
-from rooflens.models import Step, cache_tensors, make_optimizer
+from rooflens.models import Step, cache_tensors, make_optimizer, unwrapped
 from rooflens.records import Memory, Operation
 from rooflens.trace.accelerator import AcceleratorCalls
 from rooflens.trace.lifetimes import Lifetimes
@@ -77,22 +77,23 @@ class _Run:
 
     def __init__(self, step: Step, twins: Twins) -> None:
         self.step = step
+        self.module = unwrapped(step.module)
         self.twins = twins
-        self.state = twins.state(step.module)
-        self.paths = ModulePaths(step.module)
+        self.state = twins.state(self.module)
+        self.paths = ModulePaths(self.module)
         self.lifetimes = Lifetimes()
         names = {id(tensor): name for name, tensor in self.state.items()}
         self.recorder = Recorder(self.paths, self.lifetimes, names)
-        self.parameters = [self.state[name] for name, _ in step.module.named_parameters()]
+        self.parameters = [self.state[name] for name, _ in self.module.named_parameters()]
 
     def trace(self) -> Trace:
-        with untouched(self.step.module):
+        with untouched(self.module):
             return self._trace()
 
     def _trace(self) -> Trace:
         step = self.step
-        if step.module.training != step.training:
-            step.module.train(step.training)
+        if self.module.training != step.training:
+            self.module.train(step.training)
         args, kwargs, targets = self.twins.tree((step.args, step.kwargs, step.targets))
         self._label_what_is_there(args, kwargs, targets)
         with (
@@ -115,12 +116,12 @@ class _Run:
         return Trace(
             operations=tuple(self.recorder.operations),
             memory=self.lifetimes.peak(),
-            parameters=sum(p.numel() for p in step.module.parameters()),
+            parameters=sum(p.numel() for p in self.module.parameters()),
         )
 
     def _label_what_is_there(self, args: Any, kwargs: Any, targets: Any) -> None:
         """Everything that exists before the step begins."""
-        trainable = {name for name, _ in self.step.module.named_parameters()}
+        trainable = {name for name, _ in self.module.named_parameters()}
         for name, tensor in self.state.items():
             self.lifetimes.label(tensor, "parameters" if name in trainable else "buffers")
         for leaf in torch.utils._pytree.tree_leaves((args, kwargs, targets)):
@@ -129,7 +130,7 @@ class _Run:
 
     def _filled_cache(self, prompt: dict[str, Any], name: str) -> Any:
         """The cache after the prompt: it exists before the step begins."""
-        cache = functional_call(self.step.module, self.state, (), self.twins.tree(prompt))[name]
+        cache = functional_call(self.module, self.state, (), self.twins.tree(prompt))[name]
         self._label_cache(cache)
         return cache
 
@@ -141,7 +142,7 @@ class _Run:
         """The model's output, or in training the output and the loss."""
         step = self.step
         with step.precision("cpu"):
-            output = functional_call(step.module, self.state, args, kwargs)
+            output = functional_call(self.module, self.state, args, kwargs)
             if not step.training:
                 return output
             self.paths.enter(LOSS)
@@ -159,7 +160,7 @@ class _Run:
             raise ModelError(
                 f"{self.step.name}: the loss depends on no parameter that needs a gradient; use mode inference"
             )
-        loss.backward()
+        torch.autograd.backward(loss)
         for parameter in self.parameters:
             if parameter.grad is not None:
                 self.lifetimes.label(parameter.grad, "gradients")
