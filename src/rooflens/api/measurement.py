@@ -52,20 +52,22 @@ def measure(
     Raises:
         ModelError: every batch failed.
     """
-    asked = request(
-        model,
-        inputs=inputs,
-        batch=batch,
-        dtype=dtype,
-        mode=mode,
-        loss=loss,
-        optimizer=optimizer,
-        img_size=img_size,
-        seq_len=seq_len,
-        channels_last=channels_last,
-    )
+    words: dict[str, Any] = {
+        "inputs": inputs,
+        "batch": batch,
+        "dtype": dtype,
+        "mode": mode,
+        "loss": loss,
+        "optimizer": optimizer,
+        "img_size": img_size,
+        "seq_len": seq_len,
+        "channels_last": channels_last,
+    }
+    asked = request(model, **words)
     policy = Policy(budget=budget)
     machine = this_machine(device, roof, progress)
+    # Before anything runs: what an estimate refuses costs no measurement.
+    beside = _estimated(model, machine.device, words) if estimate else None
     from rooflens.sources import environment
     from rooflens.sources import measure as source
 
@@ -90,22 +92,15 @@ def measure(
         failures=failures,
         environment=environment.capture(),
     )
-    if not estimate:
-        return measured
-    beside = estimated(
-        model,
-        inputs=inputs,
-        batch=batch,
-        device=machine.device,
-        dtype=asked.dtype if asked.blueprint is not None else dtype,
-        mode=mode,
-        loss=loss,
-        optimizer=optimizer,
-        img_size=img_size,
-        seq_len=seq_len,
-        channels_last=channels_last,
-    )
-    return beside + measured
+    return measured if beside is None else beside + measured
+
+
+def _estimated(model: str | torch.nn.Module, device: Device | None, words: dict[str, Any]) -> RecordSet:
+    try:
+        return estimated(model, device=device, **words)
+    except RooflensError as error:
+        error.add_note("this is the estimate beside the measurement; leave it out with estimate=False (--no-estimate)")
+        raise
 
 
 def _inner(progress: Progress | None, n: int, total: int, what: str) -> Callable[[float], None] | None:

@@ -61,7 +61,8 @@ def main(arguments: list[str] | None = None) -> None:
     except RooflensError as error:
         if "--debug" in words[:1]:
             raise
-        click.echo(f"error: {_plain(str(error))}", err=True)
+        for line in (f"error: {error}", *getattr(error, "__notes__", ())):
+            click.echo(_plain(line), err=True)
         if isinstance(error, ModelError) and error.__cause__ is not None:
             click.echo(f"'rooflens --debug {words[0]} ...' shows where", err=True)
         sys.exit(1)

@@ -1,0 +1,73 @@
+"""Estimate and measure three models on this machine; records and figures go to out/demo. Run by `make demo`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import rooflens as rl
+
+MODELS = ("resnet18", "alexnet", "mobilenet_v3_large")
+BATCHES = (1, 16)
+SECONDS = 2.0
+"""Of sampling, per model and batch; a time that settles sooner stops sooner."""
+OUT = Path("out") / "demo"
+
+
+def main() -> None:
+    say = steps()
+    say("loading torch")
+    paths: list[Path] = []
+    for place in places():
+        records = estimated_and_measured(place, say)
+        paths.append(records.save(OUT / f"{place}.jsonl"))
+        say(f"{place}: drawing the roofline")
+        figure = rl.roofline(records)
+        paths += [figure.save(OUT / f"{place}{suffix}") for suffix in (".png", ".html")]
+        print(f"\n{rl.table(records)}", flush=True)
+    print(*paths, sep="\n")
+
+
+def places() -> Iterator[str]:
+    """Where this machine can run: the CPU, and a GPU where torch finds one."""
+    import torch
+
+    yield "cpu"
+    if torch.cuda.is_available():
+        yield "cuda"
+
+
+def estimated_and_measured(place: str, say: Callable[[str], None]) -> rl.RecordSet:
+    """Every model at every batch, under ceilings that are measured once and serve all."""
+
+    def tell(share: float, what: str) -> None:
+        say(f"{place}: {what}")
+
+    roof: str | rl.Device = "measured"
+    sets: list[rl.RecordSet] = []
+    for model in MODELS:
+        say(f"{place}: building {model}")
+        measured = rl.measure(model, batch=BATCHES, device=place, roof=roof, budget=SECONDS, progress=tell)
+        (roof,) = measured.devices.values()
+        sets += [rl.estimate(model, batch=BATCHES, device=roof), measured]
+    return sum(sets[1:], start=sets[0])
+
+
+def steps() -> Callable[[str], None]:
+    """Tells each new step once, with the seconds since the start: one line each, so that it reads well in a pipe."""
+    begun = time.monotonic()
+    last = ""
+
+    def say(what: str) -> None:
+        nonlocal last
+        if what != last:
+            print(f"{time.monotonic() - begun:4.0f} s  {what}", file=sys.stderr, flush=True)
+            last = what
+
+    return say
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Write docs/cli.md from the command line's own help: `.venv/bin/python scripts/cli_docs.py`.
+
+A test fails if the page is stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from rooflens.cli.main import cli
+
+PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+WIDTH = 80
+INTRODUCTION = """\
+# Command line
+
+Written by `scripts/cli_docs.py` from the help texts; change those, then run it. Each command has a
+[twin in Python](python.md).
+
+- **Results go to stdout, everything else to stderr:** `rooflens estimate resnet18 --format json | jq` works, and a
+  progress bar appears only where stderr is a terminal.
+- **`-o` says by its suffix what is written**, and may be repeated. Folders are made, and a file appears whole or not at
+  all. [Record files](design.md#files) (`.jsonl`) hold everything and are read by `rooflens plot` and `rl.read`.
+- **Exit code** 0, or 1 for an error, which is one sentence, or 2 for wrong usage. `rooflens --debug COMMAND ...` shows
+  the traceback.
+- **Width and colour:** tables fit the terminal, 80 columns in a pipe; columns without room are named below the table.
+  `NO_COLOR=1` switches colour off.
+- The shape of `--format json` is [promised](json.md). What the names of devices mean is told [here](devices.md).
+"""
+
+
+def page() -> str:
+    """The text of docs/cli.md."""
+    return "\n".join([INTRODUCTION, *(_section(path, command) for path, command in commands())])
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command by the words that call it, groups before what is in them."""
+    yield from _below("rooflens", cli)
+
+
+def _below(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=path)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from _below(f"{path} {name}", found)
+
+
+def _section(path: str, command: click.Command) -> str:
+    level = "#" * (1 + len(path.split()))
+    context = click.Context(command, info_name=path, terminal_width=WIDTH, help_option_names=["-h", "--help"])
+    return f"{level} {path}\n\n```text\n{command.get_help(context)}\n```\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(PAGE)

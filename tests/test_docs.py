@@ -1,0 +1,168 @@
+"""The pages are true: commands, outputs, blocks, links and words."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from scripts import cli_docs, console_docs
+from tests.docs_blocks import ROOT, blocks, run_python, shown_commands
+
+import rooflens as rl
+from rooflens.cli.main import cli
+from rooflens.timing import Policy
+
+README = ROOT / "README.md"
+PAGES = [*console_docs.PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+# The design shows calls with placeholders; the page on counting is a doctest of its own.
+WITH_PYTHON = [page for page in PAGES if blocks(page, "python") and page.name not in ("design.md", "counting.md")]
+QUICK = Policy(warmup=0, min_samples=1, max_samples=8, budget=0.01)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In an empty folder, with measurements and ceilings of a few milliseconds."""
+    from rooflens.api import measurement
+    from rooflens.sources import calibrate
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(measurement, "Policy", lambda **_: QUICK)
+    monkeypatch.setattr(calibrate, "POLICY", QUICK)
+    monkeypatch.setattr(calibrate, "MATRIX_SIZES", {"cpu": (64,), "cuda": (64,)})
+    monkeypatch.setattr(calibrate, "STREAM_BYTES", {"cpu": 1 << 20, "cuda": 1 << 20})
+
+
+def test_the_page_of_commands_is_fresh() -> None:
+    assert cli_docs.PAGE.read_text() == cli_docs.page(), "run scripts/cli_docs.py"
+
+
+def test_every_command_is_on_its_page_and_has_a_twin() -> None:
+    page, twins = cli_docs.PAGE.read_text(), (ROOT / "docs" / "python.md").read_text()
+    for path, command in cli_docs.commands():
+        assert f"# {path}\n" in page
+        assert isinstance(command, click.Group) or f"`{path}`" in twins, path
+
+
+@EVERY_PAGE
+def test_outputs_are_those_of_the_commands(page: Path) -> None:
+    assert console_docs.refreshed(page.read_text()) == page.read_text(), "run scripts/console_docs.py"
+
+
+def test_a_stale_output_is_noticed() -> None:
+    page = "```console\n$ rooflens --version\nrooflens 0.0\n$ rooflens devices\n...\n$ rooflens plot x\n```\n"
+    assert console_docs.refreshed(page) == page.replace("0.0", cli_version())
+
+
+def cli_version() -> str:
+    return CliRunner().invoke(cli, ["--version"]).stdout.split()[-1]
+
+
+@EVERY_PAGE
+def test_commands_that_are_shown_exist_with_their_options(page: Path) -> None:
+    for command in shown_commands(page):
+        parse(cli, shlex.split(command)[1:])
+
+
+def parse(group: click.Group, words: list[str]) -> None:
+    """Take a command line apart without running it; wrong usage raises."""
+    context = group.make_context(group.name, words)
+    name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
+    assert command is not None
+    if isinstance(command, click.Group):
+        parse(command, rest)
+    else:
+        command.make_context(name, rest, parent=context)
+
+
+def test_commands_that_do_not_exist_are_noticed() -> None:
+    with pytest.raises(click.UsageError):
+        parse(cli, ["estimate", "resnet18", "--dvice", "t4"])
+    with pytest.raises(click.UsageError):
+        parse(cli, ["draw", "x.jsonl"])
+
+
+def test_the_readme_has_one_picture_and_the_two_commands() -> None:
+    text = README.read_text()
+    assert len(re.findall(r"!\[", text)) == 1
+    (first, second) = re.findall(r"^make \w+", text, flags=re.MULTILINE)
+    assert (first, second) == ("make demo", "make test")
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert {"demo", "test"} <= set(targets)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_other_commands_of_the_readme_run() -> None:
+    lines = [line for block in blocks(README, "sh") for line in block.text.splitlines()]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("rooflens ")]
+    assert [words[0] for words in commands] == ["measure", "plot"]
+    for words in commands:
+        result = CliRunner().invoke(cli, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+    assert {path.name for path in Path().iterdir()} == {"resnet18.jsonl", "resnet18.html", "resnet18.png"}
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
+def test_python_blocks_run_and_print_what_they_say(page: Path) -> None:
+    for place, (shown, printed) in run_python(page).items():
+        assert printed == shown, place
+
+
+def test_a_wrong_comment_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\nn = 2\nif n:\n    print(n + 1)  # 4\nprint(n)\n```\n")
+    assert run_python(page) == {"page.md, line 3": ("4", "3")}
+
+
+@EVERY_PAGE
+def test_links_lead_somewhere(page: Path) -> None:
+    for match in LINK.finditer(page.read_text()):
+        target, _, anchor = (match[1] or match[2]).partition("#")
+        if target.startswith("https://"):
+            continue
+        path = page.parent / target if target else page
+        assert path.exists(), f"{page.name}: {match[0]}"
+        if anchor:
+            assert anchor in anchors(path), f"{page.name}: {match[0]}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that headings get: lower case, spaces as hyphens, other signs dropped."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_counts_the_devices() -> None:
+    assert f"a catalogue of {len(rl.devices())} devices" in README.read_text()
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "index.md" or f"]({page.name})" in index, page.name
+
+
+def test_a_rate_is_flop_per_second_and_a_count_is_flop() -> None:
+    files = [*PAGES, *(path for folder in ("src", "examples", "scripts") for path in (ROOT / folder).rglob("*.py"))]
+    for path in files:
+        text = path.read_text().replace("DeepSpeed FLOPS profiler", "")
+        assert re.search(r"\b[kMGTP]?FLOPS\b", text) is None, path
+
+
+@pytest.mark.filterwarnings("default")
+def test_what_the_readme_says_of_torchs_own_counter_still_holds() -> None:
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    lstm, query = torch.nn.LSTM(16, 16), torch.randn(1, 8, 64, 32)
+    counter = FlopCounterMode(display=False)
+    with counter, torch.no_grad():
+        lstm(torch.randn(4, 2, 16))
+        torch.nn.functional.scaled_dot_product_attention(query, query, query)
+    assert counter.get_total_flops() == 0

@@ -1,0 +1,92 @@
+"""`rl.table`, the twin of what commands print, and sets that keep where they were made."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import rooflens as rl
+from rooflens.cli.main import cli
+from rooflens.errors import InvalidValue
+from rooflens.records import Case, Environment, Failure, Record, Timing
+
+
+@pytest.fixture(scope="module")
+def estimate() -> rl.RecordSet:
+    return rl.estimate("alexnet", batch=2, device="t4")
+
+
+@pytest.mark.parametrize("format", ["table", "md", "tex", "csv", "json"])
+def test_it_is_what_the_command_prints(estimate: rl.RecordSet, format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ["estimate", "alexnet", "-b", "2", "--device", "t4", "--format", format]
+    printed = CliRunner().invoke(cli, words).stdout_bytes.decode()
+    assert rl.table(estimate, format=format) == printed  # type: ignore[arg-type]
+
+
+def test_width_and_depth(estimate: rl.RecordSet) -> None:
+    flat, deep = rl.table(estimate, width=60, depth=0), rl.table(estimate, width=200, depth=2)
+    assert max(map(len, flat.splitlines())) <= 60
+    assert "features" not in flat
+    assert "features" in deep
+
+
+def test_several_sets_share_a_table(estimate: rl.RecordSet) -> None:
+    (case,) = estimate.cases
+    timing = Timing(samples=(0.25,) * 4, origin="monotonic")
+    time = rl.RecordSet([Record(case=case, source="measure", scope="model", phase="forward", timing=timing)])
+    (shown,) = json.loads(rl.table(estimate, time, format="json"))
+    assert shown["phases"]["forward"]["measured_seconds"] == 0.25
+    alone = rl.table(time, width=80)
+    assert "250.0 ms" in alone
+    assert "Memory" not in alone, "nobody observed any"
+
+
+def test_failures_alone_and_nothing_at_all() -> None:
+    failure = Failure(case=Case(model="net"), source="measure", stage="run", kind="out of memory", message="too big")
+    assert "too big" in rl.table(rl.RecordSet((), failures=[failure]))
+    with pytest.raises(InvalidValue, match="no table"):
+        rl.table()
+    assert json.loads(rl.table(format="json")) == []
+
+
+def test_sets_made_at_different_moments_keep_their_environment() -> None:
+    early = Environment(rooflens="0.1.0", created="2026-01-02T03:04:05+00:00", machine={"cpus": 2})
+    late = replace(early, created="2026-01-02T03:04:09+00:00")
+    other = replace(early, machine={"cpus": 4})
+
+    def summed(one: Environment | None, two: Environment | None) -> Environment | None:
+        return (rl.RecordSet((), environment=one) + rl.RecordSet((), environment=two)).environment
+
+    assert summed(early, late) == summed(late, early) == early
+    assert summed(early, other) is None
+    assert summed(early, None) is None
+
+
+@pytest.mark.parametrize(
+    ("output", "format", "written"),
+    [("a.svg", None, "a.svg"), ("a", "svg", "a.svg"), ("a.v2", "pdf", "a.v2.pdf"), ("A.SVG", "svg", "A.SVG")],
+)
+def test_plot_format_gives_a_suffix(tmp_path: Path, output: str, format: str | None, written: str) -> None:
+    words = ["plot", "--device", "t4", "-o", str(tmp_path / output), *(["--format", format] if format else [])]
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in tmp_path.iterdir()] == [written]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("-o", "a"), "'a': the suffix says how to draw; known: .png .svg .pdf .html"),
+        (("-o", "a.gif"), "'a.gif': the suffix says how to draw"),
+        (("-o", "a.png", "--format", "svg"), "--format is svg, but 'a.png' says png"),
+    ],
+)
+def test_plot_refuses_before_it_reads(words: tuple[str, ...], message: str) -> None:
+    result = CliRunner().invoke(cli, ["plot", "no-such-file.jsonl", *words])
+    assert result.exit_code == 2
+    assert message in result.stderr
