@@ -159,7 +159,7 @@ def test_a_name_of_another_device_is_an_error_with_near_names(name: str, near: s
     with pytest.raises(UnknownDevice) as raised:
         find(name)
     assert not isinstance(raised.value, AmbiguousDevice)
-    assert f"unknown device {name!r} (did you mean" in str(raised.value)
+    assert f"unknown device {name!r}; did you mean" in str(raised.value)
     assert near in str(raised.value)
     assert "rooflens devices list" in str(raised.value)
 

@@ -153,7 +153,8 @@ def test_measured_ceilings_are_rates_of_this_machine() -> None:
 
     found = calibrate.calibrate("cpu", "here", "Here")
     rates = {c.resource: c for c in found.ceilings}
-    assert rates.keys() == {"matmul.fp32", "vector.fp32", "matmul.bf16", "dram"}
+    assert rates.keys() == {"matmul.fp32", "vector.fp32", "special.fp32", "matmul.bf16", "dram"}
+    assert found.name == "here-measured"
     assert rates["matmul.fp32"].origin == rates["dram"].origin == "measured"
     assert rates["vector.fp32"].origin == "derived"
     # Any machine that runs this does between 1 GFLOP/s and 1 PFLOP/s, and moves between 1 GB/s and 10 TB/s.

@@ -174,7 +174,7 @@ def test_a_users_file_may_import_its_neighbours(tmp_path: Path) -> None:
         ("def build():\n    return 1 / 0", "raised ZeroDivisionError.*line 4"),
         ("def build():\n    return nn.Linear(1, 1)", r"has to return \(module, inputs\)"),
         ("def other(): pass", "unknown function .*it has other"),
-        ("def build(:", "SyntaxError"),
+        ("def build(:", "mine.py is no valid Python: .*line 3"),
     ],
 )
 def test_a_users_file_that_fails_is_named_with_its_line(tmp_path: Path, body: str, message: str) -> None:

@@ -141,7 +141,7 @@ def test_unknown_devices_and_coverage_of_several_cases_are_stated() -> None:
     free = RecordSet(conv_net(replace(INFERENCE, device=None)))
     assert "no device is named: bounds are unknown" in summary(free).notes
     undescribed = RecordSet(estimated().records)
-    assert "no ceilings of toy are known here: its bounds are unknown" in summary(undescribed).notes
+    assert any(note.startswith("no ceilings of toy are known here: its bounds") for note in summary(undescribed).notes)
     assert summary(demo()).notes[0] == "counted all operations in every case"
     mixed = summary(estimated() + uncounted()).notes
     assert mixed[0] == "counted all operations in 1 of 2 cases"

@@ -39,7 +39,7 @@ class UnitError(InvalidValue):
 
 
 class UnknownName(RooflensError, LookupError):
-    """A name is not known; the message lists near names.
+    """A name is not known; the message lists near names, and ends with `remedy` as it is given.
 
     >>> str(UnknownName("color", "gren", ["green", "red"]))
     "unknown color 'gren'; did you mean green?"
@@ -48,7 +48,7 @@ class UnknownName(RooflensError, LookupError):
     def __init__(self, kind: str, name: str, known: Iterable[str], remedy: str = "") -> None:
         near = get_close_matches(name.lower(), sorted(known), n=5, cutoff=0.5)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
-        super().__init__(f"unknown {kind} {name!r}{hint}" + (f" {remedy}" if remedy else ""))
+        super().__init__(f"unknown {kind} {name!r}{hint}{remedy}")
 
 
 class UnknownModel(UnknownName):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 
 from rooflens.errors import UnitError
 
@@ -59,7 +60,8 @@ def parse(text: str, unit: str) -> float:
     if match is None:
         raise UnitError(f"cannot read {text!r} as a quantity in {unit}; write a number and a unit, like '1.5 G{unit}'")
     number, written = match.groups()
-    value = float(number) * _scale(written, unit, text)
+    # In decimal arithmetic: 66.9 TFLOP/s is 66.9e12 and not the number next to it.
+    value = float(Decimal(number) * Decimal(repr(_scale(written, unit, text))))
     if not math.isfinite(value):
         raise UnitError(f"{text!r} is beyond what a number can hold; the largest is about 1.8e308 {unit}")
     return value
@@ -96,6 +98,8 @@ def show(value: float | None, unit: str = "", digits: int = 4) -> str:
         return "-"
     if value == 0 or not math.isfinite(value):
         return f"{value:g} {unit}".rstrip()
+    if not unit and abs(value) < 1:  # a bare number has no milli
+        return f"{value:.{digits}g}"
     prefix, scaled = _prefixed(value, digits)
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(scaled))))
     return f"{scaled:.{decimals}f} {prefix}{unit}".rstrip()

@@ -50,7 +50,8 @@ def this_machine(where: str | None, roof: str | Device | None, progress: Progres
     name = known.name if known is not None else re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
     if roof == MEASURED:
         tell = None if progress is None else lambda share: progress(share, "measuring ceilings")
-        return Machine(where=where, name=name, device=calibrate.calibrate(where, name, title, tell))
+        device = calibrate.calibrate(where, name, title, known, tell)
+        return Machine(where=where, name=device.name, device=device)
     if roof is not None:
         device = find(roof) if isinstance(roof, str) else roof
         return Machine(where=where, name=device.name, device=device)

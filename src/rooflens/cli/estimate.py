@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rooflens.cli.options import emit, examples, model_options, output_options, progress_bar
+from rooflens.cli.options import check_outputs, emit, examples, model_options, output_options, progress_bar
 
 if TYPE_CHECKING:
     from rooflens.api.tables import Format
@@ -43,6 +43,7 @@ def estimate(
     """
     from rooflens.api import estimate as call
 
+    check_outputs(outputs)
     with progress_bar() as tell:
         records = call(model, device=devices, progress=tell, **options)
     emit(records, format_=format_, outputs=outputs, depth=depth, by=by)

@@ -164,6 +164,14 @@ def emit(records: RecordSet, *, format_: Format, outputs: Sequence[Path], depth:
         click.echo(f"wrote {path}", err=True)
 
 
+def check_outputs(outputs: Sequence[Path]) -> None:
+    """Fail before the work and not after it if a file cannot be written."""
+    from rooflens.records import check_writable
+
+    for path in outputs:
+        check_writable(path)
+
+
 @contextmanager
 def progress_bar() -> Iterator[Callable[[float, str], None]]:
     """A progress bar on stderr, where that is a terminal."""

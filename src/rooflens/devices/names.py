@@ -159,9 +159,9 @@ def _fits(typed: str, words: frozenset[str], model: frozenset[str]) -> bool:
 
 def _unknown(name: str, typed: str) -> UnknownDevice:
     near = _near(name, typed)
-    hint = f"(did you mean {', '.join(near)}?) " if near else ""
+    hint = f"; did you mean {', '.join(near)}?" if near else ";"
     remedy = "'rooflens devices list' shows all names, and a name that ends in .toml is read as a device file"
-    return UnknownDevice("device", name, (), f"{hint}- {remedy}")
+    return UnknownDevice("device", name, (), f"{hint} {remedy}")
 
 
 def _near(name: str, typed: str) -> list[str]:

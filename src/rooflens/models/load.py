@@ -29,7 +29,16 @@ def find(model: str, options: InputOptions | None = None) -> Blueprint:
     found = _blueprint(model, options)
     if found.tokens is None:
         check_not_generating(options.mode, model)
+        _refuse("seq_len", options.seq_len, model, "takes no sequences of tokens")
+    if not found.images:
+        _refuse("img_size", options.img_size, model, "takes no images whose size rooflens chooses")
     return found
+
+
+def _refuse(option: str, value: int | None, model: str, why: str) -> None:
+    """An option that would change nothing is an error: the case would claim what did not happen."""
+    if value is not None:
+        raise InvalidValue(f"{option}={value} has no meaning for {model!r}, which {why}; leave it out")
 
 
 def check_not_generating(mode: str, model: str) -> None:
@@ -54,7 +63,7 @@ def _blueprint(model: str, options: InputOptions) -> Blueprint:
             "model",
             model,
             torchvision.names(),
-            "(torchvision names; others: timm:NAME, hf:FAMILY, path/file.py:function)",
+            " (torchvision names; others: timm:NAME, hf:FAMILY, path/file.py:function)",
         )
     return found
 

@@ -90,7 +90,7 @@ def make_optimizer(name: str, parameters: Sequence[torch.Tensor]) -> torch.optim
 
 
 def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
-    """The model inside of wrappers that only change how it is run: torch.compile, DataParallel and its distributed kin."""
+    """The model inside of wrappers that only change how it is run: torch.compile, DataParallel, its distributed kin."""
     from torch import nn
     from torch._dynamo import OptimizedModule
 

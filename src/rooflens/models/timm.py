@@ -24,7 +24,7 @@ def blueprint(name: str, options: InputOptions) -> Blueprint:
 
     bare = name.removeprefix(PREFIX)
     if not timm.is_model(bare.split(".")[0]):
-        raise UnknownModel("timm model", bare, timm.list_models())
+        raise UnknownModel("timm model", bare, timm.list_models(), " (timm.list_models() names them all)")
     config = timm.get_pretrained_cfg(bare.split(".")[0])
     channels, height, width = (3, 224, 224) if config is None else config.input_size
     if options.img_size is not None:
@@ -46,4 +46,6 @@ def blueprint(name: str, options: InputOptions) -> Blueprint:
         image = torch.randn(n, channels, height, width)
         return Example(args=(image,), targets=torch.randint(0, classes, (n,)) if classes else None)
 
-    return Blueprint(name=name, build=build, example=example, loss=cross_entropy if classes else sum_of_outputs)
+    return Blueprint(
+        name=name, images=True, build=build, example=example, loss=cross_entropy if classes else sum_of_outputs
+    )

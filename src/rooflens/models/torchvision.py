@@ -58,7 +58,7 @@ def blueprint(name: str, options: InputOptions) -> Blueprint | None:
         n = 1 if batch is None else batch
         return Example(args=(torch.randn(n, 3, size, size),), targets=torch.randint(0, classes, (n, *shape)))
 
-    return Blueprint(name=name, build=lambda: builder(**arguments), example=example, loss=cross_entropy)
+    return Blueprint(name=name, images=True, build=lambda: builder(**arguments), example=example, loss=cross_entropy)
 
 
 def require() -> None:

@@ -89,7 +89,7 @@ def _config(source: str) -> Any:
     if not source.endswith(".json"):
         if source not in FAMILIES:
             raise UnknownModel(
-                "transformers family", source, FAMILIES, "(name a family of causal language models, or a config.json)"
+                "transformers family", source, FAMILIES, " (name a family of causal language models, or a config.json)"
             )
         return AutoConfig.for_model(source)
     try:
@@ -102,5 +102,5 @@ def _config(source: str) -> Any:
             f"{source!r} is no transformers configuration: it needs a JSON object with model_type"
         ) from error
     if family not in FAMILIES:
-        raise UnknownModel("transformers family", family, FAMILIES, f"in {source}")
+        raise UnknownModel("transformers family", family, FAMILIES, f" (in {source})")
     return AutoConfig.for_model(family, **fields)

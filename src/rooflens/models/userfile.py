@@ -70,6 +70,8 @@ def _guarded(name: str, call: Callable[[], Any]) -> Any:
     """Run the user's code; whatever it raises is reported with its line."""
     try:
         return call()
+    except SyntaxError as error:
+        raise ModelError(f"{error.filename or name} is no valid Python: {error.msg} (line {error.lineno})") from error
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raise ModelError(

@@ -5,7 +5,14 @@ Importing this package needs nothing but the standard library.
 
 from rooflens.records.bound import Bound, Point
 from rooflens.records.device import Ceiling, CeilingOrigin, Device, Fact, Silicon
-from rooflens.records.files import FORMAT, RecordFile, read_records, write_atomically, write_records
+from rooflens.records.files import (
+    FORMAT,
+    RecordFile,
+    check_writable,
+    read_records,
+    write_atomically,
+    write_records,
+)
 from rooflens.records.operation import PHASES, Argument, Call, Operation, Phase, Tensor
 from rooflens.records.record import (
     AS_IS,
@@ -70,6 +77,7 @@ __all__ = [
     "Tensor",
     "Timing",
     "Work",
+    "check_writable",
     "read_records",
     "write_atomically",
     "write_records",

@@ -44,6 +44,20 @@ def write_records(path: Path, contents: RecordFile) -> None:
     write_atomically(path, "".join(f"{line}\n" for line in _lines(contents)))
 
 
+def check_writable(path: Path) -> None:
+    """Raise OutputError now if `path` could not be written later, after the work.
+
+    Raises:
+        OutputError: the folder cannot be made or written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise OutputError(f"cannot write {str(path)!r}: {error.strerror}; choose another place with -o") from error
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write beside `path` under a temporary name, then rename.
 

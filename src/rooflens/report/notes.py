@@ -56,4 +56,7 @@ def device_notes(evidence: Sequence[Evidence]) -> Iterator[str]:
         if item.case.device is None:
             yield NO_DEVICE
         else:
-            yield f"no ceilings of {item.case.device} are known here: its bounds are unknown"
+            yield (
+                f"no ceilings of {item.case.device} are known here: its bounds are unknown; give a device file as the"
+                " roof, or measure it (--roof measured)"
+            )

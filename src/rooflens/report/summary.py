@@ -72,14 +72,20 @@ def summary(rs: RecordSet) -> Table:
 
 
 def memory(rs: RecordSet) -> Table:
-    """Peak memory of each case and source, and the bytes alive at that moment by cause."""
-    rows = []
+    """Peak memory of each case and source, and the bytes alive at that moment by cause.
+
+    An estimate needs the same memory on every device, so cases that differ in nothing else share a row.
+    """
+    rows: list[Cells] = []
     notes: list[str] = []
     for case, source, records in rs.split():
         found = records.memory
         if found is not None:
             causes = {cause: getattr(found, cause) for cause in MEMORY_CAUSES}
-            rows.append(case_cells(case) | {"source": source, "peak": found.peak, "reserved": found.reserved} | causes)
+            shared = replace(case, device=None) if source == "estimate" else case
+            row = case_cells(shared) | {"source": source, "peak": found.peak, "reserved": found.reserved} | causes
+            if row not in rows:
+                rows.append(row)
     if any(row["source"] == "estimate" for row in rows):
         notes.append("workspaces of cuDNN and cuBLAS are not in an estimate")
     return build("Memory at the peak", (*CASE, SOURCE, *_MEMORY), rows, notes=notes)

@@ -65,7 +65,17 @@ class RecordSet:
         return len(self.records)
 
     def __add__(self, other: RecordSet) -> RecordSet:
-        """Both sets together; the environment is kept only where both agree in all but the moment."""
+        """Both sets together; the environment is kept only where both agree in all but the moment.
+
+        Raises:
+            InvalidValue: both hold a device of the same name with other rates: its bounds would change unseen.
+        """
+        for name in self.devices.keys() & other.devices.keys():
+            if self.devices[name] != other.devices[name]:
+                raise InvalidValue(
+                    f"the sets hold two devices called {name!r} with different rates (measured twice, or from two"
+                    " files); look at them one by one, or measure both with one device file (roof=)"
+                )
         return RecordSet(
             self.records + other.records,
             devices=self.devices | other.devices,

@@ -6,12 +6,13 @@ The best of several sizes counts: a ceiling is what the machine can do, not what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 
-from rooflens.records import Ceiling, Device, Fact
+from rooflens.devices.rules import RESOURCES, Stated, ceilings
+from rooflens.records import Device, Fact, Silicon
 from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, Progress, sample
 
 MATRIX_SIZES = {"cpu": (1024, 2048, 3072), "cuda": (4096, 8192)}
@@ -20,6 +21,7 @@ CONVOLUTION = (16, 256, 28, 3)
 """Batch, channels in and out, height and width, kernel. Its direct algorithm reaches what torch.mm may not."""
 STREAM_BYTES = {"cpu": 256 << 20, "cuda": 2 << 30}
 """Bytes of each array of the triad: at least four times any last-level cache (the rule of STREAM)."""
+LANES = "the lanes that run fp32 products"
 POLICY = Policy(warmup=3, warmup_seconds=0.5, min_samples=5, max_samples=30, budget=1.0)
 _TYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _PRECISIONS = {"cpu": ("fp32", "bf16"), "cuda": ("fp32", "tf32", "fp16", "bf16")}
@@ -33,67 +35,59 @@ class Best:
     how: str
 
 
-def calibrate(where: str, name: str, title: str, progress: Progress | None = None) -> Device:
+def calibrate(
+    where: str, name: str, title: str, known: Device | None = None, progress: Progress | None = None
+) -> Device:
     """Measure the ceilings of this machine.
 
     Args:
         where: ``cpu`` or ``cuda``.
-        name: slug for the device.
+        name: slug for a device that the catalogue does not know.
         title: what it is called.
+        known: the catalogue's entry for this machine, which gives the rates that are not measured here.
         progress: told the share that is done.
 
     Returns:
-        A device whose matrix rates and DRAM bandwidth have origin ``measured``. On a CPU, element-wise work runs on the
-        lanes that ran the fp32 product, so it gets the same rate, marked ``derived``.
+        A device whose matrix rates and DRAM bandwidth have origin ``measured``, called ``NAME-measured``. On a CPU that
+        nobody knows, element-wise work gets the rate of the lanes that ran fp32 products, marked ``derived``.
     """
     trials = [*_PRECISIONS[where], "dram"]
-    ceilings = []
+    measured: dict[str, Stated] = {}
     for done, trial in enumerate(trials):
         if progress is not None:
             progress(done / len(trials))
-        ceilings += [_dram(where)] if trial == "dram" else _matrix(trial, where)
+        measured |= {"dram": _dram(where)} if trial == "dram" else _matrix(trial, where)
     if progress is not None:
         progress(1.0)
+    kind = "cpu" if where == "cpu" else "gpu"
+    if known is None and where == "cpu":
+        rate = replace(measured["matmul.fp32"], origin="derived", reference=LANES, verified=False)
+        measured["vector.fp32"] = rate
     facts = {} if where == "cpu" else {"memory": _card_memory()}
+    found = {c.resource: c for c in (known.ceilings if known is not None else ())}
+    found |= {c.resource: c for c in ceilings(measured, vendor="this machine", kind=kind, facts=facts)}
     return Device(
-        name=name,
-        title=title,
-        vendor="this machine",
-        kind="cpu" if where == "cpu" else "gpu",
-        arch="",
-        ceilings=tuple(ceilings),
-        facts=facts,
+        name=f"{known.name if known is not None else name}-measured",
+        title=f"{known.title if known is not None else title} (measured)",
+        vendor=known.vendor if known is not None else "this machine",
+        kind=kind,
+        arch=known.arch if known is not None else "",
+        ceilings=tuple(found[resource] for resource in RESOURCES if resource in found),
+        facts=(known.facts if known is not None else {}) | facts,
         notes=f"measured with torch {torch.__version__}, {torch.get_num_threads()} threads",
     )
 
 
 def _card_memory() -> Fact:
-    return Fact(
-        value=float(torch.cuda.get_device_properties(0).total_memory), origin="measured", reference="CUDA runtime"
-    )
+    total = torch.cuda.get_device_properties(0).total_memory
+    return Fact(value=float(total), origin="measured", reference="CUDA runtime")
 
 
-def _matrix(precision: str, where: str) -> list[Ceiling]:
+def _matrix(precision: str, where: str) -> dict[str, Stated]:
     trials = [*_products(precision, where), *(_convolution(precision) if where == "cpu" else ())]
     best = max(trials, key=lambda trial: trial.rate)
-    lanes = where == "cpu"
-    ceilings = [
-        Ceiling(
-            resource=f"matmul.{precision}",
-            rate=best.rate,
-            silicon="fma" if lanes or precision == "fp32" else "tensor",
-            origin="measured",
-            reference=best.how,
-        )
-    ]
-    if precision == "fp32" and lanes:
-        rule = "the lanes that run fp32 products"
-        ceilings.append(
-            Ceiling(
-                resource="vector.fp32", rate=best.rate, silicon="fma", origin="derived", reference=rule, verified=False
-            )
-        )
-    return ceilings
+    silicon: Silicon = "fma" if where == "cpu" or precision == "fp32" else "tensor"
+    return {f"matmul.{precision}": Stated(value=best.rate, origin="measured", reference=best.how, silicon=silicon)}
 
 
 def _products(precision: str, where: str) -> Iterator[Best]:
@@ -122,15 +116,13 @@ def _convolution(precision: str) -> Iterator[Best]:
     yield Best(rate=flops / seconds, how=f"best of conv2d, {tuple(x.shape)} with {kernel} x {kernel} kernels")
 
 
-def _dram(where: str) -> Ceiling:
+def _dram(where: str) -> Stated:
     """The triad a = b + s c: two arrays read, one written, each far larger than any cache."""
     elements = STREAM_BYTES[where] // 4
     a, b, c = (torch.rand(elements, device=where) for _ in range(3))
     seconds = _best(partial(torch.add, b, c, alpha=3.0, out=a), where)
-    return Ceiling(
-        resource="dram",
-        rate=3 * 4 * elements / seconds,
-        silicon="memory",
+    return Stated(
+        value=3 * 4 * elements / seconds,
         origin="measured",
         reference=f"best of triad, three arrays of {STREAM_BYTES[where] >> 20} MiB, 3 x bytes counted",
     )

@@ -12,12 +12,10 @@ from torch.utils._pytree import tree_map_only
 
 from rooflens.errors import InvalidValue, ModelError, RooflensError
 from rooflens.models import Step, make_optimizer
-from rooflens.records import AS_IS, Case, Failure, Memory, Record
+from rooflens.records import AS_IS, Case, Failure, Memory, Phase, Record
 from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, Progress, sample
 
 Mark = Callable[[], None]
-NOISY = 0.10
-"""Interquartile range over median above which a timing is called noisy; torch.utils.benchmark warns there too."""
 
 
 def records(
@@ -42,16 +40,7 @@ def records(
             torch.cuda.reset_peak_memory_stats()
         timings = sample(run, phases, clock, policy, progress)
     for phase, timing in timings.items():
-        noise = timing.noise
-        noisy = noise is not None and noise > NOISY
-        yield Record(
-            case=case,
-            source="measure",
-            scope="model",
-            phase=phase,  # type: ignore[arg-type]
-            timing=timing,
-            notes=(f"noisy: the middle half of the samples spreads over {noise:.0%} of the median",) if noisy else (),
-        )
+        yield Record(case=case, source="measure", scope="model", phase=phase, timing=timing)
     if device == "cuda":
         memory = Memory(peak=torch.cuda.max_memory_allocated(), reserved=torch.cuda.max_memory_reserved())
         yield Record(case=case, source="measure", scope="model", memory=memory)
@@ -87,7 +76,7 @@ def placed(step: Step, device: str) -> Step:
     return replace(step, module=module, args=args, kwargs=kwargs, targets=targets, prompt=prompt)
 
 
-def _runner(step: Step, device: str) -> tuple[Callable[[Mark], None], tuple[str, ...]]:
+def _runner(step: Step, device: str) -> tuple[Callable[[Mark], None], tuple[Phase, ...]]:
     """What is timed, and its phases."""
     if step.module.training != step.training:
         step.module.train(step.training)
@@ -100,7 +89,7 @@ def _runner(step: Step, device: str) -> tuple[Callable[[Mark], None], tuple[str,
     trainable = [p for p in step.module.parameters() if p.requires_grad]
     optimizer = make_optimizer(step.optimizer, trainable)
     scaler = torch.amp.GradScaler(device) if step.scaled else None
-    phases = ("forward", "backward") if optimizer is None else ("forward", "backward", "optimizer")
+    phases: tuple[Phase, ...] = ("forward", "backward") if optimizer is None else ("forward", "backward", "optimizer")
     return lambda mark: _train(step, device, optimizer, scaler, mark), phases
 
 

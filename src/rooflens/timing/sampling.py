@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rooflens.errors import InvalidValue
 from rooflens.records import Timing
 from rooflens.timing.clock import Clock
 
+Name = TypeVar("Name", bound=str)
 Progress = Callable[[float], None]
 """Told the share of the time budget that is spent, 0 to 1."""
 
@@ -43,12 +45,12 @@ class Policy:
 
 def sample(
     run: Callable[[Callable[[], None]], None],
-    phases: tuple[str, ...],
+    phases: tuple[Name, ...],
     clock: Clock,
     policy: Policy | None = None,
     progress: Progress | None = None,
     now: Callable[[], float] = time.monotonic,
-) -> dict[str, Timing]:
+) -> dict[Name, Timing]:
     """Time a run, phase by phase.
 
     Args:

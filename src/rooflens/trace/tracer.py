@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,13 +53,24 @@ def trace(step: Step) -> Trace:
         ModelError: the module raised; the message names the module that was running.
         DataDependent: a shape or branch depends on values, and the model is too large to run here.
     """
-    with kept_rng_state():
+    with kept_rng_state(), _quiet():
         try:
             return _Run(step, FakeTwins(step.cast, step.channels_last)).trace()
         except DataDependent as error:
             _refuse_what_does_not_fit(step, error)
             found = _Run(step, RealTwins(step.cast, step.channels_last)).trace()
             return replace(found, notes=(f"{error}: the step was run on the CPU with values",))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's own log of an error in a fake tensor: it is raised too, and told in a sentence."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def _refuse_what_does_not_fit(step: Step, error: DataDependent) -> None:
