@@ -33,13 +33,14 @@ def ended(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str,
 
 
 def test_choices_repeated_for_a_light_help_are_those_of_the_library() -> None:
-    from rooflens import models, records
+    from rooflens import costs, models, records
     from rooflens.report.drawing import SUFFIXES
     from rooflens.report.pieces import BY
     from rooflens.report.render import FORMATS
 
     assert options.DTYPES == records.DTYPES
     assert options.MODES == records.MODES
+    assert options.FUSIONS == costs.FUSIONS
     assert options.OPTIMIZERS == models.OPTIMIZERS
     assert set(options.FORMATS) == set(FORMATS)
     assert options.GROUPINGS == tuple(BY)

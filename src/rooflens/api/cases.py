@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rooflens.costs import FUSIONS, Fusion
 from rooflens.errors import InvalidValue
 from rooflens.models import (
     Blueprint,
@@ -98,6 +99,7 @@ def request(
     img_size: int | None,
     seq_len: int | None,
     channels_last: bool,
+    fusion: Fusion = "none",
 ) -> Request:
     """Check the arguments of a call before anything is built.
 
@@ -112,7 +114,9 @@ def request(
     for what, value in (("img_size", img_size), ("seq_len", seq_len)):
         if value is not None and value < 1:
             raise InvalidValue(f"{what} is {value}; it has to be at least 1")
-    options: dict[str, Scalar] = {}
+    if fusion not in FUSIONS:
+        raise InvalidValue(f"unknown fusion {fusion!r}; known: {', '.join(FUSIONS)}")
+    options: dict[str, Scalar] = {} if fusion == "none" else {"fusion": fusion}
     if img_size is not None:
         options["img_size"] = img_size
     if seq_len is not None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rooflens.api.cases import Progress, request
+from rooflens.costs import Fusion
 from rooflens.devices import find
 from rooflens.models import Loss
 from rooflens.records import Device, Record
@@ -29,6 +30,7 @@ def estimate(
     seq_len: int | None = None,
     channels_last: bool = False,
     causal: bool = False,
+    fusion: Fusion = "none",
     progress: Progress | None = None,
 ) -> RecordSet:
     """Estimate a step: FLOP, bytes and memory of every operation, and the shortest time on each device.
@@ -52,6 +54,9 @@ def estimate(
         seq_len: tokens per sequence.
         channels_last: lay images and convolution weights out with channels last.
         causal: count causal attention as the half that its kernel executes.
+        fusion: what runs as one kernel and keeps its intermediate results on the chip: ``none`` (each operation moves
+            its own bytes, as in eager mode), ``pointwise`` (as a compiler fuses) or ``attention`` (besides, attention
+            that is written out). Anything but ``none`` is an option of the case.
 
     Returns:
         Operation records and one model record per case (batch and device).
@@ -71,6 +76,7 @@ def estimate(
         img_size=img_size,
         seq_len=seq_len,
         channels_last=channels_last,
+        fusion=fusion,
     )
     from rooflens.sources import environment
     from rooflens.sources import estimate as source
@@ -81,9 +87,10 @@ def estimate(
         if progress is not None:
             progress(n / len(asked.batches), f"{asked.name}, batch {size}" if size else asked.name)
         done = source.traced(asked.step(module, size, "meta"))
+        operations = source.repeated(done, fusion)
         for found in (*devices,) or (None,):
             case = asked.cases(found.name if found else None)[n]
-            records += source.records(done, case, found, causal=causal)
+            records += source.records(done, operations, case, found, causal=causal)
     return RecordSet(records, devices={d.name: d for d in devices}, environment=environment.capture())
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rooflens.cli.options import check_outputs, emit, examples, model_options, output_options, progress_bar
+from rooflens.cli.options import FUSIONS, check_outputs, emit, examples, model_options, output_options, progress_bar
 
 if TYPE_CHECKING:
     from rooflens.api.tables import Format
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 @model_options
 @click.option("--device", "devices", multiple=True, help="A name, '2x NAME', or a device file (.toml). Repeatable.")
 @click.option("--causal", is_flag=True, help="Count causal attention as the half that its kernel executes.")
+@click.option(
+    "--fusion",
+    type=click.Choice(FUSIONS),
+    default="none",
+    show_default=True,
+    help="Operations that share a kernel keep what passes between them on the chip.",
+)
 @output_options
 def estimate(
     model: str,

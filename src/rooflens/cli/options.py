@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Repeated here so that --help imports nothing; a test compares them with the originals.
 DTYPES = ("default", "fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
 MODES = ("inference", "train", "prefill", "decode")
+FUSIONS = ("none", "pointwise", "attention")
 OPTIMIZERS = ("none", "sgd", "adam", "adamw")
 FORMATS = ("table", "json", "csv", "md", "tex")
 GROUPINGS = ("model", "phase", "module", "family", "op")

@@ -15,6 +15,7 @@ Conventions, written here once:
 - An operation without a formula still has bytes; its name is in `Work.missing`.
 """
 
-from rooflens.costs.registry import Arithmetic, Cost, cost, families, family_of
+from rooflens.costs.fusion import FUSIONS, Fusion, fused_bytes
+from rooflens.costs.registry import Arithmetic, Cost, cost, families, family_of, traffic
 
-__all__ = ["Arithmetic", "Cost", "cost", "families", "family_of"]
+__all__ = ["FUSIONS", "Arithmetic", "Cost", "Fusion", "cost", "families", "family_of", "fused_bytes", "traffic"]

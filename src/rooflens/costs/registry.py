@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
-from rooflens.records import Call, Work
+from rooflens.records import Call, Traffic, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +135,17 @@ def cost(call: Call, arithmetic: Arithmetic = Arithmetic()) -> Cost:
     if demand.kernel_flops is None:
         return Cost(entry.family, work)
     return Cost(entry.family, work, Work(flops=_in_precision(demand.kernel_flops, precision), bytes=moved))
+
+
+def traffic(call: Call, nbytes: float) -> Traffic:
+    """The DRAM bytes of a call by what they are: outputs first, then inputs, and the rest of the reads are weights.
+
+    Where a formula lets a call move less than it touches (a gather, an argument that is not read), weights are what is
+    left of `nbytes`.
+    """
+    outputs = min(call.writes, nbytes)
+    inputs = min(call.reads - call.weight_reads, nbytes - outputs)
+    return Traffic(weights=nbytes - outputs - inputs, inputs=inputs, outputs=outputs)
 
 
 def _in_precision(flops: Mapping[str, float], precision: str) -> dict[str, float]:

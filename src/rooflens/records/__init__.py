@@ -13,7 +13,7 @@ from rooflens.records.files import (
     write_atomically,
     write_records,
 )
-from rooflens.records.operation import PHASES, Argument, Call, Operation, Phase, Tensor
+from rooflens.records.operation import PHASES, Argument, Call, Operation, Phase, Region, Tensor
 from rooflens.records.record import (
     AS_IS,
     DTYPES,
@@ -27,6 +27,7 @@ from rooflens.records.record import (
     Scalar,
     Scope,
     Source,
+    Traffic,
 )
 from rooflens.records.timing import Timing
 from rooflens.records.work import (
@@ -70,12 +71,14 @@ __all__ = [
     "Point",
     "Record",
     "RecordFile",
+    "Region",
     "Scalar",
     "Scope",
     "Silicon",
     "Source",
     "Tensor",
     "Timing",
+    "Traffic",
     "Work",
     "check_writable",
     "read_records",

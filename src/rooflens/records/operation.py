@@ -43,6 +43,7 @@ class Call:
         arguments: (name, value) in the order of the operation's schema; tensors by description.
         outputs: tensors that the call returns.
         reads: bytes of the distinct tensors that it takes.
+        weight_reads: those of them that belong to parameters.
         writes: bytes of the distinct tensors that it returns or changes in place.
     """
 
@@ -51,6 +52,7 @@ class Call:
     outputs: tuple[Tensor, ...]
     reads: int
     writes: int
+    weight_reads: int = 0
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
@@ -97,6 +99,21 @@ def _flatten(value: Argument) -> tuple[Tensor, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Region:
+    """Memory that an operation reads or writes.
+
+    Attributes:
+        block: number of the storage; equal numbers are the same memory.
+        nbytes: distinct bytes of it that are touched.
+        elements: how many elements that is.
+    """
+
+    block: int
+    nbytes: int
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """One call in its place: which module made it, in which phase of the step.
 
@@ -105,9 +122,13 @@ class Operation:
         path: dotted path of the innermost module, ``""`` for the root, ``(loss)`` and ``(optimizer)`` outside of it.
         phase: forward, backward or optimizer.
         recomputed: the call repeats forward work during backward (activation checkpointing).
+        reads: the memory that it takes; no part of an operation's identity.
+        writes: the memory that it returns or changes.
     """
 
     call: Call
     path: str
     phase: Phase
     recomputed: bool = False
+    reads: tuple[Region, ...] = field(default=(), compare=False, repr=False)
+    writes: tuple[Region, ...] = field(default=(), compare=False, repr=False)

@@ -74,6 +74,15 @@ MEMORY_CAUSES = ("parameters", "buffers", "inputs", "activations", "gradients", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """DRAM bytes of one call by what they are; they add up to its work's."""
+
+    weights: float
+    inputs: float
+    outputs: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One observation of one piece of one case. None means unknown and is never zero.
 
@@ -87,6 +96,7 @@ class Record:
         phase: forward, backward or optimizer; None where the piece spans several.
         work: work of one call. `kernel_work`, where it differs, is what a kernel needs of the device for that work: a
             causal attention call is counted in full and timed by the half that it executes.
+        traffic: the DRAM bytes of one call, weights, inputs and outputs apart.
         timing: seconds of one call.
         calls: how many calls are this same observation.
         recomputed: the work repeats forward work during backward.
@@ -104,6 +114,7 @@ class Record:
     phase: Phase | None = None
     work: Work | None = None
     kernel_work: Work | None = None
+    traffic: Traffic | None = None
     timing: Timing | None = None
     calls: int = 1
     recomputed: bool = False

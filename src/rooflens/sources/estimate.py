@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from rooflens.costs import Arithmetic, cost
+from rooflens.costs import Arithmetic, Fusion, cost, fused_bytes, traffic
 from rooflens.models import Step
-from rooflens.records import AS_IS, Case, Device, Operation, Record
+from rooflens.records import AS_IS, Case, Device, Operation, Record, Work
 from rooflens.trace import Trace, trace
 
 FULL_ATTENTION = "attention is counted in full; the bound of a causal call uses the half that its kernel executes"
@@ -19,10 +19,22 @@ def traced(step: Step) -> Trace:
     return trace(step)
 
 
-def records(done: Trace, case: Case, device: Device | None, *, causal: bool = False) -> Iterator[Record]:
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """An operation, how often it occurs, and its DRAM bytes where fusion makes them other than its own."""
+
+    operation: Operation
+    calls: int
+    nbytes: int | None
+
+
+def records(
+    done: Trace, operations: Iterable[Repeated], case: Case, device: Device | None, *, causal: bool = False
+) -> Iterator[Record]:
     """The records of a traced step: one per distinct operation of a module and phase, and one for the whole model.
 
     Args:
+        operations: the step's operations, from :func:`repeated`.
         case: the cell; its dtype decides in which precision fp32 products run.
         device: where the bound will be taken, or None.
         causal: count causal attention as the half that a kernel executes.
@@ -33,10 +45,13 @@ def records(done: Trace, case: Case, device: Device | None, *, causal: bool = Fa
     arithmetic = arithmetic_of(case.dtype, device)
     partial = False
     needed: set[str] = set()
-    for operation, calls in _repeated(done.operations):
-        priced = cost(operation.call, arithmetic)
-        partial |= priced.kernel_work is not None
-        work = priced.kernel_work if causal and priced.kernel_work is not None else priced.work
+    for found in operations:
+        operation, priced = found.operation, cost(found.operation.call, arithmetic)
+        counted, executed = priced.work, priced.kernel_work
+        partial |= executed is not None
+        if causal and executed is not None:
+            counted, executed = executed, None
+        work = _work(counted, found.nbytes)
         needed |= work.flops.keys()
         yield Record(
             case=case,
@@ -47,8 +62,9 @@ def records(done: Trace, case: Case, device: Device | None, *, causal: bool = Fa
             name=operation.call.name,
             phase=operation.phase,
             work=work,
-            kernel_work=None if causal else priced.kernel_work,
-            calls=calls,
+            kernel_work=None if executed is None else _work(executed, found.nbytes),
+            traffic=traffic(operation.call, work.bytes["dram"]),
+            calls=found.calls,
             recomputed=operation.recomputed,
         )
     if device is not None:
@@ -77,15 +93,18 @@ def arithmetic_of(dtype: str, device: Device | None) -> Arithmetic:
     return Arithmetic()
 
 
-def _repeated(operations: Iterable[Operation]) -> Iterator[tuple[Operation, int]]:
-    """Equal operations once, with how often they occur, in order of first appearance."""
-    counts: dict[Operation, int] = {}
-    for operation in operations:
-        counts[operation] = counts.get(operation, 0) + 1
-    yield from counts.items()
+def repeated(done: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
+    """The distinct operations of a traced step, with how often each occurs, in order of first appearance.
+
+    Operations that an assumption about fusion gives different traffic are told apart.
+    """
+    fused = fused_bytes(done.operations, done.lasting, fusion)
+    counts: dict[tuple[Operation, int | None], int] = {}
+    for index, operation in enumerate(done.operations):
+        key = (operation, fused.get(index))
+        counts[key] = counts.get(key, 0) + 1
+    return tuple(Repeated(operation, calls, nbytes) for (operation, nbytes), calls in counts.items())
 
 
-def on_device(items: Iterable[Record], case: Case) -> Iterator[Record]:
-    """The same records for another case: work does not depend on the device."""
-    for item in items:
-        yield replace(item, case=case)
+def _work(work: Work, nbytes: int | None) -> Work:
+    return work if nbytes is None else replace(work, bytes={"dram": nbytes})

@@ -23,6 +23,7 @@ ALIGNMENT = 512
 class Block:
     """One storage: bytes, when it appeared and went, and why it is there."""
 
+    number: int
     nbytes: int
     birth: int
     death: int | None = None
@@ -47,10 +48,24 @@ class Lifetimes:
             return known
         self._clock += 1
         nbytes = -(-storage.nbytes() // ALIGNMENT) * ALIGNMENT
-        block = self._alive[key] = Block(nbytes, birth=self._clock, cause=cause)
+        block = self._alive[key] = Block(len(self.blocks), nbytes, birth=self._clock, cause=cause)
         self.blocks.append(block)
         self._watches[key] = weakref.ref(storage, partial(self._freed, key))
         return block
+
+    def number(self, tensor: torch.Tensor) -> int:
+        """The number of the tensor's block; a negative one for memory that was never seen to appear (a constant)."""
+        key = tensor.untyped_storage()._cdata
+        block = self._alive.get(key)
+        return block.number if block is not None else -key
+
+    def is_parameter(self, number: int) -> bool:
+        return number >= 0 and self.blocks[number].cause == "parameters"
+
+    @property
+    def lasting(self) -> frozenset[int]:
+        """Numbers of the blocks that are still there: results, state, and what was there before."""
+        return frozenset(block.number for block in self._alive.values())
 
     def label(self, tensor: torch.Tensor, cause: str) -> None:
         """Say why the storage of `tensor` is there."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rooflens.records import Argument, Call, Operation, Phase, Tensor
+from rooflens.records import Argument, Call, Operation, Phase, Region, Tensor
 from rooflens.trace.dtypes import name_of
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
@@ -116,9 +116,40 @@ class Recorder(TorchDispatchMode):
         for tensor in outputs:
             self._lifetimes.see(tensor)
         if not schema.free:
-            call = _call(schema, args, kwargs, outputs)
-            self.operations.append(Operation(call, path, self.phase, recomputed))
+            self.operations.append(self._operation(schema, args, kwargs, outputs, path, recomputed))
         return results
+
+    def _operation(
+        self,
+        schema: Schema,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outputs: list[torch.Tensor],
+        path: str,
+        recomputed: bool,
+    ) -> Operation:
+        given = dict(zip(schema.arguments, args, strict=False)) | kwargs
+        taken = [t for name, value in given.items() if name not in schema.unread for t in _tensors(value)]
+        changed = [t for name in schema.mutated for t in _tensors(given.get(name))]
+        reads, writes = self._regions(taken), self._regions([*changed, *outputs])
+        call = Call(
+            name=schema.name,
+            arguments=tuple((name, _described(value)) for name, value in given.items()),
+            outputs=tuple(map(describe, outputs)),
+            reads=sum(region.nbytes for region in reads),
+            writes=sum(region.nbytes for region in writes),
+            weight_reads=sum(r.nbytes for r in reads if self._lifetimes.is_parameter(r.block)),
+        )
+        return Operation(call, path, self.phase, recomputed, reads, writes)
+
+    def _regions(self, tensors: list[torch.Tensor]) -> tuple[Region, ...]:
+        """The distinct regions of memory behind some tensors: a matrix and its transpose are one."""
+        found: dict[tuple[int, int, int], Region] = {}
+        for tensor in tensors:
+            block, nbytes = self._lifetimes.number(tensor), distinct_bytes(tensor)
+            region = Region(block, nbytes, nbytes // max(1, tensor.element_size()))
+            found[block, int(tensor.storage_offset()), nbytes] = region
+        return tuple(found.values())
 
     def _place(self, name: str) -> tuple[str, bool]:
         """The module path of the operation that is running now, and whether it repeats forward work."""
@@ -133,28 +164,6 @@ class Recorder(TorchDispatchMode):
         if variable is not None:  # gradient accumulation: the node of a parameter
             return self._paths.owner(self._parameter_names.get(id(variable), "")), recomputed
         return self._paths.of_node(node._sequence_nr()), recomputed
-
-
-def _call(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: list[torch.Tensor]) -> Call:
-    given = dict(zip(schema.arguments, args, strict=False)) | kwargs
-    arguments = tuple((name, _described(value)) for name, value in given.items())
-    read = [t for name, value in given.items() if name not in schema.unread for t in _tensors(value)]
-    written = [t for name in schema.mutated for t in _tensors(given.get(name))] + outputs
-    return Call(
-        name=schema.name,
-        arguments=arguments,
-        outputs=tuple(describe(t) for t in outputs),
-        reads=_moved(read),
-        writes=_moved(written),
-    )
-
-
-def _moved(tensors: list[torch.Tensor]) -> int:
-    """Bytes of the distinct regions of memory: a matrix and its transpose are one."""
-    if len(tensors) == 1:
-        return distinct_bytes(tensors[0])
-    regions = {(t.untyped_storage()._cdata, t.storage_offset(), distinct_bytes(t)) for t in tensors}
-    return sum(nbytes for _, _, nbytes in regions)
 
 
 def describe(tensor: torch.Tensor) -> Tensor:

@@ -34,12 +34,14 @@ class Trace:
         operations: every operation that does work, in order.
         memory: bytes by cause at the peak.
         parameters: elements of the model's parameters, shared ones once.
+        lasting: numbers of the blocks of memory that are there when the step has ended.
         notes: what a reader must know.
     """
 
     operations: tuple[Operation, ...]
     memory: Memory
     parameters: int
+    lasting: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
 
 
@@ -124,8 +126,10 @@ class _Run:
                 if step.training:
                     self._backward(output)
                     self._update(optimizer)
+        lasting = self.lifetimes.lasting
         del output
         return Trace(
+            lasting=lasting,
             operations=tuple(self.recorder.operations),
             memory=self.lifetimes.peak(),
             parameters=sum(p.numel() for p in self.module.parameters()),

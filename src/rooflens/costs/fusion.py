@@ -1,0 +1,220 @@
+"""Traffic under an assumption about fusion: what a group of operations run as one kernel reads and writes.
+
+``none``: every operation reads its inputs and writes its outputs, as eager PyTorch does. ``pointwise``: element-wise
+operations, casts, dropout and fills join each other and the normalisation, softmax or reduction beside them, as
+compilers do; what is made and used inside of a group does not leave the chip. ``attention``: besides, attention that is
+written out (product, softmax, product) is one group, forward and backward, so that its matrix of weights never reaches
+memory.
+
+A group is never joined through an operation outside of it: that operation would have to run in its middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rooflens.costs.registry import family_of
+from rooflens.records import Operation, Region, Tensor
+
+Fusion = Literal["none", "pointwise", "attention"]
+FUSIONS: tuple[Fusion, ...] = ("none", "pointwise", "attention")
+
+_POINTWISE = frozenset({"elementwise", "dropout", "fill"})
+_CASTS = frozenset({"_to_copy", "clone", "copy_"})
+_ANCHORS = frozenset({"normalization", "softmax", "reduction"})
+_SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
+_PRODUCTS = frozenset({"bmm", "baddbmm"})
+_WINDOW = 64
+"""Groups that are still open: fusion is local, and a value's history is kept for this many groups."""
+
+Value = tuple[int, int]
+"""A block of memory and how often it has been written: in-place operations make a new value."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """An operation in the flow of values."""
+
+    operation: Operation
+    index: int
+    reads: list[tuple[Value, Region]]
+    writes: list[tuple[Value, Region]]
+    group: int
+    after: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True)
+class _Flow:
+    """Which operation makes and which ones use a value."""
+
+    nodes: list[_Node]
+    makers: dict[Value, _Node] = field(default_factory=dict)
+    users: dict[Value, list[_Node]] = field(default_factory=dict)
+
+
+def fused_bytes(operations: Sequence[Operation], lasting: frozenset[int], fusion: Fusion) -> dict[int, int]:
+    """DRAM bytes of the operations that share a kernel with others, by index; the others move what their formula says.
+
+    Args:
+        operations: in order, with the memory that they read and write.
+        lasting: blocks that are used after the last operation.
+
+    A group's first reader of a value is charged with it, and the maker with what leaves the group.
+    """
+    if fusion == "none":
+        return {}
+    flow = _flow(operations)
+    _join_pointwise(flow)
+    if fusion == "attention":
+        _join_attention(flow)
+    return dict(_charges(flow, lasting))
+
+
+def _flow(operations: Sequence[Operation]) -> _Flow:
+    flow = _Flow(nodes=[])
+    versions: dict[int, int] = {}
+    for index, operation in enumerate(operations):
+        reads = [((r.block, versions.get(r.block, 0)), r) for r in operation.reads]
+        for region in operation.writes:
+            versions[region.block] = versions.get(region.block, 0) + 1
+        writes = [((r.block, versions[r.block]), r) for r in operation.writes]
+        node = _Node(operation, index, reads, writes, group=index)
+        flow.nodes.append(node)
+        for value, _ in reads:
+            flow.users.setdefault(value, []).append(node)
+        for value, _ in writes:
+            flow.makers[value] = node
+    return flow
+
+
+def _kind(operation: Operation) -> str:
+    """``pointwise``, ``anchor`` (reads and writes its elements in one pass with its neighbours) or nothing."""
+    family = family_of(operation.call.name)
+    if family in _POINTWISE or operation.call.name in _CASTS:
+        return "pointwise"
+    return "anchor" if family in _ANCHORS else ""
+
+
+def _elements(node: _Node) -> int:
+    """Size of the iteration: elements of the largest tensor that is read or written."""
+    return max((r.elements for _, r in (*node.reads, *node.writes)), default=0)
+
+
+def _join_pointwise(flow: _Flow) -> None:
+    anchored: set[int] = set()
+    for node in flow.nodes:
+        makers = [(flow.makers.get(value), region) for value, region in node.reads]
+        history = frozenset[int]().union(*(m.after for m, _ in makers if m is not None))
+        kind = _kind(node.operation)
+        for maker, region in makers if kind else ():
+            if maker is None or not _kind(maker.operation) or maker.group in history:
+                continue
+            same = _elements(maker) == _elements(node) == region.elements
+            crowded = kind == "anchor" and maker.group in anchored
+            if same and not crowded and maker.operation.phase == node.operation.phase:
+                node.group = maker.group
+                break
+        if kind == "anchor":
+            anchored.add(node.group)
+        outside = {m.group for m, _ in makers if m is not None and m.group != node.group}
+        newest = node.index
+        node.after = frozenset(g for g in history | outside if newest - g < 8 * _WINDOW)
+
+
+def _join_attention(flow: _Flow) -> None:
+    """Put product, softmax and product into one group, with what is element-wise between them, and backward likewise.
+
+    Backward's group is forward's: the matrix of weights is made again there, so that it never leaves the chip.
+    """
+    halves: dict[int, list[_Node]] = {}
+    for node in flow.nodes:
+        name = node.operation.call.name
+        if name in _SOFTMAX:
+            halves[node.group] = _around(flow, node)
+            _absorb(halves[node.group], node.group)
+        elif name == "_softmax_backward_data":
+            forward = flow.makers.get(_value_of(node, "output"))
+            if forward is not None:
+                half = halves.get(forward.group, [])
+                _absorb([*_around(flow, node), *_users_in_backward(flow, half, _elements(node))], forward.group)
+
+
+def _value_of(node: _Node, argument: str) -> Value:
+    """The value given as `argument`; regions stand in the order of the tensors among the arguments."""
+    names = [name for name, value in node.operation.call.arguments if isinstance(value, Tensor)]
+    return node.reads[names.index(argument)][0]
+
+
+def _around(flow: _Flow, softmax: _Node) -> list[_Node]:
+    """A softmax, the products that make its input and use its output, and the element-wise operations between."""
+    size = _elements(softmax)
+    members = {softmax.index: softmax}
+    for step in (_up, _down):
+        waiting = [softmax]
+        while waiting:
+            for near in step(flow, waiting.pop(), size):
+                if near.index not in members:
+                    members[near.index] = near
+                    if near.operation.call.name not in _PRODUCTS:
+                        waiting.append(near)
+    return list(members.values())
+
+
+def _users_in_backward(flow: _Flow, half: list[_Node], size: int) -> Iterator[_Node]:
+    """What backward does with the matrices that forward's half has made."""
+    for maker in half:
+        for value, region in maker.writes:
+            for user in flow.users.get(value, ()) if region.elements == size else ():
+                if user.operation.phase != maker.operation.phase and _fits(user, user):
+                    yield user
+
+
+def _absorb(members: list[_Node], group: int) -> None:
+    """One group for all, if they hold attention's two products."""
+    if sum(member.operation.call.name in _PRODUCTS for member in members) > 1:
+        for member in members:
+            member.group = group
+
+
+def _up(flow: _Flow, node: _Node, size: int) -> Iterator[_Node]:
+    for value, region in node.reads:
+        maker = flow.makers.get(value)
+        if maker is not None and region.elements == size and _fits(maker, node):
+            yield maker
+
+
+def _down(flow: _Flow, node: _Node, size: int) -> Iterator[_Node]:
+    for value, region in node.writes:
+        if region.elements == size:
+            yield from (user for user in flow.users.get(value, ()) if _fits(user, node))
+
+
+def _fits(near: _Node, node: _Node) -> bool:
+    same_phase = near.operation.phase == node.operation.phase
+    return same_phase and (near.operation.call.name in _PRODUCTS or _kind(near.operation) == "pointwise")
+
+
+def _charges(flow: _Flow, lasting: frozenset[int]) -> Iterator[tuple[int, int]]:
+    sizes: dict[int, int] = {}
+    for node in flow.nodes:
+        sizes[node.group] = sizes.get(node.group, 0) + 1
+    final = {value[0]: value for node in flow.nodes for value, _ in node.writes}
+    fetched: set[tuple[int, str, Value]] = set()
+    for node in flow.nodes:
+        if sizes[node.group] == 1:
+            continue
+        nbytes = 0
+        for value, region in node.reads:
+            maker = flow.makers.get(value)
+            inside = maker is not None and maker.group == node.group
+            fetch = (node.group, node.operation.phase, value)
+            if not inside and fetch not in fetched:
+                fetched.add(fetch)
+                nbytes += region.nbytes
+        for value, region in node.writes:
+            kept = value[0] in lasting and final[value[0]] == value
+            if kept or any(user.group != node.group for user in flow.users.get(value, ())):
+                nbytes += region.nbytes
+        yield node.index, nbytes
