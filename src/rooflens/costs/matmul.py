@@ -6,17 +6,48 @@ from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import matrix, pointwise
 from rooflens.records import Call, Tensor
 
-PRODUCTS = ("mm", "bmm", "mv", "dot", "vdot", "_int_mm", "_scaled_mm")
+PRODUCTS = (
+    "mm",
+    "bmm",
+    "mv",
+    "dot",
+    "vdot",
+    "_int_mm",
+    "_scaled_mm",
+    "_sparse_mm",
+    "_weight_int8pack_mm",
+    "_weight_int4pack_mm",
+    "_weight_int4pack_mm_for_cpu",
+)
 """Operations whose first tensor is the left operand; that of the others is an addend."""
 
 
 @register("matmul", *PRODUCTS)
 def product(call: Call) -> Demand:
-    """(..., m, k) times (..., k, n): m n k multiply-adds per matrix; with vectors, m or n is 1."""
+    """(..., m, k) times (..., k, n): m n k multiply-adds per matrix; with vectors, m or n is 1.
+
+    Packed 4-bit and 8-bit weights are unpacked to the left operand's type: the product is its, the bytes are theirs.
+    """
     first, out = _first_operand(call), call.outputs[0]
     biased = isinstance(call.get("bias"), Tensor)
-    flops = matrix(_product_macs(first, out), first) | pointwise(out, vector=out.elements if biased else 0)
+    flops = matrix(_product_macs(call, first, out), first) | pointwise(out, vector=out.elements if biased else 0)
     return Demand(flops=flops)
+
+
+@register("matmul", "linear_dynamic", "linear_relu_dynamic")
+def quantized_linear(call: Call) -> Demand:
+    """A layer that brings its input to 8 bits first. Its weights are packed: the result tells their shape."""
+    inputs, out = call.tensor("X"), call.outputs[0]
+    return Demand(flops={"matmul.int8": 2 * out.elements * inputs.shape[-1]} | pointwise(out, vector=2 * out.elements))
+
+
+@register("matmul", "_trilinear")
+def bilinear(call: Call) -> Demand:
+    """x1 W x2 for every feature: (batch, i) times (features, i, j), and the result times (batch, j)."""
+    first, weight = call.tensor("i1"), call.tensor("i2")
+    features, i, j = weight.shape
+    batch = first.elements // i
+    return Demand(flops=matrix(batch * features * (i * j + j), first))
 
 
 @register("matmul", "_grouped_mm")
@@ -28,7 +59,7 @@ def grouped_product(call: Call) -> Demand:
     rows.
     """
     first, second, out = call.tensor("self"), call.tensor("mat2"), call.outputs[0]
-    macs = _product_macs(first, out)
+    macs = _product_macs(call, first, out)
     if len(first.shape) == len(second.shape) == 2:
         return Demand(flops=matrix(macs // max(1, out.shape[0]), first))
     unread = 0
@@ -38,14 +69,14 @@ def grouped_product(call: Call) -> Demand:
     return Demand(flops=matrix(macs, first), bytes=call.reads + call.writes - unread)
 
 
-@register("matmul", "addmm", "baddbmm", "addbmm", "addmv", "addr")
+@register("matmul", "addmm", "_sparse_addmm", "baddbmm", "addbmm", "addmv", "addr")
 def product_with_addend(call: Call) -> Demand:
     """beta c + alpha (a b): the product, and one addition per element of the result unless beta is 0.
 
     An addend with beta 0 is not read.
     """
     first, out = _first_operand(call), call.outputs[0]
-    macs = _product_macs(first, out)
+    macs = _product_macs(call, first, out)
     if call.name.startswith("addr"):
         macs = out.elements
     if call.name.startswith("addbmm"):
@@ -59,7 +90,7 @@ def product_with_addend(call: Call) -> Demand:
 def product_with_activation(call: Call) -> Demand:
     """addmm followed by ReLU or GELU in the same kernel: one more operation per element."""
     first, out = _first_operand(call), call.outputs[0]
-    return Demand(flops=matrix(_product_macs(first, out), first) | pointwise(out, vector=2 * out.elements))
+    return Demand(flops=matrix(_product_macs(call, first, out), first) | pointwise(out, vector=2 * out.elements))
 
 
 def _first_operand(call: Call) -> Tensor:
@@ -68,6 +99,12 @@ def _first_operand(call: Call) -> Tensor:
     return call.tensor(names[0] if call.name in PRODUCTS else names[1])
 
 
-def _product_macs(first: Tensor, out: Tensor) -> int:
-    """Every element of the result is a sum over the contracted dimension, the last one of the left operand."""
+def _product_macs(call: Call, first: Tensor, out: Tensor) -> int:
+    """Every element of the result is a sum over the contracted dimension, the last one of the left operand.
+
+    Of a sparse operand only what is stored takes part: each such element meets a row (or a column) of the result.
+    """
+    sparse = next((t for t in call.inputs if t.stored is not None), None)
+    if sparse is not None and sparse.stored is not None:
+        return sparse.stored * (out.shape[-1] if sparse.shape == first.shape else out.elements // out.shape[-1])
     return out.elements * first.shape[-1]

@@ -130,6 +130,16 @@ def gather(call: Call) -> Demand:
     return Demand(bytes=min(fetched, table.nbytes) + (call.reads - table.nbytes) + call.writes)
 
 
+@register("gather", "_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(call: Call) -> Demand:
+    """The rows of a bag are read and added up; the table's other rows are not read."""
+    table, indices, out = call.tensor("weight"), call.tensor("indices"), call.outputs[0]
+    rows = indices.elements * (table.nbytes // max(1, table.shape[0]))
+    adds = indices.elements * table.shape[-1]
+    read = min(rows, table.nbytes) + (call.reads - table.nbytes)
+    return Demand(flops=pointwise(out, vector=adds), bytes=read + call.writes)
+
+
 @register("gather", "embedding_dense_backward")
 def embedding_backward(call: Call) -> Demand:
     """Every row's gradient is added into the table's, which is written whole."""

@@ -85,6 +85,7 @@ def _entries() -> Mapping[str, Entry]:
         attention,
         convolution,
         elementwise,
+        fourier,
         matmul,
         movement,
         normalization,

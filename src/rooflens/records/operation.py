@@ -17,11 +17,13 @@ class Tensor:
         shape: sizes, outermost first.
         dtype: element type as rooflens writes it: fp32, bf16, int64, bool, complex64 ...
         nbytes: distinct bytes behind the tensor: a dimension expanded with stride 0 is stored once.
+        stored: elements that a sparse tensor stores; None where all are.
     """
 
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
+    stored: int | None = None
 
     @property
     def elements(self) -> int:

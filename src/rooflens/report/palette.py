@@ -40,6 +40,7 @@ _FAMILIES: Mapping[str, str] = {
     "interpolation": "#7f9a1a",
     "dropout": "#7e57c2",
     "fill": "#c49c94",
+    "fourier": "#117733",
 }
 _RESERVED: Mapping[str, str] = {OTHER: "#9aa2ab", MIXED: "#9aa2ab", WHOLE: INK}
 MOST_GROUPS = len(_FAMILIES)

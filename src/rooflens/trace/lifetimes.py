@@ -14,6 +14,7 @@ from functools import partial
 import torch
 
 from rooflens.records import MEMORY_CAUSES, Memory
+from rooflens.trace.layout import parts
 
 ALIGNMENT = 512
 """torch's CUDA caching allocator rounds every block up to a multiple of this many bytes (kMinBlockSize)."""
@@ -39,8 +40,12 @@ class Lifetimes:
         self._watches: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._clock = 0
 
-    def see(self, tensor: torch.Tensor, cause: str = "temporaries") -> Block:
-        """Note the storage of `tensor` if it is new."""
+    def see(self, tensor: torch.Tensor, cause: str = "temporaries") -> None:
+        """Note the storages of `tensor` that are new."""
+        for part in parts(tensor):
+            self._block(part, cause)
+
+    def _block(self, tensor: torch.Tensor, cause: str = "temporaries") -> Block:
         storage = tensor.untyped_storage()
         key = storage._cdata
         known = self._alive.get(key)
@@ -68,8 +73,9 @@ class Lifetimes:
         return frozenset(block.number for block in self._alive.values())
 
     def label(self, tensor: torch.Tensor, cause: str) -> None:
-        """Say why the storage of `tensor` is there."""
-        self.see(tensor).cause = cause
+        """Say why the storages of `tensor` are there."""
+        for part in parts(tensor):
+            self._block(part).cause = cause
 
     def label_alive(self, cause: str) -> None:
         """Give `cause` to every living block that has none yet."""

@@ -79,7 +79,9 @@ class ModulePaths:
 @contextmanager
 def untouched(root: nn.Module) -> Iterator[None]:
     """Put every attribute of every module back on leaving: flags, parameters, buffers, hooks, lists and dicts."""
-    saved = [(module, _shallow(module.__dict__)) for module in root.modules()]
+    # A script module keeps its state in C++ and its attributes are how to reach it; it is never run in place.
+    modules = (module for module in root.modules() if not isinstance(module, torch.jit.ScriptModule))
+    saved = [(module, _shallow(module.__dict__)) for module in modules]
     try:
         yield
     finally:

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rooflens.records import Argument, Call, Operation, Phase, Region, Tensor
 from rooflens.trace.dtypes import name_of
+from rooflens.trace.layout import parts, stored
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
 
@@ -145,7 +146,7 @@ class Recorder(TorchDispatchMode):
     def _regions(self, tensors: list[torch.Tensor]) -> tuple[Region, ...]:
         """The distinct regions of memory behind some tensors: a matrix and its transpose are one."""
         found: dict[tuple[int, int, int], Region] = {}
-        for tensor in tensors:
+        for tensor in (part for whole in tensors for part in parts(whole)):
             block, nbytes = self._lifetimes.number(tensor), distinct_bytes(tensor)
             region = Region(block, nbytes, nbytes // max(1, tensor.element_size()))
             found[block, int(tensor.storage_offset()), nbytes] = region
@@ -168,11 +169,12 @@ class Recorder(TorchDispatchMode):
 
 def describe(tensor: torch.Tensor) -> Tensor:
     """Shape, element type and distinct bytes of a tensor."""
-    return Tensor(tuple(tensor.shape), name_of(tensor.dtype), distinct_bytes(tensor))
+    nbytes = sum(map(distinct_bytes, parts(tensor)))
+    return Tensor(tuple(tensor.shape), name_of(tensor.dtype), nbytes, stored(tensor))
 
 
 def distinct_bytes(tensor: torch.Tensor) -> int:
-    """Bytes of memory behind the elements: a dimension expanded with stride 0 is stored once."""
+    """Bytes of memory behind the elements of a plain tensor: a dimension expanded with stride 0 is stored once."""
     n = tensor.element_size()
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         if stride or not size:

@@ -6,12 +6,14 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.func import functional_call
+from torch.nn.parameter import is_lazy
 
 from rooflens.errors import DataDependent, ModelError, RooflensError
 from rooflens.models import Step, cache_tensors, make_optimizer, unwrapped
@@ -20,7 +22,7 @@ from rooflens.trace.accelerator import AcceleratorCalls
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths, untouched
 from rooflens.trace.recorder import Recorder
-from rooflens.trace.twins import FakeTwins, RealTwins, Twins, kept_rng_state
+from rooflens.trace.twins import FakeTwins, RealTwins, Twins, kept_rng_state, own_state
 from rooflens.units import show
 
 LOSS, OPTIMIZER = "(loss)", "(optimizer)"
@@ -55,13 +57,50 @@ def trace(step: Step) -> Trace:
         ModelError: the module raised; the message names the module that was running.
         DataDependent: a shape or branch depends on values, and the model is too large to run here.
     """
+    _refuse_lazy(step)
     with kept_rng_state(), _quiet():
         try:
+            _refuse_what_has_no_fake(step)
             return _Run(step, FakeTwins(step.cast, step.channels_last)).trace()
         except DataDependent as error:
             _refuse_what_does_not_fit(step, error)
             found = _Run(step, RealTwins(step.cast, step.channels_last)).trace()
             return replace(found, notes=(f"{error}: the step was run on the CPU with values",))
+
+
+def _copied(module: torch.nn.Module) -> torch.nn.Module:
+    """A copy with parameters of its own: a script's would stay in the graph of the original's."""
+    with torch.no_grad():
+        copy = deepcopy(module)
+    for ours, theirs in zip(copy.parameters(), module.parameters(), strict=True):
+        ours.requires_grad_(theirs.requires_grad)
+    return copy
+
+
+def _scripted(module: torch.nn.Module) -> bool:
+    return any(isinstance(part, torch.jit.ScriptModule) for part in module.modules())
+
+
+def _refuse_what_has_no_fake(step: Step) -> None:
+    """Scripts run in C++ with their own tensors, and how much a sparse tensor stores is among its values."""
+    if _scripted(step.module):
+        raise DataDependent(f"{step.name}: what a script runs is known only when it runs")
+    for path, part in step.module.named_modules():
+        for name, value in (*vars(part).items(), *part._buffers.items(), *part._parameters.items()):
+            if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+                where = f"{path}.{name}".lstrip(".")
+                raise DataDependent(
+                    f"{step.name}: what the sparse tensor {where!r} holds is known only from its values"
+                )
+
+
+def _refuse_lazy(step: Step) -> None:
+    """A lazy layer has no shapes before its first call."""
+    for name, tensor in (*step.module.named_parameters(), *step.module.named_buffers()):
+        if is_lazy(tensor):
+            raise ModelError(
+                f"{step.name}: {name!r} has no shape yet; call the model once, so that lazy layers are set up"
+            )
 
 
 @contextmanager
@@ -93,7 +132,11 @@ class _Run:
         self.step = step
         self.module = unwrapped(step.module)
         self.twins = twins
-        self.state = twins.state(self.module)
+        # A script cannot be run with other tensors than its own, so a copy of the model is run with these.
+        self.stateless = not _scripted(self.module)
+        if not self.stateless:
+            self.module = _copied(self.module).to("cpu", step.cast)
+        self.state = twins.state(self.module) if self.stateless else own_state(self.module)
         self.paths = ModulePaths(self.module)
         self.lifetimes = Lifetimes()
         names = {id(tensor): name for name, tensor in self.state.items()}
@@ -144,9 +187,14 @@ class _Run:
             if isinstance(leaf, torch.Tensor):
                 self.lifetimes.label(leaf, "inputs")
 
+    def _call(self, args: Any, kwargs: Any) -> Any:
+        if not self.stateless:
+            return self.module(*args, **kwargs)
+        return functional_call(self.module, self.state, args, kwargs)
+
     def _filled_cache(self, prompt: dict[str, Any], name: str) -> Any:
         """The cache after the prompt: it exists before the step begins."""
-        cache = functional_call(self.module, self.state, (), self.twins.tree(prompt))[name]
+        cache = self._call((), self.twins.tree(prompt))[name]
         self._label_cache(cache)
         return cache
 
@@ -158,7 +206,7 @@ class _Run:
         """The model's output, or in training the output and the loss."""
         step = self.step
         with step.precision("cpu"):
-            output = functional_call(self.module, self.state, args, kwargs)
+            output = self._call(args, kwargs)
             if not step.training:
                 return output
             self.paths.enter(LOSS)

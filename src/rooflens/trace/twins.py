@@ -16,6 +16,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
+from rooflens.errors import DataDependent
+
 CPU = torch.device("cpu")
 
 
@@ -54,14 +56,18 @@ class Twins(ABC):
 
     def state(self, module: torch.nn.Module) -> dict[str, torch.Tensor]:
         """Twins of all parameters and buffers by name; tied ones share a twin."""
-        named = [*module.named_parameters(), *module.named_buffers()]
-        return {name: self.twin(tensor) for name, tensor in named}
+        return {name: self.twin(tensor) for name, tensor in own_state(module).items()}
 
     @abstractmethod
     def _make(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor: ...
 
     def _laid_out(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.contiguous(memory_format=self._layout) if tensor.dim() == 4 else tensor
+
+
+def own_state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """All parameters and buffers by name, tied ones once."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
 class FakeTwins(Twins):
@@ -73,6 +79,8 @@ class FakeTwins(Twins):
         self.mode = self._fake
 
     def _make(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        if tensor.layout is not torch.strided:
+            raise DataDependent(f"what a {str(tensor.layout).removeprefix('torch.')} tensor holds depends on values")
         meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="meta")
         return FakeTensor(self._fake, self._laid_out(meta), CPU)
 

@@ -1,0 +1,37 @@
+"""Tensors that are not plain arrays: sparse ones are made of several."""
+
+from __future__ import annotations
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from rooflens.errors import DataDependent
+
+_COMPRESSED = {
+    torch.sparse_csr: ("crow_indices", "col_indices"),
+    torch.sparse_csc: ("ccol_indices", "row_indices"),
+    torch.sparse_bsr: ("crow_indices", "col_indices"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices"),
+}
+
+
+def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The plain tensors that hold `tensor`: itself, or the indices and values of a sparse one.
+
+    Raises:
+        DataDependent: a fake sparse tensor; how much it stores is known only from its values.
+    """
+    if tensor.layout is torch.strided:
+        return (tensor,)
+    if isinstance(tensor, FakeTensor):
+        raise DataDependent(f"what a {str(tensor.layout).removeprefix('torch.')} tensor holds depends on values")
+    with torch.no_grad():
+        if tensor.layout is torch.sparse_coo:
+            return tensor._indices(), tensor._values()
+        indices = (getattr(tensor, name)() for name in _COMPRESSED[tensor.layout])
+        return *indices, tensor.values()
+
+
+def stored(tensor: torch.Tensor) -> int | None:
+    """Elements that a sparse tensor stores; None for a plain one."""
+    return None if tensor.layout is torch.strided else parts(tensor)[-1].numel()
