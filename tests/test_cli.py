@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 import rooflens as rl
 from rooflens.cli import options
 from rooflens.cli.main import COMMANDS, cli, main
+from rooflens.records import FORMAT
 
 Run = Callable[..., Result]
 
@@ -188,7 +189,7 @@ def test_damaged_and_newer_record_files_are_errors(tmp_path: Path, capsys: pytes
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_text(whole[: len(whole) // 2])
     newer = tmp_path / "newer.jsonl"
-    newer.write_text(whole.replace('"format":1', '"format":99', 1))
+    newer.write_text(whole.replace(f'"format":{FORMAT}', '"format":99', 1))
     for path, message in ((damaged, "line"), (newer, "format 99")):
         code, _, err = ended(capsys, "plot", path, "-o", tmp_path / "x.png")
         assert code == 1
@@ -225,7 +226,8 @@ def test_every_command_has_help_with_examples(run: Run, command: str) -> None:
 def test_every_option_is_a_keyword_of_the_twin(command: str) -> None:
     import inspect
 
-    rendering = {"outputs", "format_", "depth", "by", "help", "devices"}
+    # The last two belong to another twin, rl.largest_batch.
+    rendering = {"outputs", "format_", "depth", "by", "help", "devices", "largest", "reserve"}
     parameters = inspect.signature(getattr(rl, command)).parameters
     context = cli.get_command(None, command)  # type: ignore[arg-type]
     assert context is not None
@@ -239,3 +241,21 @@ def test_a_pipe_gets_plain_text_and_nothing_on_stderr() -> None:
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
     assert done.stderr == ""
+
+
+def test_what_a_model_prints_is_no_part_of_the_result(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import torch\nfrom torch import nn\nprint('hello')\n"
+        "def build():\n    print('building')\n    return nn.Linear(4, 2), torch.randn(3, 4)\n"
+    )
+    command = [sys.executable, "-m", "rooflens", "estimate", f"{path}:build", "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)[0]["phases"]["forward"]["matmul_flops"] == 2 * 3 * 4 * 2
+    assert "hello" in done.stderr
+
+
+def test_a_budget_that_is_no_number_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = ended(capsys, "measure", "alexnet", "--device", "cpu", "--budget", "nan")
+    assert code == 1
+    assert "cannot sample" in err

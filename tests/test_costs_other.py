@@ -336,6 +336,22 @@ def test_distances() -> None:
     assert of(gradient) == work(4 * (35 + 15 + 21 + 35 + 15), vector_fp32=35 * (1 + 9))
 
 
+def test_fourier_transforms() -> None:
+    # 3 transforms of 16 complex points: 5 * 16 * log2(16) = 320 each; half of it where the input is real.
+    points, real = tensor(3, 16, dtype="complex64"), tensor(3, 16)
+    assert of(call("_fft_c2c", points, self=points, dim=(1,))) == work(2 * 3 * 16 * 8, vector_fp32=960)
+    half = tensor(3, 9, dtype="complex64")
+    found = of(call("_fft_r2c", half, self=real, dim=(1,), onesided=True))
+    assert found == work(3 * 16 * 4 + 3 * 9 * 8, vector_fp32=480)
+
+
+def test_adding_a_multiple_is_a_multiply_add() -> None:
+    x = tensor(100)
+    assert of(call("add", x, self=x, other=x, alpha=1)).flops == {"vector.fp32": 100}
+    assert of(call("add", x, self=x, other=x, alpha=3)).flops == {"vector.fp32": 200}
+    assert of(call("_foreach_add_", (), self=(x, x), other=(x, x), alpha=-0.1)).flops == {"vector.fp32": 400}
+
+
 def test_sorting_does_no_flop() -> None:
     values, places = tensor(4, 2), tensor(4, 2, dtype="int64")
     assert of(call("topk", (values, places), self=tensor(4, 8), k=2)) == work(4 * 32 + 4 * 8 + 8 * 8)
@@ -381,6 +397,7 @@ TESTED = {
     "embedding": "gather",
     "clone": "copy",
     "zeros": "fill",
+    "_fft_r2c": "fourier",
     "relu": "elementwise",
     "native_dropout": "dropout",
     "sum": "reduction",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -179,6 +180,12 @@ def test_an_uncounted_operation_is_listed_and_makes_a_lower_bound() -> None:
         ({"model": nn.Linear(1, 1)}, InvalidValue, "without inputs"),
         ({"model": nn.Linear(1, 1), "inputs": torch.ones(1, 1), "batch": [1, 2]}, InvalidValue, "give one number"),
         ({"model": nn.Linear(4, 1), "inputs": torch.ones(2, 3)}, ModelError, "Linear: RuntimeError"),
+        ({"model": 123}, InvalidValue, "the model is int"),
+        ({"model": nn.Linear}, InvalidValue, "a class, not an instance"),
+        ({"model": "resnet18", "batch": 1.5}, InvalidValue, "batch 1.5"),
+        ({"model": "resnet18", "device": 5}, InvalidValue, "device is 5"),
+        ({"model": "resnet18", "img_size": "a"}, InvalidValue, "img_size is 'a'"),
+        ({"model": "resnet18", "name": "mine"}, InvalidValue, "has its own"),
         (
             {"model": "resnet18", "device": "tesla-v100-sxm2-16gb", "dtype": "bf16"},
             MissingCeiling,
@@ -205,3 +212,26 @@ def test_progress_is_told_per_batch() -> None:
     told: list[tuple[float, str]] = []
     rl.estimate("alexnet", batch=[1, 2], progress=lambda share, what: told.append((share, what)))
     assert told == [(0.0, "alexnet, batch 1"), (0.5, "alexnet, batch 2")]
+
+
+def test_different_estimates_of_one_case_are_not_added_up() -> None:
+    narrow, wide = nn.Sequential(nn.Linear(4, 4)), nn.Sequential(nn.Linear(8, 8))
+    first = rl.estimate(narrow, inputs=torch.ones(1, 4))
+    with pytest.raises(InvalidValue, match="two different estimates of 'Sequential as-is inference'"):
+        first + rl.estimate(wide, inputs=torch.ones(1, 8))
+    both = first + rl.estimate(wide, inputs=torch.ones(1, 8), name="wide")
+    assert [case.model for case in both.cases] == ["Sequential", "wide"]
+    assert (first + first).total().matmul_flops == first.total().matmul_flops == 2 * 16
+
+
+def test_two_devices_of_one_name_are_an_error() -> None:
+    own = replace(rl.device("t4"), vendor="me")
+    with pytest.raises(InvalidValue, match="two different devices are called 'tesla-t4'"):
+        rl.estimate("alexnet", device=[own, "t4"])
+
+
+def test_where_knows_the_names_of_devices_and_total_those_of_phases() -> None:
+    est = rl.estimate("alexnet", device=["t4", "l4"])
+    assert est.where(device="t4").cases == est.where(device="tesla-t4").cases != ()
+    with pytest.raises(InvalidValue, match="unknown phase 'forwrad'; known: forward"):
+        est.where(device="t4").total("forwrad")  # type: ignore[arg-type]

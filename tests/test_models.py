@@ -182,6 +182,47 @@ def test_a_users_file_that_fails_is_named_with_its_line(tmp_path: Path, body: st
         build(find(user_file(tmp_path, body)), "meta")
 
 
+def test_a_users_function_may_read_values_and_has_its_own_default_batch(tmp_path: Path) -> None:
+    body = "def build(batch=3):\n    n = int(torch.linspace(1, 4, 4)[2].item())\n"
+    body += "    torch.set_default_dtype(torch.float64)\n    return nn.Linear(4, n), torch.randn(batch, 4)"
+    blueprint = find(user_file(tmp_path, body))
+    assert blueprint.default_batch == 3
+    # Values cannot be read on meta, so the model is built on the CPU and moved; the switch that it turns is put back.
+    assert build(blueprint, "meta").out_features == 3
+    assert make_example(blueprint, 5, "meta").args[0].shape == (5, 4)
+    assert torch.get_default_dtype() == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("def build():\n    raise SystemExit(7)", r"ends the program \(exit code 7\)"),
+        ("def build(width):\n    pass", "needs width"),
+    ],
+)
+def test_a_function_that_cannot_be_called_is_an_error(tmp_path: Path, body: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        build(find(user_file(tmp_path, body)), "meta")
+
+
+def test_inputs_that_are_too_large_are_an_error() -> None:
+    with pytest.raises(ModelError, match="cannot make inputs of alexnet for batch"):
+        make_example(find("alexnet"), 10**18, "meta")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("alexnet", InputOptions(seq_len=8)),
+        ("hf:gpt2", InputOptions(img_size=8)),
+        ("timm:resnet18", InputOptions(seq_len=8)),
+    ],
+)
+def test_options_that_would_change_nothing_are_errors(name: str, options: InputOptions) -> None:
+    with pytest.raises(InvalidValue, match="has no meaning"):
+        find(name, options)
+
+
 def test_unknown_words_list_what_is_known() -> None:
     with pytest.raises(InvalidValue, match="unknown optimizer 'sgdm'; known: none, sgd, adam, adamw"):
         make_optimizer("sgdm", [])

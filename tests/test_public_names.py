@@ -14,7 +14,7 @@ import pytest
 import rooflens
 
 ROOT = Path(__file__).parents[1]
-PROMISED = {"estimate", "measure", "read", "roofline", "table", "devices", "device"} | {
+PROMISED = {"estimate", "explain", "largest_batch", "measure", "read", "roofline", "table", "devices", "device"} | {
     "RecordSet",
     "Work",
     "Timing",

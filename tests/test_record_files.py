@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, get_args
@@ -22,6 +23,7 @@ from rooflens.records import (
     FORMAT,
     MODES,
     PHASES,
+    Call,
     Case,
     Ceiling,
     CeilingOrigin,
@@ -36,6 +38,7 @@ from rooflens.records import (
     Scope,
     Silicon,
     Source,
+    Tensor,
     Timing,
     Work,
     read_records,
@@ -54,7 +57,7 @@ CASES = st.builds(
     Case,
     model=TEXT,
     device=st.none() | TEXT,
-    batch=st.none() | COUNTS,
+    batch=st.none() | st.integers(1, 2**53),
     dtype=st.sampled_from([*DTYPES, AS_IS]),
     mode=st.sampled_from(MODES),
     options=st.lists(st.tuples(TEXT, SCALARS), max_size=3).map(tuple),
@@ -73,6 +76,28 @@ TIMINGS = st.builds(
     cold=st.none() | SECONDS,
     warmup=st.lists(SECONDS, max_size=3).map(tuple),
 )
+TENSORS = st.builds(
+    Tensor,
+    shape=st.lists(st.integers(0, 2**20), max_size=4).map(tuple),
+    dtype=st.sampled_from(["fp32", "bf16", "int64", "bool", "complex64", "quint4x2"]),
+    nbytes=COUNTS,
+)
+DENSE = TENSORS.map(lambda t: Tensor(t.shape, "fp32", 4 * prod(t.shape)))
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
+ARGUMENTS = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXT | TENSORS | DENSE,
+    lambda inner: st.lists(inner, max_size=3).map(tuple),
+    max_leaves=6,
+)
+CALLS = st.builds(
+    Call,
+    name=TEXT,
+    arguments=st.lists(st.tuples(TEXT, ARGUMENTS), max_size=4).map(tuple),
+    outputs=st.lists(TENSORS | DENSE, max_size=2).map(tuple),
+    reads=COUNTS,
+    writes=COUNTS,
+    weight_reads=COUNTS,
+)
 MAYBE = st.none() | COUNTS
 MEMORIES = st.builds(Memory, peak=COUNTS, parameters=MAYBE, activations=MAYBE, optimizer=MAYBE, reserved=MAYBE)
 RECORDS = st.builds(
@@ -87,6 +112,7 @@ RECORDS = st.builds(
     work=st.none() | WORKS,
     kernel_work=st.none() | WORKS,
     timing=st.none() | TIMINGS,
+    call=st.none() | CALLS,
     calls=st.integers(1, 2**40),
     recomputed=st.booleans(),
     parameters=MAYBE,
@@ -166,6 +192,34 @@ def test_the_file_is_json_lines_with_a_header_and_each_case_once(tmp_path: Path)
     assert case["type"] == "case"
     assert (case["number"], case["model"], case["options"]) == (0, "resnet18", [["causal", True]])
     assert [(entry["type"], entry["case"]) for entry in records] == [("record", 0), ("record", 0)]
+
+
+def test_a_call_is_written_once_for_all_its_records(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    dense, spread = Tensor((2, 3), "fp32", 24), Tensor((2, 3), "fp32", 8)
+    call = Call("masked_fill", (("self", dense), ("mask", spread), ("value", float("-inf"))), (dense,), 32, 24)
+    records = tuple(Record(case=CASE, source="estimate", scope="op", path=p, call=call) for p in ("a", "b"))
+    write_records(path, RecordFile(records=records))
+    written = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [entry["type"] for entry in written] == ["header", "case", "call", "record", "record"]
+    assert written[2]["arguments"] == [
+        ["self", {"fp32": [2, 3]}],
+        ["mask", {"fp32": [2, 3], "nbytes": 8}],
+        ["value", {"float": "-inf"}],
+    ]
+    assert [entry["call"] for entry in written[3:]] == [0, 0]
+    assert read_records(path).records == records
+
+
+def test_a_file_of_the_first_format_has_no_calls(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"type": "header", "format": 1, "environment": null, "devices": {}}\n'
+        '{"type": "case", "number": 0, "model": "resnet18"}\n'
+        '{"type": "record", "case": 0, "source": "estimate", "scope": "op", "name": "relu", "calls": 2}\n'
+    )
+    (record,) = read_records(path).records
+    assert (record.name, record.calls, record.call) == ("relu", 2, None)
 
 
 def test_unknown_is_left_out_and_zero_is_kept(tmp_path: Path) -> None:
@@ -263,6 +317,12 @@ def test_a_file_cut_short(tmp_path: Path) -> None:
     assert damaged(tmp_path, cut).startswith(", line 4: Input data was truncated; the file is damaged")
 
 
+CALL_LINE = (
+    '{{"type": "call", "number": 0, "name": "relu", "arguments": [], "outputs": {outputs}, '
+    '"reads": 0, "writes": 0, "weight_reads": 0}}'
+)
+
+
 @pytest.mark.parametrize(
     ("number", "text", "message"),
     [
@@ -274,6 +334,12 @@ def test_a_file_cut_short(tmp_path: Path) -> None:
         (3, '{"type": "record", "case": 7}', ", line 3: no line before defines case 7"),
         (4, '{"type": "failure", "case": "x"}', ", line 4: no line before defines case x"),
         (4, '{"type": "record", "case": []}', ", line 4: "),
+        (4, '{"type": "record", "case": 0, "call": 3}', ", line 4: no line before defines call 3"),
+        (4, '{"type": "call", "number": 0}', ", line 4: no 'arguments' where one is expected"),
+        (4, CALL_LINE.format(outputs="[{}]"), ", line 4: "),
+        (4, CALL_LINE.format(outputs='[{"fp32": "2x3"}]'), ", line 4: Expected `array`, got `str`"),
+        (4, CALL_LINE.format(outputs='[{"fp77": [2]}]'), ", line 4: a tensor of unknown type 'fp77' without its bytes"),
+        (4, CALL_LINE.format(outputs="7"), ", line 4: Expected `array`, got `int`"),
         (4, '{"type": "record"}', ", line 4: no 'case' where one is expected"),
         (4, '{"type": "record", "case": 0}', ", line 4: Object missing required field `source`"),
         (4, '{"type": "record", "case": 0, "source": "guess", "scope": "op"}', ", line 4: Invalid enum value 'guess'"),

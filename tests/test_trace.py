@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,7 @@ def test_attention_saves_no_matrix_of_weights() -> None:
     q, k, v = (torch.randn(1, 1, 512, 4, requires_grad=True) for _ in range(3))
     done = traced(Plain(), q, k, v, mode="train")
     # q, k, v, output and the three gradients are 512 * 4 * 4 = 8 KiB each; log-sum-exp is 2 KiB.
+    assert done.memory is not None
     assert done.memory.peak < 100_000
 
 
@@ -393,3 +395,105 @@ def test_a_tensor_given_twice_is_read_once_and_in_place_results_are_written() ->
     done = traced(Squares(), torch.randn(16))
     assert (find(done, "mul").call.reads, find(done, "mul").call.writes) == (64, 64)
     assert (find(done, "add_").call.reads, find(done, "add_").call.writes) == (64, 64)
+
+
+@pytest.mark.parametrize(
+    "arrange",
+    [
+        lambda x: x.contiguous(memory_format=torch.channels_last),
+        lambda x: x.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1),
+        lambda x: x[:1].expand(2, 3, 8, 8),
+        lambda x: x.repeat(1, 1, 1, 2)[..., ::2],
+        lambda x: x.transpose(2, 3),
+    ],
+)
+def test_inputs_and_weights_of_any_layout(arrange: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x = arrange(torch.randn(2, 3, 8, 8))
+    assert find(traced(nn.Conv2d(3, 4, 3), x), "convolution").call.outputs[0].shape == (2, 4, 6, 6)
+    module = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    assert find(traced(module, x, mode="train"), "convolution_backward").call.outputs
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: F.layer_norm(x, (4,)),
+        lambda x: F.group_norm(x, 2),
+        lambda x: F.softmax(x, -1),
+        lambda x: x.softmax(-1),
+        lambda x: torch.log_softmax(x, -1),
+        lambda x: x.sum(-1),
+        lambda x: x**2,
+        lambda x: x.pow(3),
+        lambda x: x.exp(),
+        lambda x: F.cross_entropy(x, torch.zeros(len(x), dtype=torch.int64)),
+        lambda x: F.mse_loss(x, x),
+    ],
+)
+def test_autocast_brings_up_to_fp32_what_cuda_does(call: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    class Calls(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return call(self.layer(x))
+
+    done = traced(Calls(), torch.randn(2, 4), dtype="amp-bf16")
+    assert find(done, "addmm").call.outputs[0].dtype == "bf16"
+    assert done.operations[-1].call.outputs[0].dtype == "fp32"
+
+
+def test_autocast_leaves_activations_in_the_lower_type() -> None:
+    done = traced(nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.ReLU()), torch.randn(2, 4), dtype="amp-bf16")
+    assert [find(done, name).call.outputs[0].dtype for name in ("gelu", "relu")] == ["bf16", "bf16"]
+
+
+class Hides(nn.Module):
+    """State that torch does not know: a plain tensor, one in a list, and modules in a list and a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.seen = torch.zeros(1)
+        self.history = [torch.zeros(2)]
+        self.extra = [nn.Linear(4, 4)]
+        self.more = {"last": nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2))}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen += 1
+        self.history[0].add_(1)
+        output: torch.Tensor = self.more["last"](self.extra[0](self.layer(x)))
+        return output
+
+
+def test_state_that_torch_does_not_know_is_left_as_it_was_found_too() -> None:
+    module = Hides()
+    hidden = [module.extra[0], *module.more["last"]]
+    before = [t.clone() for part in hidden for t in part.state_dict().values()]
+    tensors = module.seen, module.history[0]
+    first, second = (traced(module, torch.randn(3, 4), mode="train", optimizer="sgd") for _ in range(2))
+    assert [o.call for o in first.operations] == [o.call for o in second.operations]
+    assert (module.seen, module.history[0]) == tensors
+    assert float(module.seen) == 0
+    assert module.history[0].tolist() == [0, 0]
+    assert all(
+        torch.equal(a, b) for a, b in zip(before, (t for p in hidden for t in p.state_dict().values()), strict=True)
+    )
+    assert all(type(p) is nn.Parameter and p.grad is None for part in hidden for p in part.parameters())
+    # Two layers of 4 x 4 and one of 4 x 2, for 3 samples; the input needs no gradient.
+    assert sum(o.call.name == "mm" for o in first.operations if o.phase == "backward") == 5
+
+
+def test_a_model_that_ends_the_program_is_an_error() -> None:
+    class Ends(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise SystemExit(3)
+
+    with pytest.raises(ModelError, match=r"ends the program \(exit code 3\)"):
+        traced(Ends(), torch.randn(1))
+
+
+def test_counters_of_steps_are_on_the_host() -> None:
+    done = traced(nn.Linear(4, 4), torch.randn(2, 4), mode="train", optimizer="adam")
+    assert all(max(t.elements for t in o.call.inputs) > 1 for o in done.operations if o.phase == "optimizer")

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rooflens.api import device, devices, estimate, measure, read, roofline, table
+    from rooflens.api import device, devices, estimate, explain, largest_batch, measure, read, roofline, table
     from rooflens.errors import RooflensError
     from rooflens.records import Case, Ceiling, Device, Record, Timing, Work
     from rooflens.results import RecordSet
@@ -31,6 +31,8 @@ __all__ = [
     "device",
     "devices",
     "estimate",
+    "explain",
+    "largest_batch",
     "measure",
     "read",
     "roofline",
@@ -38,7 +40,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "rooflens.api": ("device", "devices", "estimate", "measure", "read", "roofline", "table"),
+    "rooflens.api": (
+        "device",
+        "devices",
+        "estimate",
+        "explain",
+        "largest_batch",
+        "measure",
+        "read",
+        "roofline",
+        "table",
+    ),
     "rooflens.errors": ("RooflensError",),
     "rooflens.records": ("Case", "Ceiling", "Device", "Record", "Timing", "Work"),
     "rooflens.results": ("RecordSet",),

@@ -26,6 +26,12 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message: what follows in torch's is about its own insides."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else "no message"
+
+
 class RooflensError(Exception):
     """Base of all errors that rooflens raises on purpose."""
 

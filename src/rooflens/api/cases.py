@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from rooflens.costs import FUSIONS, Fusion
 from rooflens.errors import InvalidValue
@@ -24,7 +24,7 @@ from rooflens.models import (
     split_inputs,
     sum_of_outputs,
 )
-from rooflens.records import AS_IS, Case, Scalar
+from rooflens.records import AS_IS, Case, Scalar, Trace
 
 if TYPE_CHECKING:
     import torch
@@ -68,6 +68,13 @@ class Request:
         assert self.blueprint is not None
         return build(self.blueprint, device)
 
+    def tracer(self) -> Callable[[int | None], Trace]:
+        """Traces the step of a batch, on a module that is built once and without values."""
+        from rooflens.sources import estimate as source
+
+        module = self.build("meta")
+        return lambda batch: source.traced(self.step(module, batch, "meta"))
+
     def step(self, module: torch.nn.Module, batch: int | None, device: str) -> Step:
         """The step of one batch; a named model's inputs are made on `device`."""
         if self.blueprint is None:
@@ -100,6 +107,8 @@ def request(
     seq_len: int | None,
     channels_last: bool,
     fusion: Fusion = "none",
+    causal: bool = False,
+    name: str | None = None,
 ) -> Request:
     """Check the arguments of a call before anything is built.
 
@@ -107,34 +116,35 @@ def request(
         InvalidValue: an argument cannot be used.
         UnknownModel: nobody knows the model.
     """
+    _refuse_graph(model)
     check_torch()
+    _check_model(model)
+    check_numbers(batch, img_size, seq_len)
     named = isinstance(model, str)
     dtype = dtype or ("fp32" if named else AS_IS)
     check_words(dtype, mode, optimizer)
-    for what, value in (("img_size", img_size), ("seq_len", seq_len)):
-        if value is not None and value < 1:
-            raise InvalidValue(f"{what} is {value}; it has to be at least 1")
-    if fusion not in FUSIONS:
-        raise InvalidValue(f"unknown fusion {fusion!r}; known: {', '.join(FUSIONS)}")
-    options: dict[str, Scalar] = {} if fusion == "none" else {"fusion": fusion}
-    if img_size is not None:
-        options["img_size"] = img_size
-    if seq_len is not None:
-        options["seq_len"] = seq_len
-    if channels_last:
-        options["channels_last"] = True
-    if mode == "train" and optimizer != "sgd":
-        options["optimizer"] = optimizer
+    options = options_of(
+        mode=mode,
+        img_size=img_size,
+        seq_len=seq_len,
+        channels_last=channels_last,
+        fusion=fusion,
+        causal=causal,
+        optimizer=optimizer,
+    )
     if isinstance(model, str):
+        if name is not None:
+            raise InvalidValue(f"name={name!r} is for a module that is handed in; {model!r} has its own")
         if inputs is not None:
             raise InvalidValue(f"inputs are made for the named model {model!r}; leave inputs out, or hand in a module")
         blueprint = find(model, InputOptions(img_size=img_size, seq_len=seq_len, mode=mode))
         if blueprint.tokens is not None:
             options["seq_len"] = blueprint.tokens
-        batches: tuple[int | None, ...] = _batches(1 if batch is None and blueprint.batched else batch)
+        own = blueprint.default_batch if blueprint.batched else None
+        batches: tuple[int | None, ...] = batches_of(own if batch is None else batch)
         module, name = None, model
     else:
-        blueprint, module, name = None, model, type(model).__name__
+        blueprint, module, name = None, model, name or type(model).__name__
         check_not_generating(mode, name)
         if inputs is None:
             raise InvalidValue(
@@ -156,15 +166,73 @@ def request(
     )
 
 
+def options_of(
+    *,
+    mode: str,
+    img_size: int | None,
+    seq_len: int | None,
+    channels_last: bool,
+    fusion: Fusion,
+    causal: bool,
+    optimizer: str,
+) -> dict[str, Scalar]:
+    """What is said of a case beyond its fields: only what is not the default."""
+    for what, value in (("img_size", img_size), ("seq_len", seq_len)):
+        if value is not None and value < 1:
+            raise InvalidValue(f"{what} is {value}; it has to be at least 1")
+    if fusion not in FUSIONS:
+        raise InvalidValue(f"unknown fusion {fusion!r}; known: {', '.join(FUSIONS)}")
+    said: dict[str, Scalar | None] = {
+        "img_size": img_size,
+        "seq_len": seq_len,
+        "channels_last": channels_last or None,
+        "fusion": None if fusion == "none" else fusion,
+        "causal": causal or None,
+        "optimizer": optimizer if mode == "train" and optimizer != "sgd" else None,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def is_graph(model: object) -> TypeGuard[str]:
+    """Whether a model is named by an ONNX file."""
+    return isinstance(model, str) and model.lower().endswith(".onnx")
+
+
+def _refuse_graph(model: object) -> None:
+    """A graph can be read, but nothing here runs it."""
+    if is_graph(model):
+        raise InvalidValue(
+            f"{model!r} is an ONNX file, which can be estimated and explained only; give the PyTorch model that it was"
+            " exported from"
+        )
+
+
+def _check_model(model: object) -> None:
+    import torch
+
+    if not isinstance(model, str | torch.nn.Module):
+        kind = "a class, not an instance of it" if isinstance(model, type) else type(model).__name__
+        raise InvalidValue(f"the model is {kind}; give a name or an nn.Module")
+
+
+def check_numbers(batch: object, img_size: object, seq_len: object) -> None:
+    """Say of an argument of the wrong kind what it should be, before something fails on it."""
+    if batch is not None and not isinstance(batch, int | Iterable):
+        raise InvalidValue(f"batch {batch!r} cannot be run; give whole numbers of at least 1")
+    for what, value in (("img_size", img_size), ("seq_len", seq_len)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise InvalidValue(f"{what} is {value!r}; it has to be a whole number")
+
+
 def _handed_batch(batch: int | Sequence[int] | None) -> tuple[int | None, ...]:
     if batch is not None and not isinstance(batch, int):
         raise InvalidValue(
             f"batch is {batch!r}, but the inputs of a module that is handed in have one batch; give one number"
         )
-    return _batches(batch)
+    return batches_of(batch)
 
 
-def _batches(batch: int | Iterable[int] | None) -> tuple[int | None, ...]:
+def batches_of(batch: int | Iterable[int] | None) -> tuple[int | None, ...]:
     if batch is None:
         return (None,)
     batches = (batch,) if isinstance(batch, int) else tuple(batch)

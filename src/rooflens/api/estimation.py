@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.cases import Progress, request
+from rooflens.api.cases import Progress, is_graph, request
+from rooflens.api.graphs import graph_request
 from rooflens.costs import Fusion
 from rooflens.devices import find
+from rooflens.errors import InvalidValue
 from rooflens.models import Loss
 from rooflens.records import Device, Record
 from rooflens.results import RecordSet
@@ -20,6 +22,7 @@ def estimate(
     model: str | torch.nn.Module,
     *,
     inputs: Any = None,
+    name: str | None = None,
     batch: int | Sequence[int] | None = None,
     device: str | Device | Sequence[str | Device] | None = None,
     dtype: str | None = None,
@@ -42,6 +45,7 @@ def estimate(
         model: a name (``resnet18``, ``timm:convnext_tiny``, ``hf:llama``, ``path/file.py:function``) or a module,
             which is left exactly as it was found.
         inputs: of a module: a tensor, a tuple, a dict, or ``(args, kwargs)``. Shapes and types count, values do not.
+        name: what to call a module in its cases; default is the name of its class.
         batch: samples per step, one or several.
         device: names, device files or devices; none is needed to count.
         dtype: ``fp32`` (default of a named model), ``tf32``, ``default``, ``bf16``, ``fp16``, ``amp-bf16`` or
@@ -65,28 +69,30 @@ def estimate(
         InvalidValue, UnknownModel, UnknownDevice, MissingCeiling, ModelError: see :mod:`rooflens.errors`.
     """
     devices = _devices(device)
-    asked = request(
-        model,
-        inputs=inputs,
-        batch=batch,
-        dtype=dtype,
-        mode=mode,
-        loss=loss,
-        optimizer=optimizer,
-        img_size=img_size,
-        seq_len=seq_len,
-        channels_last=channels_last,
-        fusion=fusion,
-    )
+    words: dict[str, Any] = {
+        "inputs": inputs,
+        "name": name,
+        "batch": batch,
+        "dtype": dtype,
+        "mode": mode,
+        "loss": loss,
+        "optimizer": optimizer,
+        "img_size": img_size,
+        "seq_len": seq_len,
+        "channels_last": channels_last,
+        "fusion": fusion,
+        "causal": causal,
+    }
+    asked = graph_request(model, **words) if is_graph(model) else request(model, **words)
     from rooflens.sources import environment
     from rooflens.sources import estimate as source
 
     records: list[Record] = []
-    module = asked.build("meta")
+    trace = asked.tracer()
     for n, size in enumerate(asked.batches):
         if progress is not None:
             progress(n / len(asked.batches), f"{asked.name}, batch {size}" if size else asked.name)
-        done = source.traced(asked.step(module, size, "meta"))
+        done = trace(size)
         operations = source.repeated(done, fusion)
         for found in (*devices,) or (None,):
             case = asked.cases(found.name if found else None)[n]
@@ -95,6 +101,11 @@ def estimate(
 
 
 def _devices(device: str | Device | Sequence[str | Device] | None) -> list[Device]:
+    if not isinstance(device, str | Device | Sequence | None):
+        raise InvalidValue(f"device is {device!r}; give a name, a device file, a Device, or several of them")
     wanted = [] if device is None else [device] if isinstance(device, str | Device) else list(device)
-    found = [find(d) if isinstance(d, str) else d for d in wanted]
-    return list({d.name: d for d in found}.values())
+    found: dict[str, Device] = {}
+    for one in (find(d) if isinstance(d, str) else d for d in wanted):
+        if found.setdefault(one.name, one) != one:
+            raise InvalidValue(f"two different devices are called {one.name!r}; give yours another title")
+    return list(found.values())

@@ -22,6 +22,7 @@ def measure(
     model: str | torch.nn.Module,
     *,
     inputs: Any = None,
+    name: str | None = None,
     batch: int | Sequence[int] | None = None,
     device: str | None = None,
     dtype: str | None = None,
@@ -54,6 +55,7 @@ def measure(
     """
     words: dict[str, Any] = {
         "inputs": inputs,
+        "name": name,
         "batch": batch,
         "dtype": dtype,
         "mode": mode,
@@ -66,6 +68,8 @@ def measure(
     asked = request(model, **words)
     policy = Policy(budget=budget)
     machine = this_machine(device, roof, progress)
+    if machine.where == "cpu" and asked.dtype == "tf32":
+        raise InvalidValue("a CPU has no TF32; measure fp32 or bf16")
     # Before anything runs: what an estimate refuses costs no measurement.
     beside = _estimated(model, machine.device, words) if estimate else None
     from rooflens.sources import environment

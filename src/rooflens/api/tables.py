@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from rooflens.results import RecordSet
+from rooflens.errors import InvalidValue
+from rooflens.results import Fits, RecordSet
 
 if TYPE_CHECKING:
     from rooflens.report.table import Table
@@ -13,16 +15,21 @@ Format = Literal["table", "json", "csv", "md", "tex"]
 
 
 def table(
-    *records: RecordSet, format: Format = "table", depth: int = 1, width: int | None = None, color: bool = False
+    *records: RecordSet | Fits,
+    format: Format = "table",
+    depth: int = 1,
+    width: int | None = None,
+    color: bool = False,
 ) -> str:
     """The tables of the command line as text: ``print(rl.table(est, time))``; twin of ``--format``.
 
     Several cases give a summary and their memory; a single estimated case also its operation families and its modules.
 
     Args:
-        records: sets of any sources; the estimate and the measurement of a case share a row.
+        records: sets of any sources; the estimate and the measurement of a case share a row. Or what
+            :func:`largest_batch` gave, alone: one row per device.
         format: ``table`` for people, ``md`` or ``tex`` for papers, ``csv`` (the summary alone) or ``json`` (the
-            promised shape, one object per case) for programs.
+            promised shape, one object per case; of largest batches one object per device) for programs.
         depth: how deep the module tree goes.
         width: columns of a ``table``; default: the terminal's own, 80 in a pipe.
         color: whether a ``table`` has terminal colours.
@@ -34,10 +41,25 @@ def table(
     from rooflens.report.render import render
     from rooflens.report.text_formats import as_json
 
-    together = sum(records[1:], start=records[0]) if records else RecordSet(())
+    sets = [item for item in records if isinstance(item, RecordSet)]
+    if len(sets) < len(records):
+        rows, held = _largest_batches(records)
+        files = format in ("csv", "json")  # whose one table has every column
+        return render(rows if files else [rows, held], format, width=width, color=color)
+    together = sum(sets, start=RecordSet(()))
     if format == "json":
         return as_json(promised_json(together))
     return render(_tables(together, depth), format, width=width, color=color)
+
+
+def _largest_batches(items: Sequence[RecordSet | Fits]) -> tuple[Table, Table]:
+    from rooflens.report.capacity import largest_batches
+
+    if len(items) == 1 and isinstance(items[0], Fits):
+        return largest_batches(items[0])
+    raise InvalidValue(
+        "largest batches have a table of their own; show them apart, and give their .records to join others"
+    )
 
 
 def _tables(records: RecordSet, depth: int) -> list[Table]:

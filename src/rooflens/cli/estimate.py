@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
         "rooflens estimate timm:convnext_tiny --mode train --device h100-sxm",
         "rooflens estimate hf:llama --seq-len 2048 --dtype bf16 -o llama.jsonl",
         "rooflens estimate my_model.py:build -b 8 --depth 3",
+        "rooflens estimate resnet18 --mode train --device t4 --device l4 --largest-batch",
     )
 )
 @model_options
@@ -32,6 +35,16 @@ if TYPE_CHECKING:
     show_default=True,
     help="Operations that share a kernel keep what passes between them on the chip.",
 )
+@click.option(
+    "--largest-batch",
+    "largest",
+    is_flag=True,
+    help="Instead: the largest batch that fits into each device's memory. --device all: the whole catalogue.",
+)
+@click.option(
+    "--reserve",
+    help="Memory to leave free with --largest-batch, like '2 GB'; default: room for context and workspaces.",
+)
 @output_options
 def estimate(
     model: str,
@@ -40,6 +53,8 @@ def estimate(
     format_: Format,
     depth: int,
     by: str | None,
+    largest: bool,
+    reserve: str | None,
     **options: Any,
 ) -> None:
     """Count a model's work and find the shortest time for it, on any device.
@@ -48,9 +63,19 @@ def estimate(
     function returns (module, inputs). Nothing is computed, no weights and no GPU are needed; without --device there are
     counts and no times.
     """
-    from rooflens.api import estimate as call
+    from rooflens import api
 
     check_outputs(outputs)
-    with progress_bar() as tell:
-        records = call(model, device=devices, progress=tell, **options)
-    emit(records, format_=format_, outputs=outputs, depth=depth, by=by)
+    if largest:
+        if options.pop("batch") is not None:
+            raise click.UsageError("--largest-batch looks for the batch; leave --batch out")
+        if not devices:
+            raise click.UsageError("--largest-batch needs --device: a name, or 'all' for the whole catalogue")
+        options["reserve"] = reserve
+    elif reserve is not None:
+        raise click.UsageError("--reserve is memory that --largest-batch leaves free; give both")
+    call = api.largest_batch if largest else api.estimate
+    # What a user's model prints is no part of the result.
+    with progress_bar() as tell, redirect_stdout(sys.stderr):
+        found = call(model, device=devices, progress=tell, **options)
+    emit(found, format_=format_, outputs=outputs, depth=depth, by=by)

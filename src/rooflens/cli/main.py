@@ -15,6 +15,7 @@ COMMANDS = {
     "estimate": "Count a model's work and find the shortest time for it, on any device.",
     "measure": "Run a model on this machine and time it.",
     "plot": "Draw records on a roofline.",
+    "explain": "Show the formula of an operation with its numbers filled in.",
     "devices": "Show the devices that rooflens knows, with a source for every number.",
 }
 """Commands with their one-line help, so that `rooflens --help` imports none of them."""
@@ -58,6 +59,11 @@ def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         cli.main(args=words, prog_name="rooflens")
+    except OSError as error:
+        if "--debug" in words[:1]:
+            raise
+        click.echo(f"error: {_plain(str(error))}", err=True)
+        sys.exit(1)
     except RooflensError as error:
         if "--debug" in words[:1]:
             raise

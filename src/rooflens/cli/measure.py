@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +51,7 @@ def measure(
     from rooflens.api import measure as call
 
     check_outputs(outputs)
-    with progress_bar() as tell:
+    # What a user's model prints is no part of the result.
+    with progress_bar() as tell, redirect_stdout(sys.stderr):
         records = call(model, progress=tell, **options)
     emit(records, format_=format_, outputs=outputs, depth=depth, by=by)

@@ -13,7 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from rooflens.api.tables import Format
-    from rooflens.results import RecordSet
+    from rooflens.results import Fits, RecordSet
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
 DTYPES = ("default", "fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
@@ -82,9 +82,8 @@ def model_options(command: Command) -> Command:
             click.option(
                 "--dtype",
                 type=click.Choice(DTYPES),
-                default="fp32",
-                show_default=True,
-                help="fp32 has TF32 off, tf32 on, default as torch has it; amp is autocast.",
+                help="fp32 has TF32 off, tf32 on, default as torch has it; amp is autocast. Default: fp32, an ONNX file's"
+                " own.",
             ),
             click.option(
                 "--mode",
@@ -147,21 +146,22 @@ def output_options(command: Command) -> Command:
     return command
 
 
-def emit(records: RecordSet, *, format_: Format, outputs: Sequence[Path], depth: int, by: Any) -> None:
-    """Print the records in the format asked for and write each output; paths are told on stderr."""
+def emit(found: RecordSet | Fits, *, format_: Format, outputs: Sequence[Path], depth: int, by: Any) -> None:
+    """Print what was found in the format asked for and write each output; paths are told on stderr."""
     from rooflens.api import roofline, table
     from rooflens.records import write_atomically
+    from rooflens.results import RecordSet
 
     color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    click.echo(table(records, format=format_, depth=depth, color=color), nl=False)
+    click.echo(table(found, format=format_, depth=depth, color=color), nl=False)
     for path in outputs:
         suffix = path.suffix.lower()
         if suffix == RECORDS:
-            records.save(path)
+            found.save(path)
         elif suffix in FIGURES:
-            roofline(records, by=by).save(path)
+            roofline(found if isinstance(found, RecordSet) else found.records, by=by).save(path)
         else:
-            write_atomically(path, table(records, format=TABLES[suffix], depth=depth))
+            write_atomically(path, table(found, format=TABLES[suffix], depth=depth))
         click.echo(f"wrote {path}", err=True)
 
 

@@ -15,7 +15,24 @@ Conventions, written here once:
 - An operation without a formula still has bytes; its name is in `Work.missing`.
 """
 
+from rooflens.costs.derivation import Derivation, Line, derive
 from rooflens.costs.fusion import FUSIONS, Fusion, fused_bytes
-from rooflens.costs.registry import Arithmetic, Cost, cost, families, family_of, traffic
+from rooflens.costs.registry import Arithmetic, Cost, arithmetic_of, cost, families, family_of, traffic
+from rooflens.costs.sizes import result_names
 
-__all__ = ["FUSIONS", "Arithmetic", "Cost", "Fusion", "cost", "families", "family_of", "fused_bytes", "traffic"]
+__all__ = [
+    "FUSIONS",
+    "Arithmetic",
+    "Cost",
+    "Derivation",
+    "Fusion",
+    "Line",
+    "arithmetic_of",
+    "cost",
+    "derive",
+    "families",
+    "family_of",
+    "fused_bytes",
+    "result_names",
+    "traffic",
+]

@@ -25,7 +25,10 @@ def macs(inputs: Tensor, weight: Tensor, result_shape: tuple[int, ...], transpos
     "convolution", "convolution", "_convolution", "convolution_overrideable", "cudnn_convolution", "mkldnn_convolution"
 )
 def forward(call: Call) -> Demand:
-    """One multiply-add per tap, and one addition per element of the result for the bias."""
+    """Every element of the result sums the kernel over the input channels of its group: one multiply-add per tap.
+
+    Transposed, every element of the input meets each tap once. A bias is one addition per element of the result.
+    """
     inputs, weight, out = call.tensor("input" if call.get("input") else "self"), call.tensor("weight"), call.outputs[0]
     flops = matrix(macs(inputs, weight, out.shape, bool(call.get("transposed", False))), inputs)
     if isinstance(call.get("bias"), Tensor):

@@ -59,9 +59,17 @@ PER_ELEMENT: dict[str, tuple[float, float]] = {
     "reciprocal": (0, 1),
     "sin": (0, 1),
     "cos": (0, 1),
+    "tan": (0, 1),
+    "asin": (0, 1),
+    "acos": (0, 1),
     "atan": (0, 1),
     "atan2": (1, 1),
+    "sinh": (0, 1),
+    "cosh": (0, 1),
     "tanh": (0, 1),
+    "asinh": (0, 1),
+    "acosh": (0, 1),
+    "atanh": (0, 1),
     "erf": (0, 1),
     "xlogy": (1, 1),
     "pow": (1, 2),  # exp(y log x); the exponents of POWERS cost less
@@ -107,6 +115,11 @@ PER_ELEMENT: dict[str, tuple[float, float]] = {
     "glu_backward": (3, 1),  # per element of the gradient, which is twice as large as the result
     "log_sigmoid_backward": (4, 1),
     "gelu_backward": (8, 2),
+    # scale, round, shift, clamp to the range of the integers; and back: shift, scale
+    "quantize_per_tensor": (5, 0),
+    "quantize_per_channel": (5, 0),
+    "dequantize_per_tensor": (2, 0),
+    "dequantize_per_channel": (2, 0),
     # dropout: compare a random number with p, scale
     "native_dropout": (2, 0),
     "native_dropout_backward": (2, 0),
@@ -119,11 +132,18 @@ POWERS: dict[float, tuple[float, float]] = {2: (1, 0), 3: (2, 0), -2: (1, 1), 0.
 
 
 def _demand(call: Call) -> Demand:
+    """Vector and special FLOP per element of the result, from one table; a list counts each of its tensors.
+
+    Adding, multiplying and comparing are 1 vector FLOP each, an exponential, a logarithm or a root is 1 special one. A
+    complex operation is two real ones, a complex product six FLOP.
+    """
     name = call.name.removeprefix("_foreach_").removesuffix("_")
     vector, special = PER_ELEMENT[name]
     exponent = call.get("exponent")
     if name == "pow" and isinstance(exponent, int | float):
         vector, special = POWERS.get(exponent, (vector, special))
+    if name in ("add", "sub", "rsub") and call.get("alpha", 1) not in (1, None):
+        vector += 1  # a multiply-add
     flops: dict[str, float] = {}
     for tensor in _results(call):
         operand = _operand(call, tensor)

@@ -30,7 +30,10 @@ FIXED = ("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
     "_batch_norm_no_update",
 )
 def batch_norm(call: Call) -> Demand:
-    """Statistics only where the batch's own are used; one inverse square root per channel."""
+    """Per element 2 to normalise and 1 each for weight and bias; 4 more where the batch's own statistics are used.
+
+    Per channel one inverse square root.
+    """
     inputs = call.tensor("input")
     per_element = _normalize(call) + (STATISTICS if call.get("training", call.name not in FIXED) else 0)
     channels = inputs.shape[1] if len(inputs.shape) > 1 else 1
@@ -54,7 +57,10 @@ def batch_norm_backward(call: Call) -> Demand:
 
 @register("normalization", "native_layer_norm", "native_group_norm")
 def layer_norm(call: Call) -> Demand:
-    """Statistics of every row (or group), one inverse square root each."""
+    """Per element 4 for statistics, 2 to normalise and 1 each for weight and bias.
+
+    Per row (or group) one inverse square root.
+    """
     inputs = call.tensor("input")
     rows = call.outputs[-1].elements
     return Demand(flops=pointwise(inputs, vector=(STATISTICS + _normalize(call)) * inputs.elements, special=rows))

@@ -85,6 +85,7 @@ The antialiasing kernels take more when they shrink an image; they are counted a
 
 
 def _interpolate(call: Call) -> Demand:
+    """Per element of the result, each point of the input that it takes is weighted and added: 2 FLOP."""
     larger: Tensor = call.tensor("grad_output") if call.name.endswith("_backward") else call.outputs[0]
     points = POINTS[call.name.removesuffix("_backward")]
     return Demand(flops=pointwise(larger, vector=2 * points * larger.elements))
@@ -103,5 +104,6 @@ def grid_sample(call: Call) -> Demand:
 
 @register("interpolation", "grid_sampler_2d_backward", "grid_sampler_3d_backward")
 def grid_sample_backward(call: Call) -> Demand:
+    """Twice forward: gradients of the corners and of their weights."""
     grad = call.tensor("grad_output")
     return Demand(flops=pointwise(grad, vector=(64 if "3d" in call.name else 32) * grad.elements))

@@ -34,6 +34,11 @@ PER_ELEMENT: dict[str, tuple[float, float, float]] = {
 
 
 def _demand(call: Call) -> Demand:
+    """Vector FLOP per element that is read, and vector and special FLOP per result, from one table.
+
+    A sum or an extremum is 1 per element, a mean one division more per result, a norm 2 per element and a root, a
+    variance 4 per element.
+    """
     source = call.inputs[0]
     name = call.name.removesuffix("_")
     if name in ("max", "min") and isinstance(call.get("other"), Tensor):
@@ -67,7 +72,7 @@ def distances(call: Call) -> Demand:
 @register("reduction", "_cdist_backward")
 def distances_backward(call: Call) -> Demand:
     """Per pair one division, and per coordinate subtract, multiply, add."""
-    grad, points = call.tensor("grad"), call.tensor("x1")
+    grad, points = call.inputs[0], call.tensor("x1")
     return Demand(flops=pointwise(grad, vector=(1 + 3 * points.shape[-1]) * grad.elements))
 
 
@@ -116,6 +121,7 @@ LOSSES: dict[str, tuple[float, float]] = {
 
 @register("loss", *LOSSES)
 def pointwise_loss(call: Call) -> Demand:
+    """Vector and special FLOP per element, from one table, the sum over all elements included."""
     source = call.tensor("self")
     vector, special = LOSSES[call.name]
     return Demand(flops=pointwise(source, vector=vector * source.elements, special=special * source.elements))
@@ -125,5 +131,6 @@ def pointwise_loss(call: Call) -> Demand:
     "loss", "mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "binary_cross_entropy_backward"
 )
 def pointwise_loss_backward(call: Call) -> Demand:
+    """Per element: the derivative, and its product with the incoming gradient and the mean's factor."""
     source = call.tensor("self")
     return Demand(flops=pointwise(source, vector=3 * source.elements))

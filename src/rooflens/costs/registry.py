@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
-from rooflens.records import Call, Traffic, Work
+from rooflens.records import AS_IS, Call, Device, Traffic, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +53,19 @@ class Arithmetic:
         return self.convolutions if family in ("convolution", "recurrent") else self.products
 
 
+def arithmetic_of(dtype: str, device: Device | None) -> Arithmetic:
+    """The precision of products on fp32 tensors under a case's dtype.
+
+    ``default`` (and a module left as it is) follows torch's own switches: TF32 for cuDNN's convolutions and recurrent
+    layers, fp32 for products; a device without TF32 computes both in fp32.
+    """
+    if dtype == "tf32":
+        return Arithmetic(products="tf32", convolutions="tf32")
+    if dtype in ("default", AS_IS) and (device is None or device.ceiling("matmul.tf32") is not None):
+        return Arithmetic(convolutions="tf32")
+    return Arithmetic()
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Family and work of one call; `kernel_work` where a kernel needs less than is counted."""
@@ -97,7 +110,7 @@ def _entries() -> Mapping[str, Entry]:
     return _ENTRIES
 
 
-def _entry(name: str) -> Entry | None:
+def entry_of(name: str) -> Entry | None:
     """The formula of an operation: in-place and foreach forms share that of the plain one."""
     entries = _entries()
     plain = name.removeprefix("_foreach_").rstrip("_") if name.startswith("_foreach_") else name.removesuffix("_")
@@ -114,14 +127,19 @@ def families() -> dict[str, tuple[str, ...]]:
 
 def family_of(name: str) -> str:
     """The family of an operation, ``other`` if it has no formula."""
-    entry = _entry(name)
+    entry = entry_of(name)
     return "other" if entry is None else entry.family
 
 
 @lru_cache(maxsize=100_000)
 def cost(call: Call, arithmetic: Arithmetic = Arithmetic()) -> Cost:
     """The work of a call. Equal calls share the answer."""
-    entry = _entry(call.name)
+    return evaluate(call, arithmetic)
+
+
+def evaluate(call: Call, arithmetic: Arithmetic) -> Cost:
+    """The work of a call, in whatever numbers its sizes are given."""
+    entry = entry_of(call.name)
     moved: dict[str, float] = {"dram": call.reads + call.writes}
     if entry is None:
         return Cost("other", Work(bytes=moved, missing=frozenset({call.name})))

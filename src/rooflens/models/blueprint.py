@@ -33,6 +33,7 @@ class Blueprint:
         example: makes random inputs for a batch size (None: as the user's code gives them), on the default device.
         loss: loss of a training step.
         batched: whether a batch size can be chosen.
+        default_batch: the batch size where none is chosen.
         images: whether its inputs are images whose size can be chosen.
         tokens: tokens per sequence of a language model; such a model has the modes prefill and decode.
     """
@@ -42,6 +43,7 @@ class Blueprint:
     example: Callable[[int | None], Example]
     loss: Loss
     batched: bool = True
+    default_batch: int | None = 1
     images: bool = False
     tokens: int | None = None
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
-from rooflens.errors import InvalidValue, MissingDependency, ModelError, RooflensError, UnknownModel
+from rooflens.errors import InvalidValue, MissingDependency, ModelError, RooflensError, UnknownModel, first_line
 from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example, InputOptions
+from rooflens.models.process import kept_switches
 from rooflens.models.step import OPTIMIZERS, Loss, Step
 from rooflens.records import AS_IS, DTYPES, MODES
 
@@ -84,20 +86,69 @@ def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
     """
     import torch
 
-    with warnings.catch_warnings():
+    def on(place: str) -> torch.nn.Module:
+        with torch.device(place):
+            return blueprint.build()
+
+    what = f"cannot build {blueprint.name}"
+    if device != "meta":
+        return _guarded(what, lambda: on("cpu").to(device))
+    return _on_meta_or_moved(what, lambda: on("meta"), lambda: on("cpu").to("meta"))
+
+
+def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Example:
+    """The inputs of a blueprint on a device, with the same way out for code that reads values.
+
+    Raises:
+        InvalidValue: a batch is given to a model that decides its own.
+        ModelError: the inputs cannot be made.
+    """
+    import torch
+
+    if batch is not None and not blueprint.batched:
+        raise InvalidValue(
+            f"{blueprint.name} decides its own batch; give its function a parameter named batch, or leave the batch out"
+        )
+
+    def on(place: str) -> Example:
+        with torch.device(place):
+            return blueprint.example(batch)
+
+    what = f"cannot make inputs of {blueprint.name}" + (f" for batch {batch}" if batch is not None else "")
+    if device != "meta":
+        return _guarded(what, lambda: on(device))
+    return _on_meta_or_moved(what, lambda: on("meta"), lambda: on("cpu"))
+
+
+Made = TypeVar("Made")
+
+
+def _on_meta_or_moved(what: str, first: Callable[[], Made], second: Callable[[], Made]) -> Made:
+    """The first that works: without values, and if these are asked for, with them."""
+    try:
+        return _guarded(what, first)
+    except ModelError as error:
+        if not isinstance(_cause(error), RuntimeError | NotImplementedError):
+            raise
+        return _guarded(what, second)
+
+
+def _cause(error: BaseException) -> BaseException:
+    while isinstance(error, ModelError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _guarded(what: str, call: Callable[[], Made]) -> Made:
+    """Run a provider's or the user's code; errors are told in a sentence, and switches that it turns are put back."""
+    with kept_switches(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # providers warn about initialisation, which does not matter here
         try:
-            if device != "meta":
-                return blueprint.build().to(device)
-            try:
-                with torch.device("meta"):
-                    return blueprint.build()
-            except (RuntimeError, NotImplementedError):
-                return blueprint.build().to("meta")
+            return call()
         except RooflensError:
             raise
         except Exception as error:
-            raise ModelError(f"cannot build {blueprint.name}: {type(error).__name__}: {error}") from error
+            raise ModelError(f"{what}: {type(error).__name__}: {first_line(error)}") from error
 
 
 def make_step(
@@ -133,22 +184,6 @@ def make_step(
         autocast=autocast,
         channels_last=channels_last,
     )
-
-
-def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Example:
-    """The inputs of a blueprint on a device.
-
-    Raises:
-        InvalidValue: a batch is given to a model that decides its own.
-    """
-    import torch
-
-    if batch is not None and not blueprint.batched:
-        raise InvalidValue(
-            f"{blueprint.name} decides its own batch; give its function a parameter named batch, or leave the batch out"
-        )
-    with torch.device(device):
-        return blueprint.example(batch)
 
 
 def _types(dtype: str) -> tuple[torch.dtype | None, torch.dtype | None]:

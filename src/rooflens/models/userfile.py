@@ -19,6 +19,8 @@ from rooflens.errors import InvalidValue, ModelError, UnknownModel
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.step import sum_of_outputs
 
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 
 def blueprint(name: str) -> Blueprint:
     """The blueprint of a model that a user's function makes.
@@ -32,18 +34,25 @@ def blueprint(name: str) -> Blueprint:
     if not file.is_file():
         raise UnknownModel("model file", path, [], "; there is no such file")
     function = _function(file, function_name)
-    batched = "batch" in inspect.signature(function).parameters
+    parameters = inspect.signature(function).parameters
+    batched = "batch" in parameters
+    others = [p.name for p in parameters.values() if p.name != "batch" and p.default is p.empty and p.kind not in _REST]
+    if others:
+        raise ModelError(f"{name} needs {', '.join(others)}: its function may take no argument but one named batch")
+    default = parameters["batch"].default if batched else None
 
     def call(batch: int | None) -> tuple[Any, Any]:
-        result = _guarded(name, lambda: function(batch=1 if batch is None else batch) if batched else function())
+        result = _guarded(name, lambda: function() if batch is None else function(batch=batch))
         return _module_and_inputs(name, result)
 
+    first = default if isinstance(default, int) else 1 if batched else None
     return Blueprint(
         name=name,
-        build=lambda: call(1)[0],
+        build=lambda: call(first)[0],
         example=lambda batch: _example(call(batch)[1]),
         loss=sum_of_outputs,
         batched=batched,
+        default_batch=first,
     )
 
 
@@ -70,6 +79,8 @@ def _guarded(name: str, call: Callable[[], Any]) -> Any:
     """Run the user's code; whatever it raises is reported with its line."""
     try:
         return call()
+    except SystemExit as error:
+        raise ModelError(f"{name} ends the program (exit code {error.code})") from error
     except SyntaxError as error:
         raise ModelError(f"{error.filename or name} is no valid Python: {error.msg} (line {error.lineno})") from error
     except Exception as error:

@@ -30,6 +30,7 @@ from rooflens.records.record import (
     Traffic,
 )
 from rooflens.records.timing import Timing
+from rooflens.records.trace import ALIGNMENT, Trace
 from rooflens.records.work import (
     COMPUTE_RESOURCES,
     DATA_RESOURCES,
@@ -42,6 +43,7 @@ from rooflens.records.work import (
 )
 
 __all__ = [
+    "ALIGNMENT",
     "AS_IS",
     "COMPUTE_RESOURCES",
     "DATA_RESOURCES",
@@ -78,6 +80,7 @@ __all__ = [
     "Source",
     "Tensor",
     "Timing",
+    "Trace",
     "Traffic",
     "Work",
     "check_writable",

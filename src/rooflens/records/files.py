@@ -2,11 +2,13 @@
 
 The first line is the header: format version, environment and the devices that the cases name, whole, so that a file can
 be read where the catalogue has changed or where a device was the user's own. Then come ``case`` lines, each with a
-number, and ``record`` and ``failure`` lines that refer to a case by its number.
+number, ``call`` lines, each with a number too, and ``record`` and ``failure`` lines that refer to a case by its number.
+A record refers to a call in the same way: one that many records share (a record per device) is written once.
 
 Format history (the version rises when an older reader would misunderstand a file):
 
 1. first version
+2. ``call`` lines
 """
 
 from __future__ import annotations
@@ -14,15 +16,20 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 from rooflens.errors import OutputError, RecordFileError
+from rooflens.records.calls import from_plain, to_plain
 from rooflens.records.device import Device
+from rooflens.records.operation import Call
 from rooflens.records.record import Case, Environment, Failure, Record
 
-FORMAT = 1
+FORMAT = 2
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +102,21 @@ def _lines(contents: RecordFile) -> Iterable[str]:
         return msgspec.json.encode({"type": kind, **more, **fields}).decode()
 
     yield line("header", None, format=FORMAT, environment=contents.environment, devices=contents.devices)
-    numbers: dict[Case, int] = {}
+    cases: dict[Case, int] = {}
+    calls: dict[Call, int] = {}
     for kind, items in (("record", contents.records), ("failure", contents.failures)):
         for item in items:
-            if item.case not in numbers:
-                numbers[item.case] = len(numbers)
-                yield line("case", item.case, number=numbers[item.case])
-            fields = {k: v for k, v in msgspec.to_builtins(item).items() if v is not None}
-            yield line(kind, fields | {"case": numbers[item.case]})
+            if item.case not in cases:
+                cases[item.case] = len(cases)
+                yield line("case", item.case, number=cases[item.case])
+            numbers, stored = {"case": cases[item.case]}, item
+            if isinstance(item, Record) and item.call is not None:
+                if item.call not in calls:
+                    calls[item.call] = len(calls)
+                    yield line("call", to_plain(item.call), number=calls[item.call])
+                numbers["call"], stored = calls[item.call], replace(item, call=None)
+            known = {k: v for k, v in msgspec.to_builtins(stored).items() if v is not None}
+            yield line(kind, known | numbers)
 
 
 def read_records(path: Path) -> RecordFile:
@@ -123,6 +137,7 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
 
     header: RecordFile | None = None
     cases: dict[int, Case] = {}
+    calls: dict[int, Call] = {}
     records: list[Record] = []
     failures: list[Failure] = []
     number = 0
@@ -133,11 +148,16 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
             if header is None:
                 header = _header(path, kind, entry)
             elif kind == "case":
-                cases[entry.pop("number")] = msgspec.convert(entry, Case)
+                known = entry.pop("number")
+                if known in cases:
+                    raise RecordFileError(f"{path}, line {number}: case {known} is there already")
+                cases[known] = msgspec.convert(entry, Case)
+            elif kind == "call":
+                calls[entry["number"]] = from_plain(entry)
             elif kind == "record":
-                records.append(msgspec.convert(entry | {"case": _case(cases, entry)}, Record))
+                records.append(_record(entry, _numbered("case", cases, entry), calls))
             elif kind == "failure":
-                failures.append(msgspec.convert(entry | {"case": _case(cases, entry)}, Failure))
+                failures.append(msgspec.convert(entry | {"case": _numbered("case", cases, entry)}, Failure))
             else:
                 raise RecordFileError(f"{path}, line {number}: unknown kind of line {kind!r}")
     except KeyError as error:
@@ -150,17 +170,34 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
     return replace(header, records=tuple(records), failures=tuple(failures))
 
 
-def _case(cases: Mapping[int, Case], entry: Mapping[str, Any]) -> Case:
-    if entry["case"] not in cases:
-        raise ValueError(f"no line before defines case {entry['case']}")
-    return cases[entry["case"]]
+def _record(entry: Mapping[str, Any], case: Case, calls: Mapping[int, Call]) -> Record:
+    import msgspec
+
+    call = _numbered("call", calls, entry) if "call" in entry else None
+    stored = msgspec.convert({**entry, "case": case}, _without_call())
+    return Record(**vars(stored), call=call)
+
+
+@cache
+def _without_call() -> type[Any]:
+    """The fields of a record less its call: msgspec reads no type that holds itself, as lists of arguments do."""
+    hints = get_type_hints(Record)
+    kept = [(f.name, hints[f.name], field(default=f.default)) for f in fields(Record) if f.name != "call"]
+    return make_dataclass("StoredRecord", kept, kw_only=True)
+
+
+def _numbered(what: str, known: Mapping[int, T], entry: Mapping[str, Any]) -> T:
+    """What a line refers to by its number."""
+    if entry[what] not in known:
+        raise ValueError(f"no line before defines {what} {entry[what]}")
+    return known[entry[what]]
 
 
 def _header(path: Path, kind: str | None, entry: dict[str, Any]) -> RecordFile:
     import msgspec
 
     version = entry.get("format")
-    if kind != "header" or not isinstance(version, int):
+    if kind != "header" or type(version) is not int or version < 1:
         raise RecordFileError(
             f"{path} is no rooflens record file: its first line is not a header with a format version"
         )

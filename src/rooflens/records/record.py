@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from rooflens.records.operation import Phase
+from rooflens.errors import InvalidValue
+from rooflens.records.operation import Call, Phase
 from rooflens.records.timing import Timing
 from rooflens.records.work import Work
 
@@ -14,6 +15,8 @@ Source = Literal["estimate", "measure", "counters", "profile"]
 Scalar = str | int | float | bool
 
 DTYPES = ("default", "fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
+MOST_CALLS = 2**53
+"""Beyond this a count is no longer exact in a file."""
 AS_IS = "as-is"
 """Element type of a module handed in from Python: whatever its tensors are."""
 MODES = ("inference", "train", "prefill", "decode")
@@ -38,6 +41,13 @@ class Case:
     dtype: str = "fp32"
     mode: str = "inference"
     options: tuple[tuple[str, Scalar], ...] = ()
+
+    def __post_init__(self) -> None:
+        for what, value, known in (("dtype", self.dtype, (*DTYPES, AS_IS)), ("mode", self.mode, MODES)):
+            if value not in known:
+                raise InvalidValue(f"unknown {what} {value!r}; known: {', '.join(known)}")
+        if self.batch is not None and self.batch < 1:
+            raise InvalidValue(f"batch {self.batch} cannot be a case; it has at least 1 sample")
 
     def label(self) -> str:
         """The case in words, for tables, captions and messages."""
@@ -69,6 +79,11 @@ class Memory:
     temporaries: int | None = None
     reserved: int | None = None
 
+    def __post_init__(self) -> None:
+        negative = [f.name for f in fields(self) if (getattr(self, f.name) or 0) < 0]
+        if negative:
+            raise InvalidValue(f"memory cannot be {getattr(self, negative[0])} bytes ({negative[0]})")
+
 
 MEMORY_CAUSES = ("parameters", "buffers", "inputs", "activations", "gradients", "optimizer", "kv_cache", "temporaries")
 
@@ -98,6 +113,7 @@ class Record:
             causal attention call is counted in full and timed by the half that it executes.
         traffic: the DRAM bytes of one call, weights, inputs and outputs apart.
         timing: seconds of one call.
+        call: what was called, with which shapes; None for a whole, and where only a name was seen.
         calls: how many calls are this same observation.
         recomputed: the work repeats forward work during backward.
         parameters: parameter elements of a model, shared ones once.
@@ -116,11 +132,18 @@ class Record:
     kernel_work: Work | None = None
     traffic: Traffic | None = None
     timing: Timing | None = None
+    call: Call | None = None
     calls: int = 1
     recomputed: bool = False
     parameters: int | None = None
     memory: Memory | None = None
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.calls <= MOST_CALLS:
+            raise InvalidValue(f"a record cannot stand for {self.calls} calls; it stands for 1 to {MOST_CALLS}")
+        if self.parameters is not None and self.parameters < 0:
+            raise InvalidValue(f"a model cannot have {self.parameters} parameters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

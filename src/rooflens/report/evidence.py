@@ -188,16 +188,22 @@ def _has_work(records: RecordSet) -> bool:
     return any(r.work is not None for r in records)
 
 
+COUNTING = frozenset({"causal"})
+"""Options that say how an estimate counts, and not what runs."""
+
+
 def _partner(case: Case, estimates: Sequence[Case]) -> Case | None:
     """The estimate of the same case: that of the same device, else the only one whose device does not contradict."""
     if case in estimates:
         return case
-    fitting = [
-        estimate
-        for estimate in estimates
-        if replace(estimate, device=case.device) == case and None in (estimate.device, case.device)
-    ]
+    fitting = [estimate for estimate in estimates if _runs_the_same(estimate, case)]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _runs_the_same(estimate: Case, case: Case) -> bool:
+    options = tuple(option for option in estimate.options if option[0] not in COUNTING)
+    same_device = estimate.device == case.device or None in (estimate.device, case.device)
+    return same_device and replace(estimate, device=case.device, options=options) == case
 
 
 def _measured(records: Sequence[Record]) -> Measured | None:

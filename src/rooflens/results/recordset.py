@@ -7,8 +7,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from rooflens.devices import find
 from rooflens.errors import AmbiguousResult, InvalidValue
 from rooflens.records import (
+    PHASES,
     Case,
     Device,
     Environment,
@@ -67,8 +69,11 @@ class RecordSet:
     def __add__(self, other: RecordSet) -> RecordSet:
         """Both sets together; the environment is kept only where both agree in all but the moment.
 
+        The same estimate in both is kept once; measurements of the same case are samples of the same thing.
+
         Raises:
-            InvalidValue: both hold a device of the same name with other rates: its bounds would change unseen.
+            InvalidValue: both hold a device of the same name with other rates, or estimates of the same case that
+                differ: totals and bounds would change unseen.
         """
         for name in self.devices.keys() & other.devices.keys():
             if self.devices[name] != other.devices[name]:
@@ -76,8 +81,16 @@ class RecordSet:
                     f"the sets hold two devices called {name!r} with different rates (measured twice, or from two"
                     " files); look at them one by one, or measure both with one device file (roof=)"
                 )
+        mine, theirs = _estimates(self.records), _estimates(other.records)
+        for case in mine.keys() & theirs.keys():
+            if mine[case] != theirs[case]:
+                raise InvalidValue(
+                    f"the sets hold two different estimates of {case.label()!r}; if these are two modules, give them"
+                    " names (name=)"
+                )
+        new = [r for r in other.records if r.source != "estimate" or r.case not in mine]
         return RecordSet(
-            self.records + other.records,
+            (*self.records, *new),
             devices=self.devices | other.devices,
             failures=self.failures + other.failures,
             environment=_common(self.environment, other.environment),
@@ -99,12 +112,18 @@ class RecordSet:
     def where(self, **conditions: object) -> RecordSet:
         """The records that meet every condition: a field of the record or of its case, equal to the value given.
 
+        A device may be named in any way that the catalogue knows.
+
         >>> rs.where(batch=64, source="measure")  # doctest: +SKIP
         """
         of_record, of_case = _field_names(Record), _field_names(Case)
         unknown = conditions.keys() - of_record - of_case
         if unknown:
             raise InvalidValue(f"unknown condition {min(unknown)!r}; known: {', '.join(sorted(of_record | of_case))}")
+
+        device = conditions.get("device")
+        if isinstance(device, str) and device not in {case.device for case in self.cases}:
+            conditions["device"] = find(device).name
 
         def meets(item: Record | Failure) -> bool:
             return all(
@@ -132,7 +151,14 @@ class RecordSet:
         return self.devices.get(self._case().device or "")
 
     def total(self, phase: Phase | None = None) -> Total:
-        """The sum of one case and source, in one phase or in all."""
+        """The sum of one case and source, in one phase or in all.
+
+        Raises:
+            AmbiguousResult: the set holds several cases or sources.
+            InvalidValue: there is no such phase.
+        """
+        if phase is not None and phase not in PHASES:
+            raise InvalidValue(f"unknown phase {phase!r}; known: {', '.join(PHASES)}")
         device = self.device()
         return Total((r for r in self.records if phase is None or r.phase == phase), device)
 
@@ -223,6 +249,15 @@ def _common(one: Environment | None, other: Environment | None) -> Environment |
     if one is None or other is None or replace(other, created=one.created) != one:
         return None
     return min(one, other, key=lambda environment: environment.created)
+
+
+def _estimates(records: Iterable[Record]) -> dict[Case, list[Record]]:
+    """The estimated records by case."""
+    found: dict[Case, list[Record]] = {}
+    for record in records:
+        if record.source == "estimate":
+            found.setdefault(record.case, []).append(record)
+    return found
 
 
 def _field_names(cls: type) -> set[str]:

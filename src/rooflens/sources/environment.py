@@ -15,7 +15,7 @@ from pathlib import Path
 from rooflens import __version__
 from rooflens.records import Environment, Scalar
 
-PACKAGES = ("torch", "torchvision", "timm", "transformers", "numpy", "triton")
+PACKAGES = ("torch", "torchvision", "timm", "transformers", "onnx", "numpy", "triton")
 _SECRET = re.compile(r"token|secret|passw|credential|auth(?!or)|api[-_]?key|private[-_]?key", re.IGNORECASE)
 HIDDEN = "***"
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from rooflens.costs import Arithmetic, Fusion, cost, fused_bytes, traffic
+from rooflens.costs import Fusion, arithmetic_of, cost, fused_bytes, traffic
 from rooflens.models import Step
-from rooflens.records import AS_IS, Case, Device, Operation, Record, Work
-from rooflens.trace import Trace, trace
+from rooflens.records import Case, Device, Operation, Record, Trace, Work
 
 FULL_ATTENTION = "attention is counted in full; the bound of a causal call uses the half that its kernel executes"
 CAUSAL_ATTENTION = "causal attention is counted as the half that its kernel executes"
@@ -16,6 +15,8 @@ CAUSAL_ATTENTION = "causal attention is counted as the half that its kernel exec
 
 def traced(step: Step) -> Trace:
     """The operations of a step."""
+    from rooflens.trace import trace
+
     return trace(step)
 
 
@@ -64,8 +65,14 @@ def records(
             work=work,
             kernel_work=None if executed is None else _work(executed, found.nbytes),
             traffic=traffic(operation.call, work.bytes["dram"]),
+            call=operation.call,
             calls=found.calls,
             recomputed=operation.recomputed,
+        )
+    for path, name in done.unsized:
+        unknown = Work(missing=frozenset({name}))
+        yield Record(
+            case=case, source="estimate", scope="op", path=path, kind="other", name=name, phase="forward", work=unknown
         )
     if device is not None:
         for resource in sorted(r for r in needed if r.startswith("matmul.")):
@@ -78,19 +85,6 @@ def records(
         memory=done.memory,
         notes=(*done.notes, *(((CAUSAL_ATTENTION if causal else FULL_ATTENTION),) if partial else ())),
     )
-
-
-def arithmetic_of(dtype: str, device: Device | None) -> Arithmetic:
-    """The precision of products on fp32 tensors under a case's dtype.
-
-    ``default`` (and a module left as it is) follows torch's own switches: TF32 for cuDNN's convolutions and recurrent
-    layers, fp32 for products; a device without TF32 computes both in fp32.
-    """
-    if dtype == "tf32":
-        return Arithmetic(products="tf32", convolutions="tf32")
-    if dtype in ("default", AS_IS) and (device is None or device.ceiling("matmul.tf32") is not None):
-        return Arithmetic(convolutions="tf32")
-    return Arithmetic()
 
 
 def repeated(done: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from rooflens.errors import InvalidValue, ModelError, RooflensError
+from rooflens.errors import InvalidValue, ModelError, RooflensError, first_line
 from rooflens.models import Step, make_optimizer
 from rooflens.records import AS_IS, Case, Failure, Memory, Phase, Record
 from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, Progress, sample
@@ -147,6 +147,7 @@ def _running(name: str) -> Iterator[None]:
         yield
     except RooflensError:
         raise
+    except SystemExit as error:
+        raise ModelError(f"{name} ends the program (exit code {error.code}) while it runs") from error
     except Exception as error:
-        first = str(error).strip().splitlines()
-        raise ModelError(f"{name}: {type(error).__name__}: {first[0] if first else 'no message'}") from error
+        raise ModelError(f"{name}: {type(error).__name__}: {first_line(error)}") from error

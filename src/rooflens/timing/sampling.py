@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class Policy:
     precision: float = 0.01
 
     def __post_init__(self) -> None:
-        if self.min_samples < 1 or self.max_samples < self.min_samples or self.budget <= 0:
+        if self.min_samples < 1 or self.max_samples < self.min_samples or not 0 < self.budget < math.inf:
             raise InvalidValue(
                 f"cannot sample {self.min_samples} to {self.max_samples} times in {self.budget} s; use positive numbers"
             )

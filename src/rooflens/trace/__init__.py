@@ -3,6 +3,7 @@
 Reads torch; the operations that come out do not need it.
 """
 
-from rooflens.trace.tracer import Trace, trace
+from rooflens.records import Trace
+from rooflens.trace.tracer import trace
 
 __all__ = ["Trace", "trace"]

@@ -17,21 +17,25 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from rooflens.trace import fused
+from rooflens.trace.autocast import raised
 
 
 class AcceleratorCalls(TorchFunctionMode):
-    """Answers attention, dropout and recurrent calls with one operation each."""
+    """Answers attention, dropout and recurrent calls with one operation each, and autocasts as CUDA does."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        kwargs = kwargs or {}
+        if torch.is_autocast_enabled("cpu"):
+            args, kwargs = raised(func, args, kwargs)
         replacement = _REPLACEMENTS.get(func)
         if replacement is not None:
-            return replacement(*args, **(kwargs or {}))
+            return replacement(*args, **kwargs)
         if func in _WRAPPERS:
             with self:
-                return _unchecked(func)(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
+                return _unchecked(func)(*args, **kwargs)
+        return func(*args, **kwargs)
 
 
 def _attention(

@@ -13,11 +13,8 @@ from functools import partial
 
 import torch
 
-from rooflens.records import MEMORY_CAUSES, Memory
+from rooflens.records import ALIGNMENT, MEMORY_CAUSES, Memory
 from rooflens.trace.layout import parts
-
-ALIGNMENT = 512
-"""torch's CUDA caching allocator rounds every block up to a multiple of this many bytes (kMinBlockSize)."""
 
 
 @dataclass(slots=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 
 class ModulePaths:
@@ -77,18 +78,57 @@ class ModulePaths:
 
 
 @contextmanager
-def untouched(root: nn.Module) -> Iterator[None]:
-    """Put every attribute of every module back on leaving: flags, parameters, buffers, hooks, lists and dicts."""
+def untouched(root: nn.Module, twin: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
+    """Put every attribute of every module back on leaving: flags, parameters, buffers, hooks, lists and dicts.
+
+    Inside, tensors that are neither parameter nor buffer (plain attributes, and the state of modules in plain lists and
+    dicts, which torch does not know) are replaced by what `twin` makes of them; those of registered modules are for
+    `functional_call` to replace.
+    """
+    known = set(root.modules())
     # A script module keeps its state in C++ and its attributes are how to reach it; it is never run in place.
-    modules = (module for module in root.modules() if not isinstance(module, torch.jit.ScriptModule))
+    modules = [module for module in reachable(root) if not isinstance(module, torch.jit.ScriptModule)]
     saved = [(module, _shallow(module.__dict__)) for module in modules]
     try:
+        for module in modules:
+            _swap(module, twin, hidden=module not in known)
         yield
     finally:
         for module, attributes in saved:
             _restore(module.__dict__, attributes)
 
 
+def reachable(root: nn.Module) -> list[nn.Module]:
+    """Every module of `root`, and those that stand in plain attributes, lists and dicts of them."""
+    found: dict[nn.Module, None] = {}
+    waiting = [root]
+    while waiting:
+        module = waiting.pop()
+        if module in found:
+            continue
+        found[module] = None
+        waiting += [value for value in module._modules.values() if value is not None]
+        held = [value for name, value in vars(module).items() if name not in _REGISTERS]
+        waiting += [value for value in tree_leaves(held) if isinstance(value, nn.Module)]
+    return list(found)
+
+
+def _swap(module: nn.Module, twin: Callable[[torch.Tensor], torch.Tensor], hidden: bool) -> None:
+    """Replace the tensors that only the module's own attributes hold."""
+    for name, value in list(vars(module).items()):
+        if isinstance(value, torch.Tensor):
+            vars(module)[name] = twin(value)
+        elif type(value) in (list, dict) and name not in _REGISTERS:
+            swapped = tree_map_only(torch.Tensor, twin, value)
+            value.clear()
+            (value.extend if isinstance(value, list) else value.update)(swapped)
+    for register in (module._parameters, module._buffers) if hidden else ():
+        for name, tensor in register.items():
+            if tensor is not None:
+                register[name] = twin(tensor)  # type: ignore[assignment]
+
+
+_REGISTERS = frozenset({"_parameters", "_buffers", "_modules"})
 _CONTAINERS = (dict, OrderedDict, list, set)
 
 

@@ -111,6 +111,8 @@ class Recorder(TorchDispatchMode):
         if schema.composite:  # under inference mode torch leaves it to us to take these apart, as it does elsewhere
             with self:
                 return func.decompose(*args, **kwargs)
+        if self.phase == "optimizer" and _on_host((args, kwargs)):
+            return func(*args, **kwargs)
         path, recomputed = self._place(schema.name)
         results = func(*args, **kwargs)
         outputs = _tensors(results)
@@ -165,6 +167,12 @@ class Recorder(TorchDispatchMode):
         if variable is not None:  # gradient accumulation: the node of a parameter
             return self._paths.owner(self._parameter_names.get(id(variable), "")), recomputed
         return self._paths.of_node(node._sequence_nr()), recomputed
+
+
+def _on_host(arguments: Any) -> bool:
+    """Whether an optimizer's operation counts its steps: torch keeps these counters in memory of the host."""
+    tensors = _tensors(arguments[0]) + _tensors(tuple(arguments[1].values()))
+    return bool(tensors) and all(t.dim() == 0 for t in tensors)
 
 
 def describe(tensor: torch.Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,9 +15,9 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
-from rooflens.errors import DataDependent, ModelError, RooflensError
+from rooflens.errors import DataDependent, ModelError, RooflensError, first_line
 from rooflens.models import Step, cache_tensors, make_optimizer, unwrapped
-from rooflens.records import Memory, Operation
+from rooflens.records import Trace
 from rooflens.trace.accelerator import AcceleratorCalls
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths, untouched
@@ -26,25 +26,6 @@ from rooflens.trace.twins import FakeTwins, RealTwins, Twins, kept_rng_state, ow
 from rooflens.units import show
 
 LOSS, OPTIMIZER = "(loss)", "(optimizer)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """What a step does.
-
-    Attributes:
-        operations: every operation that does work, in order.
-        memory: bytes by cause at the peak.
-        parameters: elements of the model's parameters, shared ones once.
-        lasting: numbers of the blocks of memory that are there when the step has ended.
-        notes: what a reader must know.
-    """
-
-    operations: tuple[Operation, ...]
-    memory: Memory
-    parameters: int
-    lasting: frozenset[int] = frozenset()
-    notes: tuple[str, ...] = ()
 
 
 def trace(step: Step) -> Trace:
@@ -66,6 +47,10 @@ def trace(step: Step) -> Trace:
             _refuse_what_does_not_fit(step, error)
             found = _Run(step, RealTwins(step.cast, step.channels_last)).trace()
             return replace(found, notes=(f"{error}: the step was run on the CPU with values",))
+
+
+def _same(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
 
 
 def _copied(module: torch.nn.Module) -> torch.nn.Module:
@@ -144,7 +129,7 @@ class _Run:
         self.parameters = [self.state[name] for name, _ in self.module.named_parameters()]
 
     def trace(self) -> Trace:
-        with untouched(self.module):
+        with untouched(self.module, self.twins.twin if self.stateless else _same):
             return self._trace()
 
     def _trace(self) -> Trace:
@@ -241,7 +226,7 @@ class _Run:
         optimizer.zero_grad(set_to_none=True)
         for state in optimizer.state.values():
             for value in state.values():
-                if isinstance(value, torch.Tensor):
+                if isinstance(value, torch.Tensor) and value.dim():  # step counters stay on the host
                     self.lifetimes.label(value, "optimizer")
         return optimizer
 
@@ -268,6 +253,8 @@ def _model_errors(name: str, paths: ModulePaths) -> Iterator[None]:
         raise DataDependent(
             f"{name}: the result of {error.func} depends on values, and an estimate has only shapes"
         ) from error
+    except SystemExit as error:
+        raise ModelError(f"{name} ends the program (exit code {error.code}) while it runs") from error
     except Exception as error:
         where = f" in module {paths.failed!r}" if paths.failed else ""
-        raise ModelError(f"{name}: {type(error).__name__}{where}: {error}") from error
+        raise ModelError(f"{name}: {type(error).__name__}{where}: {first_line(error)}") from error

@@ -34,7 +34,7 @@ class Twins(ABC):
 
     def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False) -> None:
         self._cast = cast
-        self._layout = torch.channels_last if channels_last else torch.preserve_format
+        self._channels_last = channels_last
         self._twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def twin(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -62,7 +62,9 @@ class Twins(ABC):
     def _make(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor: ...
 
     def _laid_out(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.contiguous(memory_format=self._layout) if tensor.dim() == 4 else tensor
+        if not self._channels_last or tensor.dim() != 4:
+            return tensor
+        return tensor.contiguous(memory_format=torch.channels_last)
 
 
 def own_state(module: torch.nn.Module) -> dict[str, torch.Tensor]:

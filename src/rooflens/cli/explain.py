@@ -1,0 +1,122 @@
+"""``rooflens explain``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from rooflens.cli.options import DTYPES, MODES, IntList, examples, progress_bar
+
+# Repeated here so that --help imports nothing; a test compares them with the originals.
+PHASES = ("forward", "backward", "optimizer")
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog=examples(
+        "rooflens explain convolution --input 256x3x224x224 --weight 64x3x7x7 --stride 2 --padding 3",
+        "rooflens explain mm --shape 1024x512 --shape 512x256 --dtype bf16 --device a100-sxm4-40gb",
+        "rooflens explain attention --shape 8x12x1024x64 --is-causal --phase backward",
+        "rooflens explain lstm --input 35x20x512 --hidden-size 1024 --num-layers 2",
+        "rooflens explain resnet18 -b 256 --path layer1.0.conv1 --mode train",
+        "rooflens explain resnet18.jsonl --path conv1 --device t4",
+        "rooflens explain --list",
+    ),
+)
+@click.argument("words", metavar="WHAT [--ARGUMENT VALUE]...", nargs=-1, type=click.UNPROCESSED)
+@click.option("--shape", "shapes", multiple=True, help="Of the operation's next tensor: 64x3x7x7, 32x128:int64.")
+@click.option("--path", help="Module of a model or file, with those inside of it; '' is all of it.")
+@click.option("--phase", type=click.Choice(PHASES), help="Default: forward; of a model or file: all that are there.")
+@click.option("--device", "devices", multiple=True, help="Also the time on this device. Repeatable.")
+@click.option("--dtype", type=click.Choice(DTYPES), help="Of an operation or a model.  [default: fp32]")
+@click.option("-b", "--batch", type=IntList(), help="Of a model: samples per step.")
+@click.option("--mode", type=click.Choice(MODES), help="Of a model.  [default: inference]")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="json holds numbers in base units.",
+)
+@click.option("--list", "listed", is_flag=True, help="List the operations that have a formula, by family.")
+def explain(
+    words: tuple[str, ...],
+    shapes: tuple[str, ...],
+    path: str | None,
+    phase: Any,
+    devices: tuple[str, ...],
+    dtype: str | None,
+    batch: list[int] | None,
+    mode: str | None,
+    format_: str,
+    listed: bool,
+) -> None:
+    """Show the formula of an operation in words, and with its numbers filled in: pen and paper.
+
+    WHAT is an operation (convolution, mm, attention, lstm, or any operator of torch) with the shapes of its tensors and
+    its other arguments, each by its name; or a record file; or a model, as in 'rooflens estimate', which is estimated
+    first and may be given further options of that command.
+    """
+    if listed:
+        click.echo(_listing(words, format_), nl=False)
+        return
+    if not words or words[0].startswith("-"):
+        raise click.UsageError("name an operation, a record file or a model first; --list shows the operations")
+    from rooflens.api import explain as call
+
+    arguments: dict[str, Any] = dict(_pairs(words[1:]))
+    arguments |= {name: value for name, value in (("batch", batch), ("mode", mode)) if value is not None}
+    with progress_bar():
+        found = call(words[0], shapes=shapes, path=path, phase=phase, device=devices, dtype=dtype, **arguments)
+    click.echo(found.text if format_ == "text" else json.dumps(found.data, indent=1))
+
+
+def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str | bool | int]]:
+    """The further options: ``--stride 2``, ``--stride=2``, and a bare ``--is-causal`` is true."""
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            raise click.UsageError(f"{word!r} stands alone; write an argument by its name: --input 32x784")
+        name, sign, value = word.removeprefix("--").partition("=")
+        if sign:
+            yield _underscored(name), _value(value)
+        elif rest and not rest[0].startswith("--"):
+            yield _underscored(name), _value(rest.pop(0))
+        else:
+            yield _underscored(name), True
+
+
+def _underscored(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _value(text: str) -> str | int:
+    """A whole number as one: what options of a model are; operations read text by the type of the argument."""
+    return int(text) if re.fullmatch(r"-?\d+", text) else text
+
+
+def _listing(words: Sequence[str], format_: str) -> str:
+    """Families and their operations."""
+    import textwrap
+
+    from rooflens.costs import families
+    from rooflens.errors import UnknownName
+
+    known = families()
+    for word in words:
+        if word not in known:
+            raise UnknownName("family", word, known)
+    shown = {family: names for family, names in known.items() if not words or family in words}
+    if format_ == "json":
+        return json.dumps(shown, indent=1) + "\n"
+    width = max(map(len, shown)) + 2
+    return "".join(
+        textwrap.fill(", ".join(names), 80, initial_indent=f"{family:{width}}", subsequent_indent=" " * width) + "\n"
+        for family, names in shown.items()
+    )

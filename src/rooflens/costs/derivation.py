@@ -1,0 +1,115 @@
+"""The work of a call with the arithmetic that leads to it: pen and paper."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rooflens.costs.expression import Amount, Expression, Sum, expression_of, without_labels
+from rooflens.costs.registry import Arithmetic, Cost, Uncounted, entry_of, evaluate
+from rooflens.costs.sizes import spelled
+from rooflens.records import Call, Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A number and how it is computed.
+
+    Attributes:
+        what: a resource like ``matmul.fp32``, or the tensor whose bytes these are.
+        expression: sizes and constants with + - x and /; names of sizes in parentheses.
+        value: FLOP or bytes.
+    """
+
+    what: str
+    expression: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derivation:
+    """How the formula of a call gives its work.
+
+    Attributes:
+        call: what is explained.
+        cost: family and work.
+        words: what the formula says.
+        uncounted: why there is no FLOP count; None where there is one.
+        flops: per resource.
+        kernel_flops: the same of what a kernel executes, where that is less than what is counted.
+        bytes: per tensor; they add up to the bytes at DRAM.
+    """
+
+    call: Call
+    cost: Cost
+    words: str
+    uncounted: str | None
+    flops: tuple[Line, ...]
+    kernel_flops: tuple[Line, ...]
+    bytes: tuple[Line, ...]
+
+
+def derive(call: Call, arithmetic: Arithmetic) -> Derivation:
+    """The work of a call and the arithmetic behind it; the numbers are those of :func:`rooflens.costs.cost`."""
+    told = evaluate(spelled(call), arithmetic)
+    entry = entry_of(call.name)
+    return Derivation(
+        call=call,
+        cost=Cost(told.family, _plain(told.work), None if told.kernel_work is None else _plain(told.kernel_work)),
+        words="" if entry is None else inspect.cleandoc(entry.formula.__doc__ or ""),
+        uncounted=_why_uncounted(call),
+        flops=_lines(told.work.flops),
+        kernel_flops=() if told.kernel_work is None else _lines(told.kernel_work.flops),
+        bytes=tuple(_by_tensor(told.work.bytes["dram"])),
+    )
+
+
+def _plain(work: Work) -> Work:
+    """The same work in numbers that have forgotten how they were computed."""
+    return Work(
+        flops={resource: _number(n) for resource, n in work.flops.items()},
+        bytes={level: _number(n) for level, n in work.bytes.items()},
+        missing=work.missing,
+    )
+
+
+def _number(n: float) -> float:
+    return int(n) if isinstance(n, int) else n
+
+
+def _why_uncounted(call: Call) -> str | None:
+    entry = entry_of(call.name)
+    if entry is None:
+        return "it has no formula"
+    try:
+        entry.formula(call)
+    except Uncounted as why:
+        return str(why)
+    return None
+
+
+def _lines(flops: Mapping[str, float]) -> tuple[Line, ...]:
+    return tuple(Line(what=resource, expression=_text(n), value=_number(n)) for resource, n in flops.items())
+
+
+def _by_tensor(nbytes: float) -> Iterator[Line]:
+    """The bytes of each tensor, and as `values` those that a formula counts one by one."""
+    terms: dict[str, list[tuple[int, Expression]]] = {}
+    for times, term in _terms(nbytes):
+        label, inner = (term.label, without_labels(term)) if isinstance(term, Amount) else ("values", term)
+        terms.setdefault(label, []).append((times, inner))
+    for label, parts in terms.items():
+        total = Sum(tuple(parts))
+        yield Line(what=label, expression=str(total), value=total.value)
+
+
+def _terms(nbytes: float) -> tuple[tuple[int, Expression], ...]:
+    if not isinstance(nbytes, int) or not nbytes:
+        return ()
+    expression = expression_of(nbytes)
+    return expression.collected().terms if isinstance(expression, Sum) else ((1, expression),)
+
+
+def _text(n: float) -> str:
+    return str(expression_of(n)) if isinstance(n, int) else f"{n:g}"

@@ -1,0 +1,130 @@
+"""How much of a device's memory the tensors of a step may take: what must stay free, and what is one device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from rooflens.devices.names import catalogue
+from rooflens.devices.rules import PER_DEVICE_FACTS
+from rooflens.records import MODES, Device, Memory
+from rooflens.units import parse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """Memory that must stay free beside the tensors of a step; the amounts add up.
+
+    Attributes:
+        what: what needs it.
+        nbytes: bytes, whatever runs.
+        of_transient: share of the activations and temporaries at the peak: what comes and goes during a step.
+        of_memory: share of the device's memory.
+        reference: where the figures come from.
+        verified: False where they were not measured on a device of this vendor.
+    """
+
+    what: str
+    nbytes: int = 0
+    of_transient: float = 0.0
+    of_memory: float = 0.0
+    reference: str
+    verified: bool = True
+
+    def amount(self, held: Memory, memory: int) -> int:
+        """Bytes beside a step that holds so much at its peak, on a device with `memory`."""
+        transient = (held.activations or 0) + (held.temporaries or 0)
+        return self.nbytes + math.ceil(self.of_transient * transient) + math.ceil(self.of_memory * memory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    """One entry of capacity.toml."""
+
+    kinds: frozenset[str]
+    vendors: frozenset[str]
+    modes: frozenset[str]
+    only: str
+    reserve: Reserve
+
+    def applies(self, device: Device, mode: str, demands: Collection[str]) -> bool:
+        return device.kind in self.kinds and mode in self.modes and (not self.only or self.only in demands)
+
+
+def reserves(device: Device, mode: str, demands: Collection[str]) -> tuple[Reserve, ...]:
+    """What must stay free on a device for a step.
+
+    Args:
+        demands: families of the step's operations with their precision, like ``convolution.fp32``.
+    """
+    return tuple(
+        replace(rule.reserve, verified=device.vendor.casefold() in rule.vendors)
+        for rule in _rules()
+        if rule.applies(device, mode, demands)
+    )
+
+
+def needed(held: Memory, memory: int, free: Sequence[Reserve]) -> int:
+    """Bytes that a step takes of a device with `memory`: its peak and what must stay free."""
+    return held.peak + sum(reserve.amount(held, memory) for reserve in free)
+
+
+def one_of(device: Device) -> tuple[Device, int]:
+    """One torch device of an entry that is several (``2x t4``, a board with two dies), and how many these are."""
+    parts = device.count if device.count > 1 else _parts().get(device.name, 1)
+    if parts == 1:
+        return device, 1
+    name = device.name.removeprefix(f"{device.count}x ") if device.count > 1 else f"{device.name}-one-of-{parts}"
+    known = next((entry for entry in catalogue() if entry.name == name), None)
+    if known is not None:
+        one, more = one_of(known)
+        return one, parts * more
+    part = replace(
+        device,
+        name=name,
+        title=device.title.removeprefix(f"{device.count}x ") if device.count > 1 else f"{device.title}, one of {parts}",
+        ceilings=tuple(replace(ceiling, rate=ceiling.rate / parts) for ceiling in device.ceilings),
+        facts={
+            fact: replace(value, value=value.value / parts) if fact in PER_DEVICE_FACTS else value
+            for fact, value in device.facts.items()
+        },
+        aliases=(),
+        count=1,
+    )
+    return part, parts
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    import tomllib
+    from importlib.resources import files
+
+    return tomllib.loads((files("rooflens.devices") / "capacity.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _rules() -> tuple[_Rule, ...]:
+    return tuple(
+        _Rule(
+            kinds=frozenset(entry["kinds"]),
+            vendors=frozenset(vendor.casefold() for vendor in entry["vendors"]),
+            modes=frozenset(entry.get("modes", MODES)),
+            only=entry.get("only", ""),
+            reserve=Reserve(
+                what=entry["what"],
+                nbytes=int(parse(entry.get("bytes", "0 B"), "B")),
+                of_transient=entry.get("of_transient", 0.0),
+                of_memory=entry.get("of_memory", 0.0),
+                reference=entry["reference"],
+            ),
+        )
+        for entry in _table()["reserve"]
+    )
+
+
+def _parts() -> Mapping[str, int]:
+    parts: Mapping[str, int] = _table()["parts"]
+    return parts

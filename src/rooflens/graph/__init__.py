@@ -1,0 +1,7 @@
+"""An ONNX file becomes operations: the same that a trace of the model gives. Nothing runs, and no torch is needed."""
+
+from rooflens.graph.file import GraphFile, read_file
+from rooflens.graph.reader import read
+from rooflens.graph.sizes import Sizes, decide, fixed_batch, open_sizes
+
+__all__ = ["GraphFile", "Sizes", "decide", "fixed_batch", "open_sizes", "read", "read_file"]

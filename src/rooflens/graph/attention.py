@@ -1,0 +1,137 @@
+"""Attention as one operation: ONNX's own, and those that ONNX Runtime's optimizer writes."""
+
+from __future__ import annotations
+
+from rooflens.graph.node import Node, operator
+from rooflens.graph.value import Value
+
+
+@operator("Attention")
+def attention(node: Node) -> None:
+    """Queries, keys and values as (batch, heads, length, width), or (batch, length, heads x width)."""
+    query, key, value = (_heads(node.value(i), node.integer(n)) for i, n in enumerate(_HEADS))
+    key = _extended(node, key, past=4, present=1)
+    value = _extended(node, value, past=5, present=2)
+    _attend(node, query, key, value, mask=node.optional(3), causal=bool(node.integer("is_causal")))
+
+
+_HEADS = ("q_num_heads", "kv_num_heads", "kv_num_heads")
+
+
+@operator("com.microsoft.MultiHeadAttention")
+def multi_head_attention(node: Node) -> None:
+    heads = node.integer("num_heads", 1)
+    if node.optional(1) is None:  # queries, keys and values packed in some layout: no formula
+        node.emit(node.key, [v for v in node.outputs if v is not None], query=node.value(0))
+        return
+    query, key, value = (_biased(node, node.value(i)) for i in range(3))
+    key = _extended(node, _heads(key, heads), past=6, present=1)
+    value = _extended(node, _heads(value, heads), past=7, present=2)
+    causal = bool(node.integer("unidirectional"))
+    _attend(node, _heads(query, heads), key, value, mask=node.optional(5), causal=causal)
+
+
+def _biased(node: Node, value: Value) -> Value:
+    """The bias holds those of queries, keys and values; keys and values of a cache have theirs already."""
+    bias = node.optional(3)
+    if bias is None or len(value.shape) != 3:
+        return value
+    out = node.temporary(value.shape, value.dtype)
+    node.emit("add", out, self=value, other=bias.view((value.shape[-1],), bias.strides[-1:]))
+    return out
+
+
+@operator("com.microsoft.GroupQueryAttention")
+def grouped_attention(node: Node) -> None:
+    """Causal attention with a cache; queries, keys and values may come in one tensor."""
+    heads, groups = node.integer("num_heads", 1), node.integer("kv_num_heads", 1)
+    if node.optional(1) is None:
+        query, key, value = _cut(node.value(0), heads, groups)
+    else:
+        query, key, value = (_heads(node.value(i), n) for i, n in enumerate((heads, groups, groups)))
+    key = _extended(node, key, past=3, present=1)
+    value = _extended(node, value, past=4, present=2)
+    _attend(node, query, key, value, mask=None, causal=True)
+
+
+@operator("com.microsoft.Attention")
+def projected_attention(node: Node) -> None:
+    """The projection to queries, keys and values, and attention over them."""
+    inputs, weight, bias = node.value(0), node.value(1), node.optional(2)
+    heads = node.integer("num_heads", 1)
+    batch, length = inputs.shape[:2]
+    widths = node.integers("qkv_hidden_sizes") or (weight.shape[1] // 3,) * 3
+    projected = node.temporary((batch, length, weight.shape[1]), inputs.dtype)
+    rows, out = inputs.seen_as((batch * length, inputs.shape[2])), projected.seen_as((batch * length, weight.shape[1]))
+    if bias is None:
+        node.emit("mm", out, self=rows, mat2=weight)
+    else:
+        node.emit("addmm", out, self=bias, mat1=rows, mat2=weight)
+    parts, first = [], 0
+    for width in widths:
+        parts.append(_heads(projected.view((batch, length, width), projected.strides, first), heads))
+        first += width
+    mask, causal = node.optional(5), bool(node.integer("unidirectional"))
+    past = node.optional(4)
+    if past is not None:  # keys and values of earlier tokens in one tensor: (2, batch, heads, length, width)
+        for i, part in enumerate(parts[1:]):
+            before = past.view(past.shape[1:], past.strides[1:], i * past.strides[0])
+            parts[i + 1] = _longer(node, part, past.shape[3])
+            node.emit("cat", parts[i + 1], tensors=[before, part])
+    _attend(node, *parts, mask=mask, causal=causal)
+
+
+def _attend(node: Node, query: Value, key: Value, value: Value, *, mask: Value | None, causal: bool) -> None:
+    batch, heads, length, _ = query.shape
+    out = node.output().seen_as((batch, heads, length, value.shape[-1]))
+    node.emit(
+        "attention",
+        out,
+        query=query,
+        key=key,
+        value=value,
+        mask=mask,
+        dropout=0.0,
+        causal=causal,
+        saving=False,
+    )
+
+
+def _heads(value: Value, heads: int) -> Value:
+    """(batch, length, heads x width) as (batch, heads, length, width)."""
+    if len(value.shape) == 4:
+        return value
+    batch, length, width = value.shape
+    heads = max(1, heads)
+    return value.seen_as((batch, heads, length, width // heads))
+
+
+def _cut(packed: Value, heads: int, groups: int) -> list[Value]:
+    """Queries, keys and values that lie behind each other for every token."""
+    batch, length, total = packed.shape
+    width = total // (heads + 2 * groups)
+    found, first = [], 0
+    for n in (heads, groups, groups):
+        found.append(_heads(packed.view((batch, length, n * width), packed.strides, first * width), n))
+        first += n
+    return found
+
+
+def _extended(node: Node, fresh: Value, *, past: int, present: int) -> Value:
+    """Keys or values with those of earlier tokens before them: the cache that is taken and the one that is given."""
+    before = node.optional(past)
+    given = node.outputs[present] if present < len(node.outputs) else None
+    if before is None and given is None:
+        return fresh
+    if before is None:
+        assert given is not None
+        node.emit("clone", given, self=fresh)
+        return given
+    longer = given if given is not None else _longer(node, fresh, before.shape[-2])
+    node.emit("cat", longer, tensors=[before, fresh])
+    return longer
+
+
+def _longer(node: Node, fresh: Value, past: int) -> Value:
+    *outer, length, width = fresh.shape
+    return node.temporary((*outer, past + length, width), fresh.dtype)

@@ -1,0 +1,151 @@
+"""Shapes of ONNX Runtime's own operators, which the onnx package does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx
+
+from rooflens.errors import ModelError
+from rooflens.graph.elements import number_of
+from rooflens.graph.node import Node
+from rooflens.graph.value import Value, tensor_type
+
+Found = list[tuple[str, tuple[int, ...]]]
+"""Element type and shape of each output."""
+
+
+def output_types(node: Node) -> list[onnx.TypeProto]:
+    """Types of the outputs as far as they are known: none for an operator that is not listed here."""
+    rule = _SHAPES.get(node.key)
+    if rule is None or any(value is not None and value.tensor is None for value in node.inputs):
+        return []
+    return [tensor_type(number_of(dtype), shape) for dtype, shape in rule(node)]
+
+
+def _same(node: Node) -> Found:
+    return [(node.value(0).dtype, node.value(0).shape)]
+
+
+def _skipped(node: Node) -> Found:
+    """Result, two statistics that nobody uses in inference, and the sum."""
+    dtype, shape = node.value(0).dtype, node.value(0).shape
+    rows = (*shape[:-1], 1)
+    return [(dtype, shape), ("fp32", rows), ("fp32", rows), (dtype, shape)]
+
+
+def _broadcast(node: Node) -> Found:
+    first, second = node.value(0), node.value(3)
+    return [(first.dtype, _together(first.shape, second.shape))]
+
+
+def _product(node: Node) -> Found:
+    first, second = node.value(0), node.value(1)
+    a, b = (_turned(v, node.integer(name)) for v, name in ((first, "transA"), (second, "transB")))
+    return [(first.dtype, (*_together(a[:-2], b[:-2]), a[-2], b[-1]))]
+
+
+def _gemm(node: Node) -> Found:
+    first, second = node.value(0), node.value(3 if node.key.endswith("QGemm") else 1)
+    a, b = (_turned(v, node.integer(name)) for v, name in ((first, "transA"), (second, "transB")))
+    return [(first.dtype, (a[-2], b[-1]))]
+
+
+def _packed_product(node: Node) -> Found:
+    inputs = node.value(0)
+    return [(inputs.dtype, (*inputs.shape[:-1], node.integer("N")))]
+
+
+def _global_pool(node: Node) -> Found:
+    inputs = node.value(0)
+    return [(inputs.dtype, (*inputs.shape[:2], *(1,) * (len(inputs.shape) - 2)))]
+
+
+def _concat(node: Node) -> Found:
+    parts = [node.value(i) for i in range(2, len(node.inputs), 3)]
+    axis = node.integer("axis")
+    shape = list(parts[0].shape)
+    shape[axis] = sum(part.shape[axis] for part in parts)
+    return [(parts[0].dtype, tuple(shape))]
+
+
+def _multi_head(node: Node) -> Found:
+    """(batch, length, heads x width), and the cache of keys and values."""
+    query, value, past = node.value(0), node.optional(2), node.optional(6)
+    if len(query.shape) != 3 or value is None:
+        return []
+    heads = max(1, node.integer("num_heads", 1))
+    of_value = value.shape[1] * value.shape[3] if len(value.shape) == 4 else value.shape[-1]
+    key = node.value(1)
+    tokens = key.shape[-2] + (0 if past is None else past.shape[-2])
+    batch = query.shape[0]
+    return [
+        (query.dtype, (*query.shape[:2], of_value)),
+        (query.dtype, (batch, heads, tokens, query.shape[-1] // heads)),
+        (query.dtype, (batch, heads, tokens, of_value // heads)),
+    ]
+
+
+def _grouped(node: Node) -> Found:
+    query, past = node.value(0), node.optional(3)
+    batch, length, width = query.shape
+    heads, groups = max(1, node.integer("num_heads", 1)), max(1, node.integer("kv_num_heads", 1))
+    head = width // (heads if node.optional(1) is not None else heads + 2 * groups)
+    tokens = length + (0 if past is None else past.shape[-2])
+    cache = (query.dtype, (batch, groups, tokens, head))
+    return [(query.dtype, (batch, length, heads * head)), cache, cache]
+
+
+def _projected(node: Node) -> Found:
+    inputs, weight, past = node.value(0), node.value(1), node.optional(4)
+    widths = node.integers("qkv_hidden_sizes") or (weight.shape[1] // 3,) * 3
+    found: Found = [(inputs.dtype, (*inputs.shape[:2], widths[2]))]
+    if past is not None:
+        tokens = past.shape[3] + inputs.shape[1]
+        found.append((inputs.dtype, (*past.shape[:3], tokens, past.shape[4])))
+    return found
+
+
+def _turned(value: Value, turned: int) -> tuple[int, ...]:
+    shape = value.shape
+    return (*shape[:-2], shape[-1], shape[-2]) if turned else shape
+
+
+def _together(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape to which two shapes are broadcast."""
+    longer, shorter = sorted((first, second), key=len, reverse=True)
+    padded = (1,) * (len(longer) - len(shorter)) + shorter
+    for a, b in zip(longer, padded, strict=True):
+        if a != b and 1 not in (a, b):
+            raise ModelError(f"shapes {first} and {second} do not fit")
+    return tuple(b if a == 1 else a for a, b in zip(longer, padded, strict=True))
+
+
+_SAME = (
+    "BiasGelu",
+    "FastGelu",
+    "Gelu",
+    "QLinearLeakyRelu",
+    "QLinearSigmoid",
+    "QLinearSoftmax",
+    "QuickGelu",
+    "RotaryEmbedding",
+    "SimplifiedLayerNormalization",
+)
+_SHAPES: dict[str, Callable[[Node], Found]] = {
+    **{f"com.microsoft.{name}": _same for name in _SAME},
+    "SimplifiedLayerNormalization": _same,
+    "com.microsoft.SkipLayerNormalization": _skipped,
+    "com.microsoft.SkipSimplifiedLayerNormalization": _skipped,
+    "com.microsoft.QLinearAdd": _broadcast,
+    "com.microsoft.QLinearMul": _broadcast,
+    "com.microsoft.QLinearConcat": _concat,
+    "com.microsoft.QLinearGlobalAveragePool": _global_pool,
+    "com.microsoft.QGemm": _gemm,
+    "com.microsoft.FusedGemm": _gemm,
+    "com.microsoft.FusedMatMul": _product,
+    "com.microsoft.MatMulNBits": _packed_product,
+    "com.microsoft.MultiHeadAttention": _multi_head,
+    "com.microsoft.GroupQueryAttention": _grouped,
+    "com.microsoft.Attention": _projected,
+}

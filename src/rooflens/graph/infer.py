@@ -1,0 +1,225 @@
+"""Shapes of what a node gives, and its contents where they follow from shapes alone.
+
+The onnx package knows both: its shape inference runs node by node, with the contents of small inputs at hand, and its
+reference implementation computes what is small. Nothing else is ever computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from math import prod
+
+import numpy as np
+import onnx
+from onnx import checker, defs, numpy_helper, shape_inference
+
+from rooflens.errors import ModelError
+from rooflens.graph.contrib import output_types
+from rooflens.graph.elements import name_of
+from rooflens.graph.file import canonical
+from rooflens.graph.node import Node
+from rooflens.graph.value import Data, Value, sizes_of
+
+FOLDED = frozenset(
+    {
+        "Abs",
+        "Add",
+        "And",
+        "Cast",
+        "CastLike",
+        "Ceil",
+        "Clip",
+        "Concat",
+        "ConstantOfShape",
+        "CumSum",
+        "Div",
+        "Equal",
+        "Exp",
+        "Expand",
+        "Flatten",
+        "Floor",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Greater",
+        "GreaterOrEqual",
+        "Identity",
+        "Less",
+        "LessOrEqual",
+        "Log",
+        "Max",
+        "Min",
+        "Mod",
+        "Mul",
+        "Neg",
+        "NonZero",
+        "Not",
+        "Or",
+        "Pow",
+        "Range",
+        "Reciprocal",
+        "ReduceMax",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceSum",
+        "Reshape",
+        "Round",
+        "ScatterElements",
+        "ScatterND",
+        "Sign",
+        "Slice",
+        "Split",
+        "Sqrt",
+        "Squeeze",
+        "Sub",
+        "Tile",
+        "Transpose",
+        "Trilu",
+        "Unsqueeze",
+        "Where",
+        "Xor",
+    }
+)
+"""Operators with which exporters compute shapes, indices and masks."""
+LARGEST, ALL_TOGETHER = 2**16, 2**24
+"""Elements of one folded result, and of all results of a graph: more is left to the device."""
+PASSED = 256
+"""Elements up to which contents are told to shape inference: it asks for shapes, axes and bounds."""
+STAND_INS = {
+    "com.microsoft.FusedConv": "Conv",
+    "com.microsoft.QuantizeLinear": "QuantizeLinear",
+    "com.microsoft.DequantizeLinear": "DequantizeLinear",
+}
+"""Operators of ONNX Runtime whose results have the shapes of an ONNX operator's."""
+FOLD_ERRORS = (ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError)
+"""What the reference implementation raises for arguments that an operator cannot have."""
+
+
+class Inference:
+    """Types and contents of what nodes give.
+
+    Args:
+        opsets: version of the operators, by domain.
+        ir_version: of the file.
+    """
+
+    def __init__(self, opsets: Mapping[str, int], ir_version: int) -> None:
+        self._opsets = dict(opsets)
+        self._imports = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+        self._ir_version = ir_version
+        self._left = ALL_TOGETHER
+
+    def schema(self, proto: onnx.NodeProto) -> defs.OpSchema | None:
+        """What the onnx package knows of a node's operator; None if it does not know it."""
+        domain = canonical(proto.domain)
+        return _schema(proto.op_type, self._opsets.get(domain, 1), domain)
+
+    def types(self, proto: onnx.NodeProto, node: Node, named: Mapping[str, Value]) -> dict[str, onnx.TypeProto]:
+        """The types of a node's outputs as far as they follow from its inputs.
+
+        Args:
+            named: the inputs by name.
+
+        Raises:
+            ModelError: the inputs do not fit together.
+        """
+        schema = self.schema(proto)
+        if node.key in STAND_INS:
+            schema = _schema(STAND_INS[node.key], self._opsets.get("", 1), "")
+        if schema is None:
+            return dict(zip(proto.output, output_types(node), strict=False))
+        if any(not value.type.HasField("tensor_type") for value in named.values()):
+            return {}
+        contents = {
+            name: numpy_helper.from_array(value.data)
+            for name, value in named.items()
+            if value.data is not None and value.data.size <= PASSED
+        }
+        try:
+            return shape_inference.infer_node_outputs(
+                schema,
+                proto,
+                {name: value.type for name, value in named.items()},
+                contents,
+                opset_imports=self._imports,
+                ir_version=self._ir_version,
+            )
+        except (shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError) as error:
+            raise ModelError(
+                f"the inputs do not fit: {_first_line(error)}. A size that is built into the graph cannot be changed:"
+                " give the batch and sizes that it was exported with"
+            ) from error
+
+    def contents(
+        self, proto: onnx.NodeProto, node: Node, named: Mapping[str, Value], types: Sequence[onnx.TypeProto | None]
+    ) -> list[Data | None]:
+        """The contents of a node's outputs, where they are small and follow from contents or shapes that are known."""
+        nothing: list[Data | None] = [None] * len(proto.output)
+        if node.key in ("Shape", "Size"):
+            return [_shape(node)]
+        if node.key not in FOLDED or any(value.data is None for value in named.values()):
+            return nothing
+        if node.key != "NonZero":  # its result is as long as the values say
+            shapes = [None if type_ is None else sizes_of(type_) for type_ in types]
+            if any(shape is None or prod(shape) > LARGEST for shape in shapes):
+                return nothing
+        found = self._computed(proto, named)
+        if found is None:
+            return nothing
+        self._left -= sum(data.size for data in found)
+        return list(found) if self._left > 0 else nothing
+
+    def _computed(self, proto: onnx.NodeProto, named: Mapping[str, Value]) -> list[Data] | None:
+        from onnx.reference import ReferenceEvaluator
+
+        inputs = [onnx.helper.make_empty_tensor_value_info(name) for name in named]
+        outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in proto.output]
+        graph = onnx.helper.make_graph([proto], "one node", inputs, outputs)
+        version = min(self._opsets.get("", 1), defs.onnx_opset_version())
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", version)])
+        try:
+            with np.errstate(all="ignore"):
+                results = ReferenceEvaluator(model).run(None, {name: value.data for name, value in named.items()})
+        except FOLD_ERRORS:
+            return None
+        return [np.asarray(result) for result in results]
+
+
+@cache
+def _schema(name: str, version: int, domain: str) -> defs.OpSchema | None:
+    try:
+        return defs.get_schema(name, version, domain)
+    except defs.SchemaError:
+        return None
+
+
+def _shape(node: Node) -> Data | None:
+    """The answer to a question for a shape."""
+    tensor = node.value(0).tensor
+    if tensor is None:
+        return None
+    if node.key == "Size":
+        return np.array(tensor.elements, dtype=np.int64)
+    end = node.integer("end") if "end" in node.attributes else None
+    return np.array(tensor.shape[node.integer("start") : end], dtype=np.int64)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def complete(found: onnx.TypeProto | None, declared: onnx.TypeProto | None) -> onnx.TypeProto | None:
+    """What was inferred, with the sizes that are missing there taken from what the file declares."""
+    if found is None or not found.HasField("tensor_type"):
+        return declared if found is None or declared is not None else found
+    if declared is None or sizes_of(found) is not None or name_of(found.tensor_type.elem_type) is None:
+        return found
+    if not found.tensor_type.HasField("shape"):
+        return declared if declared.tensor_type.elem_type == found.tensor_type.elem_type else found
+    mine, theirs = found.tensor_type.shape.dim, declared.tensor_type.shape.dim
+    for dim, other in zip(mine, theirs, strict=False) if len(mine) == len(theirs) else ():
+        if not dim.HasField("dim_value") and other.HasField("dim_value"):
+            dim.dim_value = other.dim_value
+    return found

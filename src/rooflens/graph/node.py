@@ -1,0 +1,180 @@
+"""A node while its operations are found, and the rules that find them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import onnx
+
+from rooflens.errors import ModelError
+from rooflens.graph.elements import number_of
+from rooflens.graph.layout import is_dense
+from rooflens.graph.value import Value, tensor_type, value_of
+from rooflens.records import Argument, Tensor
+
+Given = Value | str | int | float | bool | None | Sequence["Given"]
+"""What an operation takes: as in a call, with values in place of tensors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """An operation that a node runs, with the memory that it touches."""
+
+    name: str
+    arguments: tuple[tuple[str, Argument], ...]
+    outputs: tuple[Tensor, ...]
+    reads: tuple[Value, ...]
+    writes: tuple[Value, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """One node of a graph.
+
+    Attributes:
+        key: operator, with its domain unless that is ONNX's own: ``Conv``, ``com.microsoft.Attention``.
+        inputs: values by position; None where an optional one is left out.
+        outputs: values by position, each in memory of its own until a rule says otherwise.
+        drafts: the operations found so far.
+        new_block: makes memory of a number of bytes and gives its number.
+        fed: the nodes that take an output, by its position; None stands for the graph's own output.
+    """
+
+    key: str
+    attributes: Mapping[str, onnx.AttributeProto]
+    inputs: list[Value | None]
+    outputs: list[Value | None]
+    new_block: Callable[[int], int]
+    fed: Callable[[int], Sequence[onnx.NodeProto | None]]
+    drafts: list[Draft] = field(default_factory=list)
+
+    def value(self, position: int) -> Value:
+        """The input at a position, which has to be there."""
+        found = self.optional(position)
+        if found is None:
+            raise ModelError(f"{self.key} has no input at position {position}")
+        return found
+
+    def optional(self, position: int) -> Value | None:
+        """The input at a position, or None."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
+    def output(self, position: int = 0) -> Value:
+        """The output at a position, which has to be there."""
+        found = self.outputs[position] if position < len(self.outputs) else None
+        if found is None:
+            raise ModelError(f"{self.key} has no output at position {position}")
+        return found
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """A whole number among the attributes."""
+        return int(self._attribute(name, onnx.AttributeProto.INT, default))
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A list of whole numbers among the attributes, empty if it is left out."""
+        return tuple(self._attribute(name, onnx.AttributeProto.INTS, ()))
+
+    def number(self, name: str, default: float) -> float:
+        """A number among the attributes."""
+        return float(self._attribute(name, onnx.AttributeProto.FLOAT, default))
+
+    def text(self, name: str, default: str = "") -> str:
+        """A word among the attributes."""
+        found = self._attribute(name, onnx.AttributeProto.STRING, default.encode())
+        return str(found.decode(errors="replace"))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of words among the attributes."""
+        return tuple(t.decode(errors="replace") for t in self._attribute(name, onnx.AttributeProto.STRINGS, ()))
+
+    def _attribute(self, name: str, kind: int, default: Any) -> Any:
+        given = self.attributes.get(name)
+        return default if given is None or given.type != kind else onnx.helper.get_attribute_value(given)
+
+    def becomes(self, position: int, value: Value) -> None:
+        """Say where and how an output lies."""
+        self.outputs[position] = value
+
+    def temporary(self, shape: Sequence[int], dtype: str) -> Value:
+        """Memory that a step of this node writes for the next one."""
+        found = value_of(tensor_type(number_of(dtype), shape), block=0)
+        return replace(found, block=self.new_block(found.known.nbytes))
+
+    def like(self, *sources: Value) -> Value:
+        """The first output, laid out as the first source of its shape that fills its memory: as PyTorch does it."""
+        out = self.output()
+        for source in sources:
+            if source.shape == out.shape and is_dense(source.shape, source.strides):
+                out = replace(out, strides=source.strides)
+                break
+        self.becomes(0, out)
+        return out
+
+    def emit(self, name: str, outputs: Value | Sequence[Value], /, **arguments: Given) -> None:
+        """Run an operation of PyTorch's name, whose formula knows these arguments."""
+        written = (outputs,) if isinstance(outputs, Value) else tuple(outputs)
+        self.drafts.append(
+            Draft(
+                name=name,
+                arguments=tuple((argument, _described(given)) for argument, given in arguments.items()),
+                outputs=tuple(value.known for value in written),
+                reads=tuple(value for given in arguments.values() for value in _values(given)),
+                writes=written,
+            )
+        )
+
+
+Rule = Callable[[Node], None]
+_RULES: dict[str, Rule] = {}
+
+
+def operator(*keys: str) -> Callable[[Rule], Rule]:
+    """Register a rule for operators, by key; registering one twice is an error."""
+
+    def add(rule: Rule) -> Rule:
+        for key in keys:
+            if key in _RULES:
+                raise ValueError(f"operator {key!r} has a rule already")
+            _RULES[key] = rule
+        return rule
+
+    return add
+
+
+def rules() -> Mapping[str, Rule]:
+    """All rules; the modules of families register theirs when they are imported."""
+    from rooflens.graph import (  # noqa: F401
+        attention,
+        layers,
+        movement,
+        pointwise,
+        products,
+        quantized,
+        recurrent,
+    )
+
+    return _RULES
+
+
+def scalar(value: Value) -> Value | float:
+    """A known single number as such: PyTorch takes it as an argument and not as a tensor."""
+    number = value.number
+    return value if number is None else number
+
+
+def _values(given: Given) -> tuple[Value, ...]:
+    if isinstance(given, Value):
+        return (given,)
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return tuple(value for item in given for value in _values(item))
+    return ()
+
+
+def _described(given: Given) -> Argument:
+    if isinstance(given, Value):
+        return given.known
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return tuple(map(_described, given))
+    return given

@@ -1,0 +1,312 @@
+"""From a graph to operations: node by node, in the order in which they stand in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from rooflens.errors import ModelError
+from rooflens.graph.elements import bits_of
+from rooflens.graph.file import GraphFile, all_nodes, canonical
+from rooflens.graph.infer import LARGEST, Inference, complete
+from rooflens.graph.memory import Blocks, peak
+from rooflens.graph.movement import RANDOM, SHAPES, VIEWS
+from rooflens.graph.node import Draft, Node, rules
+from rooflens.graph.paths import key_of, module_paths, shown
+from rooflens.graph.products import NARROW
+from rooflens.graph.sizes import Sizes, declared_type, input_type
+from rooflens.graph.value import Value, tensor_type, value_of
+from rooflens.graph.weights import is_weight
+from rooflens.records import Call, Operation, Region, Trace
+
+UNSIZED = (
+    "the file does not tell every size: bytes and memory are unknown, and so are the operations listed as uncounted"
+)
+CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+"""Operators that run graphs of their own. Which one or how often depends on values, so their work is not known."""
+DAMAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What comes of attributes and ranks that an operator cannot have."""
+
+
+def read(file: GraphFile, sizes: Sizes) -> Trace:
+    """The operations of a graph, with the memory that they touch.
+
+    Raises:
+        ModelError: the graph does not hold together; the node is named.
+    """
+    return _Reader(file, sizes).trace()
+
+
+class _Reader:
+    """One reading in progress."""
+
+    def __init__(self, file: GraphFile, sizes: Sizes) -> None:
+        self._file = file
+        self._sizes = sizes
+        self._inference = Inference(file.opsets, file.ir_version)
+        self._paths = module_paths(all_nodes(file.graph))
+        self._users = _users(file.graph)
+        self._declared = {i.name: declared_type(i, sizes) for i in (*file.graph.value_info, *file.graph.output)}
+        self._blocks = Blocks()
+        self._values: dict[str, Value] = {}
+        self._pending: dict[int, tuple[str, list[Draft]]] = {}
+        self._initializers: dict[str, int] = {}
+        self._weights: set[str] = set()
+        self._operations: list[Operation] = []
+        self._unsized: list[tuple[str, str]] = []
+
+    def trace(self) -> Trace:
+        for info in self._file.inputs:
+            self._define(info.name, self._new(input_type(info, self._sizes), "inputs"))
+        self._graph(self._file.graph)
+        results = {self._taken(info.name).block for info in self._file.graph.output}
+        given = {self._values[info.name].block for info in self._file.inputs}
+        read_ = {region.block for operation in self._operations for region in operation.reads}
+        constants = {block for block in read_ if self._blocks[block].cause in ("parameters", "buffers")}
+        lasting = frozenset(results | given | constants)
+        return Trace(
+            operations=tuple(self._operations),
+            memory=None if self._unsized else peak(self._blocks, self._operations, lasting),
+            parameters=sum(self._initializers[name] for name in self._weights),
+            lasting=lasting,
+            unsized=tuple(self._unsized),
+            notes=(UNSIZED,) if self._unsized else (),
+        )
+
+    def _graph(self, graph: onnx.GraphProto) -> None:
+        for tensor in graph.initializer:
+            self._constant(tensor.name, tensor)
+            self._initializers[tensor.name] = self._values[tensor.name].known.elements
+        for sparse in graph.sparse_initializer:
+            type_ = tensor_type(sparse.values.data_type, list(sparse.dims))
+            self._define(sparse.values.name, self._new(type_, "buffers", constant=True))
+        for proto in graph.node:
+            branch = self._branch(proto)
+            if branch is not None:
+                self._inline(proto, branch)
+                continue
+            try:
+                self._node(proto)
+            except ModelError as error:
+                raise ModelError(f"{self._where(proto)}: {error}") from error
+            except DAMAGE as error:
+                raise ModelError(
+                    f"{self._where(proto)}: it has an attribute or a shape that this operator cannot have ({error})"
+                ) from error
+
+    def _where(self, proto: onnx.NodeProto) -> str:
+        return f"{self._file.name}, node {shown(key_of(proto))!r} ({shown(proto.op_type)})"
+
+    # Branches ---------------------------------------------------------------------------------------------------------
+
+    def _branch(self, proto: onnx.NodeProto) -> onnx.GraphProto | None:
+        """The graph that an ``If`` runs, where shapes decide it."""
+        if proto.op_type != "If" or canonical(proto.domain) or not proto.input:
+            return None
+        condition = self._values.get(proto.input[0])
+        if condition is None or condition.data is None:
+            return None
+        wanted = "then_branch" if np.any(condition.data) else "else_branch"
+        return next((attribute.g for attribute in proto.attribute if attribute.name == wanted), None)
+
+    def _inline(self, proto: onnx.NodeProto, branch: onnx.GraphProto) -> None:
+        self._graph(branch)
+        for name, result in zip(proto.output, branch.output, strict=False):
+            self._define(name, self._taken(result.name))
+
+    # Values -----------------------------------------------------------------------------------------------------------
+
+    def _taken(self, name: str) -> Value:
+        found = self._values.get(name)
+        if found is None:
+            raise ModelError(f"{self._file.name}: {shown(name)!r} is taken before anything gives it")
+        return found
+
+    def _define(self, name: str, value: Value) -> None:
+        if name in self._values:
+            raise ModelError(f"{self._file.name}: {shown(name)!r} is given twice")
+        self._values[name] = value
+
+    def _new(self, type_: onnx.TypeProto, cause: str = "temporaries", constant: bool = False) -> Value:
+        """A value in memory of its own."""
+        value = value_of(type_, block=0, constant=constant)
+        nbytes = 0 if value.tensor is None else value.tensor.nbytes
+        return replace(value, block=self._blocks.new(nbytes, cause))
+
+    def _constant(self, name: str, tensor: onnx.TensorProto) -> None:
+        """A tensor of the file. Its contents matter where it is small: shapes, axes, scales."""
+        value = self._new(tensor_type(tensor.data_type, list(tensor.dims)), constant=True)
+        if value.tensor is None:
+            raise ModelError(f"{self._file.name}: tensor {shown(name)!r} has no element type that can be counted")
+        external = tensor.data_location == onnx.TensorProto.EXTERNAL
+        if value.tensor.elements <= LARGEST and not external:
+            try:
+                value = replace(value, data=numpy_helper.to_array(tensor))
+            except (ValueError, TypeError) as error:
+                raise ModelError(f"{self._file.name} is damaged: tensor {shown(name)!r}: {error}") from error
+        self._define(name, replace(value, roots=frozenset((name,))))
+
+    # Nodes ------------------------------------------------------------------------------------------------------------
+
+    def _node(self, proto: onnx.NodeProto) -> None:
+        domain = canonical(proto.domain)
+        node = Node(
+            key=f"{domain}.{proto.op_type}" if domain else proto.op_type,
+            attributes={attribute.name: attribute for attribute in proto.attribute},
+            inputs=[self._taken(name) if name else None for name in proto.input],
+            outputs=[],
+            new_block=self._blocks.new,
+            fed=lambda position: self._users.get(proto.output[position], ()),
+        )
+        if node.key == "Constant":
+            self._constant(proto.output[0], _constant_tensor(proto))
+            return
+        path = self._paths[key_of(proto)]
+        self._give_outputs(proto, node)
+        if node.key in VIEWS or (node.key in SHAPES):
+            self._look(node, path)
+        elif all(value is None or value.constant or value.data is not None for value in node.outputs):
+            pass  # known before the graph runs
+        elif node.key == "DequantizeLinear" and _is_sized(node) and node.value(0).dtype in (*NARROW, "int32"):
+            self._dequantize(node, path)
+        else:
+            self._work(proto, node, path)
+        for name, value in zip(proto.output, node.outputs, strict=True):
+            if name and value is not None:
+                self._define(name, value)
+
+    def _give_outputs(self, proto: onnx.NodeProto, node: Node) -> None:
+        """Make the outputs of a node: their types, their contents, and whether they are the same in every run."""
+        named = {name: value for name, value in zip(proto.input, node.inputs, strict=True) if value is not None}
+        if node.key in CONTROL:
+            types: dict[str, onnx.TypeProto] = {}
+        else:
+            types = self._inference.types(proto, node, named)
+        found = [complete(types.get(name), self._declared.get(name)) or onnx.TypeProto() for name in proto.output]
+        contents = self._inference.contents(proto, node, named, found)
+        known = self._inference.schema(proto) is not None and node.key not in {*CONTROL, *RANDOM}
+        constant = known and bool(named) and all(value.constant for value in named.values())
+        roots = frozenset[str]().union(*(value.roots for value in named.values())) if constant else frozenset[str]()
+        for name, type_, data in zip(proto.output, found, contents, strict=True):
+            made = None
+            if name:
+                if data is not None:
+                    type_ = tensor_type(onnx.helper.np_dtype_to_tensor_dtype(data.dtype), data.shape)  # noqa: PLW2901
+                made = replace(self._new(type_, constant=constant), data=data, roots=roots)
+            node.outputs.append(made)
+
+    def _look(self, node: Node, path: str) -> None:
+        """Views and questions for shapes are free, unless the elements have to move."""
+        made = list(node.outputs)
+        if node.key in SHAPES or not _is_sized(node, everything=False):
+            return
+        rules()[node.key](node)
+        for position, (before, after) in enumerate(zip(made, node.outputs, strict=True)):
+            if before is not None and after is not None:
+                node.outputs[position] = replace(after, data=before.data)
+        if not all(value is None or value.constant or value.data is not None for value in made):
+            self._run(node, path)
+
+    def _dequantize(self, node: Node, path: str) -> None:
+        """Products take the quantized tensor itself. For others the floats are made, once, when they are asked for."""
+        rules()[node.key](node)
+        out = replace(node.output(), packed=node.value(0))
+        node.becomes(0, out)
+        if not out.constant:
+            self._pending[out.block] = (path, node.drafts)
+
+    def _work(self, proto: onnx.NodeProto, node: Node, path: str) -> None:
+        """The operations of a node that does something."""
+        rule = rules().get(node.key)
+        if node.key in CONTROL or not _is_sized(node):
+            self._unsized.append((path, _listed(proto)))
+            return
+        if rule is not None:
+            rule(node)
+        else:
+            outputs = [value for value in node.outputs if value is not None]
+            node.emit(_listed(proto), outputs, **{f"input{i}": value for i, value in enumerate(node.inputs)})
+        self._run(node, path)
+
+    # Operations -------------------------------------------------------------------------------------------------------
+
+    def _run(self, node: Node, path: str) -> None:
+        taken = {value.block for draft in node.drafts for value in draft.reads}
+        for position, whole in enumerate(node.inputs):
+            for value in (whole, whole.packed if whole is not None else None):
+                if value is not None and value.constant and value.block in taken:
+                    self._say_why(value, is_weight(node.key, position, value))
+        for draft in node.drafts:
+            self._record(draft, path)
+
+    def _say_why(self, value: Value, weight: bool) -> None:
+        block = self._blocks[value.block]
+        if weight:
+            block.cause = "parameters"
+            self._weights |= value.roots & self._initializers.keys()
+        elif block.cause == "temporaries":
+            block.cause = "buffers"
+
+    def _record(self, draft: Draft, path: str) -> None:
+        for value in draft.reads:
+            place, before = self._pending.pop(value.block, (path, []))
+            for dequantizing in before:
+                self._record(dequantizing, place)
+        reads, writes = _regions(draft.reads), _regions(draft.writes)
+        call = Call(
+            name=draft.name,
+            arguments=draft.arguments,
+            outputs=draft.outputs,
+            reads=sum(region.nbytes for region in reads),
+            writes=sum(region.nbytes for region in writes),
+            weight_reads=sum(r.nbytes for r in reads if self._blocks[r.block].cause == "parameters"),
+        )
+        self._operations.append(Operation(call, path, "forward", False, reads, writes))
+
+
+def _regions(values: Iterable[Value]) -> tuple[Region, ...]:
+    """The distinct pieces of memory behind some values."""
+    found: dict[tuple[int, int, int], Region] = {}
+    for value in values:
+        nbytes = value.known.nbytes
+        found[value.block, value.offset, nbytes] = Region(value.block, nbytes, nbytes * 8 // bits_of(value.dtype))
+    return tuple(found.values())
+
+
+def _is_sized(node: Node, everything: bool = True) -> bool:
+    """Whether the sizes of a node's inputs (of the first one) and of its outputs are known."""
+    inputs: Sequence[Value | None] = node.inputs if everything else node.inputs[:1]
+    return all(value is None or value.tensor is not None for value in (*inputs, *node.outputs))
+
+
+def _listed(proto: onnx.NodeProto) -> str:
+    """The name under which an operator without a rule is listed. Names of formulas have no capital letters."""
+    name = shown(proto.op_type)
+    return name if name != name.lower() else f"{shown(proto.domain) or 'onnx'}::{name}"
+
+
+def _users(graph: onnx.GraphProto) -> dict[str, list[onnx.NodeProto | None]]:
+    """The nodes that take a value, graphs in graphs included; None stands for the graph's own result."""
+    found: dict[str, list[onnx.NodeProto | None]] = {info.name: [None] for info in graph.output}
+    for node in all_nodes(graph):
+        for name in node.input:
+            found.setdefault(name, []).append(node)
+    return found
+
+
+def _constant_tensor(proto: onnx.NodeProto) -> onnx.TensorProto:
+    """What a ``Constant`` holds, in whichever attribute."""
+    attribute = proto.attribute[0]
+    if attribute.name == "value":
+        held: onnx.TensorProto = attribute.t
+        return held
+    if attribute.name == "sparse_value":
+        values, dims = attribute.sparse_tensor.values, attribute.sparse_tensor.dims
+        return onnx.TensorProto(data_type=values.data_type, dims=dims, data_location=onnx.TensorProto.EXTERNAL)
+    found = onnx.helper.get_attribute_value(attribute)
+    dtype = np.float32 if "float" in attribute.name else np.int64
+    return numpy_helper.from_array(np.array(found, dtype=dtype))

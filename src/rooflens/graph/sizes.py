@@ -1,0 +1,173 @@
+"""Sizes that a file leaves open, and what the user's choices make of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import onnx
+
+from rooflens.errors import InvalidValue
+from rooflens.graph.elements import name_of
+from rooflens.graph.file import GraphFile
+from rooflens.graph.paths import shown
+
+Role = Literal["batch", "spatial", "sequence", "other"]
+
+_NAMED: tuple[tuple[Role, re.Pattern[str]], ...] = (
+    # How long a cache is, and sums of sizes, is nothing that one of the options says.
+    ("other", re.compile(r"past|cache|history|context|[^\w.?-]", re.IGNORECASE)),
+    ("batch", re.compile(r"batch|^(n|b|bs|bsz)$", re.IGNORECASE)),
+    ("sequence", re.compile(r"seq|token|time|len|step|frame|^(s|t|l)$", re.IGNORECASE)),
+    ("spatial", re.compile(r"height|width|image|img|spatial|^(h|w)$|size", re.IGNORECASE)),
+)
+_REMEDY = {
+    "spatial": "give its size with img_size (--img-size)",
+    "sequence": "give its length with seq_len (--seq-len)",
+    "other": "it is no batch, image size or length of a sequence that rooflens recognises: fix it in the file"
+    " (onnx.tools.update_model_dims), or export the model with that size",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """A size of an input that the file leaves open.
+
+    Attributes:
+        place: name of the input and position of the dimension.
+        symbol: what the file calls it, or "".
+    """
+
+    place: tuple[str, int]
+    symbol: str
+    role: Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Every open size, decided: by place among the inputs, and by symbol."""
+
+    places: Mapping[tuple[str, int], int]
+    symbols: Mapping[str, int]
+
+
+def open_sizes(file: GraphFile) -> tuple[Open, ...]:
+    """The sizes that a file leaves open, each with what it is: by its name, else by its place."""
+    found = [found for info in file.inputs for found in _of_input(info)]
+    roles: dict[str, Role] = {}
+    for dim in found:
+        if dim.symbol and roles.get(dim.symbol, "other") == "other":
+            roles[dim.symbol] = dim.role
+    # Where one first dimension is called the batch, another name in that place is something else.
+    named = {dim.symbol for dim in found if _by_name(dim.symbol) == "batch"}
+    for dim in found:
+        if named and dim.symbol and dim.symbol not in named and roles[dim.symbol] == "batch":
+            roles[dim.symbol] = "other"
+    return tuple(replace(dim, role=roles.get(dim.symbol, dim.role)) for dim in found)
+
+
+def fixed_batch(file: GraphFile) -> int | None:
+    """The first size that all inputs share, where it is built in; None if they differ."""
+    firsts = {_size(info.type.tensor_type.shape.dim[0]) for info in file.inputs if info.type.tensor_type.shape.dim}
+    return firsts.pop() if len(firsts) == 1 else None
+
+
+def decide(file: GraphFile, *, batch: int | None, img_size: int | None, seq_len: int | None) -> Sizes:
+    """Give every open size a value.
+
+    Raises:
+        InvalidValue: a size has none, an option has no size to decide, or the batch is built in and another one.
+    """
+    found = open_sizes(file)
+    _refuse_what_decides_nothing(file, found, batch, img_size, seq_len)
+    given: dict[Role, int | None] = {"batch": 1 if batch is None else batch, "spatial": img_size, "sequence": seq_len}
+    places: dict[tuple[str, int], int] = {}
+    symbols: dict[str, int] = {}
+    for dim in found:
+        value = given.get(dim.role)
+        if value is None:
+            name, position = dim.place
+            called = f" ({shown(dim.symbol)!r})" if dim.symbol else ""
+            raise InvalidValue(
+                f"{file.name}: dimension {position}{called} of input {shown(name)!r} is open; {_REMEDY[dim.role]}"
+            )
+        places[dim.place] = value
+        if dim.symbol:
+            symbols[dim.symbol] = value
+    return Sizes(places=places, symbols=symbols)
+
+
+def _refuse_what_decides_nothing(
+    file: GraphFile, found: Sequence[Open], batch: int | None, img_size: int | None, seq_len: int | None
+) -> None:
+    roles = {dim.role for dim in found}
+    for option, value, role in (("img_size", img_size, "spatial"), ("seq_len", seq_len, "sequence")):
+        if value is not None and role not in roles:
+            raise InvalidValue(f"{option}={value} has no meaning for {file.name!r}, whose inputs fix it; leave it out")
+    if batch is not None and "batch" not in roles and batch != fixed_batch(file):
+        built_in = fixed_batch(file)
+        raise InvalidValue(
+            f"{file.name!r} cannot have batch {batch}: "
+            + (f"batch {built_in} is built in" if built_in is not None else "its inputs have no common batch")
+            + "; leave the batch out, or export the model with an open first dimension"
+        )
+
+
+def input_type(info: onnx.ValueInfoProto, sizes: Sizes) -> onnx.TypeProto:
+    """The type of an input with its open sizes decided."""
+    type_ = onnx.TypeProto()
+    type_.CopyFrom(info.type)
+    for position, dim in enumerate(type_.tensor_type.shape.dim):
+        if (info.name, position) in sizes.places:
+            dim.dim_value = sizes.places[info.name, position]
+    return type_
+
+
+def declared_type(info: onnx.ValueInfoProto, sizes: Sizes) -> onnx.TypeProto:
+    """The type that the file declares for a value in it, with the symbols that are decided replaced."""
+    type_ = onnx.TypeProto()
+    type_.CopyFrom(info.type)
+    for dim in type_.tensor_type.shape.dim if type_.HasField("tensor_type") else ():
+        if dim.dim_param in sizes.symbols:
+            dim.dim_value = sizes.symbols[dim.dim_param]
+        elif _size(dim) is None:
+            dim.ClearField("value")
+    return type_
+
+
+def _of_input(info: onnx.ValueInfoProto) -> Iterator[Open]:
+    tensor = info.type.tensor_type
+    if info.type.HasField("tensor_type") and not tensor.HasField("shape"):
+        raise InvalidValue(
+            f"input {shown(info.name)!r} has no shape in the file: add one (onnx.tools.update_model_dims)"
+        )
+    dims = tensor.shape.dim
+    for position, dim in enumerate(dims):
+        if _size(dim) is None:
+            role = _by_name(dim.dim_param) or _by_place(position, dims, name_of(tensor.elem_type) or "")
+            yield Open(place=(info.name, position), symbol=dim.dim_param, role=role)
+
+
+def _size(dim: onnx.TensorShapeProto.Dimension) -> int | None:
+    """A size that is fixed; 0 and -1 are how some exporters leave it open."""
+    return dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None
+
+
+def _by_name(symbol: str) -> Role | None:
+    return next((role for role, pattern in _NAMED if symbol and pattern.search(symbol)), None)
+
+
+def _by_place(position: int, dims: Sequence[onnx.TensorShapeProto.Dimension], dtype: str) -> Role:
+    """What a dimension without a telling name is: the batch stands first, and images have four dimensions."""
+    rank = len(dims)
+    if position == 0:
+        return "batch"
+    last = _size(dims[-1])
+    channels_last = rank == 4 and last is not None and last <= 4
+    if rank == 4 and position in ((1, 2) if channels_last else (2, 3)):
+        return "spatial"
+    if position == 1 and (rank == 3 or (rank == 2 and "int" in dtype)):
+        return "sequence"
+    return "other"

@@ -1,0 +1,408 @@
+"""A single operation as a model: its name and the shapes of its tensors become a Step like any other.
+
+Names are those of torch's operators (``convolution``, ``mm``, ``layer_norm``), ``attention``, and the recurrent layers
+``lstm``, ``gru`` and ``rnn`` with the arguments of their modules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from rooflens.errors import InvalidValue, UnknownName
+from rooflens.models.blueprint import Example
+from rooflens.models.load import make_step
+from rooflens.models.step import Step, floating_tensors
+
+if TYPE_CHECKING:
+    import torch
+
+Kind = Literal["tensor", "tensors", "int", "ints", "float", "number", "bool", "str"]
+
+KINDS: Mapping[str, Kind] = {
+    "Tensor": "tensor",
+    "List[Tensor]": "tensors",
+    "List[Optional[Tensor]]": "tensors",
+    "int": "int",
+    "List[int]": "ints",
+    "float": "float",
+    "number": "number",
+    "bool": "bool",
+    "List[bool]": "ints",
+    "str": "str",
+}
+"""By the type in an operator's schema, what an argument is here. Others keep their defaults."""
+EXAMPLE = "64x3x7x7, or 32x128:int64 for another type"
+WORDS: Mapping[Kind, str] = {
+    "tensor": f"a shape like {EXAMPLE}",
+    "tensors": "shapes like 64x3x7x7,64",
+    "int": "a whole number",
+    "ints": "whole numbers like 2 or 2,2",
+    "float": "a number",
+    "number": "a number",
+    "bool": "true or false",
+    "str": "a word",
+}
+DEFAULTS: Mapping[str, Any] = {
+    "stride": (1,),
+    "padding": (0,),
+    "dilation": (1,),
+    "transposed": False,
+    "output_padding": (0,),
+    "groups": 1,
+    "training": False,
+    "momentum": 0.1,
+    "eps": 1e-5,
+    "cudnn_enabled": True,
+    "half_to_float": False,
+    "p": 0.5,
+    "train": True,
+}
+"""What modules of torch take where an operator's schema has no default."""
+INTEGERS = ("indices", "index")
+"""Tensors of whole numbers, unless their shape names a type."""
+RECURRENT = ("lstm", "gru", "rnn")
+_PER_DIMENSION = ("stride", "padding", "dilation", "output_padding")
+_SHAPE = re.compile(r"(?P<sizes>\d+(?:x\d+)*|scalar)(?::(?P<dtype>\w+))?")
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An argument that an operation takes.
+
+    Attributes:
+        default: `_ABSENT` where it has to be given.
+        by_name: whether it is passed by name only.
+    """
+
+    name: str
+    kind: Kind
+    default: Any = _ABSENT
+    by_name: bool = False
+
+    @property
+    def needed(self) -> bool:
+        return self.default is _ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One form of an operation: what it takes, and the function that runs it on these arguments."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    run: Callable[..., Any]
+
+    def names(self) -> list[str]:
+        return [parameter.name for parameter in self.parameters]
+
+    def named(self, name: str) -> str:
+        """The parameter that a user means: hyphens are underscores, and the first tensor may be called input."""
+        plain = name.replace("-", "_")
+        return "self" if plain == "input" and "input" not in self.names() and "self" in self.names() else plain
+
+
+def is_operator(name: str) -> bool:
+    """Whether torch, or rooflens for it, has an operation of this name."""
+    return bool(_forms(name))
+
+
+def operator_names() -> set[str]:
+    """Every name that can be given."""
+    import torch
+
+    return {"attention", *RECURRENT, *(name for name in dir(torch.ops.aten) if not name.startswith("__"))}
+
+
+def operator_step(
+    name: str, shapes: Sequence[Any], arguments: Mapping[str, Any], *, dtype: str, backward: bool
+) -> Step:
+    """The step that runs one operation.
+
+    Args:
+        name: see :func:`operator_names`.
+        shapes: of its tensors in the order in which it takes them, less those in `arguments`.
+        arguments: by name; shapes are tuples or text like ``32x128:int64``.
+        dtype: a word of a case; the type of floating tensors whose shape names none.
+        backward: run backward too, with gradients for every floating tensor.
+
+    Raises:
+        UnknownName: there is no such operation, or it has no such argument.
+        InvalidValue: an argument is missing or cannot be read; what is needed is named.
+    """
+    if name in RECURRENT:
+        return _recurrent_step(name, shapes, arguments, dtype=dtype, backward=backward)
+    forms = _forms(name)
+    if not forms:
+        raise UnknownName("operation", name, operator_names())
+    errors = []
+    for form in forms:
+        try:
+            values, tensors = _values(form, _given(form, shapes, arguments), dtype, backward)
+        except (InvalidValue, UnknownName) as error:
+            errors.append(error)
+        else:
+            return _step(name, _module(form, values), tuple(tensors), dtype=dtype, backward=backward)
+    raise errors[0]
+
+
+def _forms(name: str) -> list[Operator]:
+    """The forms (overloads) of an operation that can be called with shapes and plain values."""
+    import torch
+
+    if name in RECURRENT:
+        return [Operator(name, _recurrent_parameters(name), getattr(torch.nn, name.upper()))]
+    packet = getattr(torch.ops.aten, "scaled_dot_product_attention" if name == "attention" else name, None)
+    if packet is None:
+        packet = getattr(torch.ops.rooflens, name, None)
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
+        return []
+    return [form for overload in packet.overloads() if (form := _form(name, getattr(packet, overload))) is not None]
+
+
+def _form(name: str, overload: torch._ops.OpOverload) -> Operator | None:
+    """One overload, or None where it writes into a given tensor or needs what has no text here."""
+    import torch
+    from torch.nn import functional
+
+    parameters = []
+    for argument in overload._schema.arguments:
+        written = str(argument.type)
+        optional = written.startswith("Optional[")
+        kind = KINDS.get(written.removeprefix("Optional[").removesuffix("]") if optional else written)
+        default = argument.default_value if argument.has_default_value() else _ABSENT
+        if default is _ABSENT:
+            default = None if optional else DEFAULTS.get(argument.name, _ABSENT)
+        if argument.is_out or (kind is None and default is _ABSENT):
+            return None
+        parameters.append(Parameter(argument.name, kind or "str", default, argument.kwarg_only))
+    # These are the functions that the trace answers with one operation, as an accelerator runs them.
+    whole: dict[str, Callable[..., Any]] = {
+        "attention": functional.scaled_dot_product_attention,
+        "scaled_dot_product_attention": functional.scaled_dot_product_attention,
+        "dropout": torch.dropout,
+    }
+    return Operator(name, tuple(parameters), whole.get(name, overload))
+
+
+def _given(form: Operator, shapes: Sequence[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by the operation's own names.
+
+    Raises:
+        UnknownName, InvalidValue: one is not known, is missing or is too much.
+    """
+    given = {form.named(name): value for name, value in arguments.items()}
+    for name in given:
+        if name not in form.names():
+            raise UnknownName(f"argument of {form.name}", name, form.names(), f" (it takes {', '.join(form.names())})")
+    places = [p.name for p in form.parameters if p.kind == "tensor" and p.name not in given]
+    if len(shapes) > len(places):
+        listed = ", ".join(places) or "none"
+        raise InvalidValue(f"{form.name}: {len(shapes)} shapes for {len(places)} tensors that are not named: {listed}")
+    given |= dict(zip(places, shapes, strict=False))
+    if form.name in ("attention", "scaled_dot_product_attention") and "query" in given:
+        given = {"key": given["query"]} | given
+        given = {"value": given["key"]} | given
+    _refuse_incomplete(form, given)
+    return given
+
+
+def _refuse_incomplete(form: Operator, given: Mapping[str, Any]) -> None:
+    missing = [p for p in form.parameters if p.needed and p.name not in given]
+    if not missing:
+        return
+    shapes = [p.name for p in missing if p.kind == "tensor"]
+    needed = [f"the shape of {', '.join(shapes)} (like {EXAMPLE})"] if shapes else []
+    needed += [f"{p.name} ({WORDS[p.kind]})" for p in missing if p.kind != "tensor"]
+    others = ", ".join(p.name for p in form.parameters if not p.needed and p.name not in given)
+    raise InvalidValue(f"{form.name} needs {', '.join(needed)}{f'; it also takes {others}' if others else ''}")
+
+
+def _values(
+    form: Operator, given: Mapping[str, Any], dtype: str, backward: bool
+) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    """The values of all parameters, a tensor's being its place in the list of tensors that follows.
+
+    Raises:
+        InvalidValue: a value cannot be read.
+    """
+    tensors: list[torch.Tensor] = []
+
+    def place(parameter: Parameter, shape: Any) -> _Place:
+        tensors.append(_tensor(form.name, parameter, shape, dtype, backward))
+        return _Place(len(tensors) - 1)
+
+    values: dict[str, Any] = {}
+    for parameter in form.parameters:
+        value = given.get(parameter.name, parameter.default)
+        if value is None or parameter.name not in given:
+            values[parameter.name] = value
+        elif parameter.kind == "tensor":
+            values[parameter.name] = place(parameter, value)
+        elif parameter.kind == "tensors":
+            values[parameter.name] = [place(parameter, shape) for shape in _listed(value)]
+        else:
+            values[parameter.name] = _plain(form.name, parameter, value)
+    if "convolution" in form.name:
+        spatial = tensors[values["weight"].index].dim() - 2
+        values = {name: _spread(name, value, spatial) for name, value in values.items()}
+    return values, tensors
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Stands for the tensor of this number among a step's inputs."""
+
+    index: int
+
+
+def _spread(name: str, value: Any, spatial: int) -> Any:
+    """One number for all dimensions of a convolution is written once."""
+    return [*value] * spatial if name in _PER_DIMENSION and len(value) == 1 else value
+
+
+def _listed(value: Any) -> Iterator[Any]:
+    yield from value.split(",") if isinstance(value, str) else value
+
+
+def _tensor(operation: str, parameter: Parameter, given: Any, dtype: str, backward: bool) -> torch.Tensor:
+    import torch
+
+    if isinstance(given, torch.Tensor):
+        shape, element = tuple(given.shape), given.dtype
+    elif isinstance(given, str):
+        match = _SHAPE.fullmatch(given)
+        if match is None:
+            raise _unreadable(operation, parameter, given)
+        sizes = match["sizes"]
+        shape = () if sizes == "scalar" else tuple(map(int, sizes.split("x")))
+        element = _element_type(match["dtype"] or _usual(parameter, dtype))
+    else:
+        try:
+            shape = (given,) if isinstance(given, int) else tuple(map(int, given))
+        except (TypeError, ValueError) as error:
+            raise _unreadable(operation, parameter, given) from error
+        element = _element_type(_usual(parameter, dtype))
+    floating = element.is_floating_point or element.is_complex
+    return torch.empty(shape, dtype=element, device="meta", requires_grad=backward and floating)
+
+
+def _usual(parameter: Parameter, dtype: str) -> str:
+    if parameter.name in INTEGERS:
+        return "int64"
+    return dtype if dtype in ("fp16", "bf16") else "fp32"
+
+
+def _element_type(name: str) -> torch.dtype:
+    """An element type by the name that rooflens or torch has for it."""
+    import torch
+
+    ours = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+    found = ours.get(name) or getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        known = ", ".join(ours)
+        raise InvalidValue(f"unknown element type {name!r}; known: {known}, and torch's own (int64, bool ...)")
+    return found
+
+
+def _plain(operation: str, parameter: Parameter, given: Any) -> Any:
+    """A value that is no tensor, from text or as it is."""
+    try:
+        if parameter.kind == "bool":
+            return given if isinstance(given, bool) else _TRUTH[str(given).lower()]
+        if parameter.kind == "ints":
+            parts = re.split("[x,]", given) if isinstance(given, str) else given
+            return [_whole(part) for part in ((parts,) if isinstance(parts, int) else parts)]
+        if parameter.kind == "int":
+            return int(given)
+        if parameter.kind == "number" and isinstance(given, str):
+            return int(given) if re.fullmatch(r"-?\d+", given) else float(given)
+        return float(given) if parameter.kind == "float" else given
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(operation, parameter, given) from error
+
+
+def _whole(part: Any) -> int:
+    return int(_TRUTH.get(part.lower(), part)) if isinstance(part, str) else int(part)
+
+
+def _unreadable(operation: str, parameter: Parameter, given: Any) -> InvalidValue:
+    return InvalidValue(f"{operation}: {parameter.name} is {given!r}; it has to be {WORDS[parameter.kind]}")
+
+
+def _module(form: Operator, values: Mapping[str, Any]) -> torch.nn.Module:
+    """A module that calls an operation with these values, its inputs put into their places."""
+    from torch import nn
+    from torch.utils._pytree import tree_map_only
+
+    by_place = [values[p.name] for p in form.parameters if not p.by_name]
+    by_name = {p.name: values[p.name] for p in form.parameters if p.by_name}
+
+    class Operation(nn.Module):
+        def forward(self, *inputs: torch.Tensor) -> Any:
+            args, kwargs = tree_map_only(_Place, lambda place: inputs[place.index], (by_place, by_name))
+            return form.run(*args, **kwargs)
+
+    return Operation()
+
+
+def _step(name: str, module: torch.nn.Module, inputs: tuple[Any, ...], *, dtype: str, backward: bool) -> Step:
+    return make_step(
+        name,
+        module,
+        Example(args=inputs),
+        dtype=dtype if dtype.startswith("amp-") else "fp32",  # tensors have their types already
+        mode="train" if backward else "inference",
+        loss=_sum_of_squares,
+        optimizer="none",
+    )
+
+
+def _sum_of_squares(output: Any, targets: Any) -> torch.Tensor:
+    """A loss whose gradients are as large as the outputs; that of a plain sum is one number, stored once."""
+    import torch
+
+    total = torch.zeros(())
+    for tensor in floating_tensors(output):
+        total = total + (tensor * tensor.conj()).real.sum() if tensor.is_complex() else total + tensor.square().sum()
+    return total
+
+
+def _recurrent_parameters(name: str) -> tuple[Parameter, ...]:
+    """Those of the module, less the input's width, which its shape tells."""
+    own = {"lstm": Parameter("proj_size", "int", 0), "rnn": Parameter("nonlinearity", "str", "tanh")}.get(name)
+    return (
+        Parameter("input", "tensor"),
+        Parameter("hidden_size", "int"),
+        Parameter("num_layers", "int", 1),
+        Parameter("bias", "bool", True),
+        Parameter("batch_first", "bool", False),
+        Parameter("dropout", "float", 0.0),
+        Parameter("bidirectional", "bool", False),
+        *((own,) if own else ()),
+    )
+
+
+def _recurrent_step(
+    name: str, shapes: Sequence[Any], arguments: Mapping[str, Any], *, dtype: str, backward: bool
+) -> Step:
+    """A recurrent layer, built as a module: its weights follow from its sizes."""
+    (form,) = _forms(name)
+    given = _given(form, shapes, arguments)
+    values, (inputs,) = _values(form, given, dtype, backward)
+    del values["input"]
+    if inputs.dim() != 3:
+        raise InvalidValue(f"{name}: the input is {'x'.join(map(str, inputs.shape))}; it is steps x batch x features")
+    try:
+        module = form.run(inputs.shape[-1], **values, device="meta", dtype=inputs.dtype)
+    except ValueError as error:
+        raise InvalidValue(f"{name}: {error}") from error
+    directions, batch = 1 + values["bidirectional"], inputs.shape[0 if values["batch_first"] else 1]
+    widths = [values.get("proj_size") or values["hidden_size"], *([values["hidden_size"]] if name == "lstm" else [])]
+    # First states are inputs, as in a model that keeps them: the layer would fill some with zeros otherwise.
+    states = tuple(inputs.new_empty(values["num_layers"] * directions, batch, width) for width in widths)
+    return _step(name, module, (inputs, states if name == "lstm" else states[0]), dtype=dtype, backward=backward)

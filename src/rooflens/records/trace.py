@@ -1,0 +1,32 @@
+"""Trace: the operations of a step, wherever they were read from, before they have a cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rooflens.records.operation import Operation
+from rooflens.records.record import Memory
+
+ALIGNMENT = 512
+"""torch's CUDA caching allocator rounds every block up to a multiple of this many bytes (kMinBlockSize)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """What a step does.
+
+    Attributes:
+        operations: every operation that does work, in order.
+        memory: bytes by cause at the peak; None where the size of something is not known.
+        parameters: elements of the model's parameters, shared ones once.
+        lasting: numbers of the blocks of memory that are there when the step has ended.
+        unsized: path and name of operations whose shapes are not known, so that neither their FLOP nor their bytes are.
+        notes: what a reader must know.
+    """
+
+    operations: tuple[Operation, ...]
+    memory: Memory | None
+    parameters: int
+    lasting: frozenset[int] = frozenset()
+    unsized: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()

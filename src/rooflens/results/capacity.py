@@ -1,0 +1,114 @@
+"""Fit and Fits: the largest batch that a device has memory for, and what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rooflens.devices.capacity import Reserve, needed
+from rooflens.errors import AmbiguousResult
+from rooflens.records import MEMORY_CAUSES, Case, Device, Memory
+from rooflens.results.group import Total
+from rooflens.results.recordset import RecordSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """The largest batch of a step on one device.
+
+    Where the device is several (``2x t4``), everything but `throughput` and `count` is of one of them: each holds the
+    whole model and a batch of its own (data parallel).
+
+    Attributes:
+        name: the device as it was asked for.
+        device: one device.
+        count: how many there are.
+        case: the step on one device, with the batch that was looked at: the largest, or 1 where not even that fits.
+        batch: the largest batch: 0 where not one sample fits, None where it is unknown.
+        capped: larger batches were not tried, so that `batch` is a lower bound.
+        memory: bytes of the device; None is unknown.
+        reserves: what must stay free.
+        held: peak memory of the step at the batch of `case`, by cause; None where it was not looked for.
+        total: its work and bound; None where no batch fits.
+        reason: why the batch is 0 or unknown, else "".
+    """
+
+    name: str
+    device: Device
+    count: int = 1
+    case: Case
+    batch: int | None = None
+    capped: bool = False
+    memory: int | None = None
+    reserves: tuple[Reserve, ...] = ()
+    held: Memory | None = None
+    total: Total | None = None
+    reason: str = ""
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether any batch does; None if unknown."""
+        return None if self.batch is None else self.batch > 0
+
+    @property
+    def needed(self) -> int | None:
+        """Bytes that the step of `case` needs: its peak and the reserves."""
+        if self.memory is None or self.held is None:
+            return None
+        return needed(self.held, self.memory, self.reserves)
+
+    @property
+    def reserved(self) -> int | None:
+        """Bytes of the reserves beside that peak."""
+        return None if self.needed is None or self.held is None else self.needed - self.held.peak
+
+    @property
+    def cause(self) -> str | None:
+        """The largest cause of the peak."""
+        if self.held is None:
+            return None
+        amounts = {cause: getattr(self.held, cause) or 0 for cause in MEMORY_CAUSES}
+        return max(amounts, key=lambda cause: amounts[cause])
+
+    @property
+    def throughput(self) -> float | None:
+        """The most samples per second that the bound allows, on all of the devices together."""
+        if not self.batch or self.total is None or not self.total.seconds:
+            return None
+        return self.count * self.batch / self.total.seconds
+
+
+class Fits:
+    """The largest batch on each of some devices; iterating gives one :class:`Fit` per device, in the order asked.
+
+    Attributes:
+        answers: the same as a tuple.
+        records: the estimates at these batches; devices without one are among its failures.
+    """
+
+    def __init__(self, answers: Iterable[Fit], records: RecordSet) -> None:
+        self.answers = tuple(answers)
+        self.records = records
+
+    def __iter__(self) -> Iterator[Fit]:
+        return iter(self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{fit.name}: {fit.batch}" for fit in self.answers[:5])
+        return f"Fits({shown}{', ...' if len(self) > 5 else ''})"
+
+    @property
+    def batch(self) -> int | None:
+        """The answer for the only device; several are an error that lists them."""
+        if len(self.answers) != 1:
+            names = ", ".join(fit.name for fit in self.answers) or "none"
+            raise AmbiguousResult(f"this needs one device, there are {len(self.answers)} ({names}); go through them")
+        return self.answers[0].batch
+
+    def save(self, path: str | Path) -> Path:
+        """Write the record file of the estimates."""
+        return self.records.save(path)
