@@ -27,9 +27,9 @@ FLOAT, HALF, INT8, UINT8, INT32, INT64 = (
 
 
 def node(op: str, inputs: str, outputs: str, /, domain: str = "", name: str = "", **attributes: Any) -> onnx.NodeProto:
-    """A node; names are separated by spaces, and ``-`` leaves an optional input out."""
-    given = ["" if word == "-" else word for word in inputs.split()]
-    return helper.make_node(op, given, outputs.split(), domain=domain, name=name, **attributes)
+    """A node; names are separated by spaces, and ``-`` leaves an optional one out."""
+    given, made = (["" if word == "-" else word for word in words.split()] for words in (inputs, outputs))
+    return helper.make_node(op, given, made, domain=domain, name=name, **attributes)
 
 
 def weight(name: str, shape: Sequence[int], dtype: int = FLOAT) -> onnx.TensorProto:

@@ -42,6 +42,7 @@ def run() -> Run:
         (InvalidValue, "lstm: hidden_size must be greater than zero", "lstm", {"input": "5x3x2", "hidden_size": 0}),
         (InvalidValue, "mm: 3 shapes for 2 tensors that are not named: self, mat2", "mm", {"shapes": ["2", "2", "2"]}),
         (InvalidValue, "relu: self is '2y3'; it has to be a shape like", "relu", {"shapes": ["2y3"]}),
+        (InvalidValue, "relu: self is (-1, 2); it has to be a shape", "relu", {"shapes": [(-1, 2)]}),
         (InvalidValue, "unknown element type 'int7x'; known: fp64,", "relu", {"shapes": ["2:int7x"]}),
         (InvalidValue, "attention: is_causal is 'perhaps'", "attention", {"shapes": ["2x2x2"], "is_causal": "perhaps"}),
         (InvalidValue, "unknown phase 'sideways'; known: forward, backward", "relu", {"phase": "sideways"}),

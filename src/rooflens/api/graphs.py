@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rooflens.api.cases import batches_of, check_numbers, options_of
-from rooflens.costs import Fusion
-from rooflens.errors import InvalidValue, MissingDependency
+from rooflens.costs import Fusion, cost
+from rooflens.errors import InvalidValue, MissingDependency, ModelError
 from rooflens.models import Loss, check_words
 from rooflens.records import AS_IS, Case, Scalar, Trace
 
@@ -40,7 +40,7 @@ class GraphRequest:
         ]
 
     def tracer(self) -> Callable[[int | None], Trace]:
-        """Reads the operations of a batch."""
+        """Reads the operations of a batch; a graph whose operations no formula can make sense of is an error."""
         return partial(_trace, self)
 
 
@@ -104,7 +104,16 @@ def graph_request(
 def _trace(asked: GraphRequest, batch: int | None) -> Trace:
     from rooflens.graph import decide, read
 
-    return read(asked.file, decide(asked.file, batch=batch, img_size=asked.img_size, seq_len=asked.seq_len))
+    done = read(asked.file, decide(asked.file, batch=batch, img_size=asked.img_size, seq_len=asked.seq_len))
+    for operation in dict.fromkeys(done.operations):
+        try:
+            float(cost(operation.call).work.total_flops)
+        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+            raise ModelError(
+                f"{asked.name}: {operation.call.name} in {operation.path!r} has shapes or attributes it cannot have"
+                f" ({error})"
+            ) from error
+    return done
 
 
 def _refuse(model: str, *, mode: str, inputs: object, name: str | None, loss: object, channels_last: bool) -> None:

@@ -82,8 +82,8 @@ def model_options(command: Command) -> Command:
             click.option(
                 "--dtype",
                 type=click.Choice(DTYPES),
-                help="fp32 has TF32 off, tf32 on, default as torch has it; amp is autocast. Default: fp32, an ONNX file's"
-                " own.",
+                help="fp32 has TF32 off, tf32 on, default as torch has it; amp is autocast."
+                " Default: fp32; of an ONNX file, its own.",
             ),
             click.option(
                 "--mode",

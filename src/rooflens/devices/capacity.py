@@ -74,18 +74,24 @@ def needed(held: Memory, memory: int, free: Sequence[Reserve]) -> int:
 
 def one_of(device: Device) -> tuple[Device, int]:
     """One torch device of an entry that is several (``2x t4``, a board with two dies), and how many these are."""
-    parts = device.count if device.count > 1 else _parts().get(device.name, 1)
-    if parts == 1:
+    if device.count > 1:
+        one, parts = one_of(_part(device, device.count, device.name.removeprefix(f"{device.count}x ")))
+        return one, device.count * parts
+    board = _table()["parts"].get(device.name)
+    if board is None:
         return device, 1
-    name = device.name.removeprefix(f"{device.count}x ") if device.count > 1 else f"{device.name}-one-of-{parts}"
+    return _part(device, board["count"], board.get("one", f"{device.name}-one-of-{board['count']}")), board["count"]
+
+
+def _part(device: Device, parts: int, name: str) -> Device:
+    """One of several equal devices: the entry of that name, or an equal part of everything."""
     known = next((entry for entry in catalogue() if entry.name == name), None)
     if known is not None:
-        one, more = one_of(known)
-        return one, parts * more
-    part = replace(
+        return known
+    return replace(
         device,
         name=name,
-        title=device.title.removeprefix(f"{device.count}x ") if device.count > 1 else f"{device.title}, one of {parts}",
+        title=f"{device.title}, one of {parts}",
         ceilings=tuple(replace(ceiling, rate=ceiling.rate / parts) for ceiling in device.ceilings),
         facts={
             fact: replace(value, value=value.value / parts) if fact in PER_DEVICE_FACTS else value
@@ -94,7 +100,6 @@ def one_of(device: Device) -> tuple[Device, int]:
         aliases=(),
         count=1,
     )
-    return part, parts
 
 
 @cache
@@ -123,8 +128,3 @@ def _rules() -> tuple[_Rule, ...]:
         )
         for entry in _table()["reserve"]
     )
-
-
-def _parts() -> Mapping[str, int]:
-    parts: Mapping[str, int] = _table()["parts"]
-    return parts

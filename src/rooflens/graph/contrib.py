@@ -1,4 +1,4 @@
-"""Shapes of ONNX Runtime's own operators, which the onnx package does not know."""
+"""Shapes that the onnx package does not know: those of ONNX Runtime's own operators, and of a few of ONNX."""
 
 from __future__ import annotations
 
@@ -135,6 +135,8 @@ _SAME = (
 _SHAPES: dict[str, Callable[[Node], Found]] = {
     **{f"com.microsoft.{name}": _same for name in _SAME},
     "SimplifiedLayerNormalization": _same,
+    "GroupNormalization": _same,
+    "MeanVarianceNormalization": _same,
     "com.microsoft.SkipLayerNormalization": _skipped,
     "com.microsoft.SkipSimplifiedLayerNormalization": _skipped,
     "com.microsoft.QLinearAdd": _broadcast,

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import checker, defs, numpy_helper, shape_inference
 
-from rooflens.errors import ModelError
+from rooflens.errors import ModelError, first_line
 from rooflens.graph.contrib import output_types
 from rooflens.graph.elements import name_of
 from rooflens.graph.file import canonical
@@ -137,7 +137,7 @@ class Inference:
             if value.data is not None and value.data.size <= PASSED
         }
         try:
-            return shape_inference.infer_node_outputs(
+            found = shape_inference.infer_node_outputs(
                 schema,
                 proto,
                 {name: value.type for name, value in named.items()},
@@ -145,11 +145,16 @@ class Inference:
                 opset_imports=self._imports,
                 ir_version=self._ir_version,
             )
-        except (shape_inference.InferenceError, checker.ValidationError, RuntimeError, ValueError) as error:
+        except checker.ValidationError as error:
+            raise ModelError(f"it is no valid ONNX: {first_line(error)}") from error
+        except (shape_inference.InferenceError, RuntimeError, ValueError) as error:
             raise ModelError(
-                f"the inputs do not fit: {_first_line(error)}. A size that is built into the graph cannot be changed:"
-                " give the batch and sizes that it was exported with"
+                f"its inputs do not fit: {first_line(error).rstrip('.')}. A size that is built into the graph cannot be"
+                " changed: give the batch and sizes that it was exported with"
             ) from error
+        for name, type_ in zip(proto.output, output_types(node), strict=False):
+            found[name] = complete(found.get(name), type_) or type_
+        return found
 
     def contents(
         self, proto: onnx.NodeProto, node: Node, named: Mapping[str, Value], types: Sequence[onnx.TypeProto | None]
@@ -203,11 +208,6 @@ def _shape(node: Node) -> Data | None:
         return np.array(tensor.elements, dtype=np.int64)
     end = node.integer("end") if "end" in node.attributes else None
     return np.array(tensor.shape[node.integer("start") : end], dtype=np.int64)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def complete(found: onnx.TypeProto | None, declared: onnx.TypeProto | None) -> onnx.TypeProto | None:

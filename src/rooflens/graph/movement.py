@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rooflens.errors import ModelError
 from rooflens.graph.layers import axes_of
 from rooflens.graph.layout import expanded, reshaped
 from rooflens.graph.node import Node, operator, scalar
@@ -150,7 +151,9 @@ def gather_nd(node: Node) -> None:
 def scatter_nd(node: Node) -> None:
     """Each row of indices names one place in the first dimensions of the target."""
     target, places, updates = node.value(0), node.value(1), node.value(2)
-    depth = places.shape[-1] if places.shape else 1
+    depth = places.shape[-1]
+    if depth > len(target.shape):
+        raise ModelError(f"an index of {depth} numbers names no place in {len(target.shape)} dimensions")
     index = places.seen_as(places.shape[:-1])
     node.emit(
         "index_put",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +22,7 @@ from rooflens.graph.products import NARROW
 from rooflens.graph.sizes import Sizes, declared_type, input_type
 from rooflens.graph.value import Value, tensor_type, value_of
 from rooflens.graph.weights import is_weight
-from rooflens.records import Call, Operation, Region, Trace
+from rooflens.records import Call, Operation, Region, Tensor, Trace
 
 UNSIZED = (
     "the file does not tell every size: bytes and memory are unknown, and so are the operations listed as uncounted"
@@ -50,20 +51,24 @@ class _Reader:
         self._inference = Inference(file.opsets, file.ir_version)
         self._paths = module_paths(all_nodes(file.graph))
         self._users = _users(file.graph)
-        self._declared = {i.name: declared_type(i, sizes) for i in (*file.graph.value_info, *file.graph.output)}
+        # A result of the graph may be told twice; what has a shape goes before what has none.
+        told = sorted((*file.graph.value_info, *file.graph.output), key=lambda i: i.type.tensor_type.HasField("shape"))
+        self._declared = {info.name: declared_type(info, sizes) for info in told}
         self._blocks = Blocks()
         self._values: dict[str, Value] = {}
         self._pending: dict[int, tuple[str, list[Draft]]] = {}
         self._initializers: dict[str, int] = {}
-        self._weights: set[str] = set()
+        self._weights: dict[str, int] = {}
         self._operations: list[Operation] = []
         self._unsized: list[tuple[str, str]] = []
 
     def trace(self) -> Trace:
-        for info in self._file.inputs:
-            self._define(info.name, self._new(input_type(info, self._sizes), "inputs"))
+        with self._telling("its inputs"):
+            for info in self._file.inputs:
+                self._define(info.name, self._new(input_type(info, self._sizes), "inputs"))
         self._graph(self._file.graph)
-        results = {self._taken(info.name).block for info in self._file.graph.output}
+        with self._telling("its outputs"):
+            results = {self._taken(info.name).block for info in self._file.graph.output}
         given = {self._values[info.name].block for info in self._file.inputs}
         read_ = {region.block for operation in self._operations for region in operation.reads}
         constants = {block for block in read_ if self._blocks[block].cause in ("parameters", "buffers")}
@@ -71,35 +76,42 @@ class _Reader:
         return Trace(
             operations=tuple(self._operations),
             memory=None if self._unsized else peak(self._blocks, self._operations, lasting),
-            parameters=sum(self._initializers[name] for name in self._weights),
+            parameters=sum(self._weights.values()),
             lasting=lasting,
             unsized=tuple(self._unsized),
             notes=(UNSIZED,) if self._unsized else (),
         )
 
     def _graph(self, graph: onnx.GraphProto) -> None:
-        for tensor in graph.initializer:
-            self._constant(tensor.name, tensor)
-            self._initializers[tensor.name] = self._values[tensor.name].known.elements
-        for sparse in graph.sparse_initializer:
-            type_ = tensor_type(sparse.values.data_type, list(sparse.dims))
-            self._define(sparse.values.name, self._new(type_, "buffers", constant=True))
+        with self._telling("its tensors"):
+            for tensor in graph.initializer:
+                self._constant(tensor.name, tensor)
+                self._initializers[tensor.name] = self._values[tensor.name].known.elements
+            for sparse in graph.sparse_initializer:
+                type_ = tensor_type(sparse.values.data_type, list(sparse.dims))
+                self._define(sparse.values.name, self._new(type_, "buffers", constant=True))
         for proto in graph.node:
             branch = self._branch(proto)
             if branch is not None:
-                self._inline(proto, branch)
-                continue
-            try:
-                self._node(proto)
-            except ModelError as error:
-                raise ModelError(f"{self._where(proto)}: {error}") from error
-            except DAMAGE as error:
-                raise ModelError(
-                    f"{self._where(proto)}: it has an attribute or a shape that this operator cannot have ({error})"
-                ) from error
+                self._graph(branch)
+            with self._telling(proto):
+                if branch is None:
+                    self._node(proto)
+                else:
+                    self._rename(branch, proto)
 
-    def _where(self, proto: onnx.NodeProto) -> str:
-        return f"{self._file.name}, node {shown(key_of(proto))!r} ({shown(proto.op_type)})"
+    @contextmanager
+    def _telling(self, what: str | onnx.NodeProto) -> Iterator[None]:
+        """Say of an error where it is."""
+        try:
+            yield
+        except (ModelError, *DAMAGE) as error:
+            if isinstance(what, onnx.NodeProto):
+                what = f"node {shown(key_of(what))!r} ({shown(what.op_type)})"
+            told = str(error)
+            if not isinstance(error, ModelError):
+                told = f"an attribute or a shape is none that it can have ({told or type(error).__name__})"
+            raise ModelError(f"{self._file.name}, {what}: {told}") from error
 
     # Branches ---------------------------------------------------------------------------------------------------------
 
@@ -113,8 +125,8 @@ class _Reader:
         wanted = "then_branch" if np.any(condition.data) else "else_branch"
         return next((attribute.g for attribute in proto.attribute if attribute.name == wanted), None)
 
-    def _inline(self, proto: onnx.NodeProto, branch: onnx.GraphProto) -> None:
-        self._graph(branch)
+    def _rename(self, branch: onnx.GraphProto, proto: onnx.NodeProto) -> None:
+        """The results of a branch are those of its node."""
         for name, result in zip(proto.output, branch.output, strict=False):
             self._define(name, self._taken(result.name))
 
@@ -123,12 +135,12 @@ class _Reader:
     def _taken(self, name: str) -> Value:
         found = self._values.get(name)
         if found is None:
-            raise ModelError(f"{self._file.name}: {shown(name)!r} is taken before anything gives it")
+            raise ModelError(f"{shown(name)!r} is taken before anything gives it")
         return found
 
     def _define(self, name: str, value: Value) -> None:
         if name in self._values:
-            raise ModelError(f"{self._file.name}: {shown(name)!r} is given twice")
+            raise ModelError(f"{shown(name)!r} is given twice")
         self._values[name] = value
 
     def _new(self, type_: onnx.TypeProto, cause: str = "temporaries", constant: bool = False) -> Value:
@@ -141,13 +153,13 @@ class _Reader:
         """A tensor of the file. Its contents matter where it is small: shapes, axes, scales."""
         value = self._new(tensor_type(tensor.data_type, list(tensor.dims)), constant=True)
         if value.tensor is None:
-            raise ModelError(f"{self._file.name}: tensor {shown(name)!r} has no element type that can be counted")
+            raise ModelError(f"{shown(name)!r} has no element type that can be counted")
         external = tensor.data_location == onnx.TensorProto.EXTERNAL
         if value.tensor.elements <= LARGEST and not external:
             try:
                 value = replace(value, data=numpy_helper.to_array(tensor))
             except (ValueError, TypeError) as error:
-                raise ModelError(f"{self._file.name} is damaged: tensor {shown(name)!r}: {error}") from error
+                raise ModelError(f"{shown(name)!r} is damaged: {error}") from error
         self._define(name, replace(value, roots=frozenset((name,))))
 
     # Nodes ------------------------------------------------------------------------------------------------------------
@@ -235,19 +247,22 @@ class _Reader:
     # Operations -------------------------------------------------------------------------------------------------------
 
     def _run(self, node: Node, path: str) -> None:
-        taken = {value.block for draft in node.drafts for value in draft.reads}
+        taken = {value.block: value.known for draft in node.drafts for value in draft.reads}
         for position, whole in enumerate(node.inputs):
             for value in (whole, whole.packed if whole is not None else None):
                 if value is not None and value.constant and value.block in taken:
-                    self._say_why(value, is_weight(node.key, position, value))
+                    self._say_why(value, is_weight(node.key, position, value), taken[value.block])
         for draft in node.drafts:
             self._record(draft, path)
 
-    def _say_why(self, value: Value, weight: bool) -> None:
+    def _say_why(self, value: Value, weight: bool, seen: Tensor) -> None:
+        """Note a constant that is used as a weight, or as something else."""
         block = self._blocks[value.block]
         if weight:
             block.cause = "parameters"
-            self._weights |= value.roots & self._initializers.keys()
+            unpacked = seen.elements if bits_of(seen.dtype) < 8 else 0  # several may lie in one byte of the file
+            for name in value.roots & self._initializers.keys():
+                self._weights[name] = max(self._initializers[name], unpacked)
         elif block.cause == "temporaries":
             block.cause = "buffers"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rooflens.errors import ModelError
 from rooflens.graph.node import Node, operator
 from rooflens.graph.value import Value
 
@@ -51,7 +52,10 @@ def _weights(node: Node) -> list[Value]:
     bias = node.optional(3)
     rows = GATES[node.key] * node.value(2).shape[-1]
     found: list[Value] = []
-    for direction in range(node.value(1).shape[0]):
+    directions = node.value(1).shape[0]
+    if directions != 1 + (node.text("direction") == "bidirectional"):
+        raise ModelError(f"its weights are for {directions} directions")
+    for direction in range(directions):
         found += [_part(matrix, direction, matrix.shape[1:]) for matrix in (node.value(1), node.value(2))]
         if bias is not None:
             found += [_part(bias, direction, (rows,), column) for column in (0, rows)]

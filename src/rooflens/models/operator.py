@@ -6,12 +6,12 @@ Names are those of torch's operators (``convolution``, ``mm``, ``layer_norm``), 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rooflens.errors import InvalidValue, UnknownName
+from rooflens.models.arguments import ABSENT, EXAMPLE, WORDS, Kind, Parameter, read_tensor, read_value
 from rooflens.models.blueprint import Example
 from rooflens.models.load import make_step
 from rooflens.models.step import Step, floating_tensors
@@ -19,7 +19,6 @@ from rooflens.models.step import Step, floating_tensors
 if TYPE_CHECKING:
     import torch
 
-Kind = Literal["tensor", "tensors", "int", "ints", "float", "number", "bool", "str"]
 
 KINDS: Mapping[str, Kind] = {
     "Tensor": "tensor",
@@ -34,17 +33,6 @@ KINDS: Mapping[str, Kind] = {
     "str": "str",
 }
 """By the type in an operator's schema, what an argument is here. Others keep their defaults."""
-EXAMPLE = "64x3x7x7, or 32x128:int64 for another type"
-WORDS: Mapping[Kind, str] = {
-    "tensor": f"a shape like {EXAMPLE}",
-    "tensors": "shapes like 64x3x7x7,64",
-    "int": "a whole number",
-    "ints": "whole numbers like 2 or 2,2",
-    "float": "a number",
-    "number": "a number",
-    "bool": "true or false",
-    "str": "a word",
-}
 DEFAULTS: Mapping[str, Any] = {
     "stride": (1,),
     "padding": (0,),
@@ -61,32 +49,8 @@ DEFAULTS: Mapping[str, Any] = {
     "train": True,
 }
 """What modules of torch take where an operator's schema has no default."""
-INTEGERS = ("indices", "index")
-"""Tensors of whole numbers, unless their shape names a type."""
 RECURRENT = ("lstm", "gru", "rnn")
 _PER_DIMENSION = ("stride", "padding", "dilation", "output_padding")
-_SHAPE = re.compile(r"(?P<sizes>\d+(?:x\d+)*|scalar)(?::(?P<dtype>\w+))?")
-_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_ABSENT = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """An argument that an operation takes.
-
-    Attributes:
-        default: `_ABSENT` where it has to be given.
-        by_name: whether it is passed by name only.
-    """
-
-    name: str
-    kind: Kind
-    default: Any = _ABSENT
-    by_name: bool = False
-
-    @property
-    def needed(self) -> bool:
-        return self.default is _ABSENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +138,10 @@ def _form(name: str, overload: torch._ops.OpOverload) -> Operator | None:
         written = str(argument.type)
         optional = written.startswith("Optional[")
         kind = KINDS.get(written.removeprefix("Optional[").removesuffix("]") if optional else written)
-        default = argument.default_value if argument.has_default_value() else _ABSENT
-        if default is _ABSENT:
-            default = None if optional else DEFAULTS.get(argument.name, _ABSENT)
-        if argument.is_out or (kind is None and default is _ABSENT):
+        default = argument.default_value if argument.has_default_value() else ABSENT
+        if default is ABSENT:
+            default = None if optional else DEFAULTS.get(argument.name, ABSENT)
+        if argument.is_out or (kind is None and default is ABSENT):
             return None
         parameters.append(Parameter(argument.name, kind or "str", default, argument.kwarg_only))
     # These are the functions that the trace answers with one operation, as an accelerator runs them.
@@ -233,7 +197,7 @@ def _values(
     tensors: list[torch.Tensor] = []
 
     def place(parameter: Parameter, shape: Any) -> _Place:
-        tensors.append(_tensor(form.name, parameter, shape, dtype, backward))
+        tensors.append(read_tensor(form.name, parameter, shape, dtype, backward))
         return _Place(len(tensors) - 1)
 
     values: dict[str, Any] = {}
@@ -246,7 +210,7 @@ def _values(
         elif parameter.kind == "tensors":
             values[parameter.name] = [place(parameter, shape) for shape in _listed(value)]
         else:
-            values[parameter.name] = _plain(form.name, parameter, value)
+            values[parameter.name] = read_value(form.name, parameter, value)
     if "convolution" in form.name:
         spatial = tensors[values["weight"].index].dim() - 2
         values = {name: _spread(name, value, spatial) for name, value in values.items()}
@@ -267,71 +231,6 @@ def _spread(name: str, value: Any, spatial: int) -> Any:
 
 def _listed(value: Any) -> Iterator[Any]:
     yield from value.split(",") if isinstance(value, str) else value
-
-
-def _tensor(operation: str, parameter: Parameter, given: Any, dtype: str, backward: bool) -> torch.Tensor:
-    import torch
-
-    if isinstance(given, torch.Tensor):
-        shape, element = tuple(given.shape), given.dtype
-    elif isinstance(given, str):
-        match = _SHAPE.fullmatch(given)
-        if match is None:
-            raise _unreadable(operation, parameter, given)
-        sizes = match["sizes"]
-        shape = () if sizes == "scalar" else tuple(map(int, sizes.split("x")))
-        element = _element_type(match["dtype"] or _usual(parameter, dtype))
-    else:
-        try:
-            shape = (given,) if isinstance(given, int) else tuple(map(int, given))
-        except (TypeError, ValueError) as error:
-            raise _unreadable(operation, parameter, given) from error
-        element = _element_type(_usual(parameter, dtype))
-    floating = element.is_floating_point or element.is_complex
-    return torch.empty(shape, dtype=element, device="meta", requires_grad=backward and floating)
-
-
-def _usual(parameter: Parameter, dtype: str) -> str:
-    if parameter.name in INTEGERS:
-        return "int64"
-    return dtype if dtype in ("fp16", "bf16") else "fp32"
-
-
-def _element_type(name: str) -> torch.dtype:
-    """An element type by the name that rooflens or torch has for it."""
-    import torch
-
-    ours = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-    found = ours.get(name) or getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
-        known = ", ".join(ours)
-        raise InvalidValue(f"unknown element type {name!r}; known: {known}, and torch's own (int64, bool ...)")
-    return found
-
-
-def _plain(operation: str, parameter: Parameter, given: Any) -> Any:
-    """A value that is no tensor, from text or as it is."""
-    try:
-        if parameter.kind == "bool":
-            return given if isinstance(given, bool) else _TRUTH[str(given).lower()]
-        if parameter.kind == "ints":
-            parts = re.split("[x,]", given) if isinstance(given, str) else given
-            return [_whole(part) for part in ((parts,) if isinstance(parts, int) else parts)]
-        if parameter.kind == "int":
-            return int(given)
-        if parameter.kind == "number" and isinstance(given, str):
-            return int(given) if re.fullmatch(r"-?\d+", given) else float(given)
-        return float(given) if parameter.kind == "float" else given
-    except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(operation, parameter, given) from error
-
-
-def _whole(part: Any) -> int:
-    return int(_TRUTH.get(part.lower(), part)) if isinstance(part, str) else int(part)
-
-
-def _unreadable(operation: str, parameter: Parameter, given: Any) -> InvalidValue:
-    return InvalidValue(f"{operation}: {parameter.name} is {given!r}; it has to be {WORDS[parameter.kind]}")
 
 
 def _module(form: Operator, values: Mapping[str, Any]) -> torch.nn.Module:

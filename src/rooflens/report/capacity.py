@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -118,6 +119,8 @@ def _notes(fits: Sequence[Fit]) -> Iterator[str]:
         yield f"{reason}: {', '.join(fit.name for fit in fits if fit.reason == reason)}"
     if any(fit.case.mode == "decode" for fit in answered):
         yield "decode begins with a full cache; what filling it takes tells --mode prefill"
+    if answered:
+        yield "memory is the maker's figure; what torch sees may be a few percent more or less"
 
 
 def _reserve_notes(fits: Sequence[Fit]) -> Iterator[str]:
@@ -126,10 +129,10 @@ def _reserve_notes(fits: Sequence[Fit]) -> Iterator[str]:
     for reserve in found:
         yield f"to stay free: {_amount(reserve)} for {reserve.what} ({reserve.reference})"
     if any("fragmentation" in reserve.what for reserve in found):
-        fixed = sum(reserve.nbytes for reserve in found)
+        fixed = math.ceil(sum(reserve.nbytes for reserve in found) / 1e7) / 100
         yield (
             "with PYTORCH_ALLOC_CONF=expandable_segments:True hardly anything is lost to fragmentation, and cuDNN makes"
-            f" do with less: --reserve '{show(fixed, 'B', 3)}' leaves room for the rest"
+            f" do with less: --reserve '{fixed} GB' leaves room for the rest"
         )
 
 

@@ -1,0 +1,151 @@
+"""Write the tables of docs/memory.md from what was measured: `python benchmarks/memory_table.py`.
+
+A test fails if a table is stale.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rooflens.units import parse, show
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "memory.md"
+RESULTS = ROOT / "benchmarks" / "results"
+CAPACITY = ROOT / "src" / "rooflens" / "devices" / "capacity.toml"
+PEAKS = RESULTS / "memory-h200.json"
+LIMITS = RESULTS / "largest-batch-h200.json"
+STEPS = ("inference", "train")
+DEFAULT, EXPANDABLE = "default", "expandable_segments:True"
+WORTH_A_ROW = 0.02
+"""Workspaces below this share of the peak are left out of their table."""
+NAMES = {"decoder-1b.json": "decoder of 1 billion", "decoder": "decoder of 1 billion"}
+_BLOCK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+
+
+def refreshed(text: str) -> str:
+    """The page with every table as the data have it."""
+    peaks, limits = json.loads(PEAKS.read_text()), json.loads(LIMITS.read_text())
+    blocks = {
+        "worst": lambda: worst(peaks),
+        "peaks": lambda: peak_rows(peaks),
+        "limits": lambda: limit_rows(limits),
+        "workspaces": lambda: workspace_rows(limits),
+        "context": lambda: context(limits),
+        "reserves": reserves,
+    }
+    return _BLOCK.sub(lambda match: match[1] + "".join(f"{line}\n" for line in blocks[match[2]]()) + match[3], text)
+
+
+def worst(data: dict[str, Any]) -> Iterator[str]:
+    """How far the estimates were off at most, by step."""
+    for step, name in zip(STEPS, ("inference", "a training step"), strict=True):
+        cases = [case for case in data["cases"] if case["mode"] == step]
+        far = max(cases, key=lambda case: abs(case["error"]))
+        models = len({case["model"] for case in cases})
+        yield (
+            f"- {name}: {models} models, {len(cases)} cases, the worst {percent(far['error'])}"
+            f" ({model(far)}, batch {far['batch']}, {far['dtype']})"
+        )
+    yield ""
+    yield f"Card: {data['card']}. torch {data['torch']}."
+
+
+def peak_rows(data: dict[str, Any]) -> Iterator[str]:
+    """One row per model, batch and dtype; estimate, measured peak and their ratio for both steps."""
+    yield "| model | dtype | batch | inference: estimate | measured | error | training: estimate | measured | error |"
+    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"
+    by_step = {(case["model"], case["dtype"], case["batch"], case["mode"]): case for case in data["cases"]}
+    for name, dtype, batch in dict.fromkeys(key[:3] for key in by_step):
+        cells = [cell for step in STEPS for cell in _peak_cells(by_step.get((name, dtype, batch, step)))]
+        yield f"| {NAMES.get(name, name)} | {dtype} | {batch} | {' | '.join(cells)} |"
+
+
+def _peak_cells(case: dict[str, Any] | None) -> tuple[str, str, str]:
+    if case is None:
+        return "-", "-", "-"
+    return gigabytes(case["estimate"]), gigabytes(case["peak_without_workspace"]), percent(case["error"])
+
+
+def limit_rows(data: dict[str, Any]) -> Iterator[str]:
+    """What ran in a smaller card's memory beside what rooflens says."""
+    yield "| model | dtype | step | memory | tensors alone | ran, expandable segments | ran, default | rooflens |"
+    yield "|---|---|---|---:|---:|---:|---:|---:|"
+    ran = {(*_case(row), row["allocator"]): row["runs"] for row in data["limits"]}
+    for row in data["limits"]:
+        if row["allocator"] == DEFAULT:
+            runs = [ran[(*_case(row), allocator)] for allocator in (EXPANDABLE, DEFAULT)]
+            cells = (
+                model(row),
+                row["dtype"],
+                row["mode"],
+                gigabytes(row["memory"], 0),
+                row["batch"],
+                *runs,
+                row["answer"],
+            )
+            yield f"| {' | '.join(map(str, cells))} |"
+
+
+def _case(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["model"], row["dtype"], row["mode"], row["memory"]
+
+
+def reserves() -> Iterator[str]:
+    """What stays free, as the package has it."""
+    yield "| what | how much | for | steps |"
+    yield "|---|---|---|---|"
+    for entry in tomllib.loads(CAPACITY.read_text())["reserve"]:
+        shares = {"of_transient": "of activations and temporaries", "of_memory": "of the memory"}
+        amounts = [f"{100 * entry[key]:.0f} % {of}" for key, of in shares.items() if key in entry]
+        amounts += [show(parse(entry["bytes"], "B"), "B", 3)] if "bytes" in entry else []
+        steps = ", ".join(entry.get("modes", ["all"])) + (f" with {entry['only']}" if "only" in entry else "")
+        yield f"| {entry['what']} | {' and '.join(amounts)} | {', '.join(entry['kinds'])} | {steps} |"
+
+
+def workspace_rows(data: dict[str, Any]) -> Iterator[str]:
+    """The cases whose peak is mostly higher for a workspace."""
+    yield "| model | dtype | step | batch | peak without workspace | workspace | share |"
+    yield "|---|---|---|---:|---:|---:|---:|"
+    for row in data["workspaces"]:
+        without = row["peak_without_workspace"]
+        workspace = row["peak"] - without
+        if workspace > WORTH_A_ROW * without:
+            cells = (model(row), row["dtype"], row["mode"], row["batch"], gigabytes(without), gigabytes(workspace))
+            yield f"| {' | '.join(map(str, cells))} | {100 * workspace / without:.0f} % |"
+
+
+def context(data: dict[str, Any]) -> Iterator[str]:
+    """What is gone from the card."""
+    found = data["context"]
+    yield (
+        f"On the {data['card']} (torch {data['torch']}, cuDNN {data['cudnn']}), torch sees {gigabytes(found['total'])}."
+        f" After the first products, convolutions and attention {gigabytes(found['context'], 3)} are gone that torch's"
+        " allocator does not hold."
+    )
+
+
+def model(row: dict[str, Any]) -> str:
+    name: str = row["model"]
+    return NAMES.get(name, name)
+
+
+def gigabytes(nbytes: int, decimals: int = 2) -> str:
+    return f"{nbytes / 1e9:.{decimals}f} GB"
+
+
+def percent(error: float) -> str:
+    return f"{100 * error:+.1f} %"
+
+
+if __name__ == "__main__":
+    before = PAGE.read_text()
+    after = refreshed(before)
+    if after != before:
+        PAGE.write_text(after)
+        print(PAGE)
