@@ -181,10 +181,10 @@ class _Reader:
         self._give_outputs(proto, node)
         if node.key in VIEWS or (node.key in SHAPES):
             self._look(node, path)
-        elif all(value is None or value.constant or value.data is not None for value in node.outputs):
-            pass  # known before the graph runs
         elif node.key == "DequantizeLinear" and _is_sized(node) and node.value(0).dtype in (*NARROW, "int32"):
             self._dequantize(node, path)
+        elif all(value is None or value.constant or value.data is not None for value in node.outputs):
+            pass  # known before the graph runs
         else:
             self._work(proto, node, path)
         for name, value in zip(proto.output, node.outputs, strict=True):
