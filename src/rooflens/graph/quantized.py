@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rooflens.graph.node import Node, operator
 
 POINTWISE = {
@@ -20,7 +22,7 @@ def quantize(node: Node) -> None:
     """Divide, round, shift, and clamp to the range: nothing where a product has written its result so."""
     inputs = node.value(0)
     if inputs.packed is not None and inputs.packed.block == inputs.block:
-        node.becomes(0, inputs.packed)
+        node.becomes(0, replace(node.output(), block=inputs.block))
     else:
         node.emit(f"quantize_per_{_grain(node)}", node.like(inputs), input=inputs, scale=node.value(1))
 

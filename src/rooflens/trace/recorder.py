@@ -18,6 +18,8 @@ from rooflens.trace.modules import ModulePaths
 
 FREE = frozenset(
     {
+        "_assert_async",
+        "_functional_assert_async",
         "_record_function_enter_new",
         "_record_function_exit",
         "_reshape_alias",
