@@ -66,8 +66,10 @@ def from_plain(entry: Mapping[str, Any]) -> Call:
 
 def _plain(value: Argument) -> Any:
     if isinstance(value, Tensor):
-        dense = value.nbytes == value.elements * ELEMENT_BYTES.get(value.dtype, -1)
-        return {value.dtype: value.shape} | ({} if dense else {"nbytes": value.nbytes})
+        known = value.dtype in ELEMENT_BYTES
+        dense = known and value.stored is None and value.nbytes == value.elements * ELEMENT_BYTES[value.dtype]
+        stored = {} if value.stored is None else {"stored": value.stored}
+        return {value.dtype: value.shape} | ({} if dense else {"nbytes": value.nbytes}) | stored
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
@@ -90,7 +92,8 @@ def _tensor(entry: Mapping[str, Any]) -> Tensor:
     (dtype, shape), *_ = entry.items()
     sizes = msgspec.convert(shape, tuple[int, ...])
     if "nbytes" in entry:
-        return Tensor(sizes, dtype, msgspec.convert(entry["nbytes"], int))
+        stored = msgspec.convert(entry.get("stored"), int | None)
+        return Tensor(sizes, dtype, msgspec.convert(entry["nbytes"], int), stored)
     if dtype not in ELEMENT_BYTES:
         raise ValueError(f"a tensor of unknown type {dtype!r} without its bytes")
     return Tensor(sizes, dtype, math.prod(sizes) * ELEMENT_BYTES[dtype])
