@@ -125,6 +125,20 @@ def test_what_depends_on_constants_alone_is_computed_when_a_model_is_loaded(tmp_
     assert (found.parameters, found.memory and found.memory.parameters) == (180_000, 360_448)  # 703.1 blocks of 512
 
 
+def test_weights_are_no_constants_of_shapes_however_small(tmp_path: Path) -> None:
+    # Positions follow from the length of the sequence; the rows of the table are looked up in every run.
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Gather", "s zero", "n"),
+        node("Range", "zero n one", "ids"),
+        node("Gather", "table ids", "y"),
+    ]
+    held = [constant("zero", 0), constant("one", 1), constant("table", np.ones((20, 8)), np.float32)]
+    found = rl.estimate(save(tmp_path, nodes, {"x": (INT64, ("seq_len",))}, "y", held), seq_len=6)
+    assert names(found) == ["embedding"]
+    assert (found.parameters, work(found).bytes["dram"]) == (160, 2 * nbytes((6, 8)) + 6 * 8)
+
+
 def test_a_branch_that_shapes_decide_is_taken(tmp_path: Path) -> None:
     def branch(name: str, op: str) -> onnx.GraphProto:
         return helper.make_graph(

@@ -42,14 +42,14 @@ def estimate(
     928805552128
 
     Args:
-        model: a name (``resnet18``, ``timm:convnext_tiny``, ``hf:llama``, ``path/file.py:function``) or a module,
-            which is left exactly as it was found.
+        model: a name (``resnet18``, ``timm:convnext_tiny``, ``hf:llama``, ``path/file.py:function``,
+            ``path/file.onnx``) or a module, which is left exactly as it was found.
         inputs: of a module: a tensor, a tuple, a dict, or ``(args, kwargs)``. Shapes and types count, values do not.
         name: what to call a module in its cases; default is the name of its class.
         batch: samples per step, one or several.
         device: names, device files or devices; none is needed to count.
         dtype: ``fp32`` (default of a named model), ``tf32``, ``default``, ``bf16``, ``fp16``, ``amp-bf16`` or
-            ``amp-fp16``; a module is left as it is unless a dtype is given.
+            ``amp-fp16``; a module is left as it is unless a dtype is given, and an ONNX file always.
         mode: ``inference`` or ``train`` (forward with loss, backward, optimizer).
         loss: from output and targets to a scalar; default: cross entropy for a named model, else the sum of the
             outputs.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         "rooflens estimate timm:convnext_tiny --mode train --device h100-sxm",
         "rooflens estimate hf:llama --seq-len 2048 --dtype bf16 -o llama.jsonl",
         "rooflens estimate my_model.py:build -b 8 --depth 3",
+        "rooflens estimate model.onnx -b 1,8 --device t4",
         "rooflens estimate resnet18 --mode train --device t4 --device l4 --largest-batch",
     )
 )
@@ -59,8 +60,9 @@ def estimate(
 ) -> None:
     """Count a model's work and find the shortest time for it, on any device.
 
-    MODEL is a torchvision name (resnet18), timm:NAME, hf:FAMILY or hf:config.json, or path/file.py:function, where the
-    function returns (module, inputs). Nothing is computed, no weights and no GPU are needed; without --device there are
+    MODEL is a torchvision name (resnet18), timm:NAME, hf:FAMILY or hf:config.json, path/file.py:function, where the
+    function returns (module, inputs), or path/file.onnx. Nothing is computed, no weights and no GPU are needed;
+    without --device there are
     counts and no times.
     """
     from rooflens import api

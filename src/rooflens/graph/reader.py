@@ -27,6 +27,8 @@ from rooflens.records import Call, Operation, Region, Tensor, Trace
 UNSIZED = (
     "the file does not tell every size: bytes and memory are unknown, and so are the operations listed as uncounted"
 )
+INDICES, FEW = ("int64", "int32", "bool"), 64
+"""Types in which shapes, indices and masks are stored, and how many numbers of another type are no weight."""
 CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 """Operators that run graphs of their own. Which one or how often depends on values, so their work is not known."""
 DAMAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
@@ -155,7 +157,8 @@ class _Reader:
         if value.tensor is None:
             raise ModelError(f"{shown(name)!r} has no element type that can be counted")
         external = tensor.data_location == onnx.TensorProto.EXTERNAL
-        if value.tensor.elements <= LARGEST and not external:
+        largest = LARGEST if value.tensor.dtype in INDICES else FEW
+        if value.tensor.elements <= largest and not external:
             try:
                 value = replace(value, data=numpy_helper.to_array(tensor))
             except (ValueError, TypeError) as error:
