@@ -315,6 +315,8 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         ([node("Relu", "x", "a")], [], "its outputs: 'y' is taken before"),
         ([node("Relu", "x x", "y")], [], "no valid ONNX"),
         ([node("Conv", "x x", "y", kernel_shape="three")], [], "node 'y' "),
+        ([node("Einsum", "x x", "y", equation="ij,j.k")], [], "no einsum equation"),
+        ([node("Einsum", "x x", "y", equation="......,ij")], [], "no einsum equation"),
         ([node("MatMul", "x w", "y")], [weight("w", (7, 2))], "its inputs do not fit"),
         ([node("Relu", "x", "y")], [weight("w", (-1,))], "cannot be"),
         ([node("Relu", "x", "y")], [weight("w", (2**40, 2**40))], "cannot be"),

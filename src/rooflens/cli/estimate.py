@@ -61,9 +61,8 @@ def estimate(
     """Count a model's work and find the shortest time for it, on any device.
 
     MODEL is a torchvision name (resnet18), timm:NAME, hf:FAMILY or hf:config.json, path/file.py:function, where the
-    function returns (module, inputs), or path/file.onnx. Nothing is computed, no weights and no GPU are needed;
-    without --device there are
-    counts and no times.
+    function returns (module, inputs), or path/file.onnx. Nothing is computed, no weights and no GPU are needed; without
+    --device there are counts and no times.
     """
     from rooflens import api
 

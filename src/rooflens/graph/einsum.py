@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -9,6 +10,14 @@ from math import prod
 from rooflens.errors import ModelError
 
 Labels = tuple[str, ...]
+_TERM = r"[A-Za-z]*(\.\.\.)?[A-Za-z]*"
+_EQUATION = re.compile(rf"{_TERM}(,{_TERM})*(->{_TERM})?")
+
+
+def check_equation(equation: str) -> None:
+    """Raise ModelError for what is no equation: onnx's shape inference never ends on a dot that stands alone."""
+    if _EQUATION.fullmatch(equation.replace(" ", "")) is None:
+        raise ModelError(f"{equation!r} is no einsum equation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from onnx import checker, defs, numpy_helper, shape_inference
 
 from rooflens.errors import ModelError, first_line
 from rooflens.graph.contrib import output_types
+from rooflens.graph.einsum import check_equation
 from rooflens.graph.elements import name_of
 from rooflens.graph.file import canonical
 from rooflens.graph.node import Node
@@ -136,6 +137,8 @@ class Inference:
             for name, value in named.items()
             if value.data is not None and value.data.size <= PASSED
         }
+        if node.key == "Einsum":
+            check_equation(node.text("equation"))
         try:
             found = shape_inference.infer_node_outputs(
                 schema,
