@@ -13,7 +13,7 @@ import rooflens
 
 SOURCE = Path(rooflens.__file__).parents[1]
 TORCH = ("torch", "torchvision", "timm", "transformers")
-HEAVY = (*TORCH, "matplotlib", "plotly", "polars", "scipy", "rich", "jinja2")
+HEAVY = (*TORCH, "onnx", "matplotlib", "plotly", "polars", "scipy", "rich", "jinja2")
 BUDGET_MS = 30
 LISTING = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 

@@ -142,6 +142,7 @@ def test_what_has_no_size_is_listed_and_leaves_bytes_and_memory_unknown(tmp_path
     found = counted(tmp_path, nodes, {"x": (2, 3)}, "y", [weight("w", (3, 5))])
     assert found.coverage.uncounted == ("Frobnicate", "Relu")
     assert (found.total().matmul_flops, found.total().bytes, found.memory) == (60, {}, None)
+    assert found.coverage.bytes_share is None
     assert any("does not tell every size" in note for note in found.notes)
     assert json.loads(rl.table(found, format="json"))[0]["memory"]["peak"] is None
     assert "Frobnicate" in rl.table(found)

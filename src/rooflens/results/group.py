@@ -18,7 +18,7 @@ class Coverage:
         operations: operations that do work; free ones (views, shape queries) are not among them.
         counted: those with a formula.
         uncounted: names of the others.
-        bytes_share: share of the known DRAM bytes that belongs to counted operations, None without bytes.
+        bytes_share: share of the DRAM bytes that belongs to counted operations, None where those of one are unknown.
     """
 
     operations: int
@@ -130,7 +130,8 @@ class Total:
         """Operations counted, and the share of the bytes that they hold."""
         seen = [(r, r.work) for r in self.records if r.work is not None]
         counted = [(r, w) for r, w in seen if not w.missing]
-        known = sum(w.bytes.get("dram", 0) * r.calls for r, w in seen)
+        sized = all("dram" in w.bytes for _, w in seen)
+        known = sum(w.bytes.get("dram", 0) * r.calls for r, w in seen) if sized else 0
         return Coverage(
             operations=sum(r.calls for r, _ in seen),
             counted=sum(r.calls for r, _ in counted),
