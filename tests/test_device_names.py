@@ -180,6 +180,12 @@ def test_none_of_a_device() -> None:
 SPELLINGS = sorted({s for d in catalogue() for s in (d.name, d.title, *d.aliases) if "(R)" not in s} | TYPED.keys())
 
 
+@pytest.mark.parametrize("typed", ["7900xtx", "7900 xtx", "7900 X TX"])
+def test_a_number_and_an_x_that_belong_to_a_name_are_no_count(typed: str) -> None:
+    assert find(typed).name == "radeon-rx-7900-xtx"
+    assert find("7900x t4").name.startswith("7900x")
+
+
 @given(spelling=st.sampled_from(SPELLINGS), data=st.data())
 def test_case_and_separators_do_not_matter(spelling: str, data: st.DataObject) -> None:
     separator = st.text(alphabet=" -_/.,:()\t", max_size=3)

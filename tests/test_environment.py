@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import getpass
 import socket
+from pathlib import Path
 
-from rooflens.sources.environment import HIDDEN, capture, without_secrets
+import pytest
+
+from rooflens.sources.environment import HIDDEN, capture, without_home, without_secrets
 
 
 def test_versions_machine_and_flags_are_recorded() -> None:
@@ -39,3 +42,24 @@ def test_secrets_in_the_command_are_hidden() -> None:
 
 def test_an_author_is_no_secret() -> None:
     assert without_secrets(["rooflens", "--author", "me"]) == ("rooflens", "--author", "me")
+
+
+def test_the_home_folder_is_written_as_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert without_secrets(["rooflens", "estimate", "/home/somebody/m.py:build", "-o=/home/somebody"]) == (
+        "rooflens",
+        "estimate",
+        "~/m.py:build",
+        "-o=~",
+    )
+    assert without_home("/home/somebodyelse/m.py") == "/home/somebodyelse/m.py"
+
+
+def test_a_model_of_the_users_own_is_a_case_without_the_users_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import rooflens
+
+    (tmp_path / "m.py").write_text("import torch\ndef build():\n    return torch.nn.Linear(2, 2), torch.ones(1, 2)\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert rooflens.estimate(f"{tmp_path}/m.py:build").cases[0].model == "~/m.py:build"

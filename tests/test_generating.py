@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import rooflens as rl
-from rooflens.errors import InvalidValue
+from rooflens.errors import InvalidValue, ModelError
 
 LAYERS, WIDTH, HEADS, KV_HEADS, HEAD, MLP, VOCABULARY = 2, 64, 4, 2, 16, 128, 100
 # Products with weights, per token: q and o, k and v, the three of the gated MLP.
@@ -136,3 +136,22 @@ def test_other_models_have_no_cache(mode: str) -> None:
         rl.estimate("resnet18", mode=mode)
     with pytest.raises(InvalidValue, match="needs a language model"):
         rl.estimate(torch.nn.Linear(1, 1), inputs=torch.ones(1, 1), mode=mode)
+
+
+def test_a_model_that_fills_no_cache_is_counted_all_the_same(tmp_path: Path) -> None:
+    small = {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "vocab_size": 50,
+    }
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "bert", **small}))
+    est = rl.estimate(f"hf:{path}", seq_len=8)
+    # q, k, v and output, the MLP, and the head's square layer and vocabulary for 8 tokens;
+    # 8 x 8 pairs of 2 x 16.
+    weights = 4 * 16 * 16 + 2 * 16 * 32 + 16 * 16 + 16 * 50
+    assert est.total().matmul_flops == 2 * 8 * weights + 2 * 8 * 8 * 2 * 16
+    with pytest.raises((InvalidValue, ModelError), match="cache"):
+        rl.estimate(f"hf:{path}", seq_len=8, mode="decode")

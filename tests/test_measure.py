@@ -124,6 +124,36 @@ def test_a_batch_that_fails_is_data_and_the_others_go_on(tmp_path: Any) -> None:
     assert "more lines" not in failure.message
 
 
+class CannotMove(TooLarge):
+    """Too large for the device before anything runs."""
+
+    def to(self, *args: Any, **kwargs: Any) -> Any:
+        if any(kwargs):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return super().to(*args, **kwargs)
+
+
+def test_a_model_that_does_not_fit_on_the_device_is_an_error_of_rooflens() -> None:
+    with pytest.raises(ModelError, match="OutOfMemoryError: CUDA out of memory"):
+        rl.measure(CannotMove(), inputs=torch.randn(1, 4), device="cpu", budget=BUDGET)
+
+
+def test_gradients_of_inputs_are_not_added_up_over_samples() -> None:
+    from rooflens.models import Example, make_step, sum_of_outputs
+    from rooflens.sources.measure import _runner
+
+    x = torch.ones(2, 4, requires_grad=True)
+    step = make_step(
+        "m", Chatty(), Example(args=(x,)), dtype="as-is", mode="train", loss=sum_of_outputs, optimizer="none"
+    )
+    run, _ = _runner(step, "cpu")
+    run(lambda: None)
+    assert x.grad is not None
+    first = x.grad.clone()
+    run(lambda: None)
+    assert torch.equal(x.grad, first)
+
+
 def test_if_every_batch_fails_so_does_the_call() -> None:
     with pytest.raises(ModelError, match="OutOfMemoryError"):
         rl.measure(TooLarge(), inputs=torch.randn(8, 4), device="cpu", budget=BUDGET)

@@ -25,6 +25,7 @@ from rooflens.models import (
     sum_of_outputs,
 )
 from rooflens.records import AS_IS, Case, Scalar, Trace
+from rooflens.sources.environment import without_home
 
 if TYPE_CHECKING:
     import torch
@@ -142,7 +143,7 @@ def request(
             options["seq_len"] = blueprint.tokens
         own = blueprint.default_batch if blueprint.batched else None
         batches: tuple[int | None, ...] = batches_of(own if batch is None else batch)
-        module, name = None, model
+        module, name = None, without_home(model)
     else:
         blueprint, module, name = None, model, name or type(model).__name__
         check_not_generating(mode, name)

@@ -12,6 +12,7 @@ from rooflens.costs import Fusion, cost
 from rooflens.errors import InvalidValue, MissingDependency, ModelError
 from rooflens.models import Loss, check_words
 from rooflens.records import AS_IS, Case, Scalar, Trace
+from rooflens.sources.environment import without_home
 
 if TYPE_CHECKING:
     from rooflens.graph import GraphFile
@@ -91,7 +92,7 @@ def graph_request(
     for size in batches:  # before the first of them is read
         decide(file, batch=size, img_size=img_size, seq_len=seq_len)
     return GraphRequest(
-        name=model,
+        name=without_home(model),
         file=file,
         batches=batches,
         dtype=_dtype(file, dtype),

@@ -24,7 +24,8 @@ from rooflens.records import Device
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-# Something must follow that can be a name: "3900x" is one, and not 3900 of nothing.
+# Something must follow that can be a name: "3900x" is one, and not 3900 of nothing. So is "7900xtx", and not 7900 "tx":
+# the whole is looked up before its parts.
 _COUNTED = re.compile(r"\s*([0-9]{1,6})\s*[xX×*]\s*(?=.*[^\W_])(\S.*)", re.DOTALL)
 _TRADEMARK = re.compile(r"\((?:r|tm|c)\)|[®™©]", re.IGNORECASE)
 _NEAR = 5
@@ -49,6 +50,8 @@ def find(name: str) -> Device:
     count = int(counted[1])
     if count == 0:
         raise InvalidValue(f"device {name!r} is none at all; write at least '1x {counted[2]}'")
+    if whole := _fitting(_compact(name)):
+        return _only(name, whole)
     return times(_one(counted[2]), count)
 
 
@@ -78,13 +81,19 @@ def _one(name: str) -> Device:
     canonical = _read(slug(name))
     if canonical is not None:
         return canonical.device
-    typed = _compact(name)
-    fits = _exact().get(typed) or tuple(file for file in _files() if _fits(typed, _words(file), _model(file)))
+    return _only(name, _fitting(_compact(name)))
+
+
+def _only(name: str, fits: tuple[DeviceFile, ...]) -> Device:
     if not fits:
-        raise _unknown(name, typed)
+        raise _unknown(name, _compact(name))
     if len(fits) > 1:
         raise AmbiguousDevice(name, (file.device.name for file in fits))
     return fits[0].device
+
+
+def _fitting(typed: str) -> tuple[DeviceFile, ...]:
+    return _exact().get(typed) or tuple(file for file in _files() if _fits(typed, _words(file), _model(file)))
 
 
 @cache

@@ -148,12 +148,9 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
             if header is None:
                 header = _header(path, kind, entry)
             elif kind == "case":
-                known = entry.pop("number")
-                if known in cases:
-                    raise RecordFileError(f"{path}, line {number}: case {known} is there already")
-                cases[known] = msgspec.convert(entry, Case)
+                _define(kind, cases, entry, msgspec.convert({k: v for k, v in entry.items() if k != "number"}, Case))
             elif kind == "call":
-                calls[entry["number"]] = from_plain(entry)
+                _define(kind, calls, entry, from_plain(entry))
             elif kind == "record":
                 records.append(_record(entry, _numbered("case", cases, entry), calls))
             elif kind == "failure":
@@ -184,6 +181,13 @@ def _without_call() -> type[Any]:
     hints = get_type_hints(Record)
     kept = [(f.name, hints[f.name], field(default=f.default)) for f in fields(Record) if f.name != "call"]
     return make_dataclass("StoredRecord", kept, kw_only=True)
+
+
+def _define(what: str, known: dict[int, T], entry: Mapping[str, Any], value: T) -> None:
+    """Give a value the number by which later lines refer to it."""
+    if entry["number"] in known:
+        raise ValueError(f"{what} {entry['number']} is defined twice")
+    known[entry["number"]] = value
 
 
 def _numbered(what: str, known: Mapping[int, T], entry: Mapping[str, Any]) -> T:

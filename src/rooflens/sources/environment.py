@@ -40,7 +40,7 @@ def capture(command: Sequence[str] | None = None) -> Environment:
 
 
 def without_secrets(command: Sequence[str]) -> tuple[str, ...]:
-    """The command with the program's folder left out and values hidden whose option or variable looks like a secret."""
+    """The command without the program's folder, the user's home, and values of what looks like a secret."""
     words = [Path(command[0]).name, *command[1:]] if command else []
     shown: list[str] = []
     hide_next = False
@@ -52,9 +52,15 @@ def without_secrets(command: Sequence[str]) -> tuple[str, ...]:
         elif equals and _SECRET.search(name):
             shown.append(f"{name}={HIDDEN}")
         else:
-            shown.append(word)
+            shown.append(without_home(word))
             hide_next = word.startswith("-") and not equals and bool(_SECRET.search(word))
     return tuple(shown)
+
+
+def without_home(text: str) -> str:
+    """The text with the home folder, whose name is often the user's, written as ``~``."""
+    home = str(Path.home())
+    return text if home == "/" else re.sub(rf"{re.escape(home)}(?=/|$)", "~", text)
 
 
 def cpu_name() -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from rooflens.errors import InvalidValue, ModelError, RooflensError, first_line
 from rooflens.models import Step, make_optimizer
@@ -32,8 +32,8 @@ def records(
         ModelError: the module raised.
     """
     clock: Clock = CudaClock() if device == "cuda" else MonotonicClock()
-    run, phases = _runner(step, device)
     with switches(case.dtype), _running(step.name):
+        run, phases = _runner(step, device)
         if device == "cuda":
             gc.collect()  # an earlier model may hang in reference cycles
             torch.cuda.empty_cache()
@@ -55,7 +55,12 @@ def failure(case: Case, error: RooflensError) -> Failure:
 
 
 def placed(step: Step, device: str) -> Step:
-    """The step with a copy of its module and inputs on `device`, in the types of the step."""
+    """The step with a copy of its module and inputs on `device`, in the types of the step.
+
+    Raises:
+        InvalidValue: the module holds no values.
+        ModelError: it cannot be copied, or is too large for the device.
+    """
     from copy import deepcopy
     from dataclasses import replace
 
@@ -68,11 +73,12 @@ def placed(step: Step, device: str) -> Step:
 
     if any(t.is_meta for t in (*step.module.parameters(), *step.module.buffers())):
         raise InvalidValue(f"{step.name} has tensors on the meta device: they hold no values, so it cannot be run")
-    module = deepcopy(step.module).to(device=device, dtype=step.cast)
-    if step.channels_last:
-        module = module.to(memory_format=torch.channels_last)
-    inputs = (step.args, step.kwargs, step.targets, step.prompt)
-    args, kwargs, targets, prompt = tree_map_only(torch.Tensor, move, inputs)
+    with _running(step.name):  # a model may be too large for the device before anything has run
+        module = deepcopy(step.module).to(device=device, dtype=step.cast)
+        if step.channels_last:
+            module = module.to(memory_format=torch.channels_last)
+        inputs = (step.args, step.kwargs, step.targets, step.prompt)
+        args, kwargs, targets, prompt = tree_map_only(torch.Tensor, move, inputs)
     return replace(step, module=module, args=args, kwargs=kwargs, targets=targets, prompt=prompt)
 
 
@@ -109,8 +115,9 @@ def _decode(step: Step, cache: Any, mark: Mark) -> None:
 
 
 def _train(step: Step, device: str, optimizer: Any, scaler: Any, mark: Mark) -> None:
-    for parameter in step.module.parameters():
-        parameter.grad = None
+    for leaf in (*step.module.parameters(), *tree_leaves((step.args, step.kwargs))):
+        if isinstance(leaf, torch.Tensor) and leaf.is_leaf:
+            leaf.grad = None
     with torch.enable_grad(), step.precision(device):
         output = step.module(*step.args, **step.kwargs)
         loss = step.loss(output, step.targets)

@@ -26,36 +26,34 @@ FREE = frozenset(
         "_unsafe_view",
         "alias",
         "as_strided_",
-        "detach_",
-        "squeeze_",
-        "swapaxes_",
-        "swapdims_",
-        "t_",
-        "transpose_",
-        "unsqueeze_",
         "detach",
+        "detach_",
         "empty",
         "empty_like",
-        "empty_strided",
         "empty_permuted",
+        "empty_strided",
         "is_same_size",
         "lift_fresh",
         "new_empty",
         "new_empty_strided",
         "resize_",
         "set_",
+        "squeeze_",
+        "swapaxes_",
+        "swapdims_",
         "sym_numel",
         "sym_size",
         "sym_storage_offset",
         "sym_stride",
+        "t_",
+        "transpose_",
         "unsafe_chunk",
         "unsafe_split",
         "unsafe_split_with_sizes",
+        "unsqueeze_",
     }
 )
 """Operations that move and compute nothing. Views (results alias an argument that is not written) are free too."""
-
-
 FORWARD_ONLY = frozenset({"attention", "recurrent"})
 """Operations of our own that run without a recorded gradient, in forward only: in backward they are recomputed."""
 

@@ -150,7 +150,7 @@ class _Run:
             with self.recorder, self.paths.followed():
                 output = self._forward(args, kwargs, targets)
                 if step.cache is not None:
-                    self._label_cache(output[step.cache])
+                    self._label_cache(output.get(step.cache))
                 if step.training:
                     self._backward(output)
                     self._update(optimizer)
@@ -179,12 +179,14 @@ class _Run:
 
     def _filled_cache(self, prompt: dict[str, Any], name: str) -> Any:
         """The cache after the prompt: it exists before the step begins."""
-        cache = self._call((), self.twins.tree(prompt))[name]
+        cache = self._call((), self.twins.tree(prompt)).get(name)
+        if cache is None:
+            raise ModelError(f"{self.step.name} fills no cache, so it has no mode {self.step.mode!r}")
         self._label_cache(cache)
         return cache
 
     def _label_cache(self, cache: Any) -> None:
-        for tensor in cache_tensors(cache):
+        for tensor in cache_tensors(cache) if cache is not None else ():
             self.lifetimes.label(tensor, "kv_cache")
 
     def _forward(self, args: Any, kwargs: Any, targets: Any) -> Any:
