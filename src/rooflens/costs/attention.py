@@ -6,12 +6,15 @@ from math import prod
 
 from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import matrix, pointwise
-from rooflens.records import Call
+from rooflens.records import Call, Tensor
 
 SOFTMAX_VECTOR = 5
 """Per weight: scale, maximum, subtract, sum, divide. The exponential is one special function."""
 SOFTMAX_BACKWARD_VECTOR = 4
 """Per weight: grad times weight, its sum, subtract, multiply."""
+
+KERNELS = (("flash", ""), ("flash", "_for_cpu"), ("efficient", ""), ("cudnn", ""))
+"""Names of torch's own fused kernels and of the device that some are for: what a script calls without us."""
 
 
 def pairs(queries: int, keys: int, causal: bool) -> int:
@@ -22,7 +25,7 @@ def pairs(queries: int, keys: int, causal: bool) -> int:
     return square * (square + 1) // 2 + max(0, queries - keys) * keys
 
 
-@register("attention", "attention")
+@register("attention", "attention", *(f"_scaled_dot_product_{name}_attention{device}" for name, device in KERNELS))
 def forward(call: Call) -> Demand:
     """Q K^T and weights V: width and value width multiply-adds per pair, and a softmax over the pairs."""
     query, value = call.tensor("query"), call.tensor("value")
@@ -30,21 +33,25 @@ def forward(call: Call) -> Demand:
     return _demand(call, heads=prod(call.outputs[0].shape[:-2]), widths=widths, vector=SOFTMAX_VECTOR, special=1)
 
 
-@register("attention", "attention_backward")
+@register(
+    "attention",
+    "attention_backward",
+    *(f"_scaled_dot_product_{name}_attention{device}_backward" for name, device in KERNELS),
+)
 def backward(call: Call) -> Demand:
     """Per pair, the gradients that are asked for: of Q and of K the width each, of V and of the weights its width.
 
     The gradient of the weights leads to that of Q, of K and of a mask. What a flash kernel recomputes (Q K^T and the
     softmax) is executed work, not the algorithm's.
     """
-    needed = call["needed"]
+    needed = call.get("needed", call.get("grad_input_mask", (True, True, True, False)))
     assert isinstance(needed, tuple)
     for_query, for_key, for_value, for_mask = map(bool, needed)
     of_weights = for_query or for_key or for_mask
     width, value_width = call.tensor("query").shape[-1], call.tensor("value").shape[-1]
     return _demand(
         call,
-        heads=prod(call.tensor("output").shape[:-2]),
+        heads=prod(call.tensor("output" if call.get("output") else "out").shape[:-2]),
         widths=(for_query + for_key) * width + (for_value + of_weights) * value_width,
         vector=SOFTMAX_BACKWARD_VECTOR * of_weights,
         special=0,
@@ -62,5 +69,42 @@ def _demand(call: Call, heads: int, widths: int, vector: int, special: int) -> D
             query, vector=vector * attending, special=special * attending
         )
 
-    causal = bool(call["causal"])
+    causal = bool(call.get("causal", call.get("is_causal")))
     return Demand(flops=flops(causal=False), kernel_flops=flops(causal=True) if causal else None)
+
+
+@register("attention", "_native_multi_head_attention")
+def multi_head(call: Call) -> Demand:
+    """A whole layer of self-attention: its projections to query, key and value, attention, and the one of the result.
+
+    Tokens (batch, sequence, width) meet weights (3 width, width) and (width, width).
+    """
+    return Demand(flops=_layer(call, call.tensor("query"), call.outputs[0]))
+
+
+@register("attention", "_transformer_encoder_layer_fwd")
+def encoder_layer(call: Call) -> Demand:
+    """Self-attention, two layers with an activation (1 per element) between, norms (8, and a root per row), sums."""
+    tokens = call.tensor("src")
+    rows = tokens.elements // tokens.shape[-1]
+    inner = call.tensor("ffn_weight_1")
+    flops = _layer(call, tokens, tokens)
+    products = matrix(rows * (inner.elements + call.tensor("ffn_weight_2").elements), tokens)
+    rest = pointwise(tokens, vector=rows * 2 * inner.shape[0] + (2 * 8 + 3) * tokens.elements, special=2 * rows)
+    for more in (products, rest):
+        for resource, n in more.items():
+            flops[resource] = flops.get(resource, 0) + n
+    return Demand(flops=flops)
+
+
+def _layer(call: Call, tokens: Tensor, out: Tensor) -> dict[str, float]:
+    """Products, biases and softmax of a layer of self-attention."""
+    *_, sequence, width = tokens.shape
+    rows = tokens.elements // width
+    projections = call.tensor("qkv_weight").elements + call.tensor("proj_weight").elements
+    heads = call.get("num_head", call.get("num_heads"))
+    assert isinstance(heads, int)
+    attending = rows * sequence
+    return matrix(rows * projections + 2 * attending * width, tokens) | pointwise(
+        tokens, vector=4 * out.elements + SOFTMAX_VECTOR * heads * attending, special=heads * attending
+    )

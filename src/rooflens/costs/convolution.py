@@ -54,3 +54,48 @@ def backward(call: Call) -> Demand:
         flops |= pointwise(grad, vector=grad.elements)
     unread = (0 if for_input else weight.nbytes) + (0 if for_weight else inputs.nbytes)
     return Demand(flops=flops, bytes=call.reads + call.writes - unread)
+
+
+@register("convolution", "conv_tbc")
+def time_first(call: Call) -> Demand:
+    """(time, batch, C_in) with weights (kernel, C_in, C_out): every result sums the kernel over all input channels."""
+    inputs, weight, out = call.tensor("self"), call.tensor("weight"), call.outputs[0]
+    products = out.elements * weight.shape[0] * weight.shape[1]
+    return Demand(flops=matrix(products, inputs) | pointwise(out, vector=out.elements))
+
+
+@register("convolution", "conv_tbc_backward")
+def time_first_backward(call: Call) -> Demand:
+    """The gradients of input and weight, each as forward, and the bias's sum: this operation always gives all three."""
+    grad, weight = call.tensor("self"), call.tensor("weight")
+    once = grad.elements * weight.shape[0] * weight.shape[1]
+    return Demand(flops=matrix(2 * once, grad) | pointwise(grad, vector=grad.elements))
+
+
+SAMPLE = 16
+"""Per sampled value of a deformable convolution: 4 corners weighted and added, and 2 for the weight of each."""
+
+
+@register("convolution", "deform_conv2d")
+def deformable(call: Call) -> Demand:
+    """A convolution on values that are sampled between pixels, once per tap, input channel and position."""
+    inputs, weight, out = call.tensor("input"), call.tensor("weight"), call.outputs[0]
+    sampled = _sampled(inputs, weight, out)
+    return Demand(
+        flops=matrix(macs(inputs, weight, out.shape, transposed=False), inputs)
+        | pointwise(inputs, vector=SAMPLE * sampled + out.elements)
+    )
+
+
+@register("convolution", "_deform_conv2d_backward")
+def deformable_backward(call: Call) -> Demand:
+    """Products for the samples' and the weights' gradients, each as forward; samples go back to pixels and offsets."""
+    grad, inputs, weight = call.tensor("grad"), call.tensor("input"), call.tensor("weight")
+    once = macs(inputs, weight, grad.shape, transposed=False)
+    vector = 2 * SAMPLE * _sampled(inputs, weight, grad) + grad.elements
+    return Demand(flops=matrix(2 * once, inputs) | pointwise(inputs, vector=vector))
+
+
+def _sampled(inputs: Tensor, weight: Tensor, out: Tensor) -> int:
+    """Values that a deformable convolution samples: every tap of every input channel at every position."""
+    return out.shape[0] * inputs.shape[1] * prod(weight.shape[2:]) * prod(out.shape[2:])

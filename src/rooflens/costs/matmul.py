@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import matrix, pointwise
 from rooflens.records import Call, Tensor
@@ -14,6 +16,7 @@ PRODUCTS = (
     "vdot",
     "_int_mm",
     "_scaled_mm",
+    "_scaled_mm_v2",
     "_sparse_mm",
     "_weight_int8pack_mm",
     "_weight_int4pack_mm",
@@ -34,23 +37,53 @@ def product(call: Call) -> Demand:
     return Demand(flops=flops)
 
 
-@register("matmul", "linear_dynamic", "linear_relu_dynamic")
-def quantized_linear(call: Call) -> Demand:
-    """A layer that brings its input to 8 bits first. Its weights are packed: the result tells their shape."""
-    inputs, out = call.tensor("X"), call.outputs[0]
-    return Demand(flops={"matmul.int8": 2 * out.elements * inputs.shape[-1]} | pointwise(out, vector=2 * out.elements))
-
-
 @register("matmul", "_trilinear")
-def bilinear(call: Call) -> Demand:
-    """x1 W x2 for every feature: (batch, i) times (features, i, j), and the result times (batch, j)."""
-    first, weight = call.tensor("i1"), call.tensor("i2")
-    features, i, j = weight.shape
-    batch = first.elements // i
-    return Demand(flops=matrix(batch * features * (i * j + j), first))
+def trilinear(call: Call) -> Demand:
+    """Three operands, two products: of the first two, summed over what the third lacks, then with the third.
+
+    Bilinear layers are x1 W x2 for every feature: (batch, i) times (features, i, j), and the result times (batch, j).
+    Their gradients are the same with other operands. A product that sums over nothing is element-wise.
+    """
+    operands = [call.tensor(name) for name in ("i1", "i2", "i3")]
+    added = [call[name] for name in ("expand1", "expand2", "expand3")]
+    summed = call["sumdim"]
+    assert isinstance(summed, tuple)
+    assert all(isinstance(dims, tuple) for dims in added)
+    sizes: dict[int, int] = {}
+    dims_of: list[set[int]] = []
+    for operand, lacking in zip(operands, added, strict=True):
+        rank = len(operand.shape) + len(lacking)  # type: ignore[arg-type]
+        dims = [dim for dim in range(rank) if dim not in lacking]  # type: ignore[operator]
+        sizes |= dict(zip(dims, operand.shape, strict=True))
+        dims_of.append(set(dims))
+    first = dims_of[0] | dims_of[1]
+    inner = {dim for dim in summed if isinstance(dim, int) and dim not in dims_of[2]}
+    second = (first - inner) | dims_of[2]
+    steps = ((first, inner), (second, {dim for dim in summed if isinstance(dim, int)} - inner))
+    macs = sum(prod(sizes[dim] for dim in dims) for dims, over in steps if over)
+    products = sum(prod(sizes[dim] for dim in dims) for dims, over in steps if not over)
+    return Demand(flops=matrix(macs, operands[0]) | pointwise(operands[0], vector=products))
 
 
-@register("matmul", "_grouped_mm")
+@register("matmul", "_euclidean_dist")
+def distances(call: Call) -> Demand:
+    """|x|^2 + |y|^2 - 2 x y as one product: (..., p, m + 2) times (..., m + 2, r); squares, and a root per pair."""
+    points, others, out = call.tensor("x1"), call.tensor("x2"), call.outputs[0]
+    squares = 3 * (points.elements + others.elements)  # each squared and added; one of them times -2
+    return Demand(
+        flops=matrix(out.elements * (points.shape[-1] + 2), points)
+        | pointwise(out, vector=squares + out.elements, special=out.elements)
+    )
+
+
+@register("matmul", "affine_grid_generator")
+def affine_grid(call: Call) -> Demand:
+    """Every position of the grid meets the matrix of its image: (positions, 3) times (3, 2), or 4 and 3 in space."""
+    theta, out = call.tensor("theta"), call.outputs[0]
+    return Demand(flops=matrix(out.elements * theta.shape[-1], theta))
+
+
+@register("matmul", "_grouped_mm", "_scaled_grouped_mm")
 def grouped_product(call: Call) -> Demand:
     """One product per group, as experts make them: each row of the left operand meets the matrix of its group.
 
@@ -67,6 +100,13 @@ def grouped_product(call: Call) -> Demand:
         groups = max(1, second.shape[0])
         unread = max(0, groups - first.shape[0]) * (second.nbytes // groups)
     return Demand(flops=matrix(macs, first), bytes=call.reads + call.writes - unread)
+
+
+@register("matmul", "grouped_mm_fallback", "grouped_mm_fallback_backward")
+def grouped_product_of_transformers(call: Call) -> Demand:
+    """The transformers library's own: (rows, k) times (groups, k, n), or both gradients of it."""
+    rows, weight = call.tensor("input"), call.tensor("weight")
+    return Demand(flops=matrix(rows.elements * weight.shape[-1] * len(call.outputs), rows))
 
 
 @register("matmul", "addmm", "_sparse_addmm", "baddbmm", "addbmm", "addmv", "addr")
@@ -106,5 +146,7 @@ def _product_macs(call: Call, first: Tensor, out: Tensor) -> int:
     """
     sparse = next((t for t in call.inputs if t.stored is not None), None)
     if sparse is not None and sparse.stored is not None:
+        if len(out.shape) < 2:  # times a vector: each stored element is one multiply-add
+            return sparse.stored
         return sparse.stored * (out.shape[-1] if sparse.shape == first.shape else out.elements // out.shape[-1])
     return out.elements * first.shape[-1]

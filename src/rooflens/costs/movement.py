@@ -9,6 +9,12 @@ from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import pointwise
 from rooflens.records import Call, Tensor
 
+VIEWS = (
+    *("alias", "as_strided", "detach", "diagonal", "expand", "permute", "select", "slice", "split", "split_with_sizes"),
+    *("squeeze", "t", "transpose", "unbind", "unsqueeze", "view"),
+)
+"""Views that have a form which copies."""
+
 
 @register(
     "copy",
@@ -49,6 +55,10 @@ from rooflens.records import Call, Tensor
     "_local_scalar_dense",
     "unfold_copy",
     "repeat_interleave",
+    "_pack_padded_sequence",
+    "masked_select",
+    "sparse_mask",
+    *(f"{view}_copy" for view in VIEWS),
 )
 def copy(call: Call) -> Demand:
     """Read once, written once."""
@@ -122,6 +132,16 @@ def fill(call: Call) -> Demand:
     return Demand(bytes=call.writes)
 
 
+WINDOWS = ("hann_window", "hamming_window", "bartlett_window", "blackman_window", "kaiser_window")
+
+
+@register("fill", *WINDOWS)
+def window(call: Call) -> Demand:
+    """Written, not read: a cosine (or its like), scaled and shifted, per element."""
+    out = call.outputs[0]
+    return Demand(flops=pointwise(out, vector=2 * out.elements, special=out.elements), bytes=call.writes)
+
+
 @register("gather", "embedding", "index_select", "gather", "index", "_unsafe_index", "take", "take_along_dim")
 def gather(call: Call) -> Demand:
     """The elements that are fetched are read, at most the whole table, and written; the indices are read."""
@@ -138,6 +158,26 @@ def embedding_bag(call: Call) -> Demand:
     adds = indices.elements * table.shape[-1]
     read = min(rows, table.nbytes) + (call.reads - table.nbytes)
     return Demand(flops=pointwise(out, vector=adds), bytes=read + call.writes)
+
+
+@register(
+    "gather", "_embedding_bag_backward", "_embedding_bag_dense_backward", "_embedding_bag_per_sample_weights_backward"
+)
+def embedding_bag_backward(call: Call) -> Demand:
+    """Every row of a bag gets the bag's gradient: one addition per element of a row that was read, as forward."""
+    grad, indices = call.tensor("grad"), call.tensor("indices")
+    return Demand(flops=pointwise(grad, vector=indices.elements * grad.shape[-1]))
+
+
+@register("gather", "embedding_renorm")
+def embedding_renorm(call: Call) -> Demand:
+    """Rows that are looked up are brought to a largest norm: square, add, scale, and a root per row. Only they move."""
+    table, indices = call.tensor("self"), call.tensor("indices")
+    width = table.shape[-1]
+    rows = min(indices.elements, table.shape[0])
+    moved = rows * (table.nbytes // max(1, table.shape[0]))
+    flops = pointwise(table, vector=3 * rows * width, special=rows)
+    return Demand(flops=flops, bytes=indices.nbytes + 2 * moved)
 
 
 @register("gather", "embedding_dense_backward")

@@ -69,6 +69,13 @@ def distances(call: Call) -> Demand:
     return Demand(flops=pointwise(out, vector=3 * out.elements * points.shape[-1], special=out.elements))
 
 
+@register("reduction", "equal")
+def equality(call: Call) -> Demand:
+    """One comparison per element of two tensors."""
+    source = call.inputs[0]
+    return Demand(flops=pointwise(source, vector=source.elements))
+
+
 @register("reduction", "_cdist_backward")
 def distances_backward(call: Call) -> Demand:
     """Per pair one division, and per coordinate subtract, multiply, add."""
@@ -134,3 +141,23 @@ def pointwise_loss_backward(call: Call) -> Demand:
     """Per element: the derivative, and its product with the incoming gradient and the mean's factor."""
     source = call.tensor("self")
     return Demand(flops=pointwise(source, vector=3 * source.elements))
+
+
+CTC_VECTOR, CTC_SPECIAL = 7, 4
+"""Per time and state the log of a sum of three exponentials, and the log-probability: 3 exp and a log; 7 sums."""
+
+
+@register("loss", "_ctc_loss", "_ctc_loss_backward")
+def ctc_loss(call: Call) -> Demand:
+    """Per time, sequence and state (two per target and one): a sum of three probabilities in logarithms.
+
+    Backward walks the same states from the end, and each log-probability once more.
+    """
+    source = call.tensor("log_probs")
+    alpha = call.tensor("log_alpha") if call.name.endswith("_backward") else call.outputs[1]
+    rest = source.elements if call.name.endswith("_backward") else 0
+    return Demand(
+        flops=pointwise(
+            source, vector=CTC_VECTOR * alpha.elements + 2 * rest, special=CTC_SPECIAL * alpha.elements + rest
+        )
+    )

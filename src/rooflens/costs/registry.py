@@ -102,7 +102,9 @@ def _entries() -> Mapping[str, Entry]:
         matmul,
         movement,
         normalization,
+        optimizers,
         pooling,
+        quantized,
         recurrent,
         reduction,
     )

@@ -7,17 +7,23 @@ compute nothing, so that each appears once, with the tensors that the accelerato
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from types import FunctionType
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from rooflens.trace import fused
-from rooflens.trace.autocast import raised
+from rooflens.errors import DataDependent, ModelError
+from rooflens.trace import fused, higher
+from rooflens.trace.autocast import as_on_cuda
+from rooflens.trace.rms_norm import RmsNorm
 
 
 class AcceleratorCalls(TorchFunctionMode):
@@ -27,15 +33,34 @@ class AcceleratorCalls(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if torch.is_autocast_enabled("cpu"):
-            args, kwargs = raised(func, args, kwargs)
+        if not torch.is_autocast_enabled("cpu"):
+            return self._answered(func, args, kwargs)
+        args, kwargs, context = as_on_cuda(func, args, kwargs)
+        with context:
+            return self._answered(func, args, kwargs)
+
+    def _answered(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         replacement = _REPLACEMENTS.get(func)
         if replacement is not None:
             return replacement(*args, **kwargs)
+        if isinstance(func, HigherOrderOperator):
+            with self:
+                return higher.run(func, *args, **kwargs)
         if func in _WRAPPERS:
             with self:
                 return _unchecked(func)(*args, **kwargs)
         return func(*args, **kwargs)
+
+
+@contextmanager
+def without_mkldnn() -> Iterator[None]:
+    """Without the CPU's own fused recurrent layers: their parts have formulas, forward and backward."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def _attention(
@@ -48,21 +73,31 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
+    if query.is_nested:
+        raise ModelError(
+            "scaled_dot_product_attention of nested tensors is not counted: how many pairs attend is among their"
+            " values; use padded tensors and a mask"
+        )
+    if not _fusing() or not any(enabled() for enabled in _ATTENTION_KERNELS):
+        with sdpa_kernel(SDPBackend.MATH):
+            return F.scaled_dot_product_attention(
+                query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
     _check_attention(query, key, value, enable_gqa)
     query, key, value = _autocast(query, key, value)
     if attn_mask is not None and attn_mask.is_floating_point():
         attn_mask = attn_mask.to(query.dtype)
     output: torch.Tensor
-    if _saving(query, key, value):
+    if fused.saving(query, key, value, *(() if attn_mask is None else (attn_mask,))):
         output = fused.Attention.apply(query, key, value, attn_mask, dropout_p, is_causal)
     else:
         output, _ = torch.ops.rooflens.attention(query, key, value, attn_mask, dropout_p, is_causal, False)
     return output
 
 
-def _saving(*tensors: torch.Tensor) -> bool:
-    """Whether backward will need what a call leaves behind."""
-    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+def _fusing() -> bool:
+    """Whether a call may be one operation: function transforms (vmap, grad, jvp) need its parts."""
+    return bool(torch._C._functorch.peek_interpreter_stack() is None)
 
 
 def _check_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, grouped: bool) -> None:
@@ -104,8 +139,12 @@ def _recurrent(kind: str) -> Callable[..., Any]:
     Padded: (input, states, weights, has_biases, layers, dropout, train, bidirectional, batch_first). Packed: (data,
     batch_sizes, states, weights, has_biases, layers, dropout, train, bidirectional).
     """
+    plain = getattr(torch, kind)
 
     def call(input: torch.Tensor, *rest: Any) -> Any:
+        if not _fusing() or not torch.backends.cudnn.enabled:
+            with without_mkldnn():
+                return plain(input, *rest)
         packed = not isinstance(rest[2], bool)
         batch_sizes = rest[0] if packed else None
         states, weights, _, layers, dropout, train, bidirectional, *batch_first = rest[1:] if packed else rest
@@ -119,7 +158,7 @@ def _recurrent(kind: str) -> Callable[..., Any]:
         }
         states = [states] if isinstance(states, torch.Tensor) else list(states)
         tensors = _autocast(input, *states, *weights)
-        if _saving(*tensors):
+        if fused.saving(*tensors):
             results = fused.Recurrent.apply(options, len(states), batch_sizes, *tensors)
         else:
             inputs, cut = list(tensors), 1 + len(states)
@@ -150,6 +189,77 @@ def _batch_norm(
     )
 
 
+def _group_norm(
+    input: torch.Tensor,
+    num_groups: int,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    eps: float = 1e-5,
+) -> torch.Tensor:
+    # As of batch norm, a group of one value is counted.
+    return torch.group_norm(input, num_groups, weight, bias, eps, torch.backends.cudnn.enabled)
+
+
+def _instance_norm(
+    input: torch.Tensor,
+    running_mean: torch.Tensor | None = None,
+    running_var: torch.Tensor | None = None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> torch.Tensor:
+    if use_input_stats and input.shape[2:].numel() == 1:
+        running_mean = running_var = None
+    return torch.instance_norm(
+        input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, torch.backends.cudnn.enabled
+    )
+
+
+def _rms_norm(
+    input: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None = None,
+    eps: float | None = None,
+) -> torch.Tensor:
+    shape = list(normalized_shape)
+    if not _fusing() or input.is_complex() or list(input.shape[input.dim() - len(shape) :]) != shape:
+        return torch.rms_norm(input, shape, weight, eps)
+    eps = torch.finfo(input.dtype).eps if eps is None else eps
+    if fused.saving(*(t for t in (input, weight) if t is not None)):
+        output: torch.Tensor = RmsNorm.apply(input, weight, shape, eps)
+        return output
+    output, _ = torch.ops.rooflens._fused_rms_norm(input, shape, weight, eps)
+    return output
+
+
+def _grouped_product(
+    self: torch.Tensor,
+    mat2: torch.Tensor,
+    *,
+    offs: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    if self.shape[-1] != mat2.shape[-2]:
+        raise RuntimeError(f"grouped products do not fit: {tuple(self.shape)} and {tuple(mat2.shape)}")
+    product = fused.Grouped.apply if fused.saving(self, mat2) else torch.ops.rooflens._grouped_mm
+    result: torch.Tensor = product(self, mat2, offs, out_dtype)
+    return result if bias is None else result + bias
+
+
+def _valued(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that hands out values, which a fake tensor does not have."""
+
+    def call(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(tensor, FakeTensor):
+            raise DataDependent(f"Tensor.{method.__name__} reads values, and an estimate has only shapes")
+        return method(tensor, *args, **kwargs)
+
+    return call
+
+
 @cache
 def _unchecked(function: FunctionType) -> FunctionType:
     """`function` of torch.nn.functional without its look for overrides: its body runs where our mode sees the calls."""
@@ -163,15 +273,29 @@ def _no_override(tensors: Any) -> bool:
     return False
 
 
+_ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
+    torch.backends.cuda.flash_sdp_enabled,
+    torch.backends.cuda.mem_efficient_sdp_enabled,
+    torch.backends.cuda.cudnn_sdp_enabled,
+)
+"""Where none is allowed, attention is written out: the matrix of weights reaches memory."""
+
 _REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
     F.scaled_dot_product_attention: _attention,
     F.dropout: _dropout,
     torch.dropout: _dropout,
     F.batch_norm: _batch_norm,
+    F.group_norm: _group_norm,
+    F.instance_norm: _instance_norm,
+    F.rms_norm: _rms_norm,
+    torch.rms_norm: _rms_norm,
+    F.grouped_mm: _grouped_product,
+    torch._grouped_mm: _grouped_product,
     torch.lstm: _recurrent("lstm"),
     torch.gru: _recurrent("gru"),
     torch.rnn_tanh: _recurrent("rnn_tanh"),
     torch.rnn_relu: _recurrent("rnn_relu"),
+    **{method: _valued(method) for method in (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__)},
 }
 
 # Python functions whose body makes calls that we replace: backward does where it recomputes a checkpoint.

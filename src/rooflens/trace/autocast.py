@@ -1,18 +1,23 @@
-"""What autocast does on CUDA and not on the CPU: some operations are brought up to fp32.
+"""What autocast does on CUDA and not on the CPU, and the other way round.
 
-The names are those of torch's list for CUDA (`AT_FORALL_FP32` and `AT_FORALL_FP32_SET_OPT_DTYPE` in
-aten/src/ATen/autocast_mode.h, torch 2.11), as Python calls them. Products go down to the lower type on both.
+The names are those of torch's lists for CUDA (`AT_FORALL_LOWER_PRECISION_FP`, `AT_FORALL_FP32`,
+`AT_FORALL_FP32_SET_OPT_DTYPE` and `AT_FORALL_PROMOTE` in aten/src/ATen/autocast_mode.h, torch 2.14), as Python calls
+them. Within such a call autocast is off on CUDA, so it is off here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 LOWER = (torch.float16, torch.bfloat16)
+
+CAST_DOWN = frozenset({"addmv", "addr", "mv"})
+"""fp32 tensors are cast to the lower type: products that the CPU's list does not have."""
 
 CAST_UP = frozenset(
     {
@@ -63,27 +68,106 @@ CAST_UP = frozenset(
         "cdist",
         "renorm",
         "logsumexp",
+        "rms_norm",
+        "interpolate",
+        "upsample",
+        "upsample_bilinear",
+        "upsample_nearest",
     }
 )
 """Tensors of the lower type are cast to fp32 before the call."""
 
-RESULT_UP = frozenset({"prod", "softmax", "log_softmax", "softmin", "cumprod", "cumsum", "sum"})
+RESULT_UP = frozenset(
+    {
+        "cumprod",
+        "cumsum",
+        "linalg_matrix_norm",
+        "linalg_vector_norm",
+        "log_softmax",
+        "prod",
+        "softmax",
+        "softmin",
+        "sum",
+    }
+)
 """The call reads the lower type and gives fp32, unless it names a type itself."""
 
+WIDEST = frozenset(
+    {
+        "addcdiv",
+        "addcmul",
+        "atan2",
+        "bilinear",
+        "cross",
+        "dot",
+        "grid_sample",
+        "grid_sampler",
+        "index_put",
+        "scatter_add",
+        "tensordot",
+        "vdot",
+    }
+)
+"""The tensors are brought to the widest type among them."""
 
-def raised(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The arguments with which CUDA's autocast would make this call."""
+ON_THE_CPU = frozenset(
+    {
+        "adaptive_avg_pool3d",
+        "adaptive_max_pool1d",
+        "adaptive_max_pool2d",
+        "adaptive_max_pool3d",
+        "avg_pool3d",
+        "fractional_max_pool2d",
+        "fractional_max_pool3d",
+        "max_unpool2d",
+        "max_unpool3d",
+        "pad",
+        "trace",
+    }
+)
+"""The CPU's autocast brings these up to fp32, CUDA's leaves them as they are."""
+
+
+def as_on_cuda(
+    func: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+) -> tuple[Any, dict[str, Any], AbstractContextManager[Any]]:
+    """The arguments with which CUDA's autocast would make this call, and the context in which it would."""
     name = getattr(func, "__name__", "")
-    if name in CAST_UP:
+    off = torch.autocast("cpu", enabled=False)
+    if name in CAST_DOWN:
+        return *_cast(args, kwargs, torch.get_autocast_dtype("cpu")), off
+    if name in CAST_UP and not _by_area(name, args, kwargs):
         args, kwargs = tree_map_only(torch.Tensor, _up, (args, kwargs))
-        return args, kwargs
+        return args, kwargs, off
     if name in RESULT_UP and kwargs.get("dtype") is None and args and _is_lower(args[0]):
-        return args, kwargs | {"dtype": torch.float32}
-    return args, kwargs
+        return args, kwargs | {"dtype": torch.float32}, off
+    if name in WIDEST:
+        types = {t.dtype for t in tree_leaves((args, kwargs)) if _is_lower(t) or _is_single(t)}
+        return *(_cast(args, kwargs, torch.float32) if len(types) > 1 else (args, kwargs)), off
+    return args, kwargs, off if name in ON_THE_CPU else nullcontext()
+
+
+def _by_area(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
+    """An image is scaled by area by averages, which autocast leaves alone; every other way is brought up."""
+    return name == "interpolate" and "area" in (*args[3:4], kwargs.get("mode"))
+
+
+def _cast(args: Any, kwargs: dict[str, Any], dtype: torch.dtype) -> tuple[Any, dict[str, Any]]:
+    """Every tensor of 32 and 16 bits in one type."""
+
+    def cast(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(dtype) if _is_lower(tensor) or _is_single(tensor) else tensor
+
+    found: tuple[Any, dict[str, Any]] = tree_map_only(torch.Tensor, cast, (args, kwargs))
+    return found
 
 
 def _is_lower(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype in LOWER
+
+
+def _is_single(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype == torch.float32
 
 
 def _up(tensor: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from rooflens.errors import ModelError
+
 LIBRARY = torch.library.Library("rooflens", "DEF")
 LIBRARY.define(
     "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float dropout, bool causal, bool saving)"
@@ -30,7 +32,14 @@ LIBRARY.define(
     " -> Tensor[]"
 )
 
+LIBRARY.define("_grouped_mm(Tensor self, Tensor mat2, Tensor? offs, ScalarType? out_dtype) -> Tensor")
+
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+
+
+def saving(*tensors: torch.Tensor) -> bool:
+    """Whether backward will need what a call leaves behind."""
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
 
 
 @torch.library.register_fake("rooflens::attention")
@@ -95,6 +104,29 @@ def _attention_backward(*arguments: Any) -> list[torch.Tensor]:
     return [gradient.zero_() for gradient in _attention_backward_shapes(*arguments)]
 
 
+class Once(torch.autograd.Function):
+    """The gradients of a fused kernel, which has no second derivative: backward through them is refused."""
+
+    @staticmethod
+    def forward(ctx: Any, advice: str, count: int, *gradients: torch.Tensor) -> Any:
+        ctx.advice = advice
+        return tuple(gradients[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        raise ModelError(f"a fused kernel has no second derivative; {ctx.advice}")
+
+
+def _once(grads: list[torch.Tensor], advice: str, *sources: torch.Tensor) -> list[torch.Tensor]:
+    """`grads`, which depend on `sources` in a way that cannot be differentiated again."""
+    if not torch.is_grad_enabled():
+        return grads
+    return list(Once.apply(advice, len(grads), *grads, *sources))
+
+
+_WRITE_ATTENTION_OUT = "run attention under torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
+
+
 class Attention(torch.autograd.Function):
     """Scaled dot-product attention as one operation: softmax(Q K^T) V with Q (..., heads, queries, width).
 
@@ -124,10 +156,11 @@ class Attention(torch.autograd.Function):
         grads = torch.ops.rooflens.attention_backward(
             grad, query, key, value, output, logsumexp, mask, ctx.dropout, ctx.causal, needed
         )
-        return *_scattered(grads, needed), None, None
+        grads = _once(grads, _WRITE_ATTENTION_OUT, grad, query, key, value)
+        return *scattered(grads, needed), None, None
 
 
-def _scattered(grads: list[torch.Tensor], needed: list[bool]) -> list[torch.Tensor | None]:
+def scattered(grads: list[torch.Tensor], needed: list[bool]) -> list[torch.Tensor | None]:
     """The gradients at the places where one is needed, None elsewhere."""
     remaining = iter(grads)
     return [next(remaining) if wanted else None for wanted in needed]
@@ -267,4 +300,58 @@ class Recurrent(torch.autograd.Function):
             options["batch_first"],
             needed,
         )
-        return None, None, None, *_scattered(results, needed)
+        results = _once(results, "run the layer under torch.backends.cudnn.flags(enabled=False)", *grads, *tensors)
+        return None, None, None, *scattered(results, needed)
+
+
+@torch.library.register_fake("rooflens::_grouped_mm")
+def _grouped_shapes(
+    self: torch.Tensor, mat2: torch.Tensor, offs: torch.Tensor | None, out_dtype: torch.dtype | None
+) -> torch.Tensor:
+    groups: tuple[int, ...] = ()  # the result has a matrix per group where none of its sides is cut into groups
+    if self.dim() == mat2.dim():
+        groups = (self.shape[0],) if offs is None else (offs.shape[0],)
+    return self.new_empty((*groups, self.shape[-2], mat2.shape[-1]), dtype=out_dtype)
+
+
+@torch.library.impl(LIBRARY, "_grouped_mm", "CPU")
+def _grouped_mm(
+    self: torch.Tensor, mat2: torch.Tensor, offs: torch.Tensor | None, out_dtype: torch.dtype | None
+) -> torch.Tensor:
+    if offs is None:
+        return torch.bmm(self, mat2).to(out_dtype or self.dtype)
+    result: torch.Tensor = _grouped_shapes(self, mat2, offs, out_dtype).zero_()
+    begin = 0
+    for group, end in enumerate(offs.tolist()):
+        rows = slice(begin, end)
+        if self.dim() == mat2.dim():  # the contracted side is cut
+            result[group] = self[:, rows] @ mat2[rows]
+        elif self.dim() == 2:
+            result[rows] = self[rows] @ mat2[group]
+        else:
+            result[:, rows] = self[group] @ mat2[:, rows]
+        begin = end
+    return result
+
+
+class Grouped(torch.autograd.Function):
+    """A product per group of rows, as experts make them: `offs` says where each group ends.
+
+    torch's own asks for types, sizes and strides that depend on the card. The gradients are products of the same kind.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, self: torch.Tensor, mat2: torch.Tensor, offs: torch.Tensor | None, out_dtype: torch.dtype | None
+    ) -> torch.Tensor:
+        ctx.save_for_backward(self, mat2, offs)
+        result: torch.Tensor = torch.ops.rooflens._grouped_mm(self, mat2, offs, out_dtype)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        self, mat2, offs = ctx.saved_tensors
+        product = torch.ops.rooflens._grouped_mm
+        left = product(grad, mat2.transpose(-2, -1), offs, self.dtype) if ctx.needs_input_grad[0] else None
+        right = product(self.transpose(-2, -1), grad, offs, mat2.dtype) if ctx.needs_input_grad[1] else None
+        return left, right, None, None

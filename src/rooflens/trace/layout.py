@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from rooflens.errors import DataDependent
+from rooflens.errors import DataDependent, ModelError
 
 _COMPRESSED = {
     torch.sparse_csr: ("crow_indices", "col_indices"),
@@ -16,11 +16,18 @@ _COMPRESSED = {
 
 
 def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The plain tensors that hold `tensor`: itself, or the indices and values of a sparse one.
+    """The plain tensors that hold `tensor`: itself, the indices and values of a sparse one, or those of its class.
 
     Raises:
         DataDependent: a fake sparse tensor; how much it stores is known only from its values.
+        ModelError: a nested tensor of the old, strided layout.
     """
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is not None:
+        names, _ = flatten()
+        return tuple(part for name in names for part in parts(getattr(tensor, name)))
+    if tensor.is_nested:
+        raise ModelError("a nested tensor of strided layout tells no shape; make it with layout=torch.jagged")
     if tensor.layout is torch.strided:
         return (tensor,)
     if isinstance(tensor, FakeTensor):

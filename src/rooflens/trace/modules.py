@@ -81,17 +81,15 @@ class ModulePaths:
 def untouched(root: nn.Module, twin: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
     """Put every attribute of every module back on leaving: flags, parameters, buffers, hooks, lists and dicts.
 
-    Inside, tensors that are neither parameter nor buffer (plain attributes, and the state of modules in plain lists and
-    dicts, which torch does not know) are replaced by what `twin` makes of them; those of registered modules are for
-    `functional_call` to replace.
+    Inside, every tensor of theirs is replaced by what `twin` makes of it: parameters, buffers, and those in plain
+    attributes. They stay replaced in backward, which runs a checkpointed module again.
     """
-    known = set(root.modules())
     # A script module keeps its state in C++ and its attributes are how to reach it; it is never run in place.
     modules = [module for module in reachable(root) if not isinstance(module, torch.jit.ScriptModule)]
     saved = [(module, _shallow(module.__dict__)) for module in modules]
     try:
         for module in modules:
-            _swap(module, twin, hidden=module not in known)
+            _swap(module, twin)
         yield
     finally:
         for module, attributes in saved:
@@ -113,8 +111,8 @@ def reachable(root: nn.Module) -> list[nn.Module]:
     return list(found)
 
 
-def _swap(module: nn.Module, twin: Callable[[torch.Tensor], torch.Tensor], hidden: bool) -> None:
-    """Replace the tensors that only the module's own attributes hold."""
+def _swap(module: nn.Module, twin: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Replace the tensors of a module: those of its registers, and those that only its own attributes hold."""
     for name, value in list(vars(module).items()):
         if isinstance(value, torch.Tensor):
             vars(module)[name] = twin(value)
@@ -122,7 +120,7 @@ def _swap(module: nn.Module, twin: Callable[[torch.Tensor], torch.Tensor], hidde
             swapped = tree_map_only(torch.Tensor, twin, value)
             value.clear()
             (value.extend if isinstance(value, list) else value.update)(swapped)
-    for register in (module._parameters, module._buffers) if hidden else ():
+    for register in (module._parameters, module._buffers):
         for name, tensor in register.items():
             if tensor is not None:
                 register[name] = twin(tensor)  # type: ignore[assignment]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+from unittest.mock import patch
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from rooflens.records import Argument, Call, Operation, Phase, Region, Tensor
 from rooflens.trace.dtypes import name_of
@@ -19,10 +21,18 @@ from rooflens.trace.modules import ModulePaths
 FREE = frozenset(
     {
         "_assert_async",
+        "_efficientzerotensor",
         "_functional_assert_async",
+        "_has_same_storage_numel",
+        "_linalg_check_errors",
+        "_nested_tensor_from_mask_left_aligned",
         "_record_function_enter_new",
         "_record_function_exit",
         "_reshape_alias",
+        "_sparse_compressed_tensor_unsafe",
+        "_sparse_coo_tensor_unsafe",
+        "_sparse_coo_tensor_with_dims",
+        "_sparse_coo_tensor_with_dims_and_tensors",
         "_unsafe_view",
         "alias",
         "as_strided_",
@@ -32,6 +42,7 @@ FREE = frozenset(
         "empty_like",
         "empty_permuted",
         "empty_strided",
+        "is_coalesced",
         "is_same_size",
         "lift_fresh",
         "new_empty",
@@ -54,7 +65,7 @@ FREE = frozenset(
     }
 )
 """Operations that move and compute nothing. Views (results alias an argument that is not written) are free too."""
-FORWARD_ONLY = frozenset({"attention", "recurrent"})
+FORWARD_ONLY = frozenset({"_fused_rms_norm", "attention", "recurrent"})
 """Operations of our own that run without a recorded gradient, in forward only: in backward they are recomputed."""
 
 
@@ -74,6 +85,8 @@ class Schema:
 def schema_of(operator: torch._ops.OpOverload) -> Schema:
     schema = operator._schema
     name = schema.name.split("::")[-1]
+    if operator.namespace == "quantized":  # layers on packed weights have the names of plain ones
+        name = f"quantized_{name}"
     returns = [r.alias_info for r in schema.returns]
     view = bool(returns) and all(alias is not None and not alias.is_write for alias in returns)
     return Schema(
@@ -97,6 +110,26 @@ class Recorder(TorchDispatchMode):
         self._paths = paths
         self._lifetimes = lifetimes
         self._parameter_names = parameter_names
+        self._repeating = 0
+
+    @contextmanager
+    def following_functions(self) -> Iterator[None]:
+        """Notice where a function with a gradient of its own begins: its forward runs with recording off, as backward.
+
+        In backward, one that is called with recording on is called again, by a checkpoint.
+        """
+        plain = torch.autograd.Function.__dict__["apply"]
+
+        def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            again = self.phase == "backward" and torch.is_grad_enabled()
+            self._repeating += again
+            try:
+                return plain.__get__(None, cls)(*args, **kwargs)
+            finally:
+                self._repeating -= again
+
+        with patch.object(torch.autograd.Function, "apply", classmethod(apply)):
+            yield
 
     def __torch_dispatch__(
         self,
@@ -106,6 +139,8 @@ class Recorder(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         assert isinstance(func, torch._ops.OpOverload)
+        if _wrapping(tuple(types)):
+            return NotImplemented  # the class takes it apart, and the parts come here
         kwargs = kwargs or {}
         schema = schema_of(func)
         if schema.composite:  # under inference mode torch leaves it to us to take these apart, as it does elsewhere
@@ -160,13 +195,19 @@ class Recorder(TorchDispatchMode):
         if self.phase != "backward" or (node is None and not self._paths.inside):
             return self._paths.current, False
         # Gradients are computed with recording off, and outside of calls of modules.
-        recomputed = torch.is_grad_enabled() or self._paths.inside or name in FORWARD_ONLY
+        recomputed = torch.is_grad_enabled() or self._paths.inside or self._repeating > 0 or name in FORWARD_ONLY
         if self._paths.inside or node is None:
             return self._paths.current, recomputed
         variable = getattr(node, "variable", None)
         if variable is not None:  # gradient accumulation: the node of a parameter
             return self._paths.owner(self._parameter_names.get(id(variable), "")), recomputed
         return self._paths.of_node(node._sequence_nr()), recomputed
+
+
+@cache
+def _wrapping(types: tuple[type, ...]) -> bool:
+    """Whether a tensor is a class of Python around others: a jagged batch, or quantised weights and their scales."""
+    return any(hasattr(kind, "__tensor_flatten__") for kind in types)
 
 
 def _on_host(arguments: Any) -> bool:
@@ -205,4 +246,7 @@ def _described(value: Any) -> Argument:
         return tuple(map(_described, value))
     if value is None or isinstance(value, str | int | float | bool):
         return value
+    if isinstance(value, torch.ScriptObject) and hasattr(value, "unpack"):  # the packed weight (and bias) of a layer
+        with _disable_current_modes():
+            return describe(value.unpack()[0])
     return str(value)

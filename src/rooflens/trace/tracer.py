@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
 from rooflens.errors import DataDependent, ModelError, RooflensError, first_line
-from rooflens.models import Step, cache_tensors, make_optimizer, unwrapped
+from rooflens.models import Step, cache_tensors, kept_switches, make_optimizer, unwrapped
 from rooflens.records import Trace
-from rooflens.trace.accelerator import AcceleratorCalls
+from rooflens.trace.accelerator import AcceleratorCalls, without_mkldnn
+from rooflens.trace.higher import flexible_attention
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths, untouched
 from rooflens.trace.recorder import Recorder
@@ -39,7 +39,7 @@ def trace(step: Step) -> Trace:
         DataDependent: a shape or branch depends on values, and the model is too large to run here.
     """
     _refuse_lazy(step)
-    with kept_rng_state(), _quiet():
+    with kept_rng_state(), kept_switches(), _quiet():
         try:
             _refuse_what_has_no_fake(step)
             return _Run(step, FakeTwins(step.cast, step.channels_last)).trace()
@@ -60,6 +60,16 @@ def _copied(module: torch.nn.Module) -> torch.nn.Module:
     for ours, theirs in zip(copy.parameters(), module.parameters(), strict=True):
         ours.requires_grad_(theirs.requires_grad)
     return copy
+
+
+def _switch(module: torch.nn.Module, training: bool) -> None:
+    """To train or eval mode, but for exported programs in it, which have only the mode they were exported in."""
+    try:
+        module.train(training)
+    except NotImplementedError:
+        module.training = training
+        for part in module.children():
+            _switch(part, training)
 
 
 def _scripted(module: torch.nn.Module) -> bool:
@@ -129,25 +139,29 @@ class _Run:
         self.parameters = [self.state[name] for name, _ in self.module.named_parameters()]
 
     def trace(self) -> Trace:
-        with untouched(self.module, self.twins.twin if self.stateless else _same):
+        if self.stateless:
+            with untouched(self.module, self.twins.twin):
+                return self._trace()
+        with untouched(self.module, _same), without_mkldnn():
             return self._trace()
 
     def _trace(self) -> Trace:
         step = self.step
         if self.module.training != step.training:
-            self.module.train(step.training)
+            _switch(self.module, step.training)
         args, kwargs, targets = self.twins.tree((step.args, step.kwargs, step.targets))
         self._label_what_is_there(args, kwargs, targets)
         with (
             self.twins.mode,
             _model_errors(step.name, self.paths),
             AcceleratorCalls(),
+            flexible_attention(),
             torch.set_grad_enabled(step.training),
         ):
             optimizer = self._prepared_optimizer() if step.training else None
             if step.prompt is not None and step.cache is not None:
                 kwargs = kwargs | {step.cache: self._filled_cache(step.prompt, step.cache)}
-            with self.recorder, self.paths.followed():
+            with self.recorder, self.paths.followed(), self.recorder.following_functions():
                 output = self._forward(args, kwargs, targets)
                 if step.cache is not None:
                     self._label_cache(output.get(step.cache))
@@ -172,14 +186,9 @@ class _Run:
             if isinstance(leaf, torch.Tensor):
                 self.lifetimes.label(leaf, "inputs")
 
-    def _call(self, args: Any, kwargs: Any) -> Any:
-        if not self.stateless:
-            return self.module(*args, **kwargs)
-        return functional_call(self.module, self.state, args, kwargs)
-
     def _filled_cache(self, prompt: dict[str, Any], name: str) -> Any:
         """The cache after the prompt: it exists before the step begins."""
-        cache = self._call((), self.twins.tree(prompt)).get(name)
+        cache = self.module(**self.twins.tree(prompt)).get(name)
         if cache is None:
             raise ModelError(f"{self.step.name} fills no cache, so it has no mode {self.step.mode!r}")
         self._label_cache(cache)
@@ -193,7 +202,7 @@ class _Run:
         """The model's output, or in training the output and the loss."""
         step = self.step
         with step.precision("cpu"):
-            output = self._call(args, kwargs)
+            output = self.module(*args, **kwargs)
             if not step.training:
                 return output
             self.paths.enter(LOSS)
@@ -219,7 +228,7 @@ class _Run:
     def _prepared_optimizer(self) -> torch.optim.Optimizer | None:
         """The optimizer after a first step: its state exists before the step that is traced, as in every later one."""
         trainable = [p for p in self.parameters if p.requires_grad]
-        optimizer = make_optimizer(self.step.optimizer, list(trainable))
+        optimizer = make_optimizer(self.step.optimizer, list(trainable), self.step.fused)
         if optimizer is None:
             return None
         for parameter in trainable:
@@ -241,6 +250,8 @@ class _Run:
             gradients = [p.grad for p in self.parameters if p.grad is not None]
             found, inverse = torch.empty(()), torch.empty(())
             torch._amp_foreach_non_finite_check_and_unscale_(gradients, found, inverse)
+            if self.step.fused:  # only looks for infinities there, and the kernel takes the scale away
+                optimizer.grad_scale, optimizer.found_inf = inverse, found  # type: ignore[attr-defined]
         optimizer.step()
 
 
@@ -257,6 +268,15 @@ def _model_errors(name: str, paths: ModulePaths) -> Iterator[None]:
         ) from error
     except SystemExit as error:
         raise ModelError(f"{name} ends the program (exit code {error.code}) while it runs") from error
+    except AssertionError as error:
+        # Jagged lengths that a model makes itself are sizes known only from values.
+        if "shape_env" not in str(error):
+            raise ModelError(_told(name, paths, error)) from error
+        raise DataDependent(f"{name}: the lengths of a jagged tensor depend on values") from error
     except Exception as error:
-        where = f" in module {paths.failed!r}" if paths.failed else ""
-        raise ModelError(f"{name}: {type(error).__name__}{where}: {first_line(error)}") from error
+        raise ModelError(_told(name, paths, error)) from error
+
+
+def _told(name: str, paths: ModulePaths, error: Exception) -> str:
+    where = f" in module {paths.failed!r}" if paths.failed else ""
+    return f"{name}: {type(error).__name__}{where}: {first_line(error)}"

@@ -8,15 +8,19 @@ driver backward raises. The fake CPU does neither. A real twin is a copy, for mo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import UserDict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_map
 
 from rooflens.errors import DataDependent
+from rooflens.trace.layout import parts
 
 CPU = torch.device("cpu")
 
@@ -42,17 +46,41 @@ class Twins(ABC):
         known = self._twins.get(id(tensor))
         if known is not None:
             return known[1]
+        if tensor.is_nested:
+            parts(tensor)  # refuses the layout that has no shape
         dtype = self._cast if self._cast is not None and tensor.is_floating_point() else tensor.dtype
         with torch.no_grad():
-            twin = self._make(tensor, dtype)
+            twin = self._wrapped(tensor) if hasattr(tensor, "__tensor_flatten__") else self._make(tensor, dtype)
         twin.requires_grad_(tensor.requires_grad)
         # The original is kept beside its twin so that its id cannot be used again.
         self._twins[id(tensor)] = (tensor, twin)
         return twin
 
     def tree(self, structure: Any) -> Any:
-        """`structure` with every tensor in it replaced by its twin."""
-        return tree_map_only(torch.Tensor, self.twin, structure)
+        """`structure` with every tensor in it replaced by its twin; dataclasses and user's dicts are copied."""
+        return tree_map(self._leaf, structure)
+
+    def _leaf(self, leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return self.twin(leaf)
+        if isinstance(leaf, UserDict):
+            mapping = copy(leaf)
+            mapping.data = self.tree(leaf.data)
+            return mapping
+        if not is_dataclass(leaf) or isinstance(leaf, type):
+            return leaf
+        found = copy(leaf)
+        for part in fields(leaf):
+            object.__setattr__(found, part.name, self.tree(getattr(leaf, part.name)))  # also where it is frozen
+        return found
+
+    def _wrapped(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor of a class that is made of others, around the twins of these."""
+        kind: Any = type(tensor)
+        names, context = kind.__tensor_flatten__(tensor)
+        inner = {name: self.twin(getattr(tensor, name)) for name in names}
+        twin: torch.Tensor = kind.__tensor_unflatten__(inner, context, tensor.shape, tensor.stride())
+        return twin
 
     def state(self, module: torch.nn.Module) -> dict[str, torch.Tensor]:
         """Twins of all parameters and buffers by name; tied ones share a twin."""

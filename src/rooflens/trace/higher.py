@@ -1,0 +1,84 @@
+"""Higher-order operations: calls that take functions, such as a branch, a loop or attention with a score function.
+
+torch traces or compiles them, which it cannot do while another mode watches; here their functions are simply run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch._C import DispatchKey
+from torch._ops import HigherOrderOperator
+
+from rooflens.errors import ModelError
+from rooflens.trace import fused
+
+_FLEX = "torch.nn.attention.flex_attention"
+_WRITTEN_OUT = frozenset({"associative_scan", "map_impl", "while_loop"})
+"""Operations whose plain form torch keeps as a function of tensors."""
+
+
+def run(operation: HigherOrderOperator, *args: Any, **kwargs: Any) -> Any:
+    """The result of a higher-order operation, by the plain operations that it stands for.
+
+    Raises:
+        ModelError: torch has no plain form of it.
+    """
+    name = operation.name()
+    plain: Callable[..., Any] | None = _PLAIN.get(name)
+    if plain is None and name in _WRITTEN_OUT:
+        plain = operation.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
+    if plain is not None:
+        return plain(*args, **kwargs)
+    try:
+        return operation(*args, **kwargs)
+    except NotImplementedError as error:
+        raise ModelError(
+            f"the higher-order operation {name!r} cannot be traced; call its functions directly"
+        ) from error
+
+
+def _branch(condition: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], operands: Any = ()) -> Any:
+    return (if_true if condition else if_false)(*operands)
+
+
+def _scan(combine: Callable[..., Any], start: Any, steps: Any, additional: Any = (), *_: Any) -> Any:
+    from torch._higher_order_ops.scan import generic_scan
+
+    return generic_scan(combine, start, steps, additional_inputs=additional)
+
+
+def _flexible_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any) -> Any:
+    """One attention kernel, counted in full: which blocks a mask leaves out is among its values.
+
+    What the function of scores computes in the kernel is not seen.
+    """
+    if fused.saving(query, key, value):
+        output = fused.Attention.apply(query, key, value, None, 0.0, False)
+    else:
+        output, _ = torch.ops.rooflens.attention(query, key, value, None, 0.0, False, False)
+    statistics = query.new_empty(query.shape[:-1], dtype=torch.float32)
+    return output, statistics, statistics
+
+
+_PLAIN: dict[str, Callable[..., Any]] = {"cond": _branch, "scan": _scan, "flex_attention": _flexible_attention}
+
+
+@contextmanager
+def flexible_attention() -> Iterator[None]:
+    """Flex attention without compiling it, and without torch's refusal of its backward on the CPU.
+
+    Here it is an operation of our own. Where a torch knows other switches, it does as it does.
+    """
+    module = sys.modules.get(_FLEX)
+    replaced = {"_validate_device": lambda *tensors: None, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG": True}
+    with ExitStack() as patches:
+        for name, value in replaced.items():
+            if hasattr(module, name):
+                patches.enter_context(patch.object(module, name, value))
+        yield
