@@ -32,7 +32,7 @@ from benchmarks.memory import DECODER, TOKENS, Boundaries, cublas_workspace
 
 import rooflens as rl
 from rooflens.api.cases import Request, request
-from rooflens.sources import measure
+from rooflens.models import eager, placed, switches
 
 CONTEXT = 737_000_000
 """Bytes of the context, as measured on the H200, by which `find` makes a smaller card's memory smaller."""
@@ -98,8 +98,8 @@ def asked(model: str, dtype: str, mode: str, seq_len: int | None) -> Request:
 
 def prepared(wanted: Request, module: torch.nn.Module, batch: int) -> Callable[[], None]:
     """The step on the card; what fills a cache has run."""
-    step = measure.placed(wanted.step(module, batch, "cuda"), "cuda")
-    run, _ = measure._runner(step, "cuda")
+    step = placed(wanted.step(module, batch, "cuda"), "cuda")
+    run = eager(step, "cuda").once
     return lambda: run(lambda: None)
 
 
@@ -135,7 +135,7 @@ def workspaces() -> Iterator[dict[str, Any]]:
         wanted = asked(model, dtype, mode, None)
         module = wanted.build("cpu")
         for batch in batches:
-            with measure.switches(dtype):
+            with switches(dtype):
                 run = prepared(wanted, module, batch)
                 run()
                 run()
@@ -218,7 +218,7 @@ def within(wanted: Request, module: torch.nn.Module, batch: int, limit: int) -> 
     torch.cuda.set_per_process_memory_fraction(limit / total)
     torch.cuda.reset_peak_memory_stats()
     try:
-        with measure.switches(wanted.dtype):
+        with switches(wanted.dtype):
             run()
             run()
         return {"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}

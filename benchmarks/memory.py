@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import rooflens as rl
 from rooflens.api.cases import request
-from rooflens.sources import measure
+from rooflens.models import eager, placed, switches
 
 IMAGES = {
     "alexnet": (16, 256),
@@ -98,10 +98,10 @@ def measured(model: str, batch: int, dtype: str, mode: str, device: str, seq_len
         channels_last=False,
     )
     kept = cublas_workspace(device)
-    step = measure.placed(asked.step(asked.build("cpu"), batch, "cpu"), device)
-    run, _ = measure._runner(step, device)
+    step = placed(asked.step(asked.build("cpu"), batch, "cpu"), device)
+    run = eager(step, device).once
     cuda = device == "cuda"
-    with measure.switches(dtype):
+    with switches(dtype):
         for _ in range(2):
             run(lambda: None)
         if cuda:

@@ -43,7 +43,11 @@ def show(records: rl.RecordSet) -> None:
         bound = estimate.total().seconds
         print(
             f"{case.label():70} measured {seconds * 1e3:9.3f} ms  bound {(bound or float('nan')) * 1e3:9.3f} ms"
-            + (f"  peak {real.peak / 1e6:9.1f} MB, estimated {guess.peak / 1e6:9.1f} MB" if guess and real else ""),
+            + (
+                f"  peak {real.peak / 1e6:9.1f} MB, estimated {guess.peak / 1e6:9.1f} MB"
+                if guess and real and guess.peak and real.peak
+                else ""
+            ),
             flush=True,
         )
 

@@ -12,11 +12,11 @@ import click
 import pytest
 from click.testing import CliRunner
 from scripts import cli_docs, console_docs
+from tests.calibration_samples import TINY
 from tests.docs_blocks import ROOT, blocks, run_python, shown_commands
 
 import rooflens as rl
 from rooflens.cli.main import cli
-from rooflens.timing import Policy
 
 README = ROOT / "README.md"
 PAGES = [*console_docs.PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
@@ -24,20 +24,18 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 # The design shows calls with placeholders; the page on counting is a doctest of its own.
 WITH_PYTHON = [page for page in PAGES if blocks(page, "python") and page.name not in ("design.md", "counting.md")]
-QUICK = Policy(warmup=0, min_samples=1, max_samples=8, budget=0.01)
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In an empty folder, with measurements and ceilings of a few milliseconds."""
-    from rooflens.api import measurement
-    from rooflens.sources import calibrate
+    from rooflens.devices import stored
+    from rooflens.sources.calibrate import PLANS, trial
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measurement, "Policy", lambda **_: QUICK)
-    monkeypatch.setattr(calibrate, "POLICY", QUICK)
-    monkeypatch.setattr(calibrate, "MATRIX_SIZES", {"cpu": (64,), "cuda": (64,)})
-    monkeypatch.setattr(calibrate, "STREAM_BYTES", {"cpu": 1 << 20, "cuda": 1 << 20})
+    monkeypatch.setattr(stored, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setitem(trial.LEAST, "cpu", 1e-5)
+    monkeypatch.setitem(PLANS, ("cpu", True), TINY)
 
 
 def test_the_page_of_commands_is_fresh() -> None:

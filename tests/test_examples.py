@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 from examples import demo, readme_picture
+from tests.calibration_samples import TINY
 
 import rooflens as rl
-from rooflens.timing import Policy
-
-QUICK = Policy(warmup=0, min_samples=1, max_samples=8, budget=0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -19,9 +17,10 @@ def _empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def test_the_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from rooflens.api import measurement
+def test_the_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from rooflens.devices import stored
     from rooflens.sources import calibrate
+    from rooflens.sources.calibrate import PLANS, trial
 
     calls = []
     measure_ceilings = calibrate.calibrate
@@ -31,10 +30,10 @@ def test_the_demo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
         return measure_ceilings(*args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(calibrate, "calibrate", counted)
-    monkeypatch.setattr(measurement, "Policy", lambda **_: QUICK)
-    monkeypatch.setattr(calibrate, "POLICY", QUICK)
-    monkeypatch.setattr(calibrate, "MATRIX_SIZES", {"cpu": (64,)})
-    monkeypatch.setattr(calibrate, "STREAM_BYTES", {"cpu": 1 << 20})
+    monkeypatch.setattr(stored, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setitem(trial.LEAST, "cpu", 1e-5)
+    monkeypatch.setitem(PLANS, ("cpu", True), TINY)
+    monkeypatch.setattr(demo, "SECONDS", 0.05)
     monkeypatch.setattr(demo, "places", lambda: ["cpu"])
     monkeypatch.setattr(demo, "MODELS", ("squeezenet1_1", "shufflenet_v2_x0_5"))
     monkeypatch.setattr(demo, "BATCHES", (1, 2))

@@ -112,7 +112,7 @@ def test_the_list_of_operations(run: Run) -> None:
     assert max(map(len, everything.stdout.splitlines())) <= 80
     assert "native_layer_norm," in everything.stdout
     assert json.loads(run("--list", "recurrent", "--format", "json").stdout) == {
-        "recurrent": ["recurrent", "recurrent_backward"]
+        "recurrent": ["quantized_gru", "quantized_lstm", "recurrent", "recurrent_backward"]
     }
     assert isinstance(run("--list", "matmull").exception, UnknownName)
 

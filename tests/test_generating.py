@@ -109,8 +109,7 @@ def test_every_mode_can_be_measured(llama: str, mode: str) -> None:
 
 
 def test_the_cache_is_as_long_in_every_sample(llama: str) -> None:
-    from rooflens.models import InputOptions, build, find, make_example, make_step
-    from rooflens.sources.measure import _runner
+    from rooflens.models import InputOptions, build, eager, find, make_example, make_step
 
     blueprint = find(llama, InputOptions(seq_len=16, mode="decode"))
     example = make_example(blueprint, 1, "cpu")
@@ -122,7 +121,7 @@ def test_the_cache_is_as_long_in_every_sample(llama: str) -> None:
         lengths.append(key.shape[-2])
         return attention(query, key, *args, **kwargs)  # type: ignore[arg-type]
 
-    run, _ = _runner(step, "cpu")
+    run = eager(step, "cpu").once
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.nn.functional, "scaled_dot_product_attention", spying)
         for _ in range(3):

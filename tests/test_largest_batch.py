@@ -17,6 +17,7 @@ import torch
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.onnx_graphs import node, save, weight
 from torch import nn
 
 import rooflens as rl
@@ -358,7 +359,15 @@ def test_a_reserve_adds_up() -> None:
     [
         (lambda: rl.largest_batch(square(), device="t4"), InvalidValue, "inputs=function"),
         (lambda: rl.largest_batch("alexnet", device=[]), InvalidValue, "needs a device"),
+        (lambda: rl.largest_batch("alexnet", device=None), InvalidValue, "device is None; give a name"),  # type: ignore[arg-type]
+        (
+            lambda: rl.largest_batch("alexnet", device=[card(8e9), "t4"]),
+            InvalidValue,
+            "two different devices are called",
+        ),
         (lambda: rl.largest_batch("alexnet", device="t4", reserve=-1), InvalidValue, "0 or more bytes"),
+        (lambda: rl.largest_batch("alexnet", device="t4", reserve=math.nan), InvalidValue, "0 or more bytes"),
+        (lambda: rl.largest_batch("alexnet", device="t4", reserve=True), InvalidValue, "0 or more bytes"),
         (lambda: rl.largest_batch("alexnet", device="t4", reserve="2 s"), UnitError, "not in B"),
         (lambda: rl.largest_batch(Doubtful(), inputs=rows, device="t4"), DataDependent, "one by one"),
     ],
@@ -378,6 +387,16 @@ class Doubtful(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = self.linear(x)
         return y if y.sum().item() > 0 else -y
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_graph_with_its_batch_built_in_has_no_largest(tmp_path: Path, first: int) -> None:
+    nodes = [node("MatMul", "x w", "y")]
+    with pytest.raises(InvalidValue, match=r"is built in; export the model with an open first dimension"):
+        rl.largest_batch(save(tmp_path, nodes, {"x": (first, 256)}, "y", [weight("w", (256, 256))]), device="t4")
+    file = save(tmp_path, nodes, {"x": ("batch", 256)}, "y", [weight("w", (256, 256))])
+    device = card(WEIGHT + 2 * ROW * 100)  # as of the module above
+    assert rl.largest_batch(file, device=device, reserve=0).batch == 100
 
 
 def test_several_answers_have_no_single_batch() -> None:

@@ -24,7 +24,7 @@ from torch import nn
 
 import rooflens as rl
 from rooflens.cli.main import cli
-from rooflens.errors import InvalidValue, MissingDependency, ModelError, RooflensError, UnknownModel
+from rooflens.errors import InvalidValue, MissingDependency, ModelError, RooflensError, UnknownModel, UnknownName
 
 SOURCE = Path(rl.__file__).parents[1]
 RELU = [node("Relu", "x", "y")]
@@ -198,8 +198,17 @@ def counted_with(file: str, options: dict[str, Any]) -> rl.RecordSet:
     [
         ({"x": (1, 3, "h", "w")}, {}, r"dimension 2 \('h'\) of input 'x' is open; .*--img-size"),
         ({"x": (INT64, (1, "length"))}, {}, r"dimension 1 \('length'\) of input 'x' .*--seq-len"),
-        ({"x": ("batch", "boxes", 4, 2, 9)}, {}, r"dimension 1 \('boxes'\).*update_model_dims"),
-        ({"x": ("batch", 2, "past_sequence_length + 1", 8)}, {}, r"'past_sequence_length \+ 1'.*update_model_dims"),
+        ({"x": ("batch", "boxes", 4, 2, 9)}, {}, r"dimension 1 \('boxes'\).*--dim boxes=8"),
+        ({"x": ("batch", 4, None, 2, 9)}, {}, r"dimension 2 of input 'x'.*--dim x:2=8"),
+        ({"x": ("batch", 2, "past_sequence_length + 1", 8)}, {}, r"--dim 'past_sequence_length \+ 1'=8"),
+        (
+            {"x": ("batch", "boxes")},
+            {"dims": {"box": 3}},
+            r"unknown dimension 'box'; what .* leaves open: 'batch', 'boxes'",
+        ),
+        ({"x": ("batch", "boxes")}, {"dims": {"boxes": -1}}, r"size -1; give a whole number"),
+        ({"x": ("batch", "boxes")}, {"dims": {"batch": 3}}, r"is the batch; give it with batch"),
+        ({"x": ("nodes", 3)}, {"dims": {"nodes": 3}, "batch": 8}, "no common batch"),
         ({"x": ("batch", 3), "z": ("regions", 3)}, {}, r"dimension 0 \('regions'\) of input 'z'"),
         ({"x": (1, 3)}, {"batch": 8}, r"cannot have batch 8: batch 1 is built in.*open first dimension"),
         ({"x": (2, 3), "z": (5, 3)}, {"batch": 8}, "no common batch"),
@@ -219,8 +228,55 @@ def test_what_cannot_be_chosen_is_said(
     tmp_path: Path, inputs: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     nodes = [node("Neg", name, f"y{name}") for name in inputs]
-    with pytest.raises(InvalidValue, match=message):
+    with pytest.raises((InvalidValue, UnknownName), match=message):
         rl.estimate(save(tmp_path, nodes, inputs, " ".join(f"y{name}" for name in inputs)), **options)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "elements"),
+    [
+        (("batch", "boxes", 4), {"dims": {"boxes": 5}, "batch": 2}, 2 * 5 * 4),
+        (("nodes", 3), {"dims": {"nodes": 7}}, 7 * 3),
+        (("batch", None, None, 2, 2), {"dims": {"x:1": 3, "x:2": 5}}, 3 * 5 * 4),
+        (("batch", 3, "height", "width"), {"dims": {"height": 5, "width": 7}}, 3 * 5 * 7),
+        (("batch", 3, "height", "width"), {"dims": {"height": 5}, "img_size": 7}, 3 * 5 * 7),
+        (("batch", 2, "past_length", 3), {"dims": {"past_length": 0}}, 0),
+    ],
+)
+def test_open_sizes_are_given_by_name(tmp_path: Path, shape: Shape, options: dict[str, Any], elements: int) -> None:
+    found = rl.estimate(save(tmp_path, RELU, {"x": shape}), **options)
+    assert work(found).bytes == {"dram": 8 * elements}
+    given = dict(found.cases[0].options)["dims"]
+    assert given == ", ".join(f"{name}={size}" for name, size in options["dims"].items())
+
+
+def test_a_size_that_is_a_sum_follows_from_its_parts(tmp_path: Path) -> None:
+    inputs = {
+        "past": ("batch", 4, "past_sequence_length", 8),
+        "x": ("batch", 4, "sequence_length", 8),
+        "mask": ("batch", "past_sequence_length + sequence_length"),
+    }
+    nodes = [node("Concat", "past x", "y", axis=2), node("Neg", "mask", "z")]
+    file = save(tmp_path, nodes, inputs, "y z")
+    found = rl.estimate(file, batch=2, seq_len=3, dims={"past_sequence_length": 10})
+    # 13 tokens of 4 x 8 numbers are read and written, and a mask of 13.
+    assert work(found).bytes["dram"] == 4 * 2 * (2 * 13 * 32 + 2 * 13)
+    fits = rl.largest_batch(file, device="t4", seq_len=3, dims={"past_sequence_length": 10})
+    assert fits.answers[0].case.options == found.cases[0].options
+    words = ("-b", "2", "--seq-len", "3", "--dim", "past_sequence_length=10", "--format", "json")
+    result = CliRunner().invoke(cli, ["estimate", file, *words])
+    assert json.loads(result.stdout)[0]["phases"]["forward"]["bytes"] == work(found).bytes
+    shown = CliRunner().invoke(cli, ["explain", file, *words[:-2], "--path", ""])
+    assert "4 x 13 x 8" in shown.stdout or "4x13x8" in shown.stdout
+    wrong = CliRunner().invoke(cli, ["estimate", file, "--dim", "past_sequence_length"])
+    assert wrong.exit_code == 2
+    assert "no name with a size" in wrong.stderr
+
+
+@pytest.mark.parametrize("call", [rl.estimate, lambda *a, **k: rl.largest_batch(*a, device="t4", **k)])
+def test_sizes_by_name_are_those_of_a_file(call: Any) -> None:
+    with pytest.raises(InvalidValue, match="that an ONNX file leaves open"):
+        call("resnet18", dims={"height": 3})
 
 
 def test_an_input_without_a_shape(tmp_path: Path) -> None:
@@ -299,6 +355,13 @@ def test_a_damaged_file_is_named(tmp_path: Path, contents: Any) -> None:
     path = tmp_path / "damaged.onnx"
     path.write_bytes(contents(whole) if callable(contents) else contents)
     with pytest.raises(ModelError, match=r"damaged\.onnx is no ONNX model, or it is damaged"):
+        rl.estimate(str(path))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.onnx"
+    os.mkfifo(path)
+    with pytest.raises(ModelError, match="it is no file"):
         rl.estimate(str(path))
 
 

@@ -139,6 +139,32 @@ def test_weights_are_no_constants_of_shapes_however_small(tmp_path: Path) -> Non
     assert (found.parameters, work(found).bytes["dram"]) == (160, 2 * nbytes((6, 8)) + 6 * 8)
 
 
+def test_weights_may_be_held_by_nodes(tmp_path: Path) -> None:
+    values = np.ones((4, 25), dtype=np.float32)
+    nodes = [node("Constant", "", "w", value=constant("v", values, np.float32)), node("MatMul", "x w", "y")]
+    assert counted(tmp_path, nodes, {"x": (3, 4)}).parameters == 100
+
+
+def test_a_mask_is_no_weight(tmp_path: Path) -> None:
+    lowest = {np.float32: float(np.finfo(np.float32).min), np.float16: -np.inf}
+    for dtype, low in lowest.items():
+        mask = np.triu(np.full((9, 9), low, dtype=dtype), 1)
+        position = constant("p", np.full((9, 9), -3.0), dtype)
+        nodes = [node("Add", "x m", "a"), node("Add", "a p", "y")]
+        given = (helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), (2, 9, 9))
+        found = counted(tmp_path, nodes, {"x": given}, "y", [constant("m", mask, dtype), position])
+        assert found.parameters == 81  # the learned one
+        assert found.memory is not None
+        assert found.memory.buffers == 512  # the mask; 81 numbers are less than a block of memory
+
+
+@pytest.mark.parametrize(("first", "learned"), [(0.0, 0), (0.5, 10)])
+def test_zeros_that_a_layer_begins_with_are_no_weight(tmp_path: Path, first: float, learned: int) -> None:
+    held = [weight("w", (1, 20, 4)), weight("r", (1, 20, 5)), constant("h", np.full((1, 2, 5), first), np.float32)]
+    nodes = [node("LSTM", "x w r - - h h", "y", hidden_size=5)]
+    assert counted(tmp_path, nodes, {"x": (7, 2, 4)}, "y", held).parameters == 20 * (4 + 5) + learned
+
+
 def test_a_branch_that_shapes_decide_is_taken(tmp_path: Path) -> None:
     def branch(name: str, op: str) -> onnx.GraphProto:
         return helper.make_graph(
@@ -158,6 +184,24 @@ def test_a_branch_that_shapes_decide_is_taken(tmp_path: Path) -> None:
     assert (unknown.total().bytes, unknown.memory) == ({}, None)
 
 
+def test_names_within_a_branch_are_its_own(tmp_path: Path) -> None:
+    """Branches beside each other may use the same names, and one that their node gives."""
+
+    def branch() -> onnx.GraphProto:
+        info = helper.make_tensor_value_info("inner", FLOAT, None)
+        return helper.make_graph([node("MatMul", "x w", "inner")], "b", [], [info], [weight("w", (4, 4))])
+
+    nodes = [
+        node("Size", "x", "n"),
+        node("Greater", "n limit", "large"),
+        *(node("If", "large", name, then_branch=branch(), else_branch=branch()) for name in ("inner", "second")),
+        node("Add", "inner second", "y"),
+    ]
+    found = counted(tmp_path, nodes, {"x": (3, 4)}, "y", [constant("limit", 2)])
+    assert names(found) == ["mm", "mm", "add"]
+    assert found.parameters == 2 * 16  # two tensors that are called alike
+
+
 def test_functions_are_written_out(tmp_path: Path) -> None:
     imports = [helper.make_opsetid("", 21)]
     twice = helper.make_function(
@@ -167,6 +211,14 @@ def test_functions_are_written_out(tmp_path: Path) -> None:
     found = counted(tmp_path, nodes, {"x": (2, 5)}, "y", [weight("w", (5, 5))], functions=[twice])
     assert work(found).matmul_flops == 4 * 2 * 2 * 25
     assert found.parameters == 25
+
+
+def test_a_function_of_another_version_is_written_out(tmp_path: Path) -> None:
+    imports = [helper.make_opsetid("", 9)]
+    product = helper.make_function("mine", "Product", ["a", "w"], ["y"], [node("Gemm", "a w", "y")], imports)
+    nodes = [node("Product", "x w", "y", domain="mine")]
+    found = counted(tmp_path, nodes, {"x": (3, 4)}, "y", [weight("w", (4, 5))], functions=[product])
+    assert (names(found), work(found).matmul_flops, found.parameters) == (["mm"], 2 * 3 * 4 * 5, 20)
 
 
 # Quantization -------------------------------------------------------------------------------------------------------

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto
 from tests.onnx_graphs import INT8, INT64, UINT8, constant, counted, names, nbytes, node, weight, work
 
 from rooflens.costs import family_of
+from rooflens.errors import ModelError
 from rooflens.graph.node import rules
 from rooflens.records import Work
 
@@ -113,6 +115,14 @@ def test_einsum(
     assert names(found) == run
     if run:
         assert (work(found).matmul_flops, vector(work(found))) == (matmul, others)
+
+
+def test_sizes_of_an_einsum_have_to_agree(tmp_path: Path) -> None:
+    nodes = [node("Einsum", "a b", "y", equation="ij,jk->ik")]
+    with pytest.raises(ModelError, match="'j' of 3 and of 4"):
+        counted(tmp_path, nodes, {"a": (2, 3), "b": (4, 5)})
+    # A size of 1 is repeated.
+    assert work(counted(tmp_path, nodes, {"a": (2, 1), "b": (4, 5)})).matmul_flops == 2 * 2 * 4 * 5
 
 
 # FLOP per element, vector and special, of the table in docs/counting.md.
@@ -306,6 +316,79 @@ def test_operators_of_onnx_runtime(tmp_path: Path) -> None:
     assert product.work is not None
     assert product.work.bytes["dram"] == nbytes((10, 32), (7,), (10, 7)) + 7 * 16
     assert found.parameters == 64 + 32 * 7
+
+
+def test_attention_of_packed_tensors(tmp_path: Path) -> None:
+    """(batch, length, heads, 3 or 2, width): queries, keys and values are views, so nothing is copied."""
+    nodes = [node("MultiHeadAttention", "q", "y", domain="com.microsoft", num_heads=4)]
+    found = counted(tmp_path, nodes, {"q": (2, 9, 4, 3, 8)})
+    rows = 4 * 2 * 9 * 32
+    assert work(found).matmul_flops == 2 * 2 * 4 * 9 * 9 * (8 + 8)
+    assert work(found).bytes["dram"] == 3 * rows + rows
+    nodes = [node("MultiHeadAttention", "q kv", "y", domain="com.microsoft", num_heads=4)]
+    found = counted(tmp_path, nodes, {"q": (2, 9, 32), "kv": (2, 11, 4, 2, 8)})
+    assert work(found).matmul_flops == 2 * 2 * 4 * 9 * 11 * (8 + 8)
+    nodes = [node("MultiHeadAttention", "q - - b", "y", domain="com.microsoft", num_heads=4)]
+    found = counted(tmp_path, nodes, {"q": (2, 9, 4, 3, 8)}, "y", [weight("b", (96,))])
+    assert names(found) == ["add", "attention"]
+
+
+def test_the_layers_of_a_quantized_transformer(tmp_path: Path) -> None:
+    """Embedding, attention and products as ONNX Runtime's passes write them: 2 x 9 tokens of width 32."""
+    microsoft: dict[str, Any] = {"domain": "com.microsoft"}
+    held = [weight(name, shape) for name, shape in (("t", (50, 32)), ("p", (20, 32)), ("k", (2, 32)))]
+    held += [weight("g", (32,)), weight("b", (32,)), weight("ab", (96,)), weight("fb", (7,))]
+    held += [weight("aw", (32, 96), INT8), weight("fw", (32, 7), INT8), weight("iw", (7, 5), INT8)]
+    held += [weight("s", ()), weight("z", (), UINT8)]
+    nodes = [
+        node("EmbedLayerNormalization", "ids kinds t p k g b", "x", **microsoft),
+        node("QuantizeLinear", "x s z", "q"),
+        node("QAttention", "q aw ab s s", "a", num_heads=4, **microsoft),
+        node("DynamicQuantizeMatMul", "a fw s - fb", "f", **microsoft),
+        node("QuantizeLinear", "f s z", "i"),
+        node("MatMulIntegerToFloat", "i iw s s", "y", **microsoft),
+    ]
+    ids = (TensorProto.INT32, (2, 9))
+    found = counted(tmp_path, nodes, {"ids": ids, "kinds": ids}, "y", held)
+    layers = ["embedding", "add", "embedding", "add", "native_layer_norm", "quantize_per_tensor", "addmm", "attention"]
+    products = ["aminmax", "quantize_per_tensor", "mm", "add", "quantize_per_tensor", "mm"]
+    assert sorted(names(found)) == sorted(layers + products)
+    assert work(found).flops["matmul.int8"] == 2 * 18 * (32 * 96 + 32 * 7 + 7 * 5)
+    assert work(found).flops["matmul.fp32"] == 2 * 2 * 9 * 9 * (32 + 32)
+    assert found.parameters == 72 * 32 + 2 * 32 + 96 + 7 + 32 * 96 + 32 * 7 + 7 * 5
+
+
+def test_packed_weights_with_a_bias(tmp_path: Path) -> None:
+    held = [weight("w", (48, 2, 16), UINT8), weight("s", (96,)), weight("b", (48,))]
+    sizes: dict[str, Any] = {"K": 64, "N": 48, "bits": 4, "block_size": 32}
+    nodes = [node("MatMulNBits", "x w s - - b", "y", domain="com.microsoft", **sizes)]
+    found = counted(tmp_path, nodes, {"x": (2, 9, 64)}, "y", held)
+    assert (work(found).matmul_flops, vector(work(found))) == (2 * 18 * 64 * 48, 18 * 48)
+    assert found.parameters == 64 * 48 + 48
+    nodes = [node("MatMulBnb4", "x w s", "y", domain="com.microsoft", K=64, N=48, block_size=32, quant_type=1)]
+    held = [weight("w", (64 * 48 // 2,), UINT8), weight("s", (96,))]
+    found = counted(tmp_path, nodes, {"x": (2, 9, 64)}, "y", held)
+    assert (work(found).matmul_flops, found.parameters) == (2 * 18 * 64 * 48, 64 * 48)
+
+
+def test_a_fused_convolution_with_its_activation_and_a_sum(tmp_path: Path) -> None:
+    nodes = [node("FusedConv", "x w - z", "y", domain="com.microsoft", activation="Relu")]
+    found = counted(tmp_path, nodes, {"x": (2, 4, 5, 5), "z": (2, 8, 3, 3)}, "y", [weight("w", (8, 4, 3, 3))])
+    assert names(found) == ["convolution", "add", "relu"]
+    assert work(found).matmul_flops == 2 * 2 * 8 * 9 * 4 * 9
+
+
+def test_a_product_whose_rows_stand_before_its_batch(tmp_path: Path) -> None:
+    nodes = [node("FusedMatMul", "a b", "y", domain="com.microsoft", transBatchA=1, transB=1)]
+    found = counted(tmp_path, nodes, {"a": (9, 2, 64), "b": (2, 11, 64)})
+    assert work(found).matmul_flops == 2 * 2 * 9 * 11 * 64
+
+
+def test_an_operator_that_onnx_has_given_up_is_counted(tmp_path: Path) -> None:
+    held = [weight("g", (2,)), weight("b", (2,))]
+    nodes = [node("GroupNormalization", "x g b", "y", num_groups=2)]
+    found = counted(tmp_path, nodes, {"x": (2, 4, 6, 6)}, "y", held, opset=18)
+    assert (names(found), found.parameters) == (["native_group_norm"], 4)
 
 
 def test_products_of_integers(tmp_path: Path) -> None:

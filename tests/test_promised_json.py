@@ -133,12 +133,13 @@ def test_a_measurement_beside_the_estimate() -> None:
     assert (forward["measured_seconds"], forward["efficiency"]) == (200e-6, pytest.approx(0.45116))
     assert (forward["mfu"], forward["hfu"]) == (pytest.approx(0.37888), pytest.approx(0.37888))
     timing = {"median": 200e-6, "low": 198e-6, "high": 202e-6, "cold": 0.5, "samples": 8, "clock": "monotonic"}
+    timing |= {"compiling": None}
     assert case["measured"] == {
         "source": "measure",
         "phases": {"forward": timing | {"noise": pytest.approx(0.00625)}},
         "step": timing | {"noise": pytest.approx(0.00625)},
         "throughput": pytest.approx(10_000),
-        "memory": {"peak": 40_960, "reserved": 2_097_152},
+        "memory": {"peak": 40_960, "reserved": 2_097_152, "monitor": None, "before": None},
     }
 
 

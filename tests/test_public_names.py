@@ -14,7 +14,19 @@ import pytest
 import rooflens
 
 ROOT = Path(__file__).parents[1]
-PROMISED = {"estimate", "explain", "largest_batch", "measure", "read", "roofline", "table", "devices", "device"} | {
+PROMISED = {
+    "calibrate",
+    "estimate",
+    "explain",
+    "largest_batch",
+    "measure",
+    "read",
+    "region",
+    "roofline",
+    "table",
+    "devices",
+    "device",
+} | {
     "RecordSet",
     "Work",
     "Timing",

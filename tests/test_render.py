@@ -30,8 +30,9 @@ from rooflens.errors import InvalidValue
 from rooflens.records import Case, Failure
 from rooflens.report.breakdown import families, operations
 from rooflens.report.escape import printable
+from rooflens.report.memory import memory
 from rooflens.report.render import FORMATS, Format, render
-from rooflens.report.summary import failures, memory, summary
+from rooflens.report.summary import failures, summary
 from rooflens.report.table import Cell, Cells, Column, Table, build
 from rooflens.report.tree import module_tree
 from rooflens.results import RecordSet

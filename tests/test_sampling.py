@@ -55,6 +55,29 @@ def test_the_cold_call_and_warm_up_stand_apart_and_every_sample_is_kept() -> Non
     assert timing.median == 1.0
 
 
+def test_warm_up_goes_on_as_long_as_calls_get_faster() -> None:
+    clock = FakeClock()
+    # The 2nd call takes 2.9 s, each one after it 0.1 s less, until all take 1 s from the 21st on.
+    forward = work(clock, lambda n: max(1.0, 3.1 - 0.1 * n))
+    policy = Policy(warmup_seconds=1e9, settle=10, settle_seconds=0, budget=7, precision=0)
+    timing = sample(forward, ("f",), clock, policy, now=lambda: clock.time)["f"]
+    # Ten calls that end with k equal ones hold 45 - k (k - 1) / 2 falling pairs. Without a trend at 5 % these are
+    # at most 22 (1.96 sqrt(125) = 21.9, less one for continuity): k = 8 leaves 17, k = 7 leaves 24. The first of the
+    # equal calls is the 21st, the 20th after the cold one: the 27th after it is the eighth of them.
+    assert len(timing.warmup) == 27
+    assert set(timing.samples) == {1.0}
+
+
+def test_warm_up_takes_its_least_time_and_is_bounded() -> None:
+    clock = FakeClock()
+    policy = Policy(settle=2, settle_seconds=5.5, warmup_seconds=8, budget=7, precision=0)
+    steady = sample(work(clock, lambda _: 1.0), ("f",), clock, policy, now=lambda: clock.time)["f"]
+    assert len(steady.warmup) == 6
+    clock = FakeClock()
+    rising = sample(work(clock, float), ("f",), clock, Policy(warmup_seconds=8, budget=7), now=lambda: clock.time)["f"]
+    assert rising.warmup == (2.0, 3.0, 4.0)  # 9 s are over
+
+
 def test_phases_are_timed_apart() -> None:
     clock = FakeClock()
     run = work(clock, lambda _: 1.0, lambda _: 2.0, lambda _: 0.5)
@@ -99,7 +122,7 @@ def test_progress_is_told() -> None:
     told: list[float] = []
     policy = Policy(warmup=0, budget=10, precision=0)
     sample(work(clock, lambda _: 1.0), ("f",), clock, policy, progress=told.append, now=lambda: clock.time)
-    assert told == pytest.approx([0.1 * n for n in range(1, 11)])
+    assert told == pytest.approx([0.1 * n for n in range(11)])  # 0 after the cold call
 
 
 def test_a_run_that_forgets_a_phase_is_an_error() -> None:

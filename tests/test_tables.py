@@ -24,8 +24,9 @@ from tests.table_samples import (
 from rooflens.records import Failure, Work
 from rooflens.report import escape, notes, table
 from rooflens.report.breakdown import families, operations
+from rooflens.report.memory import memory
 from rooflens.report.notes import coverage_line
-from rooflens.report.summary import failures, memory, summary
+from rooflens.report.summary import failures, summary
 from rooflens.report.table import COUNT, PERCENT, Cell, Column, Table, Value, build, for_people, percent, plain, text
 from rooflens.results import Coverage, RecordSet
 

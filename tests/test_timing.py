@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rooflens.errors import InvalidValue
 from rooflens.records import Timing
+from rooflens.records.timing import trend
 
 SECONDS = st.floats(0, 1e6)
 
@@ -110,3 +111,23 @@ def test_every_sample_is_kept_and_the_cold_call_is_apart() -> None:
 def test_samples_that_are_no_durations(samples: tuple[float, ...], message: str) -> None:
     with pytest.raises(InvalidValue, match=message):
         timing(*samples)
+
+
+def test_a_series_that_rises_has_a_drift() -> None:
+    # Twelve rising values: all 66 pairs rise. z = 65 / sqrt(12 x 11 x 29 / 18) = 65 / 14.58 = 4.46, beyond 2.58.
+    # The first third is 10, 11, 12, 13 with median 11.5, the last 18, 19, 20, 21 with median 19.5.
+    rising = Timing(samples=tuple(float(n) for n in range(10, 22)), origin="monotonic")
+    assert trend(rising.samples) == pytest.approx(65 / math.sqrt(12 * 11 * 29 / 18))
+    assert rising.drift == pytest.approx(19.5 / 11.5 - 1)
+
+
+def test_a_series_that_goes_up_and_down_has_none() -> None:
+    assert Timing(samples=(1.0, 2.0) * 6, origin="monotonic").drift == 0
+    assert Timing(samples=(1.0,) * 12, origin="monotonic").drift == 0
+    assert Timing(samples=(1.0,) * 8, origin="monotonic").drift is None
+
+
+def test_a_long_series_is_thinned_before_its_trend_is_tested() -> None:
+    # 1000 values in 100 blocks of 10, whose medians rise: all 4950 pairs.
+    rising = [float(n) for n in range(1000)]
+    assert trend(rising) == pytest.approx(4949 / math.sqrt(100 * 99 * 205 / 18))

@@ -11,7 +11,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rooflens.api import device, devices, estimate, explain, largest_batch, measure, read, roofline, table
+    from rooflens.api import (
+        calibrate,
+        device,
+        devices,
+        estimate,
+        explain,
+        largest_batch,
+        measure,
+        read,
+        region,
+        roofline,
+        table,
+    )
     from rooflens.errors import RooflensError
     from rooflens.records import Case, Ceiling, Device, Record, Timing, Work
     from rooflens.results import RecordSet
@@ -28,6 +40,7 @@ __all__ = [
     "Timing",
     "Work",
     "__version__",
+    "calibrate",
     "device",
     "devices",
     "estimate",
@@ -35,12 +48,14 @@ __all__ = [
     "largest_batch",
     "measure",
     "read",
+    "region",
     "roofline",
     "table",
 ]
 
 _HOMES = {
     "rooflens.api": (
+        "calibrate",
         "device",
         "devices",
         "estimate",
@@ -48,6 +63,7 @@ _HOMES = {
         "largest_batch",
         "measure",
         "read",
+        "region",
         "roofline",
         "table",
     ),

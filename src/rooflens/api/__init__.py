@@ -1,11 +1,25 @@
 """The public functions: where sources are put together. Each has a twin on the command line."""
 
+from rooflens.api.calibration import calibrate
 from rooflens.api.capacity import largest_batch
 from rooflens.api.catalogue import device, devices
 from rooflens.api.drawing import read, roofline
 from rooflens.api.estimation import estimate
 from rooflens.api.explanation import explain
 from rooflens.api.measurement import measure
+from rooflens.api.regions import region
 from rooflens.api.tables import table
 
-__all__ = ["device", "devices", "estimate", "explain", "largest_batch", "measure", "read", "roofline", "table"]
+__all__ = [
+    "calibrate",
+    "device",
+    "devices",
+    "estimate",
+    "explain",
+    "largest_batch",
+    "measure",
+    "read",
+    "region",
+    "roofline",
+    "table",
+]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rooflens.api.batches import Batches
-from rooflens.api.cases import Progress, Request, is_graph, request
-from rooflens.api.graphs import GraphRequest, graph_request
+from rooflens.api.cases import Progress, Request, fused_by, is_graph, request
+from rooflens.api.graphs import GraphRequest, graph_request, refuse_dims
+from rooflens.api.machine import find
 from rooflens.costs import Fusion
-from rooflens.devices import catalogue, find
+from rooflens.devices import catalogue
 from rooflens.devices.capacity import Reserve, needed, one_of, reserves
 from rooflens.errors import InvalidValue
 from rooflens.models import Loss
@@ -34,13 +36,16 @@ def largest_batch(
     mode: str = "inference",
     loss: Loss | None = None,
     optimizer: str = "sgd",
+    fused: bool = False,
     img_size: int | None = None,
     seq_len: int | None = None,
+    dims: Mapping[str, int] | None = None,
     channels_last: bool = False,
     causal: bool = False,
     fusion: Fusion = "none",
+    compile: bool = False,
     name: str | None = None,
-    reserve: str | int | None = None,
+    reserve: str | float | None = None,
     progress: Progress | None = None,
 ) -> Fits:
     """The largest batch of a step that fits into a device's memory, beside the context and workspaces.
@@ -66,11 +71,13 @@ def largest_batch(
         InvalidValue, UnknownModel, UnknownDevice, MissingCeiling, ModelError: see :mod:`rooflens.errors`. A device of
             ``all`` that has no rate for the step's precision is no error but an answer without a batch.
     """
+    fusion = fused_by(compile, fusion)
     words = {
         "dtype": dtype,
         "mode": mode,
         "loss": loss,
         "optimizer": optimizer,
+        "fused": fused,
         "img_size": img_size,
         "seq_len": seq_len,
         "channels_last": channels_last,
@@ -78,8 +85,8 @@ def largest_batch(
         "causal": causal,
         "name": name,
     }
-    targets = _targets([device] if isinstance(device, str | Device) else device)
-    batches = Batches(_request(model, inputs, words), inputs, fusion=fusion, causal=causal)
+    targets = _targets(device)
+    batches = Batches(_request(model, inputs, dims, words), inputs, fusion=fusion, causal=causal)
     free = None if reserve is None else (_asked(reserve),)
     return _gathered([_begun(target, batches, free) for target in targets], batches, progress)
 
@@ -94,24 +101,37 @@ class _Target:
     may_lack: bool
 
 
-def _targets(wanted: Sequence[str | Device]) -> list[_Target]:
+def _targets(device: str | Device | Sequence[str | Device]) -> list[_Target]:
+    if not isinstance(device, str | Device | Sequence):
+        raise InvalidValue(f"device is {device!r}; give a name, a device file, a Device, or several of them")
     found: dict[str, _Target] = {}
-    for named in wanted:
+    for named in [device] if isinstance(device, str | Device) else device:
         every = isinstance(named, str) and named.casefold() == ALL
         for whole in catalogue() if every else [find(named) if isinstance(named, str) else named]:
             one, count = one_of(whole)
-            found.setdefault(whole.name, _Target(name=whole.name, one=one, count=count, may_lack=every))
+            target = found.setdefault(whole.name, _Target(name=whole.name, one=one, count=count, may_lack=every))
+            if target.one != one:
+                raise InvalidValue(f"two different devices are called {whole.name!r}; give yours another title")
     if not found:
         raise InvalidValue("largest_batch needs a device; name one or several, or 'all' for the whole catalogue")
     return list(found.values())
 
 
 def _request(
-    model: str | torch.nn.Module, inputs: Callable[[int], Any] | None, words: dict[str, Any]
+    model: str | torch.nn.Module,
+    inputs: Callable[[int], Any] | None,
+    dims: Mapping[str, int] | None,
+    words: dict[str, Any],
 ) -> Request | GraphRequest:
     """The request for one sample."""
     if is_graph(model):
-        return graph_request(model, inputs=inputs, batch=1, **words)
+        asked = graph_request(model, inputs=inputs, batch=None, dims=dims, **words)
+        if not asked.has_open_batch:
+            raise InvalidValue(
+                f"the batch of {model!r} is built in; export the model with an open first dimension to search for one"
+            )
+        return asked
+    refuse_dims(dims)
     if not isinstance(model, str) and not callable(inputs):
         raise InvalidValue(
             f"the largest batch of {type(model).__name__} needs inputs of any batch; give inputs=function, which takes"
@@ -120,11 +140,11 @@ def _request(
     return request(model, inputs=inputs, batch=1, **words)
 
 
-def _asked(reserve: str | int) -> Reserve:
-    nbytes = int(parse(reserve, "B")) if isinstance(reserve, str) else reserve
-    if nbytes < 0:
+def _asked(reserve: str | float) -> Reserve:
+    nbytes = parse(reserve, "B") if isinstance(reserve, str) else reserve
+    if isinstance(nbytes, bool) or not isinstance(nbytes, int | float) or not 0 <= nbytes < math.inf:
         raise InvalidValue(f"reserve is {reserve!r}; give 0 or more bytes, like '2 GB'")
-    return Reserve(what="asked for", nbytes=nbytes, reference="given by the caller")
+    return Reserve(what="whatever needs it", nbytes=math.ceil(nbytes), reference="as asked")
 
 
 def _begun(target: _Target, batches: Batches, free: tuple[Reserve, ...] | None) -> Fit:

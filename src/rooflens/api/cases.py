@@ -11,6 +11,7 @@ from rooflens.errors import InvalidValue
 from rooflens.models import (
     Blueprint,
     Example,
+    How,
     InputOptions,
     Loss,
     Step,
@@ -52,7 +53,9 @@ class Request:
     mode: str
     loss: Loss | None
     optimizer: str
+    fused: bool
     channels_last: bool
+    how: How
     options: tuple[tuple[str, Scalar], ...]
 
     def cases(self, device: str | None) -> list[Case]:
@@ -91,6 +94,7 @@ class Request:
             mode=self.mode,
             loss=loss,
             optimizer=self.optimizer,
+            fused=self.fused,
             channels_last=self.channels_last,
         )
 
@@ -107,9 +111,11 @@ def request(
     img_size: int | None,
     seq_len: int | None,
     channels_last: bool,
+    fused: bool = False,
     fusion: Fusion = "none",
     causal: bool = False,
     name: str | None = None,
+    how: How | None = None,
 ) -> Request:
     """Check the arguments of a call before anything is built.
 
@@ -124,14 +130,18 @@ def request(
     named = isinstance(model, str)
     dtype = dtype or ("fp32" if named else AS_IS)
     check_words(dtype, mode, optimizer)
-    options = options_of(
-        mode=mode,
-        img_size=img_size,
-        seq_len=seq_len,
-        channels_last=channels_last,
-        fusion=fusion,
-        causal=causal,
-        optimizer=optimizer,
+    options = (
+        options_of(
+            mode=mode,
+            img_size=img_size,
+            seq_len=seq_len,
+            channels_last=channels_last,
+            fusion=fusion,
+            causal=causal,
+            optimizer=optimizer,
+            fused=fused,
+        )
+        | (how or How()).options()
     )
     if isinstance(model, str):
         if name is not None:
@@ -162,7 +172,9 @@ def request(
         mode=mode,
         loss=loss,
         optimizer=optimizer,
+        fused=fused,
         channels_last=channels_last,
+        how=how or How(),
         options=tuple(sorted(options.items())),
     )
 
@@ -176,6 +188,7 @@ def options_of(
     fusion: Fusion,
     causal: bool,
     optimizer: str,
+    fused: bool = False,
 ) -> dict[str, Scalar]:
     """What is said of a case beyond its fields: only what is not the default."""
     for what, value in (("img_size", img_size), ("seq_len", seq_len)):
@@ -190,8 +203,14 @@ def options_of(
         "fusion": None if fusion == "none" else fusion,
         "causal": causal or None,
         "optimizer": optimizer if mode == "train" and optimizer != "sgd" else None,
+        "fused": True if mode == "train" and fused and optimizer != "none" else None,
     }
     return {name: value for name, value in said.items() if value is not None}
+
+
+def fused_by(compile: bool, fusion: Fusion) -> Fusion:
+    """The fusion to count with: a compiler fuses element-wise work, where no more is asked for."""
+    return "pointwise" if compile and fusion == "none" else fusion
 
 
 def is_graph(model: object) -> TypeGuard[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rooflens.devices import catalogue, find
+from rooflens.api.machine import find
+from rooflens.devices import catalogue
 from rooflens.errors import InvalidValue
 from rooflens.records import Device
 
@@ -46,8 +47,9 @@ def device(name: str) -> Device:
     65000000000000.0
 
     Args:
-        name: a canonical name, an alias, a name that drivers report, ``2x NAME`` for two of them, or the path of a
-            device file that ends in ``.toml``. Case and separators do not matter.
+        name: a canonical name, an alias, a name that drivers report, ``2x NAME`` for two of them, ``measured``
+            for this machine as :func:`calibrate` found it, or the path of a device file that ends in ``.toml``. Case
+            and separators do not matter.
 
     Raises:
         UnknownDevice: no device has this name; near names are listed.

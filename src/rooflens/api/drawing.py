@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rooflens.devices import find
+from rooflens.api.machine import datasheet_of, find
 from rooflens.errors import InvalidValue
 from rooflens.records import Device
 from rooflens.results import RecordSet
@@ -40,7 +40,8 @@ def roofline(
     Args:
         records: sets of any sources; the estimated and the measured point of the same thing are joined by a line.
         by: one mark per ``model``, ``phase``, ``module``, ``family`` or ``op``; default: what the records allow.
-        device: draw these devices' ceilings too, or instead of none.
+        device: draw these devices' ceilings too, or instead of none. Beside measured ceilings, those of the catalogue's
+            entry for the same machine are drawn in any case.
         level: memory level of the intensity.
         title: default: what the records have in common.
     """
@@ -49,5 +50,7 @@ def roofline(
     wanted = [] if device is None else [device] if isinstance(device, str | Device) else list(device)
     extra = [find(d) if isinstance(d, str) else d for d in wanted]
     together = sum(records[1:], start=records[0]) if records else RecordSet(())
-    devices = [*together.devices.values(), *extra] if extra else None
+    shown = [*together.devices.values(), *extra]
+    datasheets = [sheet for sheet in map(datasheet_of, shown) if sheet is not None]
+    devices = [*shown, *datasheets] if extra or datasheets else None
     return roofline_figure(together, by=by, devices=devices, level=level, title=title)

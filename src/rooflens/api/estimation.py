@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.cases import Progress, is_graph, request
-from rooflens.api.graphs import graph_request
+from rooflens.api.cases import Progress, Request, fused_by, is_graph, request
+from rooflens.api.graphs import GraphRequest, graph_request, refuse_dims
+from rooflens.api.machine import find
 from rooflens.costs import Fusion
-from rooflens.devices import find
 from rooflens.errors import InvalidValue
-from rooflens.models import Loss
+from rooflens.models import How, Loss
 from rooflens.records import Device, Record
 from rooflens.results import RecordSet
 
@@ -29,11 +29,14 @@ def estimate(
     mode: str = "inference",
     loss: Loss | None = None,
     optimizer: str = "sgd",
+    fused: bool = False,
     img_size: int | None = None,
     seq_len: int | None = None,
+    dims: Mapping[str, int] | None = None,
     channels_last: bool = False,
     causal: bool = False,
     fusion: Fusion = "none",
+    compile: bool = False,
     progress: Progress | None = None,
 ) -> RecordSet:
     """Estimate a step: FLOP, bytes and memory of every operation, and the shortest time on each device.
@@ -54,13 +57,17 @@ def estimate(
         loss: from output and targets to a scalar; default: cross entropy for a named model, else the sum of the
             outputs.
         optimizer: ``none``, ``sgd``, ``adam`` or ``adamw``.
+        fused: the optimizer updates everything in one kernel, instead of an operation at a time (``foreach``).
         img_size: height and width of images, where the model's own is not wanted.
         seq_len: tokens per sequence.
+        dims: of an ONNX file: sizes that it leaves open, by the name they have there (``input:1`` where they have
+            none). Batch, image size and length of a sequence are mostly recognised and have arguments of their own.
         channels_last: lay images and convolution weights out with channels last.
         causal: count causal attention as the half that its kernel executes.
         fusion: what runs as one kernel and keeps its intermediate results on the chip: ``none`` (each operation moves
             its own bytes, as in eager mode), ``pointwise`` (as a compiler fuses) or ``attention`` (besides, attention
             that is written out). Anything but ``none`` is an option of the case.
+        compile: the step runs through torch.compile: ``pointwise`` fusion, unless more is asked for.
 
     Returns:
         Operation records and one model record per case (batch and device).
@@ -69,6 +76,7 @@ def estimate(
         InvalidValue, UnknownModel, UnknownDevice, MissingCeiling, ModelError: see :mod:`rooflens.errors`.
     """
     devices = _devices(device)
+    fusion = fused_by(compile, fusion)
     words: dict[str, Any] = {
         "inputs": inputs,
         "name": name,
@@ -77,13 +85,18 @@ def estimate(
         "mode": mode,
         "loss": loss,
         "optimizer": optimizer,
+        "fused": fused,
         "img_size": img_size,
         "seq_len": seq_len,
         "channels_last": channels_last,
         "fusion": fusion,
         "causal": causal,
     }
-    asked = graph_request(model, **words) if is_graph(model) else request(model, **words)
+    if is_graph(model):
+        asked: GraphRequest | Request = graph_request(model, dims=dims, **words)
+    else:
+        refuse_dims(dims)
+        asked = request(model, **words, how=How(compile=compile))
     from rooflens.sources import environment
     from rooflens.sources import estimate as source
 

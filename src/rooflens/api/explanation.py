@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rooflens.api.machine import find
 from rooflens.costs import Cost, Derivation, arithmetic_of, derive
-from rooflens.devices import find
 from rooflens.errors import InvalidValue, UnknownModel, UnknownName
 from rooflens.records import PHASES, Case, Device, Phase, Record, Work
 from rooflens.report.explanation import Chapter, Explained, Explanation

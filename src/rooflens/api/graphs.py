@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,15 @@ class GraphRequest:
     dtype: str
     img_size: int | None
     seq_len: int | None
+    dims: Mapping[str, int]
     options: tuple[tuple[str, Scalar], ...]
+
+    @property
+    def has_open_batch(self) -> bool:
+        """Whether the file leaves the batch to choose."""
+        from rooflens.graph import has_open_batch
+
+        return has_open_batch(self.file, self.dims)
 
     def cases(self, device: str | None) -> list[Case]:
         """One case per batch."""
@@ -54,14 +62,20 @@ def graph_request(
     mode: str,
     loss: Loss | None,
     optimizer: str,
+    fused: bool,
     img_size: int | None,
     seq_len: int | None,
     channels_last: bool,
     fusion: Fusion,
     causal: bool,
     name: str | None,
+    dims: Mapping[str, int] | None,
 ) -> GraphRequest:
     """Check the arguments of a call, and read the file.
+
+    Args:
+        dims: open sizes by name.
+        (others): as in :func:`rooflens.estimate`.
 
     Raises:
         MissingDependency: onnx is not installed.
@@ -84,13 +98,15 @@ def graph_request(
         import onnx  # noqa: F401
     except ImportError as error:
         raise MissingDependency("reading an ONNX file", "onnx", "onnx") from error
-    from rooflens.graph import decide, fixed_batch, open_sizes, read_file
+    from rooflens.graph import decide, fixed_batch, has_open_batch, read_file
 
-    file = read_file(model)
-    own = 1 if any(size.role == "batch" for size in open_sizes(file)) else fixed_batch(file)
+    file, dims = read_file(model), dict(dims or {})
+    own = 1 if has_open_batch(file, dims) else fixed_batch(file)
     batches = batches_of(own if batch is None else batch)
     for size in batches:  # before the first of them is read
-        decide(file, batch=size, img_size=img_size, seq_len=seq_len)
+        decide(file, batch=size, img_size=img_size, seq_len=seq_len, dims=dims)
+    if dims:
+        options["dims"] = ", ".join(f"{name}={size}" for name, size in sorted(dims.items()))
     return GraphRequest(
         name=without_home(model),
         file=file,
@@ -98,6 +114,7 @@ def graph_request(
         dtype=_dtype(file, dtype),
         img_size=img_size,
         seq_len=seq_len,
+        dims=dims,
         options=tuple(sorted(options.items())),
     )
 
@@ -105,7 +122,8 @@ def graph_request(
 def _trace(asked: GraphRequest, batch: int | None) -> Trace:
     from rooflens.graph import decide, read
 
-    done = read(asked.file, decide(asked.file, batch=batch, img_size=asked.img_size, seq_len=asked.seq_len))
+    sizes = decide(asked.file, batch=batch, img_size=asked.img_size, seq_len=asked.seq_len, dims=asked.dims)
+    done = read(asked.file, sizes)
     for operation in dict.fromkeys(done.operations):
         try:
             float(cost(operation.call).work.total_flops)
@@ -115,6 +133,16 @@ def _trace(asked: GraphRequest, batch: int | None) -> Trace:
                 f" ({error})"
             ) from error
     return done
+
+
+def refuse_dims(dims: Mapping[str, int] | None) -> None:
+    """Sizes by name are those that an ONNX file leaves open.
+
+    Raises:
+        InvalidValue: there are some, for another model.
+    """
+    if dims:
+        raise InvalidValue(f"dims={dict(dims)} are sizes that an ONNX file leaves open; other models have none")
 
 
 def _refuse(model: str, *, mode: str, inputs: object, name: str | None, loss: object, channels_last: bool) -> None:

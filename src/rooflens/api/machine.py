@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from rooflens.api.cases import Progress
-from rooflens.devices import by_title, find
-from rooflens.errors import InvalidValue
+from rooflens.devices import by_title, catalogue, load_file, stored_path
+from rooflens.devices import find as find_named
+from rooflens.devices.files import slug
+from rooflens.errors import InvalidValue, UnknownDevice
+from rooflens.models import check_torch
 from rooflens.records import Device
 
 MEASURED = "measured"
+"""The name of this machine with the ceilings that a calibration found."""
 PLACES = ("cpu", "cuda")
 
 
@@ -29,16 +33,37 @@ class Machine:
     device: Device | None
 
 
-def this_machine(where: str | None, roof: str | Device | None, progress: Progress | None = None) -> Machine:
-    """The machine that will run, and its ceilings.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What this machine is called.
+
+    Attributes:
+        title: the card or processor, as the system names it.
+        known: the catalogue's entry for it.
+        stored: where its measured ceilings are kept, whether or not they are there.
+    """
+
+    where: str
+    title: str
+    known: Device | None
+    stored: Path
+
+    @property
+    def name(self) -> str:
+        """The catalogue's name, or a slug of the title."""
+        return self.known.name if self.known is not None else slug(self.title)
+
+
+def identity(where: str | None = None) -> Identity:
+    """This machine: its card where torch finds one, else its processor, unless `where` says which.
 
     Raises:
         InvalidValue: torch cannot run there.
-        UnknownDevice: `roof` names no device.
     """
+    check_torch()
     import torch
 
-    from rooflens.sources import calibrate, environment
+    from rooflens.sources import environment
 
     where = where or ("cuda" if torch.cuda.is_available() else "cpu")
     if where not in PLACES:
@@ -46,13 +71,63 @@ def this_machine(where: str | None, roof: str | Device | None, progress: Progres
     if where == "cuda" and not torch.cuda.is_available():
         raise InvalidValue("torch finds no CUDA device here; measure with device 'cpu', or install a driver")
     title = torch.cuda.get_device_name() if where == "cuda" else environment.cpu_name()
-    known = by_title(title, "gpu" if where == "cuda" else "cpu")
-    name = known.name if known is not None else re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    threads = torch.get_num_threads() if where == "cpu" else None
+    return Identity(
+        where=where,
+        title=title,
+        known=by_title(title, "gpu" if where == "cuda" else "cpu"),
+        stored=stored_path(title, torch.__version__, threads),
+    )
+
+
+def this_machine(where: str | None, roof: str | Device | None, progress: Progress | None = None) -> Machine:
+    """The machine that will run, and its ceilings: measured ones are those that are stored, or measured now.
+
+    Raises:
+        InvalidValue: torch cannot run there.
+        UnknownDevice: `roof` names no device.
+    """
+    here = identity(where)
     if roof == MEASURED:
-        tell = None if progress is None else lambda share: progress(share, "measuring ceilings")
-        device = calibrate.calibrate(where, name, title, known, tell)
-        return Machine(where=where, name=device.name, device=device)
+        device = load_file(here.stored) if here.stored.exists() else _measured_now(here, progress)
+        return Machine(where=here.where, name=device.name, device=device)
     if roof is not None:
-        device = find(roof) if isinstance(roof, str) else roof
-        return Machine(where=where, name=device.name, device=device)
-    return Machine(where=where, name=name, device=known)
+        device = find_named(roof) if isinstance(roof, str) else roof
+        return Machine(where=here.where, name=device.name, device=device)
+    return Machine(where=here.where, name=here.name, device=here.known)
+
+
+def _measured_now(here: Identity, progress: Progress | None) -> Device:
+    from rooflens.sources import calibrate
+
+    def tell(share: float, what: str) -> None:
+        if progress is not None:
+            progress(share, f"measuring ceilings: {what}")
+
+    return calibrate.calibrate(here.where, here.name, here.title, here.known, tell, quick=True)
+
+
+def find(name: str) -> Device:
+    """As :func:`rooflens.devices.find`; ``measured`` is this machine, as ``rooflens calibrate`` found it."""
+    return find_named(name, {MEASURED: _stored})
+
+
+def _stored() -> Device:
+    here = identity()
+    if not here.stored.exists():
+        raise UnknownDevice(
+            "device",
+            MEASURED,
+            (),
+            f": the ceilings of this machine ({here.title}, with this torch and number of threads) were not measured"
+            " yet; run 'rooflens calibrate' first, or name its file",
+        )
+    return load_file(here.stored)
+
+
+def datasheet_of(device: Device) -> Device | None:
+    """The catalogue's entry of a measured device, None for any other device or where there is none."""
+    name = device.name.removesuffix(f"-{MEASURED}")
+    if name == device.name:
+        return None
+    return next((entry for entry in catalogue() if entry.name == name), None)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rooflens.api.cases import Progress, request
 from rooflens.api.estimation import estimate as estimated
 from rooflens.api.machine import this_machine
-from rooflens.errors import InvalidValue, RooflensError
-from rooflens.models import Loss
-from rooflens.records import Device, Failure, Record
+from rooflens.api.ranks import check_gpus
+from rooflens.api.runners import in_this_process, in_workers
+from rooflens.api.sweep import Collected, search_largest
+from rooflens.errors import InvalidValue, ModelError, RooflensError
+from rooflens.models import How, Loss
+from rooflens.records import Device, Failure
 from rooflens.results import RecordSet
 from rooflens.timing import Policy
 
 if TYPE_CHECKING:
     import torch
+
+LIMIT = 600.0
+"""Seconds for one cell."""
 
 
 def measure(
@@ -29,85 +36,122 @@ def measure(
     mode: str = "inference",
     loss: Loss | None = None,
     optimizer: str = "sgd",
+    fused: bool = False,
     img_size: int | None = None,
     seq_len: int | None = None,
     channels_last: bool = False,
+    compile: bool = False,
+    cuda_graph: bool = False,
+    flush: bool = False,
+    profile: bool = False,
+    gpus: int = 1,
     budget: float = 3.0,
     roof: str | Device | None = None,
     estimate: bool = False,
+    isolated: bool | None = None,
+    fresh: bool = False,
+    limit: float = LIMIT,
+    largest_batch: bool = False,
+    save: str | Path | None = None,
     progress: Progress | None = None,
 ) -> RecordSet:
     """Run a step on this machine and time it: forward, or forward, backward and optimizer.
 
+    Warm-up ends when a trend test finds none; sampling ends when the 95 % interval of the median is within 1 % or the
+    budget is spent. A named model runs in a worker process, so that a crash, a hang or an error of the device costs one
+    batch; a module or a loss that is handed in runs in this process.
+
     Args:
         device: ``cpu`` or ``cuda``; default is the GPU where torch has one.
+        compile: run through torch.compile. The seconds that it takes stand apart in the timing of the first phase.
+        cuda_graph: capture the step in CUDA graphs and replay it, so that the host's launches are out of the way.
+        flush: empty the caches before each sample, outside of what is timed.
+        profile: also run the step once under a profiler, for the time of every operation and module.
+        gpus: devices of this machine that train together (data parallel, NCCL), each with a whole batch; the step on
+            one and an all-reduce of the gradients are timed beside it. On a CPU, processes that share its threads.
         budget: seconds of sampling per batch, after warm-up.
         roof: the device whose ceilings hold for this machine: a name, a device file, or ``measured`` to measure them
-            first (about ten seconds). Default: the catalogue's entry for the card or processor, if it has one.
+            first. Default: the catalogue's entry for the card or processor, if it has one.
         estimate: also estimate the same cases, so that tables and figures can show efficiency.
+        isolated: whether to run in a worker process; default is yes for a named model, and no for what cannot be sent.
+        fresh: a new worker for each batch.
+        limit: seconds for one batch in a worker, building and compiling included; then it is killed.
+        largest_batch: search for the largest batch that fits: twice as many from `batch` (default 1) on until memory
+            runs out or `limit` is over, then the numbers between.
+        save: a record file, written anew after each batch, so that nothing is lost if this program ends.
         (others): as in :func:`estimate`.
 
     Returns:
-        One record per phase with every sample; a batch that fails is a `Failure` in `.failures`, and the others go on.
+        One record per phase with every sample, and one with memory and the conditions of the run; a batch that fails is
+        a `Failure` in `.failures`, and the others go on.
 
     Raises:
         ModelError: every batch failed.
     """
     words: dict[str, Any] = {
-        "inputs": inputs,
         "name": name,
         "batch": batch,
         "dtype": dtype,
         "mode": mode,
-        "loss": loss,
         "optimizer": optimizer,
+        "fused": fused,
         "img_size": img_size,
         "seq_len": seq_len,
         "channels_last": channels_last,
     }
-    asked = request(model, **words)
-    policy = Policy(budget=budget)
+    handed: dict[str, Any] = {"inputs": inputs, "loss": loss}
+    how = How(compile=compile, cuda_graph=cuda_graph, flush=flush, profile=profile, gpus=gpus)
+    asked = request(model, **words, **handed, how=how)
+    Policy(budget=budget)
     machine = this_machine(device, roof, progress)
+    how.check(machine.where)
+    check_gpus(how, machine.where, mode, named=asked.module is None and loss is None and isolated is not False)
     if machine.where == "cpu" and asked.dtype == "tf32":
         raise InvalidValue("a CPU has no TF32; measure fp32 or bf16")
-    # Before anything runs: what an estimate refuses costs no measurement.
-    beside = _estimated(model, machine.device, words) if estimate else None
-    from rooflens.sources import environment
-    from rooflens.sources import measure as source
+    if largest_batch and (len(asked.batches) > 1 or asked.batches[0] is None):
+        raise InvalidValue("the largest batch is searched for a named model, from one batch on; give one or none")
+    if limit <= 0:
+        raise InvalidValue(f"a time limit of {limit} s leaves no time for a batch; give more than 0")
+    if isolated is None:
+        isolated = asked.module is None and loss is None
+    if isolated and (asked.module is not None or loss is not None):
+        raise InvalidValue("a module or a loss that is handed in cannot be sent to a worker; leave isolated out")
+    with (
+        in_workers({"model": model} | words, how, machine, budget, limit=limit, fresh=fresh)
+        if isolated
+        else in_this_process(asked, machine, budget)
+    ) as run:
+        # Before anything runs: what an estimate refuses costs no measurement.
+        beside = _estimated(model, machine.device, words | handed, how) if estimate else None
+        collected = Collected(machine=machine, beside=beside, save=None if save is None else Path(save))
+        cases = asked.cases(machine.name)
+        if largest_batch:
+            search_largest(cases[0], run, collected, progress)
+            if estimate and collected.records:
+                words["batch"] = [case.batch for case in collected.measured_cases]
+                collected.beside = _estimated(model, machine.device, words | handed, how)
+        else:
+            for n, case in enumerate(cases):
+                collected.add(run(case, _inner(progress, n, len(cases))))
+    if not collected.records:
+        raise ModelError(_why(collected.failures))
+    return collected.so_far()
 
-    records: list[Record] = []
-    failures: list[Failure] = []
-    module = asked.build("cpu")
-    for n, (size, case) in enumerate(zip(asked.batches, asked.cases(machine.name), strict=True)):
-        try:
-            step = source.placed(asked.step(module, size, "cpu"), machine.where)
-            records += source.records(
-                step, case, machine.where, policy, _inner(progress, n, len(asked.batches), case.label())
-            )
-        except InvalidValue:
-            raise
-        except RooflensError as error:
-            failures.append(source.failure(case, error))
-            if len(failures) == len(asked.batches):
-                raise
-    measured = RecordSet(
-        records,
-        devices={} if machine.device is None else {machine.name: machine.device},
-        failures=failures,
-        environment=environment.capture(),
-    )
-    return measured if beside is None else beside + measured
+
+def _why(failures: Sequence[Failure]) -> str:
+    """Why nothing was measured."""
+    last = failures[-1]
+    how_many = f"; all {len(failures)} batches failed" if len(failures) > 1 else ""
+    return f"{last.message} ({last.kind}, at stage {last.stage}){how_many}"
 
 
-def _estimated(model: str | torch.nn.Module, device: Device | None, words: dict[str, Any]) -> RecordSet:
+def _estimated(model: str | torch.nn.Module, device: Device | None, words: dict[str, Any], how: How) -> RecordSet:
     try:
-        return estimated(model, device=device, **words)
+        return estimated(model, device=device, compile=how.compile, **words)
     except RooflensError as error:
         error.add_note("this is the estimate beside the measurement; leave it out with estimate=False (--no-estimate)")
         raise
 
 
-def _inner(progress: Progress | None, n: int, total: int, what: str) -> Callable[[float], None] | None:
-    if progress is None:
-        return None
-    return lambda share: progress((n + share) / total, what)
+def _inner(progress: Progress | None, n: int, total: int) -> Progress:
+    return lambda share, what: None if progress is None else progress((n + share) / total, what)

@@ -65,15 +65,22 @@ def _largest_batches(items: Sequence[RecordSet | Fits]) -> tuple[Table, Table]:
 def _tables(records: RecordSet, depth: int) -> list[Table]:
     """The summary; of a single case also families and modules, of failures also these."""
     from rooflens.report.breakdown import families
-    from rooflens.report.summary import failures, memory, summary
+    from rooflens.report.evidence import piecewise
+    from rooflens.report.memory import memory, memory_steps
+    from rooflens.report.scaling import scaling
+    from rooflens.report.summary import failures, summary
     from rooflens.report.tree import module_tree
 
     tables = [summary(records)] if records.records else []
     estimates = records.where(source="estimate")
     if len(estimates.cases) == 1:
-        tables += [families(estimates), module_tree(estimates, depth=depth)]
+        tables += [families(estimates), module_tree(estimates, depth=depth, times=piecewise(records))]
     if any(record.memory is not None for record in records):
         tables.append(memory(records))
+    if len(records.where(source="measure").cases) == 1:
+        tables += memory_steps(records)
+    if any(record.scaling is not None for record in records):
+        tables.append(scaling(records))
     if records.failures:
         tables.append(failures(records))
     return tables

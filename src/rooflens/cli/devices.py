@@ -253,6 +253,7 @@ def _sheet(device: Device) -> Table:
 
 def _rows(device: Device) -> Iterator[dict[str, Any]]:
     """The rates and facts of a device in one shape."""
+    from rooflens.devices.files import FACTS
     from rooflens.report.columns import whole
 
     dram = device.ceiling("dram")
@@ -272,7 +273,7 @@ def _rows(device: Device) -> Iterator[dict[str, Any]]:
         yield {
             "quantity": name,
             "value": whole(fact.value),
-            "unit": _FACTS.get(name, ""),
+            "unit": FACTS.get(name) or "",
             "origin": fact.origin,
             "verified": fact.verified,
             "reference": fact.reference,

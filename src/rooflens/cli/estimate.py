@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rooflens.cli.dims import dim_option
 from rooflens.cli.options import FUSIONS, check_outputs, emit, examples, model_options, output_options, progress_bar
 
 if TYPE_CHECKING:
@@ -23,11 +24,18 @@ if TYPE_CHECKING:
         "rooflens estimate hf:llama --seq-len 2048 --dtype bf16 -o llama.jsonl",
         "rooflens estimate my_model.py:build -b 8 --depth 3",
         "rooflens estimate model.onnx -b 1,8 --device t4",
+        "rooflens estimate decoder.onnx -b 8 --seq-len 1 --dim past_sequence_length=512",
         "rooflens estimate resnet18 --mode train --device t4 --device l4 --largest-batch",
     )
 )
 @model_options
-@click.option("--device", "devices", multiple=True, help="A name, '2x NAME', or a device file (.toml). Repeatable.")
+@dim_option
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    help="A name, '2x NAME', 'measured' (see calibrate), or a .toml file. Repeatable.",
+)
 @click.option("--causal", is_flag=True, help="Count causal attention as the half that its kernel executes.")
 @click.option(
     "--fusion",
@@ -61,8 +69,8 @@ def estimate(
     """Count a model's work and find the shortest time for it, on any device.
 
     MODEL is a torchvision name (resnet18), timm:NAME, hf:FAMILY or hf:config.json, path/file.py:function, where the
-    function returns (module, inputs), or path/file.onnx. Nothing is computed, no weights and no GPU are needed; without
-    --device there are counts and no times.
+    function returns (module, inputs), or path/file.onnx, whose element types are its own. Nothing is computed, no
+    weights and no GPU are needed; without --device there are counts and no times.
     """
     from rooflens import api
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from rooflens.cli.dims import dim_option
 from rooflens.cli.options import DTYPES, MODES, IntList, examples, progress_bar
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
@@ -32,9 +33,12 @@ PHASES = ("forward", "backward", "optimizer")
 @click.option("--path", help="Module of a model or file, with those inside of it; '' is all of it.")
 @click.option("--phase", type=click.Choice(PHASES), help="Default: forward; of a model or file: all that are there.")
 @click.option("--device", "devices", multiple=True, help="Also the time on this device. Repeatable.")
-@click.option("--dtype", type=click.Choice(DTYPES), help="Of an operation or a model.  [default: fp32]")
+@click.option(
+    "--dtype", type=click.Choice(DTYPES), help="Of an operation or a model.  [default: fp32; of an ONNX file, its own]"
+)
 @click.option("-b", "--batch", type=IntList(), help="Of a model: samples per step.")
 @click.option("--mode", type=click.Choice(MODES), help="Of a model.  [default: inference]")
+@dim_option
 @click.option(
     "--format",
     "format_",
@@ -53,6 +57,7 @@ def explain(
     dtype: str | None,
     batch: list[int] | None,
     mode: str | None,
+    dims: dict[str, int] | None,
     format_: str,
     listed: bool,
 ) -> None:
@@ -70,7 +75,8 @@ def explain(
     from rooflens.api import explain as call
 
     arguments: dict[str, Any] = dict(_pairs(words[1:]))
-    arguments |= {name: value for name, value in (("batch", batch), ("mode", mode)) if value is not None}
+    further = {"batch": batch, "mode": mode, "dims": dims}
+    arguments |= {name: value for name, value in further.items() if value is not None}
     with progress_bar():
         found = call(words[0], shapes=shapes, path=path, phase=phase, device=devices, dtype=dtype, **arguments)
     click.echo(found.text if format_ == "text" else json.dumps(found.data, indent=1))

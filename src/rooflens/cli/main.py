@@ -14,6 +14,7 @@ from rooflens.errors import ModelError, RooflensError
 COMMANDS = {
     "estimate": "Count a model's work and find the shortest time for it, on any device.",
     "measure": "Run a model on this machine and time it.",
+    "calibrate": "Measure the ceilings of this machine.",
     "plot": "Draw records on a roofline.",
     "explain": "Show the formula of an operation with its numbers filled in.",
     "devices": "Show the devices that rooflens knows, with a source for every number.",

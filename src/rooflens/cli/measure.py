@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rooflens.cli.options import check_outputs, emit, examples, model_options, output_options, progress_bar
+from rooflens.cli.options import RECORDS, check_outputs, emit, examples, model_options, output_options, progress_bar
 
 if TYPE_CHECKING:
     from rooflens.api.tables import Format
@@ -20,18 +20,44 @@ if TYPE_CHECKING:
         "rooflens measure resnet18",
         "rooflens measure alexnet -b 1,16 --roof measured -o alexnet.html",
         "rooflens measure resnet18 -b 64 --mode train --dtype amp-bf16 --device cuda",
-        "rooflens measure my_model.py:build -o run.jsonl",
+        "rooflens measure vit_b_16 -b 1 --dtype bf16 --cuda-graph --flush",
+        "rooflens measure resnet50 -b 128 --mode train --dtype amp-bf16 --gpus 2",
+        "rooflens measure my_model.py:build -b 1,8,64 --limit 120 -o run.jsonl",
     )
 )
 @model_options
 @click.option("--device", type=click.Choice(("cpu", "cuda")), help="Where to run; default: the GPU if there is one.")
+@click.option("--cuda-graph", is_flag=True, help="Replay the step from CUDA graphs: no host between the kernels.")
+@click.option("--flush", is_flag=True, help="Empty the caches before each sample.")
+@click.option("--profile", is_flag=True, help="Also profile one run: the time of every operation and module.")
+@click.option(
+    "--gpus",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Train on so many together, each with a whole batch; also times one alone, and the all-reduce of gradients.",
+)
 @click.option(
     "--budget", type=click.FloatRange(0.1), default=3.0, show_default=True, help="Seconds of sampling per batch."
 )
 @click.option(
     "--roof",
-    help="Whose ceilings hold here: a device name, a device file, or 'measured' to measure them first (seconds)."
+    help="Whose ceilings hold here: a device name, a device file, or 'measured': those that 'rooflens calibrate' kept,"
+    " else measured first (seconds)."
     " Default: the catalogue's entry for this machine.",
+)
+@click.option(
+    "--largest-batch",
+    is_flag=True,
+    help="Double the batch, from -b on, until memory runs out, then close in on the largest that fits.",
+)
+@click.option("--fresh", is_flag=True, help="A new worker process for each batch.")
+@click.option(
+    "--limit",
+    type=click.FloatRange(0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="Seconds for one batch, building included; then its worker is killed and the next batch begins.",
 )
 @click.option("--estimate/--no-estimate", default=True, show_default=True, help="Estimate the same step beside it.")
 @output_options
@@ -45,13 +71,19 @@ def measure(
 ) -> None:
     """Run a model on this machine and time it: forward, and in train mode backward and optimizer.
 
-    Weights are random. Every sample is kept; the cold first call and warm-up stand apart. The estimate beside the
-    measurement tells how near the time is to its bound.
+    Weights and inputs are random. Every sample is kept; the cold first call and warm-up stand apart. Each batch runs in
+    a worker process, so that one that crashes, hangs or runs out of memory does not end the others. The estimate beside
+    the measurement tells how near the time is to its bound.
     """
     from rooflens.api import measure as call
 
     check_outputs(outputs)
     # What a user's model prints is no part of the result.
     with progress_bar() as tell, redirect_stdout(sys.stderr):
-        records = call(model, progress=tell, **options)
+        records = call(model, progress=tell, save=_record_file(outputs), **options)
     emit(records, format_=format_, outputs=outputs, depth=depth, by=by)
+
+
+def _record_file(outputs: tuple[Path, ...]) -> Path | None:
+    """Where records are kept while others are still being measured."""
+    return next((path for path in outputs if path.suffix.lower() == RECORDS), None)

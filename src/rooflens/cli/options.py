@@ -82,8 +82,7 @@ def model_options(command: Command) -> Command:
             click.option(
                 "--dtype",
                 type=click.Choice(DTYPES),
-                help="fp32 has TF32 off, tf32 on, default as torch has it; amp is autocast."
-                " Default: fp32; of an ONNX file, its own.",
+                help="fp32 has TF32 off, tf32 on, default as torch has it; amp is autocast.  [default: fp32]",
             ),
             click.option(
                 "--mode",
@@ -99,6 +98,8 @@ def model_options(command: Command) -> Command:
                 show_default=True,
                 help="Of a training step; none stops after backward.",
             ),
+            click.option("--fused", is_flag=True, help="The optimizer in its fused form instead of foreach."),
+            click.option("--compile", is_flag=True, help="Through torch.compile; an estimate fuses element-wise work."),
             click.option(
                 "--img-size", type=click.IntRange(1), help="Height and width of images; default: the model's own."
             ),

@@ -18,7 +18,12 @@ from rooflens.cli.options import FIGURES, GROUPINGS, examples
     )
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--device", "devices", multiple=True, help="Draw this device's ceilings too. Repeatable.")
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    help="Draw this device's ceilings too; 'measured': this machine's. Repeatable.",
+)
 @click.option("--by", type=click.Choice(GROUPINGS), help="What one mark stands for; default: what fits.")
 @click.option("--title", help="Default: what the records have in common.")
 @click.option(

@@ -12,5 +12,7 @@ docs/devices.md.
 from rooflens.devices.files import load_file
 from rooflens.devices.names import by_title, catalogue, find
 from rooflens.devices.rules import times
+from rooflens.devices.stored import stored_path
+from rooflens.devices.writing import device_text
 
-__all__ = ["by_title", "catalogue", "find", "load_file", "times"]
+__all__ = ["by_title", "catalogue", "device_text", "find", "load_file", "stored_path", "times"]

@@ -69,6 +69,7 @@ def reserves(device: Device, mode: str, demands: Collection[str]) -> tuple[Reser
 
 def needed(held: Memory, memory: int, free: Sequence[Reserve]) -> int:
     """Bytes that a step takes of a device with `memory`: its peak and what must stay free."""
+    assert held.peak is not None  # an estimate knows it
     return held.peak + sum(reserve.amount(held, memory) for reserve in free)
 
 

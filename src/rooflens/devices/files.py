@@ -21,15 +21,28 @@ ACCUMULATE = (*PRECISIONS, "int32")
 _TEXT = ("title", "vendor", "kind", "arch", "model", "notes", "origin")
 _LISTS = ("words", "aliases", "reported", "reference")
 _REQUIRED = ("title", "vendor", "kind")
-# Unit of every value; None is a plain whole number.
-_VALUES: Mapping[str, Mapping[str, str | None]] = {
-    "facts": {"year": None, "units": None, "clock": "Hz", "memory": "B", "l2": "B", "power": "W"},
+FACTS: Mapping[str, str | None] = {
+    "year": None,
+    "units": None,
+    "clock": "Hz",
+    "memory": "B",
+    "l2": "B",
+    "power": "W",
+    # what a calibration finds besides ceilings
+    **dict.fromkeys(("dram_copy", "dram_triad", "dram_read", "dram_write"), "B/s"),
+    **dict.fromkeys(("pcie_h2d", "pcie_d2h", "pcie_h2d_pageable", "pcie_d2h_pageable", "peer_copy"), "B/s"),
+    **dict.fromkeys(("dispatch", "launch", "graph_launch"), "s"),
+}
+"""Every fact and its unit; None is a plain whole number."""
+VALUES: Mapping[str, Mapping[str, str | None]] = {
+    "facts": FACTS,
     **{unit: dict.fromkeys(PRECISIONS, "FLOP/s") for unit in UNITS},
     "bandwidth": dict.fromkeys((*LEVELS, *LINKS), "B/s"),
 }
+"""The tables of a device file: their keys, and the unit of each."""
 _DEFAULTS = ("accumulate", "silicon")
 """Keys that a compute table may hold for all of its rates."""
-_EXAMPLES = {"FLOP/s": "312 TFLOP/s", "B/s": "1555 GB/s", "B": "40 GB", "Hz": "1410 MHz", "W": "400 W"}
+_EXAMPLES = {"FLOP/s": "312 TFLOP/s", "B/s": "1555 GB/s", "B": "40 GB", "Hz": "1410 MHz", "W": "400 W", "s": "5 us"}
 _FORMULAS = {
     "facts": "arithmetic on figures of the references",
     "bandwidth": "transfer rate x bus width",
@@ -98,7 +111,7 @@ class _Reader:
     def __init__(self, where: str, table: dict[str, Any]) -> None:
         self.where = where
         self.table = table
-        self._known("", table, (*_TEXT, *_LISTS, *_VALUES, "evidence"))
+        self._known("", table, (*_TEXT, *_LISTS, *VALUES, "evidence"))
         self.origin = self._choice("origin", table.get("origin", "user"), ORIGINS)
         self.references = self._list("reference") or (f"device file {Path(where).name}",)
         self.evidence = self._evidence()
@@ -139,7 +152,7 @@ class _Reader:
     def _stated(self, name: str) -> Iterator[tuple[str, Stated]]:
         """The values of one table, in base units."""
         table = self._table(name)
-        known = _VALUES[name]
+        known = VALUES[name]
         defaults = _DEFAULTS if name in UNITS else ()
         self._known(name, table, (*known, *defaults))
         shared = {key: table[key] for key in defaults if key in table}
@@ -204,7 +217,7 @@ class _Reader:
         for key, places in found.items():
             for place in places:
                 name, _, value = place.partition(".")
-                if name not in _VALUES or value not in self._table(name):
+                if name not in VALUES or value not in self._table(name):
                     self._fail(f"evidence.{key}", f"names {place!r}, which this file does not hold")
         return found
 

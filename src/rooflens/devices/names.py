@@ -12,7 +12,7 @@ Case and separators never matter. A name is looked up in three steps:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -33,10 +33,13 @@ _NEAR_ENOUGH = 0.6
 """Similarity of two names from 0 to 1, as difflib counts it."""
 
 
-def find(name: str) -> Device:
+def find(name: str, special: Mapping[str, Callable[[], Device]] | None = None) -> Device:
     """The device of this name: from the catalogue, or from a file if the name ends in ``.toml``.
 
     ``2x NAME`` is two of them as one device, see :func:`rooflens.devices.times`.
+
+    Args:
+        special: words in lower case that the catalogue cannot answer, like ``measured``, and who can.
 
     Raises:
         UnknownDevice: no device has this name; near names are listed.
@@ -46,13 +49,13 @@ def find(name: str) -> Device:
     """
     counted = _COUNTED.fullmatch(name)
     if counted is None:
-        return _one(name)
+        return _one(name, special or {})
     count = int(counted[1])
     if count == 0:
         raise InvalidValue(f"device {name!r} is none at all; write at least '1x {counted[2]}'")
     if whole := _fitting(_compact(name)):
         return _only(name, whole)
-    return times(_one(counted[2]), count)
+    return times(_one(counted[2], special or {}), count)
 
 
 def by_title(title: str, kind: str | None = None) -> Device | None:
@@ -75,7 +78,9 @@ def catalogue() -> tuple[Device, ...]:
     return tuple(file.device for file in _files())
 
 
-def _one(name: str) -> Device:
+def _one(name: str, special: Mapping[str, Callable[[], Device]]) -> Device:
+    if (word := name.strip().lower()) in special:
+        return special[word]()
     if name.strip().lower().endswith(".toml"):
         return load_file(name.strip())
     canonical = _read(slug(name))

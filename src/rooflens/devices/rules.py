@@ -27,7 +27,8 @@ SPECIAL_PER_SM_AND_CLOCK = 16
 SPECIAL_PER_VECTOR = 1 / 8
 RESOURCES = (*(f"{unit}.{precision}" for unit in UNITS for precision in PRECISIONS), *LEVELS, *LINKS)
 """Every resource, in the order in which ceilings are listed."""
-PER_DEVICE_FACTS = ("memory", "l2", "power", "units")
+_STREAMS = tuple(f"dram_{stream}" for stream in ("copy", "triad", "read", "write"))
+PER_DEVICE_FACTS = ("memory", "l2", "power", "units", *_STREAMS)
 """Facts of which two devices have twice as much."""
 
 

@@ -2,6 +2,6 @@
 
 from rooflens.graph.file import GraphFile, read_file
 from rooflens.graph.reader import read
-from rooflens.graph.sizes import Sizes, decide, fixed_batch, open_sizes
+from rooflens.graph.sizes import Sizes, decide, fixed_batch, has_open_batch
 
-__all__ = ["GraphFile", "Sizes", "decide", "fixed_batch", "open_sizes", "read", "read_file"]
+__all__ = ["GraphFile", "Sizes", "decide", "fixed_batch", "has_open_batch", "read", "read_file"]

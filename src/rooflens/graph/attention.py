@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rooflens.errors import ModelError
 from rooflens.graph.node import Node, operator
 from rooflens.graph.value import Value
 
@@ -21,21 +22,38 @@ _HEADS = ("q_num_heads", "kv_num_heads", "kv_num_heads")
 @operator("com.microsoft.MultiHeadAttention")
 def multi_head_attention(node: Node) -> None:
     heads = node.integer("num_heads", 1)
-    if node.optional(1) is None:  # queries, keys and values packed in some layout: no formula
-        node.emit(node.key, [v for v in node.outputs if v is not None], query=node.value(0))
-        return
-    query, key, value = (_biased(node, node.value(i)) for i in range(3))
+    query, key, value = _unpacked(node, heads)
     key = _extended(node, _heads(key, heads), past=6, present=1)
     value = _extended(node, _heads(value, heads), past=7, present=2)
     causal = bool(node.integer("unidirectional"))
     _attend(node, _heads(query, heads), key, value, mask=node.optional(5), causal=causal)
 
 
+def _unpacked(node: Node, heads: int) -> list[Value]:
+    """Queries, keys and values: apart, or in one tensor of (batch, length, heads, 3, width), or the last two so."""
+    given = [_biased(node, value) for value in node.inputs[:3] if value is not None]
+    found: list[Value] = []
+    for value in given:
+        if len(value.shape) == 5:
+            batch, length, _, parts, width = value.shape
+            strides = (value.strides[0], value.strides[2], value.strides[1], value.strides[4])
+            found += [value.view((batch, heads, length, width), strides, i * value.strides[3]) for i in range(parts)]
+        else:
+            found.append(value)
+    if len(found) != 3:
+        raise ModelError(f"it takes queries, keys and values; these are {len(found)} tensors")
+    return found
+
+
 def _biased(node: Node, value: Value) -> Value:
     """The bias holds those of queries, keys and values; keys and values of a cache have theirs already."""
     bias = node.optional(3)
-    if bias is None or len(value.shape) != 3:
+    if bias is None or len(value.shape) == 4:
         return value
+    if len(value.shape) == 5:
+        out = node.temporary(value.shape, value.dtype)
+        node.emit("add", out, self=value, other=bias)
+        return out
     out = node.temporary(value.shape, value.dtype)
     node.emit("add", out, self=value, other=bias.view((value.shape[-1],), bias.strides[-1:]))
     return out
@@ -54,14 +72,14 @@ def grouped_attention(node: Node) -> None:
     _attend(node, query, key, value, mask=None, causal=True)
 
 
-@operator("com.microsoft.Attention")
+@operator("com.microsoft.Attention", "com.microsoft.QAttention")
 def projected_attention(node: Node) -> None:
-    """The projection to queries, keys and values, and attention over them."""
+    """The projection to queries, keys and values, and attention over them; of quantized tensors, in floats."""
     inputs, weight, bias = node.value(0), node.value(1), node.optional(2)
     heads = node.integer("num_heads", 1)
     batch, length = inputs.shape[:2]
     widths = node.integers("qkv_hidden_sizes") or (weight.shape[1] // 3,) * 3
-    projected = node.temporary((batch, length, weight.shape[1]), inputs.dtype)
+    projected = node.temporary((batch, length, weight.shape[1]), node.output().dtype)
     rows, out = inputs.seen_as((batch * length, inputs.shape[2])), projected.seen_as((batch * length, weight.shape[1]))
     if bias is None:
         node.emit("mm", out, self=rows, mat2=weight)
@@ -72,7 +90,7 @@ def projected_attention(node: Node) -> None:
         parts.append(_heads(projected.view((batch, length, width), projected.strides, first), heads))
         first += width
     mask, causal = node.optional(5), bool(node.integer("unidirectional"))
-    past = node.optional(4)
+    past = node.optional(8 if node.key.endswith("QAttention") else 4)
     if past is not None:  # keys and values of earlier tokens in one tensor: (2, batch, heads, length, width)
         for i, part in enumerate(parts[1:]):
             before = past.view(past.shape[1:], past.strides[1:], i * past.strides[0])

@@ -9,7 +9,7 @@ import onnx
 from rooflens.errors import ModelError
 from rooflens.graph.elements import number_of
 from rooflens.graph.node import Node
-from rooflens.graph.value import Value, tensor_type
+from rooflens.graph.value import tensor_type
 
 Found = list[tuple[str, tuple[int, ...]]]
 """Element type and shape of each output."""
@@ -41,19 +41,35 @@ def _broadcast(node: Node) -> Found:
 
 def _product(node: Node) -> Found:
     first, second = node.value(0), node.value(1)
-    a, b = (_turned(v, node.integer(name)) for v, name in ((first, "transA"), (second, "transB")))
+    a, b = (
+        _turned(joined(v.shape, node.integer(f"transBatch{side}")), node.integer(f"trans{side}"))
+        for v, side in ((first, "A"), (second, "B"))
+    )
     return [(first.dtype, (*_together(a[:-2], b[:-2]), a[-2], b[-1]))]
 
 
 def _gemm(node: Node) -> Found:
     first, second = node.value(0), node.value(3 if node.key.endswith("QGemm") else 1)
-    a, b = (_turned(v, node.integer(name)) for v, name in ((first, "transA"), (second, "transB")))
+    a, b = (_turned(v.shape, node.integer(name)) for v, name in ((first, "transA"), (second, "transB")))
     return [(first.dtype, (a[-2], b[-1]))]
 
 
 def _packed_product(node: Node) -> Found:
     inputs = node.value(0)
     return [(inputs.dtype, (*inputs.shape[:-1], node.integer("N")))]
+
+
+def _scaled_product(node: Node) -> Found:
+    """A product of quantized tensors, in the type of the scale."""
+    first, second, scale = node.value(0), node.value(1), node.value(2)
+    return [(scale.dtype, (*_together(first.shape[:-2], second.shape[:-2]), first.shape[-2], second.shape[-1]))]
+
+
+def _embedded(node: Node) -> Found:
+    """The normalized sum, how many tokens each sample has, and the sum."""
+    ids, table = node.value(0), node.value(2)
+    rows = (table.dtype, (*ids.shape, table.shape[-1]))
+    return [rows, ("int32", ids.shape[:1]), rows]
 
 
 def _global_pool(node: Node) -> Found:
@@ -72,9 +88,14 @@ def _concat(node: Node) -> Found:
 def _multi_head(node: Node) -> Found:
     """(batch, length, heads x width), and the cache of keys and values."""
     query, value, past = node.value(0), node.optional(2), node.optional(6)
+    heads = max(1, node.integer("num_heads", 1))
+    packed = next((v for v in (query, node.optional(1)) if v is not None and len(v.shape) == 5), None)
+    if packed is not None:  # (batch, length, heads, parts, width)
+        batch, tokens, width = packed.shape[0], packed.shape[1], packed.shape[-1]
+        cache = (query.dtype, (batch, heads, tokens, width))
+        return [(query.dtype, (*query.shape[:2], heads * width)), cache, cache]
     if len(query.shape) != 3 or value is None:
         return []
-    heads = max(1, node.integer("num_heads", 1))
     of_value = value.shape[1] * value.shape[3] if len(value.shape) == 4 else value.shape[-1]
     key = node.value(1)
     tokens = key.shape[-2] + (0 if past is None else past.shape[-2])
@@ -97,17 +118,23 @@ def _grouped(node: Node) -> Found:
 
 
 def _projected(node: Node) -> Found:
-    inputs, weight, past = node.value(0), node.value(1), node.optional(4)
+    quantized = node.key.endswith("QAttention")
+    inputs, weight, past = node.value(0), node.value(1), node.optional(8 if quantized else 4)
+    dtype = node.value(3).dtype if quantized else inputs.dtype  # that of the scale
     widths = node.integers("qkv_hidden_sizes") or (weight.shape[1] // 3,) * 3
-    found: Found = [(inputs.dtype, (*inputs.shape[:2], widths[2]))]
+    found: Found = [(dtype, (*inputs.shape[:2], widths[2]))]
     if past is not None:
         tokens = past.shape[3] + inputs.shape[1]
-        found.append((inputs.dtype, (*past.shape[:3], tokens, past.shape[4])))
+        found.append((dtype, (*past.shape[:3], tokens, past.shape[4])))
     return found
 
 
-def _turned(value: Value, turned: int) -> tuple[int, ...]:
-    shape = value.shape
+def joined(shape: tuple[int, ...], turned: int) -> tuple[int, ...]:
+    """The shape of an operand with its rows where they belong, if they stand before its batch."""
+    return (*shape[1:-1], shape[0], shape[-1]) if turned and len(shape) > 2 else shape
+
+
+def _turned(shape: tuple[int, ...], turned: int) -> tuple[int, ...]:
     return (*shape[:-2], shape[-1], shape[-2]) if turned else shape
 
 
@@ -146,8 +173,13 @@ _SHAPES: dict[str, Callable[[Node], Found]] = {
     "com.microsoft.QGemm": _gemm,
     "com.microsoft.FusedGemm": _gemm,
     "com.microsoft.FusedMatMul": _product,
+    "com.microsoft.DynamicQuantizeMatMul": _scaled_product,
+    "com.microsoft.EmbedLayerNormalization": _embedded,
+    "com.microsoft.MatMulBnb4": _packed_product,
+    "com.microsoft.MatMulIntegerToFloat": _scaled_product,
     "com.microsoft.MatMulNBits": _packed_product,
     "com.microsoft.MultiHeadAttention": _multi_head,
     "com.microsoft.GroupQueryAttention": _grouped,
     "com.microsoft.Attention": _projected,
+    "com.microsoft.QAttention": _projected,
 }

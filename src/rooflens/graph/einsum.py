@@ -47,7 +47,11 @@ def contraction(equation: str, shapes: Sequence[tuple[int, ...]]) -> list[Step]:
     sizes: dict[str, int] = {}
     for labels, shape in zip(terms, shapes, strict=True):
         for label, size in zip(labels, shape, strict=True):
-            sizes[label] = max(size, sizes.get(label, 0))
+            known = sizes.setdefault(label, size)
+            if known == 1:
+                sizes[label] = size
+            elif size not in (1, known):
+                raise ModelError(f"equation {equation!r} has {label!r} of {known} and of {size}")
     steps: list[Step] = []
     held = [tuple(dict.fromkeys(labels)) for labels in terms]  # a repeated label is a diagonal: a view
 

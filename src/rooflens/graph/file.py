@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -76,6 +77,8 @@ def read_file(name: str) -> GraphFile:
     path = Path(name)
     if not path.exists():
         raise UnknownModel("model file", name, [], "; there is no such file")
+    if not path.is_file():  # reading a pipe would never end
+        raise ModelError(f"cannot read {name}: it is no file")
     try:
         size = path.stat().st_size
         if size >= LARGEST:
@@ -175,8 +178,6 @@ def _check_size(name: str, model: onnx.ModelProto) -> None:
 
 def _written_out(name: str, model: onnx.ModelProto) -> onnx.GraphProto:
     """The graph with every call of a function of the file replaced by its body; weights stay out of the copy."""
-    from onnx import inliner
-
     light = onnx.ModelProto(ir_version=model.ir_version)
     light.opset_import.extend(model.opset_import)
     light.functions.extend(model.functions)
@@ -188,9 +189,24 @@ def _written_out(name: str, model: onnx.ModelProto) -> onnx.GraphProto:
     weights = [t for t in model.graph.initializer if t.name not in taken]
     light.graph.input.extend(onnx.helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in weights)
     try:
-        graph = inliner.inline_local_functions(light).graph
+        graph = _inlined(light)
     except (RuntimeError, ValueError) as error:
         raise ModelError(f"{name} is damaged: its functions cannot be written out: {error}") from error
     graph.initializer.extend(model.graph.initializer)
     graph.sparse_initializer.extend(model.graph.sparse_initializer)
     return graph
+
+
+def _inlined(model: onnx.ModelProto) -> onnx.GraphProto:
+    """The graph with functions written out, those of another operator version converted.
+
+    One that cannot be converted stays a call, which is listed as an unknown operator.
+    """
+    from onnx import inliner
+
+    versions = {canonical(entry.domain): entry.version for entry in model.opset_import}
+    imported = [entry for function in model.functions for entry in function.opset_import]
+    if any(entry.version != versions.get(canonical(entry.domain), entry.version) for entry in imported):
+        with suppress(RuntimeError, ValueError):
+            return inliner.inline_local_functions(model, convert_version=True).graph
+    return inliner.inline_local_functions(model).graph

@@ -128,7 +128,8 @@ class Inference:
         schema = self.schema(proto)
         if node.key in STAND_INS:
             schema = _schema(STAND_INS[node.key], self._opsets.get("", 1), "")
-        if schema is None:
+            proto = proto if schema is None else _as_known(proto, schema)
+        if schema is None or schema.deprecated:  # which inference refuses, although runtimes run it
             return dict(zip(proto.output, output_types(node), strict=False))
         if any(not value.type.HasField("tensor_type") for value in named.values()):
             return {}
@@ -143,7 +144,7 @@ class Inference:
             found = shape_inference.infer_node_outputs(
                 schema,
                 proto,
-                {name: value.type for name, value in named.items()},
+                {name: named[name].type for name in proto.input if name},
                 contents,
                 opset_imports=self._imports,
                 ir_version=self._ir_version,
@@ -200,6 +201,17 @@ def _schema(name: str, version: int, domain: str) -> defs.OpSchema | None:
         return defs.get_schema(name, version, domain)
     except defs.SchemaError:
         return None
+
+
+def _as_known(proto: onnx.NodeProto, schema: defs.OpSchema) -> onnx.NodeProto:
+    """A node of another operator's form: only what that one knows, which decides the shapes."""
+    return onnx.NodeProto(
+        name=proto.name,
+        op_type=schema.name,
+        input=proto.input[: schema.max_input],
+        output=proto.output,
+        attribute=[attribute for attribute in proto.attribute if attribute.name in schema.attributes],
+    )
 
 
 def _shape(node: Node) -> Data | None:

@@ -79,6 +79,33 @@ def layer_norm(node: Node) -> None:
     )
 
 
+@operator("com.microsoft.EmbedLayerNormalization")
+def embedded(node: Node) -> None:
+    """Rows for the tokens, their positions and their segments are added up and normalized."""
+    ids, segments, words, places = node.value(0), node.optional(1), node.value(2), node.value(3)
+    rows = (*ids.shape, words.shape[-1])
+    asked = len(node.outputs) > 2 and node.outputs[2] is not None
+    total = node.output(2) if asked else node.temporary(rows, words.dtype)
+    node.emit("embedding", total, weight=words, indices=ids)
+    positions = node.optional(8)
+    if positions is None:  # the first rows, the same for every sample
+        fetched = places.view((ids.shape[-1], places.shape[-1]), places.strides)
+    else:
+        fetched = node.temporary((*positions.shape, places.shape[-1]), places.dtype)
+        node.emit("embedding", fetched, weight=places, indices=positions)
+    node.emit("add", total, self=total, other=fetched)
+    if segments is not None:
+        kind = node.temporary(rows, words.dtype)
+        node.emit("embedding", kind, weight=node.value(4), indices=segments)
+        node.emit("add", total, self=total, other=kind)
+    statistics = [node.temporary((*ids.shape, 1), "fp32") for _ in range(2)]
+    outputs = [node.output(), *statistics]
+    node.emit("native_layer_norm", outputs, input=total, weight=node.value(5), bias=node.value(6))
+    mask = node.optional(7)
+    if mask is not None and len(node.outputs) > 1 and node.outputs[1] is not None:
+        node.emit("sum", node.output(1), self=mask)
+
+
 @operator(
     "RMSNormalization",
     "SimplifiedLayerNormalization",

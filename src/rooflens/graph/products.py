@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from rooflens.graph.contrib import joined
 from rooflens.graph.einsum import contraction
 from rooflens.graph.elements import described
 from rooflens.graph.layout import contiguous
@@ -89,7 +90,10 @@ def quantized_gemm(node: Node) -> None:
 @operator("com.microsoft.FusedMatMul")
 def fused_matmul(node: Node) -> None:
     """A product of transposed operands; a batch that is transposed too is only another stride."""
-    first, second = operands(node)
+    first, second = (
+        v.seen_as(joined(v.shape, node.integer(f"transBatch{side}")))
+        for v, side in zip(operands(node), "AB", strict=True)
+    )
     sides = [
         v.seen_as((*v.shape[:-2], v.shape[-1], v.shape[-2])) if node.integer(name) and len(v.shape) > 1 else v
         for v, name in ((first, "transA"), (second, "transB"))
@@ -97,15 +101,20 @@ def fused_matmul(node: Node) -> None:
     product(node, sides[0], sides[1], node.output())
 
 
-@operator("com.microsoft.MatMulNBits")
+@operator("com.microsoft.MatMulNBits", "com.microsoft.MatMulBnb4")
 def packed_matmul(node: Node) -> None:
     """(..., k) times packed weights of few bits: the product is of the left operand's type, the bytes are theirs."""
     first, packed = node.value(0), node.value(1)
     depth, columns = node.integer("K"), node.integer("N")
     rows = prod(first.shape[:-1])
     weight = packed.seen_as((depth, columns), f"int{node.integer('bits', 4)}")
-    extra = {f"part{i}": node.inputs[i] for i in range(2, len(node.inputs))}
-    node.emit("mm", node.output(), self=first.seen_as((rows, depth)), mat2=weight, **extra)
+    parts = {f"part{i}": node.optional(i) for i in range(2, 5)}  # scales, zero points, order of the groups
+    left, bias = first.seen_as((rows, depth)), node.optional(5)
+    if bias is None:
+        node.emit("mm", node.output(), self=left, mat2=weight, **parts)
+    else:
+        out = node.output().seen_as((rows, columns))
+        node.emit("addmm", out, self=bias, mat1=left, mat2=weight, **parts)
 
 
 def product(node: Node, first: Value, second: Value, out: Value) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rooflens.graph.node import Node, operator
+from rooflens.graph.products import product
+from rooflens.graph.value import Value
 
 POINTWISE = {
     "com.microsoft.QLinearAdd": ("add", (0, 3)),
@@ -40,6 +42,29 @@ def quantize_dynamically(node: Node) -> None:
     inputs, out, scale = node.value(0), node.output(), node.output(1)
     node.emit("aminmax", scale, self=inputs)
     node.emit("quantize_per_tensor", out, input=inputs, scale=scale)
+
+
+@operator("com.microsoft.DynamicQuantizeMatMul")
+def quantized_on_the_way(node: Node) -> None:
+    """The left operand is quantized by the range of its values; the result is scaled back as it is written."""
+    inputs = node.value(0)
+    scale, narrow = node.temporary((), inputs.dtype), node.temporary(inputs.shape, "uint8")
+    node.emit("aminmax", scale, self=inputs)
+    node.emit("quantize_per_tensor", narrow, input=inputs, scale=scale)
+    _scaled_product(node, narrow, bias=node.optional(4))
+
+
+@operator("com.microsoft.MatMulIntegerToFloat")
+def scaled_product(node: Node) -> None:
+    """A product of integers that is scaled back as it is written."""
+    _scaled_product(node, node.value(0), bias=node.optional(6))
+
+
+def _scaled_product(node: Node, first: Value, bias: Value | None) -> None:
+    out = node.output()
+    product(node, first, node.value(1), out)
+    if bias is not None:
+        node.emit("add", out, self=out, other=bias)
 
 
 @operator(*POINTWISE)

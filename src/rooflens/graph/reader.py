@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from rooflens.errors import ModelError
-from rooflens.graph.elements import bits_of
+from rooflens.graph.elements import FLOATING, bits_of
 from rooflens.graph.file import GraphFile, all_nodes, canonical
 from rooflens.graph.infer import LARGEST, Inference, complete
 from rooflens.graph.memory import Blocks, peak
@@ -20,8 +22,8 @@ from rooflens.graph.node import Draft, Node, rules
 from rooflens.graph.paths import key_of, module_paths, shown
 from rooflens.graph.products import NARROW
 from rooflens.graph.sizes import Sizes, declared_type, input_type
-from rooflens.graph.value import Value, tensor_type, value_of
-from rooflens.graph.weights import is_weight
+from rooflens.graph.value import Data, Value, tensor_type, value_of
+from rooflens.graph.weights import is_weight, may_be_none, shows_none
 from rooflens.records import Call, Operation, Region, Tensor, Trace
 
 UNSIZED = (
@@ -57,10 +59,10 @@ class _Reader:
         told = sorted((*file.graph.value_info, *file.graph.output), key=lambda i: i.type.tensor_type.HasField("shape"))
         self._declared = {info.name: declared_type(info, sizes) for info in told}
         self._blocks = Blocks()
-        self._values: dict[str, Value] = {}
+        self._values: ChainMap[str, Value] = ChainMap()
         self._pending: dict[int, tuple[str, list[Draft]]] = {}
-        self._initializers: dict[str, int] = {}
-        self._weights: dict[str, int] = {}
+        self._tensors: dict[int, onnx.TensorProto] = {}
+        self._weights: dict[int, int] = {}
         self._operations: list[Operation] = []
         self._unsized: list[tuple[str, str]] = []
 
@@ -88,19 +90,16 @@ class _Reader:
         with self._telling("its tensors"):
             for tensor in graph.initializer:
                 self._constant(tensor.name, tensor)
-                self._initializers[tensor.name] = self._values[tensor.name].known.elements
             for sparse in graph.sparse_initializer:
                 type_ = tensor_type(sparse.values.data_type, list(sparse.dims))
                 self._define(sparse.values.name, self._new(type_, "buffers", constant=True))
         for proto in graph.node:
             branch = self._branch(proto)
             if branch is not None:
-                self._graph(branch)
+                self._inside(branch, proto)
+                continue
             with self._telling(proto):
-                if branch is None:
-                    self._node(proto)
-                else:
-                    self._rename(branch, proto)
+                self._node(proto)
 
     @contextmanager
     def _telling(self, what: str | onnx.NodeProto) -> Iterator[None]:
@@ -127,10 +126,16 @@ class _Reader:
         wanted = "then_branch" if np.any(condition.data) else "else_branch"
         return next((attribute.g for attribute in proto.attribute if attribute.name == wanted), None)
 
-    def _rename(self, branch: onnx.GraphProto, proto: onnx.NodeProto) -> None:
-        """The results of a branch are those of its node."""
-        for name, result in zip(proto.output, branch.output, strict=False):
-            self._define(name, self._taken(result.name))
+    def _inside(self, branch: onnx.GraphProto, proto: onnx.NodeProto) -> None:
+        """Names within a branch are its own; its results are those of its node."""
+        self._values = self._values.new_child()
+        self._graph(branch)
+        with self._telling(proto):
+            results = [self._taken(result.name) for result in branch.output]
+        self._values = self._values.parents
+        with self._telling(proto):
+            for name, value in zip(proto.output, results, strict=False):
+                self._define(name, value)
 
     # Values -----------------------------------------------------------------------------------------------------------
 
@@ -141,7 +146,7 @@ class _Reader:
         return found
 
     def _define(self, name: str, value: Value) -> None:
-        if name in self._values:
+        if name in self._values.maps[0]:  # those of this graph
             raise ModelError(f"{shown(name)!r} is given twice")
         self._values[name] = value
 
@@ -163,7 +168,8 @@ class _Reader:
                 value = replace(value, data=numpy_helper.to_array(tensor))
             except (ValueError, TypeError) as error:
                 raise ModelError(f"{shown(name)!r} is damaged: {error}") from error
-        self._define(name, replace(value, roots=frozenset((name,))))
+        self._tensors[value.block] = tensor
+        self._define(name, replace(value, roots=frozenset((value.block,))))
 
     # Nodes ------------------------------------------------------------------------------------------------------------
 
@@ -205,7 +211,7 @@ class _Reader:
         contents = self._inference.contents(proto, node, named, found)
         known = self._inference.schema(proto) is not None and node.key not in {*CONTROL, *RANDOM}
         constant = known and bool(named) and all(value.constant for value in named.values())
-        roots = frozenset[str]().union(*(value.roots for value in named.values())) if constant else frozenset[str]()
+        roots = frozenset[int]().union(*(value.roots for value in named.values())) if constant else frozenset[int]()
         for name, type_, data in zip(proto.output, found, contents, strict=True):
             made = None
             if name:
@@ -254,9 +260,26 @@ class _Reader:
         for position, whole in enumerate(node.inputs):
             for value in (whole, whole.packed if whole is not None else None):
                 if value is not None and value.constant and value.block in taken:
-                    self._say_why(value, is_weight(node.key, position, value), taken[value.block])
+                    self._say_why(value, self._is_weight(node.key, position, value), taken[value.block])
         for draft in node.drafts:
             self._record(draft, path)
+
+    def _is_weight(self, key: str, position: int, value: Value) -> bool:
+        """Whether a constant is a weight: by what takes it, and where that leaves it open, by its contents."""
+        if not is_weight(key, position, value) or value.dtype not in FLOATING or not may_be_none(key, position):
+            return is_weight(key, position, value)
+        held = [self._contents(self._tensors[root]) for root in value.roots] or [value.data]
+        return not any(contents is not None and shows_none(key, contents) for contents in held)
+
+    @staticmethod
+    def _contents(tensor: onnx.TensorProto) -> Data | None:
+        """What a tensor of the file holds; None where that lies in another file, or nowhere."""
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            return None
+        try:
+            return numpy_helper.to_array(tensor)
+        except (ValueError, TypeError):
+            return None
 
     def _say_why(self, value: Value, weight: bool, seen: Tensor) -> None:
         """Note a constant that is used as a weight, or as something else."""
@@ -264,8 +287,8 @@ class _Reader:
         if weight:
             block.cause = "parameters"
             unpacked = seen.elements if bits_of(seen.dtype) < 8 else 0  # several may lie in one byte of the file
-            for name in value.roots & self._initializers.keys():
-                self._weights[name] = max(self._initializers[name], unpacked)
+            for root in value.roots:
+                self._weights[root] = max(prod(self._tensors[root].dims), unpacked)
         elif block.cause == "temporaries":
             block.cause = "buffers"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import onnx
 
-from rooflens.errors import InvalidValue
+from rooflens.errors import InvalidValue, UnknownName
 from rooflens.graph.elements import name_of
 from rooflens.graph.file import GraphFile
 from rooflens.graph.paths import shown
@@ -26,8 +27,8 @@ _NAMED: tuple[tuple[Role, re.Pattern[str]], ...] = (
 _REMEDY = {
     "spatial": "give its size with img_size (--img-size)",
     "sequence": "give its length with seq_len (--seq-len)",
-    "other": "it is no batch, image size or length of a sequence that rooflens recognises: fix it in the file"
-    " (onnx.tools.update_model_dims), or export the model with that size",
+    "other": "it is no batch, image size or length of a sequence that rooflens recognises: give it with"
+    " dims={{{name!r}: 8}} (--dim {shell}=8)",
 }
 
 
@@ -43,6 +44,11 @@ class Open:
     place: tuple[str, int]
     symbol: str
     role: Role
+
+    @property
+    def name(self) -> str:
+        """What it is called in `dims`: its symbol, or where it has none, ``input:1``."""
+        return self.symbol or "{}:{}".format(*self.place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,29 +80,62 @@ def fixed_batch(file: GraphFile) -> int | None:
     return firsts.pop() if len(firsts) == 1 else None
 
 
-def decide(file: GraphFile, *, batch: int | None, img_size: int | None, seq_len: int | None) -> Sizes:
-    """Give every open size a value.
+def has_open_batch(file: GraphFile, dims: Mapping[str, int]) -> bool:
+    """Whether the batch is left to choose when some sizes are given by name."""
+    return any(dim.role == "batch" and dim.name not in dims for dim in open_sizes(file))
+
+
+def decide(
+    file: GraphFile, *, batch: int | None, img_size: int | None, seq_len: int | None, dims: Mapping[str, int]
+) -> Sizes:
+    """Give every open size a value: that of its name, else of its role, else of the sum that its name is.
 
     Raises:
         InvalidValue: a size has none, an option has no size to decide, or the batch is built in and another one.
     """
     found = open_sizes(file)
-    _refuse_what_decides_nothing(file, found, batch, img_size, seq_len)
-    given: dict[Role, int | None] = {"batch": 1 if batch is None else batch, "spatial": img_size, "sequence": seq_len}
-    places: dict[tuple[str, int], int] = {}
-    symbols: dict[str, int] = {}
+    _refuse_unknown_names(file, found, dims)
+    _refuse_what_decides_nothing(file, [d for d in found if d.name not in dims], batch, img_size, seq_len)
+    roles: dict[Role, int | None] = {"batch": 1 if batch is None else batch, "spatial": img_size, "sequence": seq_len}
+    values = {dim.name: dims.get(dim.name, roles.get(dim.role)) for dim in found}
+    sums = {dim.name: _sum(dim.symbol, values) for dim in found if values[dim.name] is None}
+    known = {name: value for name, value in (values | sums).items() if value is not None}
     for dim in found:
-        value = given.get(dim.role)
-        if value is None:
-            name, position = dim.place
-            called = f" ({shown(dim.symbol)!r})" if dim.symbol else ""
-            raise InvalidValue(
-                f"{file.name}: dimension {position}{called} of input {shown(name)!r} is open; {_REMEDY[dim.role]}"
-            )
-        places[dim.place] = value
-        if dim.symbol:
-            symbols[dim.symbol] = value
-    return Sizes(places=places, symbols=symbols)
+        if dim.name not in known:
+            raise InvalidValue(f"{file.name}: {_described(dim)} is open; {_remedy(dim)}")
+    return Sizes(
+        places={dim.place: known[dim.name] for dim in found},
+        symbols={dim.symbol: known[dim.name] for dim in found if dim.symbol},
+    )
+
+
+def _sum(symbol: str, values: Mapping[str, int | None]) -> int | None:
+    """The value of a name like ``past_sequence_length + sequence_length``, where its parts are known."""
+    parts = [int(part) if part.isdecimal() else values.get(part) for part in map(str.strip, symbol.split("+"))]
+    return None if len(parts) == 1 or None in parts else sum(part or 0 for part in parts)
+
+
+def _described(dim: Open) -> str:
+    name, position = dim.place
+    called = f" ({shown(dim.symbol)!r})" if dim.symbol else ""
+    return f"dimension {position}{called} of input {shown(name)!r}"
+
+
+def _remedy(dim: Open) -> str:
+    name = shown(dim.name)
+    return _REMEDY[dim.role].format(name=name, shell=shlex.quote(name))
+
+
+def _refuse_unknown_names(file: GraphFile, found: Sequence[Open], dims: Mapping[str, int]) -> None:
+    known = {dim.name: dim for dim in found}
+    for name, size in dims.items():
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise InvalidValue(f"dims gives {name!r} the size {size!r}; give a whole number")
+        if name not in known:
+            left = ", ".join(sorted({repr(shown(n)) for n in known})) or "nothing"
+            raise UnknownName("dimension", shown(name), [], f"; what {file.name} leaves open: {left}")
+        if _by_name(name) == "batch":
+            raise InvalidValue(f"{_described(known[name])} is the batch; give it with batch (--batch)")
 
 
 def _refuse_what_decides_nothing(

@@ -29,7 +29,7 @@ class Value:
         offset: of the first element in that memory.
         constant: whether it is the same in every run.
         data: the contents, where they are small and follow from the file and from shapes.
-        roots: names of the initializers that it was made of, where it is constant.
+        roots: memory of the tensors in the file that it was made of, where it is constant.
         packed: the quantized tensor that this one is, multiplied out; products read that one.
     """
 
@@ -40,7 +40,7 @@ class Value:
     offset: int = 0
     constant: bool = False
     data: Data | None = None
-    roots: frozenset[str] = frozenset()
+    roots: frozenset[int] = frozenset()
     packed: Value | None = None
 
     @property

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from rooflens.graph.elements import FLOATING
 from rooflens.graph.pointwise import BINARY, VARIADIC
-from rooflens.graph.value import Value
+from rooflens.graph.value import Data, Value
 
 NO_WEIGHTS = {
     "BatchNormalization": (3, 4),  # running statistics
     "Clip": (1, 2),
+    "OneHot": (2,),
+    "RotaryEmbedding": (1, 2),
     "DequantizeLinear": (1, 2),
     "Pad": (1, 2, 3),
     "QLinearConv": (1, 2, 4, 5, 6, 7),
@@ -16,21 +18,37 @@ NO_WEIGHTS = {
     "QuantizeLinear": (1, 2),
     "Resize": (1, 2, 3),
     "Upsample": (1,),
+    "com.microsoft.DynamicQuantizeMatMul": (2, 3),
+    "com.microsoft.GroupQueryAttention": (7, 8),
+    "com.microsoft.MatMulBnb4": (2,),
+    "com.microsoft.MatMulIntegerToFloat": (2, 3, 4, 5),
     "com.microsoft.MatMulNBits": (2, 3, 4),
+    "com.microsoft.QAttention": (3, 4, 6, 7),
     "com.microsoft.QGemm": (1, 2, 4, 5, 7, 8),
+    "com.microsoft.RotaryEmbedding": (2, 3),
 }
-"""Inputs that are statistics, scales, bounds: no parameter of a model."""
+"""Inputs that are statistics, scales, bounds, cosines and sines of positions: no parameter of a model."""
 QUANTIZED = {
     "ConvInteger": (1,),
     "DequantizeLinear": (0,),
     "MatMulInteger": (1,),
     "QLinearConv": (3, 8),
     "QLinearMatMul": (3,),
+    "com.microsoft.DynamicQuantizeMatMul": (1,),
+    "com.microsoft.MatMulBnb4": (1,),
+    "com.microsoft.MatMulIntegerToFloat": (1,),
     "com.microsoft.MatMulNBits": (1,),
+    "com.microsoft.QAttention": (1,),
     "com.microsoft.QGemm": (3, 6),
 }
 """Inputs that are weights also where they are whole numbers; products of PRODUCTS may take such ones anywhere."""
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "com.microsoft.FusedConv", "com.microsoft.FusedGemm")
+STATES = {"LSTM": (5, 6), "GRU": (5,), "RNN": (5,)}
+"""Inputs that are the first state of a layer: zeros, unless it was learned."""
+MASKS = {"Attention": (3,), "com.microsoft.Attention": (5,), "com.microsoft.MultiHeadAttention": (4, 5)}
+"""Inputs that are added to scores; exporters write causal masks as constants, for arithmetic too."""
+LOWEST = -65504.0
+"""The lowest number of fp16. Masks hold the lowest number of their type, or minus infinity; no weight does."""
 _ARITHMETIC = frozenset({*BINARY, *VARIADIC, "Pow", "Where", "Mod"})
 
 
@@ -44,3 +62,15 @@ def is_weight(key: str, position: int, value: Value) -> bool:
     if value.dtype in FLOATING:
         return value.known.elements > 1 or key not in _ARITHMETIC
     return position in QUANTIZED.get(key, ()) or key in PRODUCTS
+
+
+def may_be_none(key: str, position: int) -> bool:
+    """Whether the contents decide if a constant at a position is a weight."""
+    return key in _ARITHMETIC or position in (*STATES.get(key, ()), *MASKS.get(key, ()))
+
+
+def shows_none(key: str, contents: Data) -> bool:
+    """Whether contents are those of a mask, or of a first state that was not learned."""
+    if key in STATES:
+        return not contents.any()
+    return contents.size > 0 and bool(contents.min() <= LOWEST)

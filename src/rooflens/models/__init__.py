@@ -2,6 +2,8 @@
 
 from rooflens.models.blueprint import Blueprint, Example, InputOptions
 from rooflens.models.load import build, check_not_generating, check_torch, check_words, find, make_example, make_step
+from rooflens.models.process import kept_switches
+from rooflens.models.running import How, Mark, Run, compiled, eager, placed, replayed, running, switches
 from rooflens.models.step import (
     OPTIMIZERS,
     Loss,
@@ -19,21 +21,31 @@ __all__ = [
     "OPTIMIZERS",
     "Blueprint",
     "Example",
+    "How",
     "InputOptions",
     "Loss",
+    "Mark",
+    "Run",
     "Step",
     "build",
     "cache_tensors",
     "check_not_generating",
     "check_torch",
     "check_words",
+    "compiled",
     "cross_entropy",
+    "eager",
     "find",
     "floating_tensors",
+    "kept_switches",
     "make_example",
     "make_optimizer",
     "make_step",
+    "placed",
+    "replayed",
+    "running",
     "split_inputs",
     "sum_of_outputs",
+    "switches",
     "unwrapped",
 ]

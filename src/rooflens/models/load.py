@@ -160,6 +160,7 @@ def make_step(
     mode: str,
     loss: Loss,
     optimizer: str = "sgd",
+    fused: bool = False,
     channels_last: bool = False,
 ) -> Step:
     """The step of a module and its inputs in the words of a case.
@@ -180,6 +181,7 @@ def make_step(
         mode=mode,
         loss=loss,
         optimizer=optimizer,
+        fused=fused,
         cast=cast,
         autocast=autocast,
         channels_last=channels_last,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from rooflens.errors import InvalidValue
@@ -32,6 +32,7 @@ class Step:
         cache: the name under which a language model takes and gives its cache (prefill and decode), or None.
         loss: used in train mode.
         optimizer: one of `OPTIMIZERS`, used in train mode.
+        fused: whether the optimizer updates all parameters in one kernel, instead of an operation at a time.
         cast: type to which the floating tensors of module and inputs are brought, or None to leave them.
         autocast: element type under autocast, or None.
         channels_last: whether images and convolution weights are laid out with channels last.
@@ -47,6 +48,7 @@ class Step:
     mode: str = "inference"
     loss: Loss
     optimizer: str = "sgd"
+    fused: bool = False
     cast: torch.dtype | None = None
     autocast: torch.dtype | None = None
     channels_last: bool = False
@@ -69,8 +71,8 @@ class Step:
         return torch.autocast(device_type, self.autocast) if self.autocast is not None else nullcontext()
 
 
-def make_optimizer(name: str, parameters: Sequence[torch.Tensor]) -> torch.optim.Optimizer | None:
-    """The optimizer of a training step in torch's CUDA form (foreach); None for "none".
+def make_optimizer(name: str, parameters: Sequence[torch.Tensor], fused: bool = False) -> torch.optim.Optimizer | None:
+    """The optimizer of a training step in torch's CUDA form (foreach), or in its fused form; None for "none".
 
     SGD has the ImageNet example's momentum of 0.9 and weight decay of 1e-4; Adam and AdamW have torch's defaults.
 
@@ -84,9 +86,9 @@ def make_optimizer(name: str, parameters: Sequence[torch.Tensor]) -> torch.optim
     if name == "none" or not parameters:
         return None
     if name == "sgd":
-        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4, foreach=True)
+        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4, foreach=not fused, fused=fused)
     kind = torch.optim.Adam if name == "adam" else torch.optim.AdamW
-    return kind(parameters, lr=1e-3, foreach=True)
+    return kind(parameters, lr=1e-3, foreach=not fused, fused=fused)
 
 
 def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
@@ -104,7 +106,7 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def sum_of_outputs(output: Any, targets: Any) -> torch.Tensor:
-    """The sum of every floating tensor in `output`.
+    """The sum of every floating tensor in `output`; of complex ones, the sum of real and imaginary parts.
 
     Raises:
         InvalidValue: there is none, or none needs a gradient.
@@ -112,9 +114,10 @@ def sum_of_outputs(output: Any, targets: Any) -> torch.Tensor:
     tensors = floating_tensors(output)
     if not tensors:
         raise InvalidValue("the output holds no floating tensor to train on; give a loss=callable")
-    total = tensors[0].sum()
-    for tensor in tensors[1:]:
-        total = total + tensor.sum()
+    sums = [tensor.sum() for tensor in tensors]
+    total, *more = [s.real + s.imag if s.is_complex() else s for s in sums]
+    for one in more:
+        total = total + one
     return total
 
 
@@ -139,12 +142,18 @@ def cross_entropy(output: Any, targets: Any) -> torch.Tensor:
 
 
 def floating_tensors(structure: Any) -> list[torch.Tensor]:
-    """Every floating or complex tensor in a nested structure."""
+    """Every floating or complex tensor in a nested structure: lists, dicts, dataclasses and other known ones."""
+    return [tensor for tensor in _tensors(structure) if tensor.is_floating_point() or tensor.is_complex()]
+
+
+def _tensors(structure: Any) -> Iterator[torch.Tensor]:
     import torch
     from torch.utils._pytree import tree_leaves
 
-    return [
-        leaf
-        for leaf in tree_leaves(structure)
-        if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex())
-    ]
+    for leaf in tree_leaves(structure):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+        elif is_dataclass(leaf):
+            yield from _tensors([getattr(leaf, part.name) for part in fields(leaf)])
+        elif isinstance(leaf, Mapping):
+            yield from _tensors(list(leaf.values()))

@@ -20,8 +20,10 @@ from rooflens.records.record import (
     MEMORY_CAUSES,
     MODES,
     Case,
+    Conditions,
     Environment,
     Failure,
+    FailureKind,
     Memory,
     Record,
     Scalar,
@@ -29,7 +31,8 @@ from rooflens.records.record import (
     Source,
     Traffic,
 )
-from rooflens.records.timing import Timing
+from rooflens.records.scaling import Scaling
+from rooflens.records.timing import Timing, in_sequence
 from rooflens.records.trace import ALIGNMENT, Trace
 from rooflens.records.work import (
     COMPUTE_RESOURCES,
@@ -62,10 +65,12 @@ __all__ = [
     "Case",
     "Ceiling",
     "CeilingOrigin",
+    "Conditions",
     "Device",
     "Environment",
     "Fact",
     "Failure",
+    "FailureKind",
     "Memory",
     "Operation",
     "Origin",
@@ -75,6 +80,7 @@ __all__ = [
     "RecordFile",
     "Region",
     "Scalar",
+    "Scaling",
     "Scope",
     "Silicon",
     "Source",
@@ -84,6 +90,7 @@ __all__ = [
     "Traffic",
     "Work",
     "check_writable",
+    "in_sequence",
     "read_records",
     "write_atomically",
     "write_records",

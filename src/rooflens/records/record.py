@@ -7,12 +7,15 @@ from typing import Literal
 
 from rooflens.errors import InvalidValue
 from rooflens.records.operation import Call, Phase
+from rooflens.records.scaling import Scaling
 from rooflens.records.timing import Timing
 from rooflens.records.work import Work
 
 Scope = Literal["model", "module", "op", "kernel"]
 Source = Literal["estimate", "measure", "counters", "profile"]
 Scalar = str | int | float | bool
+
+FailureKind = Literal["out of memory", "timeout", "crash", "unsupported", "device lost", "error"]
 
 DTYPES = ("default", "fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
 MOST_CALLS = 2**53
@@ -59,16 +62,21 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Bytes of device memory. None is unknown.
+    """Bytes of memory. None is unknown.
 
     Attributes:
-        peak: bytes allocated at the moment of the peak. The causes below add up to it where they are known.
+        peak: bytes allocated at the moment of the peak. The causes below add up to it where they are known. On a
+            processor nobody counts what is allocated: only `monitor` is known.
         activations: kept from forward for backward.
         temporaries: everything that lives shorter than a phase, outputs included.
         reserved: peak bytes that the caching allocator held (measured).
+        monitor: what a system monitor shows: bytes in use on the card, by whomever; on a processor the peak of
+            resident memory.
+        before: what it showed before the model was there: other processes on the card; interpreter and libraries on a
+            processor.
     """
 
-    peak: int
+    peak: int | None = None
     parameters: int | None = None
     buffers: int | None = None
     inputs: int | None = None
@@ -78,6 +86,8 @@ class Memory:
     kv_cache: int | None = None
     temporaries: int | None = None
     reserved: int | None = None
+    monitor: int | None = None
+    before: int | None = None
 
     def __post_init__(self) -> None:
         negative = [f.name for f in fields(self) if (getattr(self, f.name) or 0) < 0]
@@ -95,6 +105,17 @@ class Traffic:
     weights: float
     inputs: float
     outputs: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What a machine was like right before and right after a run: facts by name, in base units.
+
+    ``clock`` and ``memory clock`` in Hz, ``power`` in W, ``temperature`` in degrees Celsius, ``utilisation`` 0 to 1.
+    """
+
+    before: dict[str, Scalar]
+    after: dict[str, Scalar]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +139,8 @@ class Record:
         recomputed: the work repeats forward work during backward.
         parameters: parameter elements of a model, shared ones once.
         memory: peak memory of a model.
+        conditions: what the machine was like around a measured run of a model.
+        scaling: how a training step on several devices compares with one.
         notes: what a reader must know before using the numbers.
     """
 
@@ -137,6 +160,8 @@ class Record:
     recomputed: bool = False
     parameters: int | None = None
     memory: Memory | None = None
+    conditions: Conditions | None = None
+    scaling: Scaling | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -153,15 +178,15 @@ class Failure:
     Attributes:
         case: the cell.
         source: what was being done.
-        stage: build, forward, backward, optimizer ...
-        kind: out of memory, timeout, crash, unsupported or error.
+        stage: start, build, place, forward, backward, optimizer ...
+        kind: out of memory, timeout, crash, unsupported, device lost or error.
         message: what happened, in one sentence.
     """
 
     case: Case
     source: Source
     stage: str
-    kind: Literal["out of memory", "timeout", "crash", "unsupported", "error"]
+    kind: FailureKind
     message: str
 
 

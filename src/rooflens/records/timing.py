@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -12,6 +13,9 @@ from rooflens.errors import InvalidValue
 Clock = Literal["cuda-events", "monotonic", "profiler", "ncu"]
 Z_95 = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
+Z_99 = 2.5758293035489004
+"""99.5 % quantile of the normal distribution."""
+TREND_POINTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,12 +26,14 @@ class Timing:
         samples: every steady sample; none is thrown away.
         origin: the clock.
         cold: seconds of the first call, kept apart: it includes loading, compilation and algorithm choice.
+        compiling: seconds of the first call that went into torch.compile, None where nothing was compiled.
         warmup: seconds of the calls between the first one and the first sample.
     """
 
     samples: tuple[float, ...]
     origin: Clock
     cold: float | None = None
+    compiling: float | None = None
     warmup: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -65,6 +71,53 @@ class Timing:
             return None
         ordered = sorted(self.samples)
         return (_quantile(ordered, 0.75) - _quantile(ordered, 0.25)) / self.median
+
+    @property
+    def drift(self) -> float | None:
+        """Relative change from the first third of the samples to the last; 0 without a trend, None below nine samples.
+
+        There is a trend if the Mann-Kendall test says so at the 1 % level.
+        """
+        n = len(self.samples)
+        if n < 9 or self.median == 0:
+            return None
+        if abs(trend(self.samples)) < Z_99:
+            return 0.0
+        third = n // 3
+        return median(self.samples[-third:]) / median(self.samples[:third]) - 1
+
+
+def in_sequence(parts: Sequence[Timing]) -> Timing:
+    """Phases that follow each other, as one: each sample is the sum of theirs.
+
+    Raises:
+        InvalidValue: they have different numbers of samples, so that nobody knows which belong together.
+    """
+    if len({len(part.samples) for part in parts}) != 1:
+        raise InvalidValue(f"cannot join timings of {', '.join(str(len(part.samples)) for part in parts)} samples")
+    colds = [part.cold for part in parts if part.cold is not None]
+    return Timing(
+        samples=tuple(map(math.fsum, zip(*(part.samples for part in parts), strict=True))),
+        origin=parts[0].origin,
+        cold=math.fsum(colds) if len(colds) == len(parts) else None,
+        compiling=next((part.compiling for part in parts if part.compiling is not None), None),
+    )
+
+
+def trend(values: Sequence[float]) -> float:
+    """The Mann-Kendall statistic of a series: standard normal where there is no trend, positive where it rises.
+
+    Kendall, Rank Correlation Methods, chapter 5: z = (S -+ 1) / sqrt(n (n - 1) (2 n + 5) / 18) for S pairs that rise
+    less pairs that fall. More than `TREND_POINTS` values are first thinned to medians of consecutive blocks.
+    """
+    block = -(-len(values) // TREND_POINTS)
+    points = [median(values[i : i + block]) for i in range(0, len(values), block)] if block > 1 else list(values)
+    n = len(points)
+    if n < 2:
+        return 0.0
+    score = sum((later > earlier) - (later < earlier) for i, earlier in enumerate(points) for later in points[i + 1 :])
+    toward_zero = (score > 0) - (score < 0)
+    return (score - toward_zero) / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
 
 
 def _quantile(ordered: list[float], q: float) -> float:

@@ -34,13 +34,15 @@ def roofs(devices: Sequence[Device], works: Mapping[str, Sequence[Work]], level:
     """The ceilings to draw of each device.
 
     Args:
-        works: by device name, the work of the marks on it: its units choose the compute ceilings.
+        works: by device name, the work of the marks on it: its units choose the compute ceilings. A device without
+            marks is drawn for comparison: the units of all marks choose.
     """
+    every = [work for found in works.values() for work in found]
     many = len(devices) > FEW_DEVICES
     common = _most_common(devices)
     found = []
     for number, device in enumerate(devices):
-        used = _used(works.get(device.name, ()), device)
+        used = _used(works.get(device.name) or every, device)
         available = [c.resource for c in device.ceilings if _is_default(c.resource)]
         one = [*used, *(r for r in (common, *_by_rate(device)) if r in available)][:1]
         wanted = one if many else used or available

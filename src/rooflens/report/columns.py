@@ -87,6 +87,16 @@ def at_least(value: float | None, lower: bool) -> Cell:
     return Cell(value, ">=" if lower and value else "", label="-" if lower and not value else None)
 
 
+def efficiency_cell(reached: float | None, lower: bool) -> Cell:
+    """Bound over measured time; marked where it cannot be explained by the bound alone."""
+    return replace(at_least(reached, lower), mark="!" if above_the_roof(reached) else "")
+
+
+def above_the_roof(reached: float | None) -> bool:
+    """Whether an efficiency says that something was faster than its bound."""
+    return reached is not None and reached > 1
+
+
 def whole(number: float | None) -> int | float | None:
     """A float without a fraction as an integer: counts stay counts in files."""
     return int(number) if isinstance(number, float) and number.is_integer() else number

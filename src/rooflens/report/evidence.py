@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from rooflens.records import PHASES, Case, Device, Phase, Record, Timing, Work
+from rooflens.records import PHASES, Case, Device, Phase, Record, Scalar, Timing, Work, in_sequence
 from rooflens.results import RecordSet, Total
 from rooflens.roofline import point
 
@@ -18,11 +18,13 @@ class Measured:
         seconds: the median; the sum of the medians where a step was timed in pieces.
         timing: the samples, None for a sum of pieces: its interval is unknown.
         pooled: how many measurements of the same thing the samples come from.
+        pieces: it is the sum of what was timed piece by piece, without what lies between the pieces.
     """
 
     seconds: float
     timing: Timing | None = None
     pooled: int = 1
+    pieces: bool = False
 
     @property
     def interval(self) -> tuple[float, float] | tuple[None, None]:
@@ -46,6 +48,11 @@ class Measured:
         return None if self.timing is None else self.timing.cold
 
     @property
+    def compiling(self) -> float | None:
+        """Seconds of the first call that went into compiling."""
+        return None if self.timing is None else self.timing.compiling
+
+    @property
     def samples(self) -> int | None:
         """How many samples the median comes from."""
         return None if self.timing is None else len(self.timing.samples)
@@ -60,37 +67,46 @@ class Evidence:
         device: the device, None where no source names one or the set does not describe it.
         work: records with work, of one case and source: an estimate, or counters.
         time: records with times, of one case and source; the same as `work` where one source saw both.
+        profile: times of the pieces, where `time` was taken of the whole: both are of the same case.
     """
 
     case: Case
     device: Device | None
     work: RecordSet | None
     time: RecordSet | None
+    profile: RecordSet | None = None
     _totals: dict[Phase | None, Total] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The sources of work and time."""
-        sets = [records for records in (self.work, self.time) if records is not None]
-        return tuple(dict.fromkeys(source for records in sets for source in records.sources))
+        return tuple(dict.fromkeys(source for records in self._sets for source in records.sources))
+
+    @property
+    def pieces(self) -> RecordSet | None:
+        """Records that time the pieces of the case one by one."""
+        return self.time if self.profile is None else self.profile
+
+    @property
+    def _sets(self) -> list[RecordSet]:
+        return [records for records in (self.work, self.time, self.profile) if records is not None]
 
     @property
     def phases(self) -> tuple[Phase, ...]:
         """The phases that either source saw, in the order of a step."""
-        seen = {phase for records in (self.work, self.time) if records is not None for phase in records.phases}
+        seen = {phase for records in self._sets for phase in records.phases}
         return tuple(phase for phase in PHASES if phase in seen)
 
     @property
     def parameters(self) -> int | None:
         """Parameter elements of the model."""
-        known = [records.parameters for records in (self.work, self.time) if records is not None]
+        known = [records.parameters for records in self._sets]
         return next((n for n in known if n is not None), None)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes on all records, once."""
-        sets = [records for records in (self.work, self.time) if records is not None]
-        return tuple(dict.fromkeys(note for records in sets for note in records.notes))
+        return tuple(dict.fromkeys(note for records in self._sets for note in records.notes))
 
     def total(self, phase: Phase | None = None) -> Total | None:
         """The work of a phase, or of the whole step, under the ceilings of the device."""
@@ -106,21 +122,23 @@ class Evidence:
     def measured(self, phase: Phase | None = None) -> Measured | None:
         """The time of a phase, or of the whole step.
 
-        A step that was not timed as a whole takes the sum of its phases, provided that each of them was timed.
+        A step that was not timed as a whole takes the sum of its phases, provided that each of them was timed, and of
+        pieces whose phase is not known.
         """
         if self.time is None:
             return None
         timed = [r for r in self.time if r.timing is not None]
         if phase is not None and self.phases != (phase,):
             return _measured([r for r in timed if r.phase == phase])
-        whole = _measured([r for r in timed if r.phase is None])
+        whole = _measured([r for r in timed if r.phase is None and r.scope == "model"])
         if whole is not None:
             return whole
         parts = [_measured([r for r in timed if r.phase == each]) for each in self.phases]
         known = [part for part in parts if part is not None]
-        if not known or len(known) < len(parts):
+        if len(known) < len(parts):
             return None
-        return known[0] if len(known) == 1 else Measured(seconds=sum(part.seconds for part in known))
+        rest = _measured([r for r in timed if r.phase is None])
+        return _together(known if rest is None else [*known, rest])
 
 
 def join(rs: RecordSet) -> tuple[Evidence, ...]:
@@ -137,15 +155,37 @@ def join(rs: RecordSet) -> tuple[Evidence, ...]:
         if found is not None:
             partner[number] = found
     found_evidence: list[Evidence] = []
+    profiles, beside = _beside_measurements(parts)
     for number, (case, source, records) in enumerate(parts):
+        if number in beside:
+            continue
         if source == "estimate":
-            joined = [parts[n] for n, estimate in partner.items() if estimate == case]
-            found_evidence += [_evidence(rs, work=records, time=timed) for _, _, timed in joined]
+            joined = [n for n, estimate in partner.items() if estimate == case and n not in beside]
+            found_evidence += [_evidence(rs, work=records, time=parts[n][2], profile=profiles.get(n)) for n in joined]
             if not joined:
                 found_evidence.append(_evidence(rs, work=records, time=None))
         elif number not in partner:
-            found_evidence.append(_evidence(rs, work=records if _has_work(records) else None, time=records))
+            work = records if _has_work(records) else None
+            found_evidence.append(_evidence(rs, work=work, time=records, profile=profiles.get(number)))
     return tuple(found_evidence)
+
+
+def piecewise(rs: RecordSet) -> RecordSet | None:
+    """The records that time the pieces of the only estimated case, None where there are none or several such sets."""
+    found = [item.pieces for item in join(rs) if item.work is not None and item.pieces is not None]
+    timed = [records for records in found if any(r.timing is not None and r.scope != "model" for r in records)]
+    return timed[0] if len(timed) == 1 else None
+
+
+def _beside_measurements(parts: Sequence[tuple[Case, str, RecordSet]]) -> tuple[dict[int, RecordSet], set[int]]:
+    """Profiles of measured cases: the records by the number of the measurement, and their own numbers."""
+    measured = {case: n for n, (case, source, _) in enumerate(parts) if source == "measure"}
+    found = {
+        measured[case]: (n, records)
+        for n, (case, source, records) in enumerate(parts)
+        if source == "profile" and case in measured
+    }
+    return {n: records for n, (_, records) in found.items()}, {own for own, _ in found.values()}
 
 
 def efficiency(total: Total | None, seconds: float | None) -> float | None:
@@ -165,6 +205,21 @@ def hfu(total: Total | None, seconds: float | None) -> float | None:
     return None if total is None else _utilisation([total.work, total.recomputed_work], total.device, seconds)
 
 
+def throughput(case: Case, total: Total | None, measured: Measured | None) -> tuple[float | None, str | None]:
+    """Samples per second, and whether they come from the measured time or are the most that the bound allows.
+
+    Devices that train together have a batch each.
+    """
+    batch = None if case.batch is None else case.batch * int(dict(case.options).get("gpus", 1))
+    if measured is not None and measured.pieces:
+        return None, None  # what lies between the pieces takes time too
+    if batch is not None and measured is not None and measured.seconds:
+        return batch / measured.seconds, "measured"
+    if batch is not None and measured is None and total is not None and total.seconds:
+        return batch / total.seconds, "bound"
+    return None, None
+
+
 def _utilisation(works: Iterable[Work | None], device: Device | None, seconds: float | None) -> float | None:
     if device is None or not seconds:
         return None
@@ -176,11 +231,17 @@ def _utilisation(works: Iterable[Work | None], device: Device | None, seconds: f
     return sum(flops / device.require(resource).rate for resource, flops in matrix) / seconds
 
 
-def _evidence(rs: RecordSet, *, work: RecordSet | None, time: RecordSet | None) -> Evidence:
+def _evidence(
+    rs: RecordSet, *, work: RecordSet | None, time: RecordSet | None, profile: RecordSet | None = None
+) -> Evidence:
     cases = [records.cases[0] for records in (time, work) if records is not None]
     device = next((case.device for case in cases if case.device is not None), None)
     return Evidence(
-        case=replace(cases[0], device=device), device=rs.devices.get(device) if device else None, work=work, time=time
+        case=replace(cases[0], device=device),
+        device=rs.devices.get(device) if device else None,
+        work=work,
+        time=time,
+        profile=profile,
     )
 
 
@@ -188,8 +249,10 @@ def _has_work(records: RecordSet) -> bool:
     return any(r.work is not None for r in records)
 
 
-COUNTING = frozenset({"causal"})
+COUNTING = frozenset({"causal", "fusion"})
 """Options that say how an estimate counts, and not what runs."""
+RUNNING = frozenset({"cuda_graph", "flush", "gpus"})
+"""Options that say how a step was run, and not what it computes."""
 
 
 def _partner(case: Case, estimates: Sequence[Case]) -> Case | None:
@@ -201,9 +264,13 @@ def _partner(case: Case, estimates: Sequence[Case]) -> Case | None:
 
 
 def _runs_the_same(estimate: Case, case: Case) -> bool:
-    options = tuple(option for option in estimate.options if option[0] not in COUNTING)
+    counted = replace(estimate, device=case.device, options=_without(estimate.options, COUNTING))
     same_device = estimate.device == case.device or None in (estimate.device, case.device)
-    return same_device and replace(estimate, device=case.device, options=options) == case
+    return same_device and counted == replace(case, options=_without(case.options, RUNNING))
+
+
+def _without(options: Iterable[tuple[str, Scalar]], left_out: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
+    return tuple(option for option in options if option[0] not in left_out)
 
 
 def _measured(records: Sequence[Record]) -> Measured | None:
@@ -222,4 +289,17 @@ def _measured(records: Sequence[Record]) -> Measured | None:
         )
         return Measured(seconds=pool.median, timing=pool, pooled=len(whole))
     pieces = [(r.timing, r.calls) for r in records if r.timing is not None]
-    return Measured(seconds=sum(timing.median * calls for timing, calls in pieces)) if pieces else None
+    if not pieces:
+        return None
+    return Measured(seconds=sum(timing.median * calls for timing, calls in pieces), pieces=True)
+
+
+def _together(parts: Sequence[Measured]) -> Measured | None:
+    """The sum of some times; sample by sample where the same steps were timed, so that its interval is known."""
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    timings = [part.timing for part in parts if part.timing is not None and part.pooled == 1]
+    if len(timings) == len(parts) and len({len(timing.samples) for timing in timings}) == 1:
+        whole = in_sequence(timings)
+        return Measured(seconds=whole.median, timing=whole)
+    return Measured(seconds=sum(part.seconds for part in parts), pieces=any(part.pieces for part in parts))

@@ -9,6 +9,10 @@ from rooflens.report.table import percent
 from rooflens.results import Coverage, Total
 
 NO_DEVICE = "no device is named: bounds are unknown"
+FASTER = (
+    "! faster than the bound: data stayed in a cache, an algorithm with less work (Winograd, FFT) ran, or a ceiling is"
+    " too low"
+)
 
 
 def coverage_line(coverage: Coverage) -> str:

@@ -89,7 +89,9 @@ def _steps(item: Evidence) -> list[Phase | None]:
 
     A step of one phase is that phase, however it was timed.
     """
-    timed_whole = item.time is not None and any(r.phase is None and r.timing is not None for r in item.time)
+    timed_whole = item.time is not None and any(
+        r.phase is None and r.timing is not None and r.scope == "model" for r in item.time
+    )
     return [*item.phases, *([None] if len(item.phases) != 1 and (timed_whole or not item.phases) else [])]
 
 
@@ -107,7 +109,7 @@ def _step(item: Evidence, phase: Phase | None, naming: Naming, *, beside_parts: 
         group=WHOLE if beside_parts else colour_group(item.case, phase, naming.colours),
         phase=phase,
         records=tuple(r for r in item.work or () if phase is None or r.phase == phase or item.phases == (phase,)),
-        source=_observer(item),
+        source=_observer(item.time),
         seconds=None if seen is None else seen.seconds,
         whole_seconds=None if whole is None else whole.seconds,
         whole=beside_parts,
@@ -117,7 +119,7 @@ def _step(item: Evidence, phase: Phase | None, naming: Naming, *, beside_parts: 
 def _parts(item: Evidence, by: Part, naming: Naming) -> Iterator[Piece]:
     """Modules, families or operations of a case, with the time of each where a source timed them one by one."""
     worked = RecordSet(r for r in item.work or () if r.work is not None and r.scope != "model")
-    timed = RecordSet(r for r in item.time or () if r.timing is not None and r.scope != "model")
+    timed = RecordSet(r for r in item.pieces or () if r.timing is not None and r.scope != "model")
     times = {group.key: group.total.measured_seconds for group in timed.by(by)} if len(timed) else {}
     several_phases = len(worked.phases) > 1
     for group in worked.by(by) if len(worked) else ():
@@ -134,14 +136,14 @@ def _parts(item: Evidence, by: Part, naming: Naming) -> Iterator[Piece]:
             group=group.kind or MIXED,
             phase=group.phase,
             records=group.total.records,
-            source=_observer(item),
+            source=_observer(item.pieces),
             seconds=times.get(group.key),
             whole_seconds=_sum(times.values()),
         )
 
 
-def _observer(item: Evidence) -> Source | None:
-    return None if item.time is None else item.time.sources[0]
+def _observer(records: RecordSet | None) -> Source | None:
+    return None if records is None else records.sources[0]
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

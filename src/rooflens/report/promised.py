@@ -6,9 +6,8 @@ from typing import Any
 
 from rooflens.records import LEVELS, LINKS, MEMORY_CAUSES, PHASES, Memory, Phase
 from rooflens.report.columns import whole
-from rooflens.report.evidence import Evidence, Measured, efficiency, hfu, join, mfu
+from rooflens.report.evidence import Evidence, Measured, efficiency, hfu, join, mfu, throughput
 from rooflens.report.notes import device_notes, total_notes
-from rooflens.report.summary import throughput
 from rooflens.results import RecordSet
 
 FORMAT = 1
@@ -83,7 +82,7 @@ def _memory(memory: Memory | None) -> dict[str, int | None]:
 
 def _measured(item: Evidence, time: RecordSet) -> dict[str, Any]:
     whole_step = item.measured()
-    rate, origin = throughput(item.case.batch, item.total(), whole_step)
+    rate, origin = throughput(item.case, item.total(), whole_step)
     memory = time.memory
     return {
         "source": time.sources[0],
@@ -93,6 +92,8 @@ def _measured(item: Evidence, time: RecordSet) -> dict[str, Any]:
         "memory": {
             "peak": None if memory is None else memory.peak,
             "reserved": None if memory is None else memory.reserved,
+            "monitor": None if memory is None else memory.monitor,
+            "before": None if memory is None else memory.before,
         },
     }
 
@@ -105,6 +106,7 @@ def _timing(measured: Measured) -> dict[str, Any]:
         "high": high,
         "noise": measured.noise,
         "cold": measured.cold,
+        "compiling": measured.compiling,
         "samples": measured.samples,
         "clock": None if measured.timing is None else measured.timing.origin,
     }

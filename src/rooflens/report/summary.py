@@ -1,14 +1,27 @@
-"""One row per case: work, bound, measured time, and how near the two are; memory; what failed."""
+"""One row per case: work, bound, measured time, and how near the two are; what failed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 
-from rooflens.records import MEMORY_CAUSES, Phase
-from rooflens.report.columns import BOUND, CASE, PHASE, SOURCE, WORK, at_least, bound_cells, case_cells, work_cells
-from rooflens.report.evidence import Evidence, Measured, efficiency, hfu, join, mfu
-from rooflens.report.notes import coverage_notes, device_notes, total_notes
+from rooflens.records import Case, Phase
+from rooflens.report.batches import batch_notes
+from rooflens.report.captions import differing, name_of
+from rooflens.report.columns import (
+    BOUND,
+    CASE,
+    PHASE,
+    SOURCE,
+    WORK,
+    above_the_roof,
+    at_least,
+    bound_cells,
+    case_cells,
+    efficiency_cell,
+    work_cells,
+)
+from rooflens.report.evidence import Evidence, Measured, efficiency, hfu, join, mfu, throughput
+from rooflens.report.notes import FASTER, coverage_notes, device_notes, total_notes
 from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
 from rooflens.results import RecordSet, Total
 
@@ -30,6 +43,7 @@ _TIME = (
     Column(key="measured_noise", header="noise", unit=PERCENT, group="time", show="files"),
     Column(key="measured_samples", header="samples", unit=COUNT, group="time", show="files"),
     Column(key="measured_cold", header="first call", unit="s", group="time", show="room"),
+    Column(key="measured_compiling", header="compiling", unit="s", group="time", show="room"),
     Column(key="efficiency", header="efficiency", unit=PERCENT, group="time"),
     Column(key="mfu", header="MFU", unit=PERCENT, group="time", show="files"),
     Column(key="hfu", header="HFU", unit=PERCENT, group="time", show="files"),
@@ -39,14 +53,6 @@ _TIME = (
 _PARAMETERS = Column(key="parameters", header="parameters", group="work", show="room")
 _SUMMARY = (*CASE, SOURCE, PHASE, _PARAMETERS, *WORK, *_TIME)
 
-_MEMORY = (
-    Column(key="peak", header="peak", unit="B", group="memory"),
-    *(
-        Column(key=cause, header=cause.replace("_", " "), unit="B", group="memory", if_any=True)
-        for cause in MEMORY_CAUSES
-    ),
-    Column(key="reserved", header="reserved by the allocator", unit="B", group="memory"),
-)
 _FAILURE = (
     SOURCE,
     Column(key="stage", header="stage", align="left"),
@@ -67,28 +73,8 @@ def summary(rs: RecordSet) -> Table:
         "Summary",
         _SUMMARY,
         [row for item in evidence for row in _rows(item)],
-        notes=[*_notes(evidence), *(note for item in evidence for note in item.notes)],
+        notes=[*_notes(evidence), *_notes_of_cases(evidence), *batch_notes(evidence, rs.failures)],
     )
-
-
-def memory(rs: RecordSet) -> Table:
-    """Peak memory of each case and source, and the bytes alive at that moment by cause.
-
-    An estimate needs the same memory on every device, so cases that differ in nothing else share a row.
-    """
-    rows: list[Cells] = []
-    notes: list[str] = []
-    for case, source, records in rs.split():
-        found = records.memory
-        if found is not None:
-            causes = {cause: getattr(found, cause) for cause in MEMORY_CAUSES}
-            shared = replace(case, device=None) if source == "estimate" else case
-            row = case_cells(shared) | {"source": source, "peak": found.peak, "reserved": found.reserved} | causes
-            if row not in rows:
-                rows.append(row)
-    if any(row["source"] == "estimate" for row in rows):
-        notes.append("workspaces of cuDNN and cuBLAS are not in an estimate")
-    return build("Memory at the peak", (*CASE, SOURCE, *_MEMORY), rows, notes=notes)
 
 
 def failures(rs: RecordSet) -> Table:
@@ -111,8 +97,20 @@ def _rows(item: Evidence) -> Iterator[Cells]:
         row |= work_cells(total) | bound_cells(total) | _prediction(total)
         row |= _measured_cells(measured) | _utilisation_cells(total, measured)
         if phase is None:
-            row |= _throughput(item.case.batch, total, measured)
+            row |= _throughput(item.case, total, measured)
         yield row
+
+
+def _notes_of_cases(evidence: Sequence[Evidence]) -> Iterator[str]:
+    """The notes on records; one that does not hold for every case says for which."""
+    noted: dict[str, list[Evidence]] = {}
+    for item in evidence:
+        for note in item.notes:
+            noted.setdefault(note, []).append(item)
+    fields = differing([item.case for item in evidence])
+    for note, items in noted.items():
+        whose = "" if len(items) == len(evidence) else f"{', '.join(name_of(item.case, fields) for item in items)}: "
+        yield whose + note
 
 
 def _prediction(total: Total | None) -> Cells:
@@ -138,6 +136,7 @@ def _measured_cells(measured: Measured | None) -> Cells:
         "measured_noise": measured.noise,
         "measured_samples": measured.samples,
         "measured_cold": measured.cold,
+        "measured_compiling": measured.compiling,
     }
 
 
@@ -147,32 +146,19 @@ def _utilisation_cells(total: Total | None, measured: Measured | None) -> Cells:
     reached = efficiency(total, measured.seconds)
     lower = bool(total.missing)
     return {
-        "efficiency": replace(at_least(reached, lower), mark="!" if _above_the_roof(reached) else ""),
+        "efficiency": efficiency_cell(reached, lower),
         "mfu": at_least(mfu(total, measured.seconds), lower),
         "hfu": at_least(hfu(total, measured.seconds), lower),
     }
 
 
-def throughput(batch: int | None, total: Total | None, measured: Measured | None) -> tuple[float | None, str | None]:
-    """Samples per second, and whether they come from the measured time or are the most that the bound allows."""
-    if batch is not None and measured is not None and measured.seconds:
-        return batch / measured.seconds, "measured"
-    if batch is not None and measured is None and total is not None and total.seconds:
-        return batch / total.seconds, "bound"
-    return None, None
-
-
-def _throughput(batch: int | None, total: Total | None, measured: Measured | None) -> Cells:
-    rate, origin = throughput(batch, total, measured)
+def _throughput(case: Case, total: Total | None, measured: Measured | None) -> Cells:
+    rate, origin = throughput(case, total, measured)
     return {"throughput": Cell(rate, "<=" if origin == "bound" else ""), "throughput_from": origin}
 
 
 def _noisy(measured: Measured | None) -> bool:
     return measured is not None and measured.noise is not None and measured.noise > NOISY
-
-
-def _above_the_roof(reached: float | None) -> bool:
-    return reached is not None and reached > 1
 
 
 def _notes(evidence: Iterable[Evidence]) -> Iterator[str]:
@@ -183,15 +169,12 @@ def _notes(evidence: Iterable[Evidence]) -> Iterator[str]:
     yield from total_notes(total for total, _ in pairs if total is not None)
     if any(total is not None and total.bound is not None for total, _ in pairs):
         yield "bound: operation by operation, operands from DRAM; whole-model roofline: all work as one operation"
-    if any(throughput(item.case.batch, item.total(), item.measured())[1] == "bound" for item in items):
+    if any(throughput(item.case, item.total(), item.measured())[1] == "bound" for item in items):
         yield "<= samples per second that the bound allows"
     if any(_noisy(measured) for _, measured in pairs):
         yield f"~ noisy: the middle half of the samples spreads over more than {100 * NOISY:.0f} % of the median"
-    if any(_above_the_roof(efficiency(total, m.seconds)) for total, m in pairs if m is not None):
-        yield (
-            "! faster than the bound: data stayed in a cache, an algorithm with less work (Winograd, FFT) ran, or a"
-            " ceiling is too low"
-        )
+    if any(above_the_roof(efficiency(total, m.seconds)) for total, m in pairs if m is not None):
+        yield FASTER
     for item in items:
         measured = item.measured()
         if measured is not None and measured.pooled > 1:

@@ -1,15 +1,28 @@
-"""The module tree of one case: each module with the work of everything below it."""
+"""The module tree of one case: each module with the work, and the measured time, of everything below it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from rooflens.errors import InvalidValue
 from rooflens.records import Phase, Record
 from rooflens.report.breakdown import CALLS, breakdown_notes, head_cells, in_phase, share_cells
-from rooflens.report.columns import BOUND, CASE, PART_OF_WORK, PHASE, SHARE, bound_cells, whole, work_cells
-from rooflens.report.table import COUNT, Cell, Cells, Column, Table, build
+from rooflens.report.columns import (
+    BOUND,
+    CASE,
+    PART_OF_WORK,
+    PHASE,
+    SHARE,
+    above_the_roof,
+    bound_cells,
+    efficiency_cell,
+    whole,
+    work_cells,
+)
+from rooflens.report.evidence import efficiency
+from rooflens.report.notes import FASTER
+from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
 from rooflens.results import RecordSet, Total
 
 _TREE = (
@@ -21,10 +34,13 @@ _TREE = (
     *PART_OF_WORK,
     *BOUND,
     SHARE,
+    Column(key="measured_seconds", header="measured", unit="s", group="time"),
+    Column(key="efficiency", header="efficiency", unit=PERCENT, group="time"),
     Column(key="own_matmul_flops", header="own matmul FLOP", unit="FLOP", show="files"),
     Column(key="own_flops", header="own FLOP", unit="FLOP", show="files"),
     Column(key="own_dram_bytes", header="own DRAM", unit="B", show="files"),
     Column(key="own_seconds", header="own bound", unit="s", show="files"),
+    Column(key="own_measured_seconds", header="own measured", unit="s", show="files"),
 )
 
 
@@ -36,7 +52,8 @@ class Module:
         path: dotted path, ``""`` for the root.
         name: last part of the path.
         depth: 0 for the root and for the places outside of it.
-        own: records of the module itself.
+        own: records of the module itself that have work.
+        timed: records of the module itself that have a time.
         children: the modules in it, in the order in which they first ran.
     """
 
@@ -44,6 +61,7 @@ class Module:
     name: str
     depth: int
     own: list[Record] = field(default_factory=list)
+    timed: list[Record] = field(default_factory=list)
     children: dict[str, Module] = field(default_factory=dict)
 
     def walk(self) -> Iterator[Module]:
@@ -55,35 +73,50 @@ class Module:
             waiting.extend(reversed(module.children.values()))
 
     def records(self) -> list[Record]:
-        """The records of the module and of everything below it."""
+        """The records with work of the module and of everything below it."""
         return [record for module in self.walk() for record in module.own]
 
+    @property
+    def seconds(self) -> float | None:
+        """Measured time of the module and of everything below it; None where nothing of it was timed."""
+        return _seconds(record for module in self.walk() for record in module.timed)
 
-def modules(rs: RecordSet, phase: Phase | None = None) -> tuple[Module, ...]:
+
+def _seconds(timed: Iterable[Record]) -> float | None:
+    found = [record.timing.median * record.calls for record in timed if record.timing is not None]
+    return sum(found) if found else None
+
+
+def modules(rs: RecordSet, phase: Phase | None = None, times: Iterable[Record] = ()) -> tuple[Module, ...]:
     """The root module and the places outside of it, holding the records of `phase` that have work.
 
     Modules come in the order in which they first ran, also where the phase visits them in another one.
+
+    Args:
+        times: records that time the same case piece by piece.
     """
     root = Module(path="", name="", depth=0)
     outside: dict[str, Module] = {}
-    for record in rs:
-        if record.work is None:
-            continue
+    pieces = [record for record in times if record.timing is not None and record.scope != "model"]
+    for record in (*(record for record in rs if record.work is not None), *pieces):
         if record.path.startswith("("):
             module = outside.setdefault(record.path, Module(path=record.path, name=record.path, depth=0))
         else:
             module = _descend(root, record.path)
         if phase is None or record.phase == phase:
-            module.own.append(record)
+            (module.own if record.work is not None else module.timed).append(record)
     return (root, *outside.values())
 
 
-def module_tree(rs: RecordSet, depth: int | None = None, phase: Phase | None = None) -> Table:
+def module_tree(
+    rs: RecordSet, depth: int | None = None, phase: Phase | None = None, times: RecordSet | None = None
+) -> Table:
     """One row per module, with the totals of the module and everything in it.
 
     Args:
         depth: deepest level shown; 1 shows the modules directly in the model. Deeper ones are in their parents' totals.
         phase: only this phase.
+        times: the same case timed piece by piece (a profile): each module gets its measured time and its efficiency.
 
     Raises:
         AmbiguousResult: the set holds several cases or sources.
@@ -93,12 +126,17 @@ def module_tree(rs: RecordSet, depth: int | None = None, phase: Phase | None = N
         raise InvalidValue(f"depth {depth} is negative; 0 shows the model alone, 1 the modules directly in it")
     records = in_phase(rs, phase)
     device, of = records.device(), records.total()
-    ran = [(module, module.records()) for top in modules(rs, phase) for module in top.walk()]
-    found = [(module, held) for module, held in ran if held]
+    ran = [(module, module.records()) for top in modules(rs, phase, times or ()) for module in top.walk()]
+    found = [(module, held) for module, held in ran if held or module.seconds is not None]
     shown = [(module, held) for module, held in found if depth is None or module.depth <= depth]
     head = head_cells(records)
-    rows = [head | _cells(module, rs.cases[0].model, Total(held, device), of) for module, held in shown]
-    notes = list(breakdown_notes(records))
+    totals = [(module, Total(held, device)) for module, held in shown]
+    rows = [
+        head | _cells(module, rs.cases[0].model, total, of) | _time_cells(module, total) for module, total in totals
+    ]
+    notes = [*breakdown_notes(records), *(times.notes if times is not None else ())]
+    if any(above_the_roof(efficiency(total, module.seconds)) for module, total in totals):
+        notes.append(FASTER)
     if len(shown) < len(found):
         deepest = max(module.depth for module, _ in found)
         notes.insert(0, f"depth {depth} of {deepest}: what lies deeper is in the totals of these modules")
@@ -128,3 +166,11 @@ def _cells(module: Module, model: str, total: Total, of: Total) -> Cells:
         "own_seconds": own.seconds,
     }
     return row | share_cells(total, of) | work_cells(total) | bound_cells(total)
+
+
+def _time_cells(module: Module, total: Total) -> Cells:
+    return {
+        "measured_seconds": module.seconds,
+        "efficiency": efficiency_cell(efficiency(total, module.seconds), bool(total.missing)),
+        "own_measured_seconds": _seconds(module.timed),
+    }

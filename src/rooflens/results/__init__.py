@@ -1,7 +1,7 @@
 """Records gathered: totals by case, phase, module and family, with bounds on the devices that the cases name."""
 
 from rooflens.results.capacity import Fit, Fits
-from rooflens.results.group import Coverage, Group, Total
+from rooflens.results.group import UNATTRIBUTED, Coverage, Group, Total
 from rooflens.results.recordset import RecordSet
 
-__all__ = ["Coverage", "Fit", "Fits", "Group", "RecordSet", "Total"]
+__all__ = ["UNATTRIBUTED", "Coverage", "Fit", "Fits", "Group", "RecordSet", "Total"]

@@ -61,7 +61,9 @@ class Fit:
     @property
     def reserved(self) -> int | None:
         """Bytes of the reserves beside that peak."""
-        return None if self.needed is None or self.held is None else self.needed - self.held.peak
+        if self.needed is None or self.held is None or self.held.peak is None:
+            return None
+        return self.needed - self.held.peak
 
     @property
     def cause(self) -> str | None:

@@ -9,6 +9,9 @@ from functools import cached_property
 from rooflens.records import Bound, Device, Phase, Record, Work
 from rooflens.roofline import bound, serial_bound
 
+UNATTRIBUTED = "(unattributed)"
+"""The path of time whose module is not known: no module can be called so."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
@@ -19,12 +22,14 @@ class Coverage:
         counted: those with a formula.
         uncounted: names of the others.
         bytes_share: share of the DRAM bytes that belongs to counted operations, None where those of one are unknown.
+        time_share: share of the time seen piece by piece that belongs to an operation of a module, None where none was.
     """
 
     operations: int
     counted: int
     uncounted: tuple[str, ...]
     bytes_share: float | None
+    time_share: float | None = None
 
 
 class Total:
@@ -109,11 +114,13 @@ class Total:
 
     @property
     def measured_seconds(self) -> float | None:
-        """The sum of the median times of the records; None where one has no time."""
-        timings = [r.timing for r in self.records]
-        if not timings or any(t is None for t in timings):
-            return None
-        return sum(r.timing.median * r.calls for r in self.records if r.timing is not None)
+        """The sum of the median times of the records; None where one has no time.
+
+        Records of a whole model that only tell its memory or a note are no part of the sum.
+        """
+        timings = [(r.timing, r.calls) for r in self.records if r.timing is not None or r.scope != "model"]
+        known = [timing.median * calls for timing, calls in timings if timing is not None]
+        return sum(known) if known and len(known) == len(timings) else None
 
     # A prediction needs an efficiency model; as long as there is none the expected time is unknown, never the bound.
     predicted_seconds: float | None = None
@@ -137,7 +144,16 @@ class Total:
             counted=sum(r.calls for r, _ in counted),
             uncounted=tuple(sorted({name for _, w in seen for name in w.missing})),
             bytes_share=sum(w.bytes.get("dram", 0) * r.calls for r, w in counted) / known if known else None,
+            time_share=self._time_share(),
         )
+
+    def _time_share(self) -> float | None:
+        pieces = [
+            (r, r.timing.median * r.calls) for r in self.records if r.timing is not None and r.scope in ("op", "kernel")
+        ]
+        seen = sum(seconds for _, seconds in pieces)
+        attributed = sum(seconds for r, seconds in pieces if r.scope == "op" and r.path != UNATTRIBUTED)
+        return attributed / seen if seen else None
 
 
 def _times(work: Work, calls: int) -> Work:

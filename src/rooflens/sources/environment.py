@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rooflens import __version__
 from rooflens.records import Environment, Scalar
+from rooflens.sources.conditions import container_limits, driver_facts
 
 PACKAGES = ("torch", "torchvision", "timm", "transformers", "onnx", "numpy", "triton")
 _SECRET = re.compile(r"token|secret|passw|credential|auth(?!or)|api[-_]?key|private[-_]?key", re.IGNORECASE)
@@ -87,6 +88,7 @@ def _machine() -> dict[str, Scalar]:
         "cpu": cpu_name(),
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
     }
+    facts |= container_limits()
     torch = sys.modules.get("torch")
     if torch is None:
         return facts
@@ -99,6 +101,7 @@ def _machine() -> dict[str, Scalar]:
             "cuda": torch.version.cuda or "",
             "cudnn": torch.backends.cudnn.version() or 0,
         }
+        facts |= driver_facts()
     return facts
 
 

@@ -3,158 +3,187 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
 
-from rooflens.errors import InvalidValue, ModelError, RooflensError, first_line
-from rooflens.models import Step, make_optimizer
-from rooflens.records import AS_IS, Case, Failure, Memory, Phase, Record
+from rooflens.errors import RooflensError
+from rooflens.models import How, Run, Step, compiled, eager, replayed, running, switches
+from rooflens.records import Case, Conditions, Failure, FailureKind, Memory, Phase, Record, Timing, in_sequence
+from rooflens.sources import conditions
 from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, Progress, sample
 
-Mark = Callable[[], None]
+FLUSH_BYTES = 256 << 20
+"""Written before each sample to empty caches: several times a card's last level (as Triton's do_bench does)."""
+
+Stage = Callable[[str], None]
+"""Told what is done next: place, first call, forward, backward, optimizer."""
 
 
 def records(
-    step: Step, case: Case, device: str, policy: Policy | None = None, progress: Progress | None = None
+    step: Step,
+    case: Case,
+    observer: conditions.Observer,
+    *,
+    how: How | None = None,
+    policy: Policy | None = None,
+    held: Held | None = None,
+    progress: Progress | None = None,
+    stage: Stage = lambda _: None,
 ) -> Iterator[Record]:
-    """Time a step on this machine, phase by phase, and take its peak memory.
+    """Time a step on this machine, phase by phase, and take its peak memory and the conditions of the run.
 
     Args:
-        step: its module and inputs lie on `device`.
+        step: its module and inputs lie on the observer's device.
         case: the cell that the records name.
-        device: ``cpu`` or ``cuda``.
+        observer: looks at the machine; its `where` says on which device the step is run.
+        held: made before the step was built; default: what the step holds by now counts as there before.
 
     Raises:
-        ModelError: the module raised.
+        ModelError: the module raised, or does not fit.
+        InvalidValue: the module holds no values, or cannot be run in this way.
     """
-    clock: Clock = CudaClock() if device == "cuda" else MonotonicClock()
-    with switches(case.dtype), _running(step.name):
-        run, phases = _runner(step, device)
-        if device == "cuda":
-            gc.collect()  # an earlier model may hang in reference cycles
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
-        timings = sample(run, phases, clock, policy, progress)
+    how, policy, where = how or How(), policy or Policy(), observer.where
+    how.check(where)
+    notes: list[str] = []
+    seen: list[Conditions] = []
+    held = held or Held(observer)
+    with switches(case.dtype), running(step.name), _Compiling() as compiling:
+        stage("first call")
+        run = _prepared(step, where, how)
+        with observer.around(notes, seen):
+            timings = sample(_telling(run, stage), run.phases, clock_of(where, how), policy, progress)
     for phase, timing in timings.items():
-        yield Record(case=case, source="measure", scope="model", phase=phase, timing=timing)
-    if device == "cuda":
-        memory = Memory(peak=torch.cuda.max_memory_allocated(), reserved=torch.cuda.max_memory_reserved())
-        yield Record(case=case, source="measure", scope="model", memory=memory)
-
-
-def failure(case: Case, error: RooflensError) -> Failure:
-    """What to record of a cell that failed."""
-    out = isinstance(error.__cause__, torch.OutOfMemoryError)
-    return Failure(
-        case=case, source="measure", stage="run", kind="out of memory" if out else "error", message=str(error)
+        spent = compiling.seconds if how.compile and phase == run.phases[0] else None
+        yield Record(case=case, source="measure", scope="model", phase=phase, timing=replace(timing, compiling=spent))
+    notes += _doubts(timings, policy)
+    yield Record(
+        case=case, source="measure", scope="model", memory=held.memory(), conditions=seen[0], notes=tuple(notes)
     )
 
 
-def placed(step: Step, device: str) -> Step:
-    """The step with a copy of its module and inputs on `device`, in the types of the step.
-
-    Raises:
-        InvalidValue: the module holds no values.
-        ModelError: it cannot be copied, or is too large for the device.
-    """
-    from copy import deepcopy
-    from dataclasses import replace
-
-    layout = torch.channels_last if step.channels_last else torch.preserve_format
-
-    def move(tensor: torch.Tensor) -> torch.Tensor:
-        dtype = step.cast if step.cast is not None and tensor.is_floating_point() else tensor.dtype
-        moved = tensor.detach().to(device, dtype).requires_grad_(tensor.requires_grad)
-        return moved.contiguous(memory_format=layout) if step.channels_last and tensor.dim() == 4 else moved
-
-    if any(t.is_meta for t in (*step.module.parameters(), *step.module.buffers())):
-        raise InvalidValue(f"{step.name} has tensors on the meta device: they hold no values, so it cannot be run")
-    with _running(step.name):  # a model may be too large for the device before anything has run
-        module = deepcopy(step.module).to(device=device, dtype=step.cast)
-        if step.channels_last:
-            module = module.to(memory_format=torch.channels_last)
-        inputs = (step.args, step.kwargs, step.targets, step.prompt)
-        args, kwargs, targets, prompt = tree_map_only(torch.Tensor, move, inputs)
-    return replace(step, module=module, args=args, kwargs=kwargs, targets=targets, prompt=prompt)
+def failure(case: Case, error: RooflensError, stage: str) -> Failure:
+    """What to record of a cell that failed while it was at `stage`."""
+    return Failure(case=case, source="measure", stage=stage, kind=_kind(error), message=str(error))
 
 
-def _runner(step: Step, device: str) -> tuple[Callable[[Mark], None], tuple[Phase, ...]]:
-    """What is timed, and its phases."""
-    if step.module.training != step.training:
-        step.module.train(step.training)
-    if step.prompt is not None and step.cache is not None:
-        with torch.no_grad():
-            cache = step.module(**step.prompt)[step.cache]
-        return lambda mark: _decode(step, cache, mark), ("forward",)
-    if not step.training:
-        return lambda mark: _infer(step, device, mark), ("forward",)
-    trainable = [p for p in step.module.parameters() if p.requires_grad]
-    optimizer = make_optimizer(step.optimizer, trainable)
-    scaler = torch.amp.GradScaler(device) if step.scaled else None
-    phases: tuple[Phase, ...] = ("forward", "backward") if optimizer is None else ("forward", "backward", "optimizer")
-    return lambda mark: _train(step, device, optimizer, scaler, mark), phases
+_SIGNS: tuple[tuple[FailureKind, tuple[str, ...]], ...] = (
+    ("out of memory", ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")),
+    ("unsupported", ("not implemented for", "not supported", "is not implemented", "when stream is capturing")),
+    ("device lost", ("CUDA error", "device-side assert", "illegal memory access", "GPU is lost")),
+)
+"""What torch, CUDA and their libraries say of each kind: many of their errors share one type, RuntimeError."""
 
 
-def _infer(step: Step, device: str, mark: Mark) -> None:
-    with torch.no_grad(), step.precision(device):
-        step.module(*step.args, **step.kwargs)
-    mark()
+def _kind(error: BaseException) -> FailureKind:
+    cause = error.__cause__
+    if isinstance(cause, torch.OutOfMemoryError | MemoryError):
+        return "out of memory"
+    if isinstance(cause, NotImplementedError):
+        return "unsupported"
+    if isinstance(cause, RuntimeError):
+        return next((kind for kind, signs in _SIGNS if any(sign in str(cause) for sign in signs)), "error")
+    return "error"
 
 
-def _decode(step: Step, cache: Any, mark: Mark) -> None:
-    """One more token; the cache is cut back afterwards, outside of what is timed."""
-    assert step.cache is not None
-    with torch.no_grad():
-        step.module(*step.args, **step.kwargs, **{step.cache: cache})
-    mark()
-    cache.crop(-1)
+class Held:
+    """Memory that a cell holds: what stood there before is told apart, peaks begin anew."""
+
+    def __init__(self, observer: conditions.Observer) -> None:
+        self._observer = observer
+        gc.collect()  # an earlier model may hang in reference cycles
+        if observer.where == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            self._before = None
+        else:
+            self._before = conditions.resident() if conditions.reset_resident_peak() else None
+
+    def memory(self) -> Memory:
+        if self._observer.where == "cuda":
+            return Memory(
+                peak=torch.cuda.max_memory_allocated(),
+                reserved=torch.cuda.max_memory_reserved(),
+                monitor=conditions.card_memory_used(),
+                before=self._observer.held_by_others,
+            )
+        now = conditions.resident()
+        if now is None or self._before is None:
+            return Memory()
+        return Memory(monitor=now[1], before=self._before[0])
 
 
-def _train(step: Step, device: str, optimizer: Any, scaler: Any, mark: Mark) -> None:
-    for leaf in (*step.module.parameters(), *tree_leaves((step.args, step.kwargs))):
-        if isinstance(leaf, torch.Tensor) and leaf.is_leaf:
-            leaf.grad = None
-    with torch.enable_grad(), step.precision(device):
-        output = step.module(*step.args, **step.kwargs)
-        loss = step.loss(output, step.targets)
-    mark()
-    (scaler.scale(loss) if scaler is not None else loss).backward()
-    mark()
-    if optimizer is None:
+class _Compiling:
+    """Seconds spent in torch.compile inside of the context."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __enter__(self) -> _Compiling:
+        from torch._dynamo.callback import callback_handler
+
+        self._begun = 0.0
+        callback_handler.register_start_callback(self._start)
+        callback_handler.register_end_callback(self._end)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        from torch._dynamo.callback import callback_handler
+
+        callback_handler.remove_start_callback(self._start)
+        callback_handler.remove_end_callback(self._end)
+
+    def _start(self, _: object) -> None:
+        self._begun = time.perf_counter()
+
+    def _end(self, _: object) -> None:
+        self.seconds += time.perf_counter() - self._begun
+
+
+def _prepared(step: Step, where: str, how: How) -> Run:
+    step = compiled(step) if how.compile else step
+    return replayed(step) if how.cuda_graph else eager(step, where)
+
+
+def _telling(run: Run, stage: Stage) -> Callable[[Callable[[], None]], None]:
+    """The run, which tells the phase that it enters, so that a failure knows where it happened."""
+
+    def once(mark: Callable[[], None]) -> None:
+        following = iter((*run.phases[1:], run.phases[0]))
+        stage(run.phases[0])
+
+        def cut() -> None:
+            mark()
+            stage(next(following))
+
+        run.once(cut)
+
+    return once
+
+
+def clock_of(where: str, how: How) -> Clock:
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device=where).zero_ if how.flush else None
+    return CudaClock(flush) if where == "cuda" else MonotonicClock(flush)
+
+
+def _doubts(timings: Mapping[Phase, Timing], policy: Policy) -> Iterator[str]:
+    """What the samples of the whole step say against their median."""
+    whole = in_sequence(list(timings.values()))
+    if whole.interval is None or whole.median == 0:
         return
-    if scaler is not None:
-        scaler.step(optimizer)
-        scaler.update()
-    else:
-        optimizer.step()
-    mark()
+    low, high = whole.interval
+    if high - low > policy.precision * whole.median:
+        yield (
+            f"noisy: the 95 % interval of the median is wider than {100 * policy.precision:g} % of it; a larger budget"
+            " helps where the machine is quiet"
+        )
+    if whole.drift and abs(whole.drift) > policy.precision:
+        yield f"not steady: the time went {'up' if whole.drift > 0 else 'down'} while it was sampled"
 
 
-@contextmanager
-def switches(dtype: str) -> Iterator[None]:
-    """Set torch's TF32 switches for a case's dtype, and put them back; `default` and `as-is` touch nothing."""
-    if dtype in ("default", AS_IS):
-        yield
-        return
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype == "tf32"
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
-
-
-@contextmanager
-def _running(name: str) -> Iterator[None]:
-    try:
-        yield
-    except RooflensError:
-        raise
-    except SystemExit as error:
-        raise ModelError(f"{name} ends the program (exit code {error.code}) while it runs") from error
-    except Exception as error:
-        raise ModelError(f"{name}: {type(error).__name__}: {first_line(error)}") from error
+def load_libraries(where: str) -> None:
+    """Run a small training step: what torch loads on first use is there before anybody looks at memory."""
+    layers = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 4)).to(where)
+    layers(torch.ones(1, 1, 8, 8, device=where)).sum().backward()

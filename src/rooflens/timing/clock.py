@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -28,14 +29,21 @@ class Clock(Protocol):
 
 
 class MonotonicClock:
-    """Wall time of work that has ended when its call returns: the CPU."""
+    """Wall time of work that has ended when its call returns: the CPU.
+
+    Args:
+        flush: empties caches before each start, outside of what is timed.
+    """
 
     name: ClockName = "monotonic"
 
-    def __init__(self) -> None:
+    def __init__(self, flush: Callable[[], object] | None = None) -> None:
+        self._flush = flush
         self._marks: list[float] = []
 
     def start(self) -> None:
+        if self._flush is not None:
+            self._flush()
         self._marks = [time.perf_counter()]
 
     def mark(self) -> None:
@@ -49,17 +57,23 @@ class CudaClock:
     """Time on the device between events in the current stream.
 
     An idle device waits for the host before each launch, so short work includes host time: that is what happens.
+
+    Args:
+        flush: enqueues work that empties caches before each start, outside of what is timed.
     """
 
     name: ClockName = "cuda-events"
 
-    def __init__(self) -> None:
+    def __init__(self, flush: Callable[[], object] | None = None) -> None:
+        self._flush = flush
         self._events: list[Any] = []
 
     def start(self) -> None:
         import torch
 
         torch.cuda.synchronize()
+        if self._flush is not None:
+            self._flush()
         self._events = []
         self.mark()
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from rooflens.errors import InvalidValue
 from rooflens.records import Timing
+from rooflens.records.timing import Z_95, trend
 from rooflens.timing.clock import Clock
 
 Name = TypeVar("Name", bound=str)
@@ -24,14 +25,18 @@ class Policy:
     Attributes:
         warmup: calls after the cold one that are not sampled, at most.
         warmup_seconds: time after which warm-up ends in any case.
+        settle: the last so many calls of the warm-up must show no trend for it to end before that.
+        settle_seconds: time that warm-up takes at least, unless `warmup` calls end it: clocks rise with load.
         min_samples: samples taken even if the budget is spent.
         max_samples: samples after which to stop.
         budget: seconds for sampling.
         precision: stop when the 95 % interval of the median of the whole is this narrow, relative to the median.
     """
 
-    warmup: int = 10
-    warmup_seconds: float = 1.0
+    warmup: int = 1000
+    warmup_seconds: float = 2.0
+    settle: int = 10
+    settle_seconds: float = 0.2
     min_samples: int = 7
     max_samples: int = 1000
     budget: float = 3.0
@@ -65,9 +70,11 @@ def sample(
     """
     policy = policy or Policy()
     cold = _once(run, clock, phases)
+    if progress is not None:
+        progress(0.0)
     warmup: list[list[float]] = []
     begun = now()
-    while len(warmup) < policy.warmup and now() - begun < policy.warmup_seconds:
+    while len(warmup) < policy.warmup and not _warm(warmup, now() - begun, policy):
         warmup.append(_once(run, clock, phases))
     samples: list[list[float]] = []
     begun = now()
@@ -96,6 +103,14 @@ def _once(run: Callable[[Callable[[], None]], None], clock: Clock, phases: tuple
     if len(seconds) != len(phases):
         raise RuntimeError(f"the run marked {len(seconds)} phases, expected {len(phases)}: {', '.join(phases)}")
     return seconds
+
+
+def _warm(calls: list[list[float]], spent: float, policy: Policy) -> bool:
+    if spent >= policy.warmup_seconds:
+        return True
+    if spent < policy.settle_seconds or len(calls) < policy.settle:
+        return False
+    return abs(trend([sum(call) for call in calls[-policy.settle :]])) < Z_95
 
 
 def _known(samples: list[list[float]], precision: float) -> bool:

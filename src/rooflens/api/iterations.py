@@ -1,0 +1,292 @@
+"""The iterations of a loop: some are skipped, some timed, one is counted, and the rest cost nothing."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import warnings
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import ref
+
+from rooflens.api.machine import this_machine
+from rooflens.api.tables import table
+from rooflens.errors import InvalidValue, RooflensError
+from rooflens.models import check_torch, unwrapped
+from rooflens.records import Case, Conditions, Device, Environment, Record, Trace, check_writable
+from rooflens.results import RecordSet
+from rooflens.sources import environment
+from rooflens.sources import estimate as estimates
+from rooflens.sources import region as source
+from rooflens.sources.conditions import Observer, doubts
+from rooflens.sources.region import Lap, Seen, Tape
+
+if TYPE_CHECKING:
+    import torch
+
+    from rooflens.sources.live import Counting
+
+SKIP, ITERATIONS = 10, 50
+Stage = Literal["skip", "time", "count", "done"]
+SINCE_THE_START = "memory: the peak since the program began"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to do with the iterations of a loop; None is the default."""
+
+    name: str
+    skip: int | None = None
+    iterations: int | None = None
+    batch: int | None = None
+    mode: str | None = None
+    dtype: str
+    device: str | None = None
+    roof: Device | None = None
+    save: Path | None = None
+    show: bool = False
+    counts: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise InvalidValue(f"a region cannot be called {self.name!r}; give it a name, like 'train step'")
+        for what, value, least in (("skip", self.skip, 0), ("iterations", self.iterations, 1)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise InvalidValue(f"{what} is {value!r}; it has to be a whole number of at least {least}")
+        Case(model=self.name, batch=self.batch, dtype=self.dtype, mode=self.mode or "train")  # which checks its words
+        check_torch()
+        if self.device is not None:
+            this_machine(self.device, None)
+        if self.save is not None:
+            check_writable(self.save)
+
+    @property
+    def skipped(self) -> int:
+        return SKIP if self.skip is None else self.skip
+
+    @property
+    def wanted(self) -> int:
+        return ITERATIONS if self.iterations is None else self.iterations
+
+    @property
+    def stands_alone(self) -> tuple[str, ...]:
+        """What was asked for that only a region with iterations of its own can do."""
+        given = {
+            "skip": self.skip is not None,
+            "iterations": self.iterations is not None,
+            "batch": self.batch is not None,
+            "save": self.save is not None,
+            "show": self.show,
+        }
+        return tuple(name for name, is_given in given.items() if is_given)
+
+
+@dataclass(slots=True, eq=False)
+class Pass:
+    """One pass through a region, while it lasts.
+
+    Attributes:
+        of: the iterations that it is one of, or a part of one of.
+        region: who entered.
+        path: names of the regions from there to here; "" is the iteration itself.
+        begins: the mark where it began; None where nothing is timed.
+        inner: passes through the regions inside that have ended, by their path.
+    """
+
+    of: Iterations
+    region: object
+    stage: Stage
+    path: str = ""
+    begins: int | None = None
+    waits: int | None = None
+    batch: int | None = None
+    inner: list[tuple[str, Lap]] = field(default_factory=list)
+
+
+class Iterations:
+    """What is seen of the iterations of one loop."""
+
+    def __init__(self, plan: Plan, model: torch.nn.Module | None) -> None:
+        self.plan = plan
+        self._model = None if model is None else ref(model)  # a measurement keeps no model alive
+        self._name = plan.name if model is None else type(unwrapped(model)).__name__
+        self._ended = self._raised = self._odd = 0
+        self._tape: Tape | None = None
+        self._laps: list[Lap] = []
+        self._inner: dict[str, list[Lap]] = {}
+        self._counting: Counting | None = None
+        self._trace: Trace | None = None
+        self._seen: Seen | None = None
+        self._environment: Environment | None = None
+        self._told = False
+        if plan.save is not None or plan.show:
+            atexit.register(self._at_exit)
+
+    def __str__(self) -> str:
+        return f"{len(self._laps)} of {self.plan.wanted} iterations timed, {self._ended} ended"
+
+    @property
+    def model(self) -> torch.nn.Module | None:
+        return None if self._model is None else self._model()
+
+    @property
+    def stage(self) -> Stage:
+        """What the next iteration is for."""
+        if self._ended < self.plan.skipped:
+            return "skip"
+        if len(self._laps) < self.plan.wanted:
+            return "time"
+        return "count" if self.plan.counts and self._trace is None and self.model is not None else "done"
+
+    def mark(self) -> int:
+        """A mark, the first of which begins the timing."""
+        if self._tape is None:
+            self._tape = self._begun()
+            return self._tape.start()
+        return self._tape.mark()
+
+    def begin(self, region: object, waits: int | None = None, batch: int | None = None) -> Pass:
+        """An iteration begins."""
+        now = Pass(of=self, region=region, stage=self.stage, waits=waits, batch=batch)
+        if now.stage == "time":
+            now.begins = self.mark()
+        elif now.stage == "count" and (model := self.model) is not None:
+            from rooflens.sources.live import Counting
+
+            self._counting = Counting(model).__enter__()
+        return now
+
+    def end(self, now: Pass, completed: bool) -> int | None:
+        """The iteration ends; one that raised or was left is dropped.
+
+        Returns:
+            The mark at its end; None where nothing is timed.
+        """
+        ends = None if now.begins is None else self.mark()
+        if now.begins is not None and ends is not None:
+            if completed:
+                self._keep(Lap(begins=now.begins, ends=ends, waits=now.waits, batch=now.batch), now)
+        elif self._counting is not None and now.stage == "count":
+            counting, self._counting = self._counting, None
+            counting.__exit__()
+            if completed:
+                self._trace = counting.trace()
+        if completed:
+            self._ended += 1
+        else:
+            self._raised += now.stage == "time"
+        if now.stage in ("time", "count") and self.stage == "done":
+            self.tell()
+        elif now.stage == "time" and self.stage == "count":
+            self._seen = self._look()  # now, and not after the iteration that is counted
+        return ends if self.stage == "time" else None
+
+    def _keep(self, lap: Lap, now: Pass) -> None:
+        if self._laps and lap.batch != self._laps[0].batch:
+            self._odd += 1
+            return
+        self._laps.append(lap)
+        for path, part in now.inner:
+            self._inner.setdefault(path, []).append(part)
+
+    def _begun(self) -> Tape:
+        """Look at what is to be timed and where, right before."""
+        import torch
+
+        model = self.model
+        self._machine = this_machine(self.plan.device or source.where_is(model), self.plan.roof)
+        training = torch.is_grad_enabled() if model is None else model.training
+        self._mode = self.plan.mode or ("train" if training else "inference")
+        self._observer = Observer(self._machine.where)
+        return Tape.on(self._machine.where)
+
+    def _look(self) -> Seen:
+        """What the laps so far say. Waits for the device."""
+        if not self._laps or self._tape is None:
+            raise InvalidValue(
+                f"region {self.plan.name!r} has timed nothing: {self._ended} iterations ended, and"
+                f" {self.plan.skipped} are skipped before one is timed; give a smaller skip, or more iterations"
+            )
+        host, device = self._tape.read()
+        conditions = Conditions(before=self._observer.first, after=self._observer.look())
+        self._environment = environment.capture()
+        batch = self._laps[0].batch if self.plan.batch is None else self.plan.batch
+        return Seen(
+            name=self.plan.name,
+            case=Case(model=self._name, device=self._machine.name, batch=batch, dtype=self.plan.dtype, mode=self._mode),
+            laps=tuple(self._laps),
+            inner={name: tuple(laps) for name, laps in self._inner.items()},
+            host=host,
+            device=device,
+            memory=source.memory_of(self._machine.where),
+            conditions=conditions,
+            notes=(SINCE_THE_START, *doubts(conditions.before, conditions.after)),
+        )
+
+    def _notes(self) -> list[str]:
+        why = "the model was gone" if self.model is None else "no iteration came after the timed ones"
+        left = {
+            f"only {len(self._laps)} of {self.plan.wanted} iterations were timed": len(self._laps) < self.plan.wanted,
+            f"left out: iterations that raised or were left ({self._raised})": self._raised,
+            f"left out: iterations of another batch ({self._odd})": self._odd,
+            f"the work was not counted: {why}": self.plan.counts and not self._trace,
+        }
+        return [f"{self.plan.name}: {note}" for note, applies in left.items() if applies]
+
+    @property
+    def seen(self) -> Seen:
+        return self._seen or self._look()
+
+    @property
+    def records(self) -> RecordSet:
+        """The records of what was seen so far."""
+        seen, known = self.seen, self._machine.device
+        found: list[Record] = []
+        if self._trace is not None:
+            operations = estimates.repeated(self._trace)
+            found += estimates.records(self._trace, operations, seen.case, known)
+        found += source.records(replace(seen, notes=(*self._notes(), *seen.notes)))
+        return RecordSet(found, devices={} if known is None else {known.name: known}, environment=self._environment)
+
+    def pause(self) -> None:
+        """The loop has ended; another may follow. What is there is saved."""
+        if self._laps and not self._told and self.plan.save is not None:
+            self._write(show=False)
+
+    def tell(self) -> None:
+        """Save and show, once, what is complete or will never be. A measurement never ends the program it measures."""
+        self._seen, self._told = self.seen, True
+        atexit.unregister(self._at_exit)
+        self._write(show=self.plan.show)
+
+    def _write(self, show: bool) -> None:
+        if not _first_rank():
+            return
+        try:
+            records = self.records
+            if self.plan.save is not None:
+                records.save(self.plan.save)
+            if show:
+                sys.stdout.write(f"{table(records)}\n")
+        except RooflensError as error:
+            warnings.warn(f"region {self.plan.name!r} could not tell what it saw: {error}", stacklevel=2)
+
+    def _at_exit(self) -> None:
+        """The program ends before the iterations did."""
+        if self._laps:
+            self.tell()
+        else:
+            warnings.warn(
+                f"region {self.plan.name!r} timed nothing: {self._ended} iterations ended, {self.plan.skipped}"
+                " are skipped",
+                stacklevel=1,
+            )
+
+
+def _first_rank() -> bool:
+    """Whether this process speaks for a distributed run; any other process speaks for itself."""
+    import torch.distributed
+
+    ready: Any = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return not ready or torch.distributed.get_rank() == 0

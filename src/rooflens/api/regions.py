@@ -1,0 +1,279 @@
+"""Times the iterations of a training loop that is there already."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import ContextDecorator
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from rooflens.api.iterations import Iterations, Pass, Plan
+from rooflens.api.tables import table
+from rooflens.devices import find
+from rooflens.errors import InvalidValue
+from rooflens.records import AS_IS, Device
+from rooflens.results import RecordSet
+from rooflens.sources.region import ITERATION, LOADING, Lap, Pace, samples_in
+
+if TYPE_CHECKING:
+    import torch
+
+Item = TypeVar("Item")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def region(
+    name: str,
+    *,
+    model: torch.nn.Module | None = None,
+    trace: torch.nn.Module | None = None,
+    skip: int | None = None,
+    iterations: int | None = None,
+    batch: int | None = None,
+    mode: str | None = None,
+    dtype: str = AS_IS,
+    device: str | None = None,
+    roof: str | Device | None = None,
+    save: str | Path | None = None,
+    show: bool = False,
+) -> Region:
+    """Time the iterations of a loop that is there already, data loading apart: around a loader, a block or a function.
+
+    >>> region = rl.region("train step", model=model, save="run.jsonl")  # doctest: +SKIP
+    >>> for images, target in region.over(train_loader):  # doctest: +SKIP
+    ...     ...
+
+    Nothing of the loop is changed: no switch is set, no counter reset, and while iterations are timed the device is
+    waited for only once before the first and once after the last. Afterwards the loop runs as if nothing were there.
+
+    Made again at the same place after it was entered once, as in ``with rl.region("train step"):`` within a loop, it is
+    the same region: each entry is one iteration. One without a model, entered inside another, is a part of that one's
+    iterations and stands in its records.
+
+    Args:
+        name: what to call it.
+        model: the module whose step this is: names the case, tells the mode and the device, and is not touched.
+        trace: the same, and the work of its step is counted in one more iteration, which is not timed.
+        skip: iterations before the first one that is timed; default 10.
+        iterations: how many to time; default 50.
+        batch: samples per iteration; default: the length of the first tensor that the loader gives.
+        mode: ``train`` or ``inference``; default: the model's own flag, else whether gradients are recorded.
+        dtype: what to call the precision that you run in (``amp-bf16``); it changes nothing.
+        device: ``cpu`` or ``cuda``; default: where the model's parameters are.
+        roof: the device whose ceilings hold for this machine: a name or a device file. Default: the catalogue's entry.
+        save: a record file, written when the iterations are done, and at the end of a loop that was shorter. In a
+            distributed run the first rank writes it.
+        show: print the table when the iterations are done.
+
+    Raises:
+        InvalidValue: an argument cannot be used; a compiled model is traced.
+        UnknownDevice: `roof` names no device.
+        OutputError: `save` cannot be written.
+    """
+    module = trace if trace is not None else model
+    asked = (model is not None, trace is not None, skip, iterations, batch, mode, dtype, device, roof, save, show)
+    place = sys._getframe(1).f_code
+    key = id(place), name, id(module)
+    _, before, known = _MADE.get(key, (None, None, None))
+    if known is not None and asked == before and known.is_made_again(module):
+        return known
+    if model is not None and model is not module:
+        raise InvalidValue("model and trace are two different modules; give one of them")
+    plan = Plan(
+        name=name,
+        skip=skip,
+        iterations=iterations,
+        batch=batch,
+        mode=mode,
+        dtype=dtype,
+        device=device,
+        roof=find(roof) if isinstance(roof, str) else roof,
+        save=None if save is None else Path(save),
+        show=show,
+        counts=trace is not None,
+    )
+    if trace is not None:
+        from rooflens.sources.live import check_countable
+
+        check_countable(trace)
+    made = Region(plan, module)
+    _MADE[key] = place, asked, made  # the code is kept, so that its id is not given to another
+    return made
+
+
+class Region(ContextDecorator):
+    """Times the iterations of a loop; made by :func:`region`.
+
+    A context manager (each entry is an iteration), a decorator (each call is one) and, by :meth:`over`, a watch on a
+    loader. An iteration that raises is dropped.
+    """
+
+    def __init__(self, plan: Plan, model: torch.nn.Module | None) -> None:
+        self._plan = plan
+        self._whole = model is not None
+        self._iterations = Iterations(plan, model)
+        self._thread: int | None = None
+        self._open = False
+        self._made, self._entered, self._kept = 1, 0, False
+
+    def is_made_again(self, model: torch.nn.Module | None) -> bool:
+        """Whether the same call, again at the same place, means this region: if each one so far was entered once."""
+        same = not self._kept and self._entered == self._made and model is self._iterations.model
+        self._made += same
+        return same
+
+    def __enter__(self) -> Region:
+        self._entered += 1
+        around = _opened()
+        if around and not self._whole:
+            around.append(self._part_of(around[-1]))
+        else:
+            self._check_alone()
+            around.append(self._iterations.begin(self))
+            self._open = True
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        around = _opened()
+        now = around.pop(max(n for n, entered in enumerate(around) if entered.region is self))
+        if not now.path:
+            self._open = False
+            now.of.end(now, completed=kind is None)
+        elif now.begins is not None:
+            lap = Lap(begins=now.begins, ends=now.of.mark())
+            if kind is None:
+                around[-1].inner += [(now.path, lap), *now.inner]
+
+    def __call__(self, function: Function) -> Function:
+        """Time each call of a function as an iteration."""
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise InvalidValue(
+                f"{function.__name__} returns before its body has run, so a call cannot be timed; use"
+                f" `with rl.region({self._plan.name!r}):` inside of it"
+            )
+        self._kept = True
+        return super().__call__(function)
+
+    def over(self, loader: Iterable[Item]) -> Loop[Item]:
+        """The items of a loader; each item and what is done with it is one iteration.
+
+        The time in which the loader is asked for the next item is data loading, the rest is the step. Starting the
+        loader (its workers) belongs to neither. Several loops over the same region go on counting.
+        """
+        self._kept = True
+        return Loop(self, loader)
+
+    @property
+    def records(self) -> RecordSet:
+        """What was seen so far: the step, its parts, iteration and data loading, and the work if it was counted.
+
+        Raises:
+            InvalidValue: no iteration was timed yet.
+        """
+        return self._iterations.records
+
+    @property
+    def pace(self) -> Pace | None:
+        """Wall time, share of data loading and samples per second over all timed iterations; None without a loader."""
+        return self._iterations.seen.pace
+
+    def report(self) -> str:
+        """The table of :func:`table` as text."""
+        return table(self.records)
+
+    def __repr__(self) -> str:
+        return f"<region {self._plan.name!r}: {self._iterations}>"
+
+    def _part_of(self, outer: Pass) -> Pass:
+        """A pass through this region as a part of an iteration of the one around it."""
+        name, given = self._plan.name, self._plan.stands_alone
+        if given:
+            raise InvalidValue(
+                f"region {name!r} is entered inside of {outer.of.plan.name!r} and timed with it; leave out"
+                f" {', '.join(given)}"
+            )
+        if name in (ITERATION, LOADING):
+            raise InvalidValue(f"{name!r} is the name of a part that every loop has; give the region another")
+        begins = outer.of.mark() if outer.begins is not None else None
+        path = f"{outer.path}/{name}" if outer.path else name
+        return Pass(of=outer.of, region=self, stage=outer.stage, path=path, begins=begins)
+
+    def _check_alone(self) -> None:
+        """One region serves one thread and one iteration at a time."""
+        thread = threading.get_ident()
+        if self._thread not in (None, thread):
+            raise InvalidValue(
+                f"region {self._plan.name!r} is entered from a second thread, and its iterations would mix; make one"
+                " region for each thread"
+            )
+        if self._open:
+            raise InvalidValue(
+                f"region {self._plan.name!r} is entered while an iteration of it runs; give a part of it a region"
+                " of its own, without a model"
+            )
+        self._thread = thread
+
+    def _watch(self, loader: Iterable[Item]) -> Iterator[Item]:
+        iterations, around = self._iterations, _opened()
+        items = iter(loader)
+        now: Pass | None = None
+        waits: int | None = None
+        try:
+            while iterations.stage != "done":
+                self._check_alone()
+                if waits is None and iterations.stage == "time":
+                    waits = iterations.mark()
+                try:
+                    held = [next(items)]
+                except StopIteration:
+                    return
+                now = iterations.begin(self, waits, None if waits is None else samples_in(held[0]))
+                around.append(now)
+                self._open = True
+                yield held.pop()  # not kept here: the loop may free it early
+                around.remove(now)
+                self._open = False
+                waits, now = iterations.end(now, completed=True), None  # waiting begins where the step ends
+            now = iterations.begin(self)  # done: regions inside are still parts, of what nobody times
+            around.append(now)
+            yield from items
+        finally:
+            self._left(now, around)
+
+    def _left(self, now: Pass | None, around: list[Pass]) -> None:
+        """A loop has come to its end, was broken off, or raised: which of them a loader is not told."""
+        if now is not None:
+            around.remove(now)
+            self._open = False
+            self._iterations.end(now, completed=False)
+        self._iterations.pause()
+
+
+class Loop(Generic[Item]):
+    """A watched loader: gives its items, and knows its length if the loader does."""
+
+    def __init__(self, region: Region, loader: Iterable[Item]) -> None:
+        self._region, self._loader = region, loader
+
+    def __iter__(self) -> Iterator[Item]:
+        return self._region._watch(self._loader)
+
+    def __len__(self) -> int:
+        return len(cast(Sized, self._loader))
+
+
+_MADE: dict[tuple[int, str, int], tuple[CodeType, tuple[Any, ...], Region]] = {}
+"""The last region of each place, name and model, with what was asked of it."""
+_LOCAL = threading.local()
+
+
+def _opened() -> list[Pass]:
+    """The passes that this thread is in, the innermost last."""
+    stack: list[Pass] | None = getattr(_LOCAL, "stack", None)
+    if stack is None:
+        stack = _LOCAL.stack = []
+    return stack

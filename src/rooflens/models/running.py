@@ -1,0 +1,257 @@
+"""A step that really runs: placed on a device, then run eagerly, compiled, or replayed from CUDA graphs.
+
+Every source that runs a model runs it in this one way, so that what is timed, profiled and counted is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from rooflens.errors import InvalidValue, ModelError, RooflensError, first_line
+from rooflens.models.step import Step, make_optimizer
+from rooflens.models.transformers import cache_tensors
+from rooflens.records import AS_IS, Phase, Scalar
+
+if TYPE_CHECKING:
+    import torch
+
+Mark = Callable[[], None]
+"""Called where a phase ends."""
+GRAPH_WARMUP = 3
+"""Runs before a capture, as PyTorch's notes on CUDA graphs ask for: what is chosen on first use is chosen by then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """How a step is run and timed.
+
+    Attributes:
+        compile: through torch.compile.
+        cuda_graph: captured once in CUDA graphs and replayed, so that the host's part is out of the way.
+        flush: caches are emptied before each sample, outside of what is timed.
+        profile: the step is run once more under a profiler, for the time of each operation and module.
+        gpus: devices that train together, each with a whole batch.
+    """
+
+    compile: bool = False
+    cuda_graph: bool = False
+    flush: bool = False
+    profile: bool = False
+    gpus: int = 1
+
+    def options(self) -> dict[str, Scalar]:
+        """What differs from a plain run, as options of a case."""
+        said = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        said.pop("profile", None)  # it changes nothing of what is timed
+        return said
+
+    def check(self, where: str) -> None:
+        """Raise InvalidValue for what a device cannot do."""
+        if self.cuda_graph and where != "cuda":
+            raise InvalidValue(f"CUDA graphs need a CUDA device, and this measures on {where!r}; leave cuda_graph out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What is run again and again.
+
+    Attributes:
+        once: runs the step once and calls its argument at the end of each phase.
+        phases: the phases, in order.
+        state: the tensors that one run hands to the next (the cache of a decoding step).
+    """
+
+    once: Callable[[Mark], None]
+    phases: tuple[Phase, ...]
+    state: Callable[[], list[torch.Tensor]] = list
+
+
+def placed(step: Step, device: str, *, copy: bool = True) -> Step:
+    """The step with its module and inputs on `device`, in the types of the step.
+
+    Args:
+        copy: whether the module that was handed in must stay as it is.
+
+    Raises:
+        InvalidValue: the module holds no values.
+        ModelError: it cannot be copied, or is too large for the device.
+    """
+    from copy import deepcopy
+
+    import torch
+    from torch.utils._pytree import tree_map_only
+
+    layout = torch.channels_last if step.channels_last else torch.preserve_format
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        dtype = step.cast if step.cast is not None and tensor.is_floating_point() else tensor.dtype
+        moved = tensor.detach().to(device, dtype).requires_grad_(tensor.requires_grad)
+        return moved.contiguous(memory_format=layout) if step.channels_last and tensor.dim() == 4 else moved
+
+    if any(t.is_meta for t in (*step.module.parameters(), *step.module.buffers())):
+        raise InvalidValue(f"{step.name} has tensors on the meta device: they hold no values, so it cannot be run")
+    with running(step.name):  # a model may be too large for the device before anything has run
+        module = (deepcopy(step.module) if copy else step.module).to(device=device, dtype=step.cast)
+        if step.channels_last:
+            module = module.to(memory_format=torch.channels_last)
+        inputs = (step.args, step.kwargs, step.targets, step.prompt)
+        args, kwargs, targets, prompt = tree_map_only(torch.Tensor, move, inputs)
+    return replace(step, module=module, args=args, kwargs=kwargs, targets=targets, prompt=prompt)
+
+
+def compiled(step: Step) -> Step:
+    """The step with its module handed to torch.compile; it is compiled when it is first run."""
+    import torch
+
+    module: Any = torch.compile(step.module)
+    return replace(step, module=module)
+
+
+def eager(step: Step, device: str, *, capturable: bool = False) -> Run:
+    """The step as it is written. Its module and inputs lie on `device`.
+
+    Args:
+        capturable: whether the optimizer keeps its step counts on the device, which a CUDA graph needs.
+    """
+    import torch
+
+    if step.module.training != step.training:
+        step.module.train(step.training)
+    if step.prompt is not None and step.cache is not None:
+        with torch.no_grad(), step.precision(device):
+            cache = step.module(**step.prompt)[step.cache]
+        return Run(
+            once=lambda mark: _decode(step, device, cache, mark),
+            phases=("forward",),
+            state=lambda: cache_tensors(cache),
+        )
+    if not step.training:
+        return Run(once=lambda mark: _infer(step, device, mark), phases=("forward",))
+    optimizer = make_optimizer(step.optimizer, [p for p in step.module.parameters() if p.requires_grad], step.fused)
+    for group in optimizer.param_groups if optimizer is not None else ():
+        if "capturable" in group:
+            group["capturable"] = capturable
+    scaler = torch.amp.GradScaler(device) if step.scaled else None
+    phases: tuple[Phase, ...] = ("forward", "backward") if optimizer is None else ("forward", "backward", "optimizer")
+    return Run(once=lambda mark: _train(step, device, optimizer, scaler, mark), phases=phases)
+
+
+def replayed(step: Step) -> Run:
+    """The step captured once in CUDA graphs, one for each phase, and replayed: the host no longer launches kernels.
+
+    Raises:
+        InvalidValue: the step scales its loss, which the host has to look at.
+    """
+    import torch
+
+    if step.scaled:
+        raise InvalidValue("the gradient scaler of amp-fp16 looks at values on the host: no CUDA graph; use amp-bf16")
+    run = eager(step, "cuda", capturable=True)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(GRAPH_WARMUP):
+            run.once(lambda: None)
+    torch.cuda.synchronize()
+    # A cache grows by new tensors: those that the graph reads must outlive the capture.
+    read = run.state()
+    graphs: list[torch.cuda.CUDAGraph] = []
+    pool = torch.cuda.graph_pool_handle()
+
+    def begin() -> None:
+        graphs.append(torch.cuda.CUDAGraph())
+        graphs[-1].capture_begin(pool=pool)
+
+    def cut() -> None:
+        graphs[-1].capture_end()
+        if len(graphs) < len(run.phases):
+            begin()
+
+    with torch.cuda.stream(stream):
+        begin()
+        run.once(cut)
+    torch.cuda.synchronize()
+
+    def replay(mark: Mark) -> None:
+        for graph in graphs:
+            graph.replay()
+            mark()
+
+    return Run(once=replay, phases=run.phases, state=lambda: read)
+
+
+@contextmanager
+def switches(dtype: str) -> Iterator[None]:
+    """Set torch's TF32 switches for a case's dtype, and put them back; `default` and `as-is` touch nothing."""
+    import torch
+
+    if dtype in ("default", AS_IS):
+        yield
+        return
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype == "tf32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+@contextmanager
+def running(name: str) -> Iterator[None]:
+    """Tell in a sentence what a model raises while it runs.
+
+    Raises:
+        ModelError: the model raised, or ended the program.
+    """
+    try:
+        yield
+    except RooflensError:
+        raise
+    except SystemExit as error:
+        raise ModelError(f"{name} ends the program (exit code {error.code}) while it runs") from error
+    except Exception as error:
+        raise ModelError(f"{name}: {type(error).__name__}: {first_line(error)}") from error
+
+
+def _infer(step: Step, device: str, mark: Mark) -> None:
+    import torch
+
+    with torch.no_grad(), step.precision(device):
+        step.module(*step.args, **step.kwargs)
+    mark()
+
+
+def _decode(step: Step, device: str, cache: Any, mark: Mark) -> None:
+    """One more token; the cache is cut back afterwards, outside of what is timed."""
+    import torch
+
+    assert step.cache is not None
+    with torch.no_grad(), step.precision(device):
+        step.module(*step.args, **step.kwargs, **{step.cache: cache})
+    mark()
+    cache.crop(-1)
+
+
+def _train(step: Step, device: str, optimizer: Any, scaler: Any, mark: Mark) -> None:
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    for leaf in (*step.module.parameters(), *tree_leaves((step.args, step.kwargs))):
+        if isinstance(leaf, torch.Tensor) and leaf.is_leaf:
+            leaf.grad = None
+    with torch.enable_grad(), step.precision(device):
+        output = step.module(*step.args, **step.kwargs)
+        loss = step.loss(output, step.targets)
+    mark()
+    (scaler.scale(loss) if scaler is not None else loss).backward()
+    mark()
+    if optimizer is None:
+        return
+    if scaler is not None:
+        scaler.step(optimizer)
+        scaler.update()
+    else:
+        optimizer.step()
+    mark()

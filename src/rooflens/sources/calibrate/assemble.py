@@ -1,0 +1,100 @@
+"""From what was found to a device: rates that were not measured, and doubts about those that were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+from rooflens.devices.rules import RESOURCES, Stated, ceilings
+from rooflens.records import LEVELS, Device
+from rooflens.sources.calibrate.trial import Found
+from rooflens.units import show
+
+LANES = "the lanes that run fp32 products"
+ABOVE = 1.05
+"""A ceiling that beats the catalogue's by more than this gets a note."""
+SLOW = 0.25
+HERE = "this machine"
+
+
+def assembled(found: Found, *, where: str, name: str, title: str, known: Device | None) -> Device:
+    """The device ``NAME-measured``.
+
+    What was not measured keeps the rate that the catalogue or a rule gives, with its own origin. On a CPU whose lanes
+    ran products faster than plain multiply-adds, or whose lanes were not measured and are in no catalogue, element-wise
+    work gets the rate of the fp32 products, marked ``derived``.
+    """
+    kind = "cpu" if where == "cpu" else "gpu"
+    rates = _with_lanes(found.rates, known) if where == "cpu" else dict(found.rates)
+    rates = {resource: replace(rate, value=_rounded(rate.value)) for resource, rate in rates.items()}
+    facts = {
+        key: replace(fact, value=_rounded(fact.value) if key != "memory" else fact.value)
+        for key, fact in found.facts.items()
+    }
+    rates, doubts = _doubted(rates, known)
+    by_resource = {c.resource: c for c in (known.ceilings if known is not None else ())}
+    for ceiling in ceilings(rates, vendor=known.vendor if known is not None else HERE, kind=kind, facts=facts):
+        if ceiling.resource in rates or ceiling.resource not in by_resource:  # a rule never displaces the catalogue
+            by_resource[ceiling.resource] = ceiling
+    return Device(
+        name=f"{known.name if known is not None else name}-measured",
+        title=f"{known.title if known is not None else title} (measured)",
+        vendor=known.vendor if known is not None else HERE,
+        kind=kind,
+        arch=known.arch if known is not None else "",
+        ceilings=tuple(by_resource[resource] for resource in RESOURCES if resource in by_resource),
+        facts=(known.facts if known is not None else {}) | facts,
+        notes=". ".join((*found.notes, *doubts)),
+    )
+
+
+def _rounded(value: float) -> float:
+    """Four digits: more are not repeatable."""
+    return float(f"{value:.3e}")
+
+
+def _with_lanes(rates: Mapping[str, Stated], known: Device | None) -> dict[str, Stated]:
+    """The rates of a CPU with those of its vector lanes, which run its fp32 products too."""
+    products, lanes = rates.get("matmul.fp32"), rates.get("vector.fp32")
+    wanted = lanes.value < products.value if lanes is not None and products is not None else known is None
+    if products is None or not wanted:
+        return dict(rates)
+    reference = LANES if lanes is None else f"{LANES}; {lanes.reference} reached {show(lanes.value, 'FLOP/s')}"
+    derived = replace(products, origin="derived", reference=reference, accumulate=None, verified=False)
+    return {**rates, "vector.fp32": derived}
+
+
+def _doubted(rates: dict[str, Stated], known: Device | None) -> tuple[dict[str, Stated], list[str]]:
+    """The rates with a note in the reference of those that cannot be true or need an explanation, and all notes."""
+    doubts = dict([*_above(rates, known), *_upside_down(rates), *_emulated(rates)])
+    noted = {
+        resource: replace(rate, reference=f"{rate.reference}; {doubts[resource]}") if resource in doubts else rate
+        for resource, rate in rates.items()
+    }
+    return noted, [f"{resource}: {doubt}" for resource, doubt in doubts.items()]
+
+
+def _above(rates: Mapping[str, Stated], known: Device | None) -> Iterator[tuple[str, str]]:
+    for resource, rate in rates.items():
+        ceiling = known.ceiling(resource) if known is not None else None
+        if ceiling is not None and rate.value > ABOVE * ceiling.rate:
+            origin = ceiling.origin + ("" if ceiling.verified else ", not verified")
+            times = f"{rate.value / ceiling.rate:.2f} x the catalogue's rate ({origin})"
+            yield resource, f"{times}: a clock above the one it counts with, or one of the two is wrong"
+
+
+def _emulated(rates: Mapping[str, Stated]) -> Iterator[tuple[str, str]]:
+    """A narrow precision that is far slower than fp32: hardware that has it is never."""
+    full = rates.get("matmul.fp32")
+    for resource in ("matmul.fp16", "matmul.bf16", "matmul.int8"):
+        if full is not None and resource in rates and rates[resource].value < SLOW * full.value:
+            yield resource, "far below fp32: torch has no fast way to do it on this machine"
+
+
+def _upside_down(rates: Mapping[str, Stated]) -> Iterator[tuple[str, str]]:
+    """A level that is slower than the one behind it."""
+    near = [level for level in reversed(LEVELS) if level in rates]
+    for inner, outer in pairwise(near):
+        if rates[inner].value < rates[outer].value:
+            yield inner, f"slower than {outer}, which cannot be: its working sets were not in it"

@@ -1,0 +1,84 @@
+"""Links: between host and card, and between two cards. A ceiling counts both directions together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from rooflens.devices.rules import Stated
+from rooflens.sources.calibrate.plan import MIB
+from rooflens.sources.calibrate.trial import Bench, Best, Candidate, Found, fact, race, stated
+
+FABRIC = 1.5
+"""Two cards that exchange so many times what the host link carries have a fabric of their own."""
+COPIES = 4
+"""In a row and direction, so that what the host waits for at the end does not count."""
+
+
+def host(bench: Bench, seconds: float) -> Found:
+    """The ceiling ``pcie``, and a fact for each direction, from pinned and from pageable memory."""
+    size = bench.plan.link_bytes
+    pinned = [torch.empty(size, dtype=torch.uint8, pin_memory=True).fill_(7) for _ in range(2)]
+    pageable = torch.empty(size, dtype=torch.uint8).fill_(7)
+    card = [torch.empty(size, dtype=torch.uint8, device="cuda").fill_(7) for _ in range(2)]
+    ways = {
+        "pcie_h2d": partial(card[0].copy_, pinned[0], non_blocking=True),
+        "pcie_d2h": partial(pinned[1].copy_, card[1], non_blocking=True),
+        "pcie_h2d_pageable": partial(card[0].copy_, pageable),
+        "pcie_d2h_pageable": partial(pageable.copy_, card[1]),
+    }
+    share = seconds / (len(ways) + 1)
+    facts = {}
+    for name, call in ways.items():
+        best = _rate(f"best of copies of {size // MIB} MiB, one direction", size, call, share, bench.timer)
+        facts[name] = fact(best.rate, best.how)
+    streams = [torch.cuda.Stream() for _ in range(2)]
+
+    def both() -> None:
+        for stream, call in zip(streams, (ways["pcie_h2d"], ways["pcie_d2h"]), strict=True):
+            with torch.cuda.stream(stream):
+                for _ in range(COPIES):
+                    call()
+        torch.cuda.synchronize()
+
+    how = f"best of copies of {size // MIB} MiB between pinned host memory and the card, both directions at once"
+    best = _rate(how, 2 * COPIES * size, both, share, bench.wall)
+    return Found(rates={"pcie": stated(best)}, facts=facts)
+
+
+def peers(bench: Bench, seconds: float, pcie: Stated | None) -> Found:
+    """The ceiling ``nvlink`` where two cards exchange more than the host link carries, and a fact for one direction."""
+    size = bench.plan.link_bytes
+    here, there = (
+        [torch.empty(size, dtype=torch.uint8, device=f"cuda:{n}").fill_(7) for _ in range(2)] for n in (0, 1)
+    )
+    streams = [(torch.cuda.Stream(device=0), torch.cuda.Stream(device=1)) for _ in range(2)]
+    pairs = ((there[0], here[0]), (here[1], there[1]))
+
+    def copies(directions: int) -> None:
+        for (first, second), (to, origin) in list(zip(streams, pairs, strict=True))[:directions]:
+            with torch.cuda.stream(first), torch.cuda.stream(second):
+                for _ in range(COPIES):
+                    to.copy_(origin, non_blocking=True)
+        torch.cuda.synchronize(0)
+        torch.cuda.synchronize(1)
+
+    what = f"best of copies of {size // MIB} MiB between cards 0 and 1"
+    one = _rate(f"{what}, one direction", COPIES * size, partial(copies, 1), seconds / 2, bench.wall)
+    both = _rate(f"{what}, both directions at once", 2 * COPIES * size, partial(copies, 2), seconds / 2, bench.wall)
+    return Found(facts={"peer_copy": fact(one.rate, one.how)}) + fabric(both, pcie)
+
+
+def fabric(both: Best, pcie: Stated | None) -> Found:
+    """The ceiling ``nvlink``, or why two cards that exchange data at this rate may do it over the host link."""
+    if pcie is None:
+        return Found(notes=("nvlink left out: without the host link's rate it cannot be told from it",))
+    if both.rate < FABRIC * pcie.value:
+        return Found(notes=("nvlink left out: the cards exchange no more than the host link carries",))
+    return Found(rates={"nvlink": stated(both)})
+
+
+def _rate(how: str, amount: float, call: Callable[[], object], seconds: float, timer: Callable[..., float]) -> Best:
+    return race([Candidate(how=how, amount=amount, make=lambda: call)], seconds, timer)

@@ -1,0 +1,101 @@
+"""How much a calibration tries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Shape = tuple[int, int, int]
+"""m, n, k: a product of (m, k) and (k, n)."""
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The sizes that are tried.
+
+    Attributes:
+        products: shapes of the products, each in several layouts; multiples of 128, since odd sizes run slower; the
+            smallest tells whether a precision is so slow that the others would take for ever.
+        convolution: batch, channels, height and width, kernel: torch asks oneDNN for its direct algorithm, which on a
+            CPU may be faster than a product. None where it does not count: cuDNN may use Winograd or FFT.
+        stream_bytes: of each array that is streamed through memory.
+        stream_caches: an array is at least so many times the last-level cache (the rule of STREAM is four).
+        working_sets: bytes, for the caches of a core.
+        shared_sets: bytes, for the cache that a GPU's cores share.
+        sweep_bytes: what one trial of a working set reads in all.
+        rounds: of the loops in the kernels for vector and special rates: some milliseconds.
+        link_bytes: of each copy over a link.
+        launches: operations in a row, for overheads; fewer than what the driver's queue holds.
+        compiled: whether to build kernels of our own.
+    """
+
+    products: tuple[Shape, ...]
+    convolution: tuple[int, int, int, int] | None = None
+    stream_bytes: int
+    stream_caches: int = 4
+    working_sets: tuple[int, ...]
+    shared_sets: tuple[int, ...] = ()
+    sweep_bytes: int
+    rounds: int
+    link_bytes: int = 256 * MIB
+    launches: int = 500
+    compiled: bool = True
+
+
+def _doubling(first: int, last: int) -> tuple[int, ...]:
+    """`first`, and its doubles up to `last`."""
+    sizes = [first]
+    while sizes[-1] < last:
+        sizes.append(2 * sizes[-1])
+    return tuple(sizes)
+
+
+CPU = Plan(
+    products=((256,) * 3, (1024,) * 3, (2048,) * 3, (3072,) * 3, (4096, 1024, 2048), (512, 4096, 1024)),
+    convolution=(16, 256, 28, 3),
+    stream_bytes=256 * MIB,
+    working_sets=_doubling(4 * KIB, 64 * MIB),
+    sweep_bytes=64 * MIB,
+    rounds=200_000,
+)
+CUDA = Plan(
+    products=(
+        (4096,) * 3,
+        (6144,) * 3,
+        (8192,) * 3,
+        (8192, 4096, 4096),
+        (4096, 14336, 4096),
+        (8192, 8192, 16384),
+        (16384, 8192, 4096),
+        (16384,) * 3,
+    ),
+    stream_bytes=4 * GIB,
+    working_sets=_doubling(4 * KIB, 1 * MIB),
+    shared_sets=_doubling(2 * MIB, 512 * MIB),
+    sweep_bytes=32 * GIB,
+    rounds=1000,
+)
+PLANS: Mapping[tuple[str, bool], Plan] = {
+    ("cpu", False): CPU,
+    ("cuda", False): CUDA,
+    ("cpu", True): Plan(
+        products=((256,) * 3, (1024,) * 3, (2048,) * 3),
+        convolution=CPU.convolution,
+        stream_bytes=CPU.stream_bytes,
+        working_sets=_doubling(8 * KIB, 16 * MIB),
+        sweep_bytes=CPU.sweep_bytes,
+        rounds=CPU.rounds,
+    ),
+    ("cuda", True): Plan(
+        products=((4096,) * 3, (8192,) * 3),
+        stream_bytes=2 * GIB,
+        working_sets=_doubling(16 * KIB, 512 * KIB),
+        shared_sets=_doubling(4 * MIB, 128 * MIB),
+        sweep_bytes=CUDA.sweep_bytes,
+        rounds=CUDA.rounds,
+    ),
+}
+"""By place, and whether it has to be quick."""
+SECONDS = {"full": 90.0, "quick": 20.0}
+"""What a calibration takes at most."""

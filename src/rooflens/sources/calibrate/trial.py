@@ -1,0 +1,165 @@
+"""Trials: how fast a call is, and which of several is the fastest within a share of the time."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rooflens.devices.rules import Stated
+from rooflens.records import CeilingOrigin, Device, Fact, Silicon
+from rooflens.sources.calibrate.pinned import Pinning
+from rooflens.sources.calibrate.plan import Plan
+from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, sample
+
+Call = Callable[[], object]
+Timer = Callable[[Call, float], float]
+"""From a call and seconds to spend on it to the shortest time of one call."""
+
+# Private functions of torch are used where it has no others: they may be gone (AttributeError) or changed (TypeError).
+TROUBLE = (RuntimeError, OSError, ImportError, ValueError, TypeError, AttributeError, subprocess.SubprocessError)
+"""What a part may raise without taking the others along: torch, drivers and compilers raise these."""
+
+LEAST = {"cpu": 0.02, "cuda": 0.003}
+"""Seconds of one sample: long against the clock and against what the host takes to launch."""
+SAMPLES = 100
+FINALISTS = 2
+MOST_REPEATS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What every part is run with.
+
+    Attributes:
+        where: ``cpu`` or ``cuda``.
+        timer: of work in the current stream.
+        wall: of work that has ended when its call returns.
+        known: the catalogue's entry for this machine.
+    """
+
+    where: str
+    plan: Plan
+    pinning: Pinning
+    timer: Timer
+    wall: Timer
+    known: Device | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What parts found: rates by resource, facts by name, and what a reader must know."""
+
+    rates: Mapping[str, Stated] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __add__(self, other: Found) -> Found:
+        return Found(
+            rates={**self.rates, **other.rates},
+            facts={**self.facts, **other.facts},
+            notes=(*self.notes, *other.notes),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One way to use a resource.
+
+    Attributes:
+        how: what it does, for the reference.
+        amount: FLOP or bytes of one call.
+        make: allocates what the call needs.
+    """
+
+    how: str
+    amount: float
+    make: Callable[[], Call]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """The highest rate seen, and with what."""
+
+    rate: float
+    how: str
+
+
+def shortest(call: Call, seconds: float, clock: Clock, least: float) -> float:
+    """The time of one call: the shortest of several samples of at least `least` seconds, within about `seconds`."""
+    once = max(min(_samples(call, 1, clock, Policy(warmup=1, min_samples=1, max_samples=1))), 1e-9)
+    if 4 * once > seconds:
+        return once
+    repeats = max(1, min(MOST_REPEATS, math.ceil(least / once)))
+    policy = Policy(warmup=1, min_samples=3, max_samples=SAMPLES, budget=max(seconds, 1e-3), precision=0.0)
+    return min(once, min(_samples(call, repeats, clock, policy)) / repeats)
+
+
+def _samples(call: Call, repeats: int, clock: Clock, policy: Policy) -> Sequence[float]:
+    def run(mark: Callable[[], None]) -> None:
+        for _ in range(repeats):
+            call()
+        mark()
+
+    return sample(run, ("forward",), clock, policy)["forward"].samples
+
+
+def timers(where: str) -> tuple[Timer, Timer]:
+    """The timers of a bench: of work in the current stream, and of work that has ended when its call returns."""
+    monotonic = MonotonicClock()
+    clock: Clock = CudaClock() if where == "cuda" else monotonic
+    least = LEAST[where]
+    return (
+        lambda call, seconds: shortest(call, seconds, clock, least),
+        lambda call, seconds: shortest(call, seconds, monotonic, least),
+    )
+
+
+def race(
+    candidates: Sequence[Candidate], seconds: float, timer: Timer, now: Callable[[], float] = time.monotonic
+) -> Best:
+    """The best candidate. Half of the time goes to a first round, the other half to the two that lead then.
+
+    A candidate that would overrun the time is left out, and so is one that raises: a layout may be unsupported.
+
+    Raises:
+        RuntimeError and others of `TROUBLE`: no candidate ran; what the first one raised.
+    """
+    end = now() + seconds
+    tried: list[tuple[Best, Candidate]] = []
+    problems: list[Exception] = []
+    for candidate in candidates:
+        left = end - now()
+        if tried and (left <= 0 or 4 * candidate.amount > left * tried[-1][0].rate):
+            continue
+        try:
+            tried.append((_tried(candidate, seconds / 2 / len(candidates), timer), candidate))
+        except TROUBLE as error:
+            problems.append(error)
+    if not tried:
+        raise problems[0]
+    tried.sort(key=lambda pair: -pair[0].rate)
+    best = [found for found, _ in tried[:FINALISTS]]
+    for place, (_, candidate) in enumerate(tried[:FINALISTS]):
+        left = end - now()
+        if left > 0:
+            best.append(_tried(candidate, left / (FINALISTS - place), timer))
+    return max(best, key=lambda found: found.rate)
+
+
+def _tried(candidate: Candidate, seconds: float, timer: Timer) -> Best:
+    return Best(rate=candidate.amount / timer(candidate.make(), seconds), how=candidate.how)
+
+
+def stated(
+    best: Best, *, silicon: Silicon | None = None, accumulate: str | None = None, origin: CeilingOrigin = "measured"
+) -> Stated:
+    """A ceiling as a device file states it."""
+    return Stated(value=best.rate, origin=origin, reference=best.how, silicon=silicon, accumulate=accumulate)
+
+
+def fact(value: float, reference: str) -> Fact:
+    """A measured fact."""
+    return Fact(value=value, origin="measured", reference=reference)

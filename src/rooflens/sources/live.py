@@ -1,0 +1,165 @@
+"""The operations of one iteration that really runs: counted while it runs, and changed in nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+import torch
+from torch import nn
+from torch._dynamo import OptimizedModule
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from rooflens.errors import DataDependent, InvalidValue
+from rooflens.models import unwrapped
+from rooflens.records import Call, Operation, Trace
+from rooflens.trace.lifetimes import Lifetimes
+from rooflens.trace.modules import ModulePaths
+from rooflens.trace.recorder import Recorder, Schema
+
+LOOP, OPTIMIZER = "(loop)", "(optimizer)"
+"""Paths of what no module does: the loss, what the loop does with tensors, and the optimizer."""
+COUNTED = (
+    "the work is that of one more iteration: every operation that PyTorch ran in it; kernels of others are not seen"
+)
+UNREADABLE = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError, DataDependent)
+"""What a tensor that is not like others (nested, opaque, on an unusual device) answers when asked for its memory."""
+
+
+class Counting:
+    """Counts the operations of this thread, and of the backward passes that it starts, inside of the context.
+
+    Everything runs as it would otherwise: the mode sees each operation, lets it run, and describes it afterwards. What
+    it cannot describe is listed and never an error, since the loop is not ours to break.
+
+    Args:
+        model: whose modules the operations are told apart by.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        root = unwrapped(model)
+        self._paths = ModulePaths(root)
+        self._lifetimes = _Watched()
+        for name, cause in ((root.parameters, "parameters"), (root.buffers, "buffers")):
+            for tensor in name():
+                self._lifetimes.label(tensor, cause)
+        self._parameters = sum(p.numel() for p in root.parameters())
+        names = {id(parameter): name for name, parameter in root.named_parameters()}
+        self._recorder = _Live(self._paths, self._lifetimes, names)
+        self._contexts = ExitStack()
+
+    def __enter__(self) -> Counting:
+        self._paths.enter(LOOP)
+        with ExitStack() as contexts:
+            contexts.enter_context(self._paths.followed())
+            contexts.enter_context(self._recorder.stepping_noticed())
+            contexts.enter_context(self._recorder)
+            self._contexts = contexts.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._contexts.close()
+
+    def trace(self) -> Trace:
+        """What was seen. Memory is not: what was alive before is not known."""
+        return Trace(
+            operations=tuple(op for op in self._recorder.operations if op is not _UNKNOWN),
+            memory=None,
+            parameters=self._parameters,
+            unsized=tuple(dict.fromkeys(self._recorder.unreadable)),
+            notes=(COUNTED,),
+        )
+
+
+def check_countable(model: nn.Module) -> None:
+    """Refuse what would run differently while it is counted.
+
+    Raises:
+        InvalidValue: a compiled model (it would run without its compiled kernels), or one that runs in several threads.
+    """
+    compiled = isinstance(model, OptimizedModule) or any(
+        isinstance(part, OptimizedModule) or part._compiled_call_impl is not None for part in model.modules()
+    )
+    name = type(unwrapped(model)).__name__
+    if compiled:
+        raise InvalidValue(
+            f"{name} is compiled, and would run without its compiled kernels while it is counted; give model= instead"
+            " of trace=, and estimate the module apart (rl.estimate)"
+        )
+    if isinstance(model, nn.DataParallel):
+        raise InvalidValue(
+            f"{name} runs in several threads (DataParallel), which cannot be counted; give model= instead of trace="
+        )
+
+
+class _Watched(Lifetimes):
+    """Lifetimes that pass over a tensor without memory that can be read."""
+
+    def see(self, tensor: torch.Tensor, cause: str = "temporaries") -> None:
+        with suppress(*UNREADABLE):
+            super().see(tensor, cause)
+
+
+class _Live(Recorder):
+    """A recorder of operations on real tensors, which finds out by itself in which phase they run."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, paths: ModulePaths, lifetimes: Lifetimes, parameter_names: dict[int, str]) -> None:
+        super().__init__(paths, lifetimes, parameter_names)
+        self.unreadable: list[tuple[str, str]] = []
+        self._stepping = False
+
+    @contextmanager
+    def stepping_noticed(self) -> Iterator[None]:
+        """Know whether an optimizer is stepping, by hooks that all optimizers share."""
+
+        def before(*_: Any) -> None:
+            self._stepping = True
+
+        def after(*_: Any) -> None:
+            self._stepping = False
+
+        handles = register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if not isinstance(func, torch._ops.OpOverload):
+            self.unreadable.append((self._paths.current, str(func)))
+            return func(*args, **kwargs or {})
+        if torch._C._current_autograd_node() is not None:
+            self.phase = "backward"
+        elif self._stepping and not self._paths.inside:  # a closure runs the model again
+            self.phase = "optimizer"
+        else:
+            self.phase = "forward"
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+    def _operation(
+        self,
+        schema: Schema,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outputs: list[torch.Tensor],
+        path: str,
+        recomputed: bool,
+    ) -> Operation:
+        try:
+            return super()._operation(schema, args, kwargs, outputs, path, recomputed)
+        except UNREADABLE:
+            self.unreadable.append((path, schema.name))
+            return _UNKNOWN
+
+    def _place(self, name: str) -> tuple[str, bool]:
+        return (OPTIMIZER, False) if self.phase == "optimizer" else super()._place(name)
+
+
+_UNKNOWN = Operation(Call(name="", arguments=(), outputs=(), reads=0, writes=0, weight_reads=0), "", "forward")
+"""In place of an operation that cannot be described: it is listed by its name instead."""

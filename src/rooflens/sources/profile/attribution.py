@@ -1,0 +1,188 @@
+"""Device time and host time to operations, modules and phases: arithmetic on events, without a profiler.
+
+A kernel belongs to the operation during which it was launched, and lies where that operation does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from rooflens.records import Phase
+from rooflens.sources.profile.calls import Call, forest
+from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, Launch, Range
+from rooflens.sources.profile.names import is_engine, is_known, short
+from rooflens.sources.profile.places import Place, places_of
+from rooflens.sources.profile.ranges import module_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A stretch of time and what it belongs to.
+
+    Attributes:
+        seconds: on the device for an activity, else on the host.
+        operation: name as an estimate has it, None where none claims the time.
+        call: number of the operation's call: what shares it belongs to the same call.
+        activity: what the device did, None for host time.
+    """
+
+    seconds: float
+    place: Place
+    operation: str | None = None
+    call: int | None = None
+    activity: DeviceActivity | None = None
+
+
+def attribute(events: Events, outside: Mapping[Phase, str] | None = None) -> tuple[Share, ...]:
+    """All device time by operation, module and phase; host time where no device was seen.
+
+    Host time is that of operations: what Python does between them is none of it. Where the phases of a step are marked,
+    what was started outside of them is left out.
+
+    Args:
+        outside: path of what runs outside of modules, by phase.
+    """
+    calls = forest(events)
+    places = places_of(calls, outside or {})
+    return _device_shares(events, calls, places) if events.activities else _host_shares(calls, places)
+
+
+def _device_shares(events: Events, calls: list[Call], places: Mapping[Call, Place]) -> tuple[Share, ...]:
+    numbers = {call: n for n, call in enumerate(calls)}
+    launches = {call.event.correlation: call for call in calls if isinstance(call.event, Launch)}
+    by_identity = {
+        call.event.identity: call
+        for call in calls
+        if isinstance(call.event, HostOperation) and call.event.identity is not None
+    }
+    claimants = _claimants(calls)
+    found = []
+    for activity in events.activities:
+        launch = launches.get(activity.correlation) if activity.correlation is not None else None
+        launch = launch or (by_identity.get(activity.identity) if activity.identity is not None else None)
+        if launch is not None and places[launch].phase is None:
+            continue
+        claimed = None if launch is None else claimants[launch]
+        place = Place() if launch is None else places[launch if claimed is None else claimed]
+        found.append(
+            Share(
+                seconds=activity.seconds,
+                place=place,
+                operation=None if claimed is None else short(claimed.event.name),
+                call=None if claimed is None else numbers[claimed],
+                activity=activity,
+            )
+        )
+    return tuple(found)
+
+
+def _claimants(calls: Iterable[Call]) -> dict[Call, Call | None]:
+    """The operation to which what is launched during each event belongs.
+
+    It is the outermost, within the module or node that runs, of the best kind: one that an estimate counts, else one
+    with a namespace (a custom operator), else any (a custom autograd function), else the node itself.
+    """
+    found: dict[Call, tuple[int, Call | None]] = {}
+    for call in calls:
+        best = found[call.parent] if call.parent is not None else _NOBODY
+        if isinstance(call.event, Range):
+            best = best if module_of(call.event.name, None) is None else _NOBODY
+        elif isinstance(call.event, HostOperation):
+            if is_engine(call.event.name):
+                best = _NOBODY
+            elif _is_node(call):
+                best = _NODE, call
+            else:
+                best = min(best, (_kind(call.event.name), call), key=lambda item: item[0])
+        found[call] = best
+    return {call: claimant for call, (_, claimant) in found.items()}
+
+
+_KNOWN, _NAMED, _OTHER, _NODE = range(4)
+_NOBODY: tuple[int, Call | None] = (4, None)
+
+
+def _kind(name: str) -> int:
+    return _KNOWN if is_known(name) else _NAMED if "::" in name else _OTHER
+
+
+def _is_node(call: Call) -> bool:
+    """Whether it stands for an autograd node that is run, around the operations that do its work."""
+    return isinstance(call.event, HostOperation) and call.event.backward
+
+
+def _host_shares(calls: list[Call], places: Mapping[Call, Place]) -> tuple[Share, ...]:
+    """Host time of operations, where the host is the device; what torch calls around them belongs to the longest."""
+    knowing = _with_known_inside(calls)
+    folded = _folded(calls, knowing)
+    claims: dict[Call, Call] = {}
+    seconds: dict[Call, float] = {}
+    rest: list[Call] = []
+    for call in calls:
+        claim = claims.get(call.parent) if call.parent is not None else None
+        if claim is None and _counts(call, folded) and places[call].phase is not None:
+            if is_known(call.event.name) or (call not in knowing and _can_claim(call)):
+                claim = call
+                seconds[call] = call.event.seconds
+            else:
+                rest.append(call)
+        if claim is not None:
+            claims[call] = claim
+    lost = []
+    heirs: dict[Call, Call] = {}
+    for call in reversed(rest):  # from inside out: what is inside has its full time before it is compared
+        inner = [child for child in call.operations() if _counts(child, folded)]
+        own = max(0.0, call.event.seconds - sum(child.event.seconds for child in inner))
+        inside = [child if child in seconds else heirs[child] for child in inner if child in seconds or child in heirs]
+        heir = max(inside, key=seconds.__getitem__, default=None)
+        if heir is not None:
+            heirs[call] = heir
+        if heir is None or is_engine(call.event.name) or _is_node(call):
+            lost.append(Share(seconds=own, place=replace(places[call], path=None)))
+        else:
+            seconds[heir] += own
+    numbers = {call: n for n, call in enumerate(calls)}
+    shares = [
+        Share(seconds=spent, place=places[call], operation=short(call.event.name), call=numbers[call])
+        for call, spent in seconds.items()
+    ]
+    return (*shares, *reversed(lost))
+
+
+def _with_known_inside(calls: Iterable[Call]) -> set[Call]:
+    """The events in which an operation runs that an estimate would count."""
+    found: set[Call] = set()
+    for call in reversed(list(calls)):
+        inside = call in found or (isinstance(call.event, HostOperation) and is_known(call.event.name))
+        if inside and call.parent is not None:
+            found.add(call.parent)
+    return found
+
+
+def _folded(calls: Iterable[Call], knowing: set[Call]) -> set[Call]:
+    """The events that have no time of their own.
+
+    A view, an allocation or a copy that a call makes on its way to an operation is part of it: ``linear`` transposes.
+    """
+    found: set[Call] = set()
+    for call in calls:
+        around = call.parent
+        if around is None or not isinstance(around.event, HostOperation) or isinstance(call.event, Range):
+            continue
+        transparent = around in knowing and not is_known(around.event.name)
+        makes_its_way = transparent and not is_engine(around.event.name) and not _is_node(around)
+        if around in found or (makes_its_way and call not in knowing and not is_known(call.event.name)):
+            found.add(call)
+    return found
+
+
+def _counts(call: Call, folded: set[Call]) -> bool:
+    return isinstance(call.event, HostOperation) and call not in folded
+
+
+def _can_claim(call: Call) -> bool:
+    """Whether an operation without a formula stands for itself, and not for what runs inside of it."""
+    if is_engine(call.event.name):
+        return False
+    return not _is_node(call) or not any(call.operations())

@@ -1,0 +1,258 @@
+"""Chrome traces as Kineto writes them (torch.profiler on CUDA, ROCm and CPUs), plain or compressed."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rooflens.errors import FileError
+from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events, HostOperation, Launch, Range
+
+_ACTIVITIES: dict[str, ActivityKind] = {
+    "kernel": "kernel",
+    "gpu_memcpy": "memcpy",
+    "gpu_memset": "memset",
+    # Before 2022 Kineto capitalised its categories.
+    "Kernel": "kernel",
+    "Memcpy": "memcpy",
+    "Memset": "memset",
+}
+_OPERATIONS = frozenset({"cpu_op", "Operator", "cpu_instant_event"})
+_LAUNCHES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "Runtime", "privateuse1_runtime"})
+_RANGES = frozenset({"user_annotation", "python_function"})
+_FLOW = "fwdbwd"
+_MICROSECOND = 1e-6
+_NO_JSON = re.compile(rb"(:\s*)-?(?:inf|nan|NaN|Infinity)(?=\s*[,}\]])")
+"""What C and Python write for numbers that JSON does not have: a bandwidth over a duration of zero."""
+
+
+def read_trace(path: str | Path) -> Events:
+    """The events of a Chrome trace.
+
+    Raises:
+        FileError: the file cannot be opened, is no Chrome trace, or holds an event without a usable time.
+    """
+    where = repr(str(path))
+    try:
+        raw = Path(path).read_bytes()
+        if raw[:2] == b"\x1f\x8b":
+            raw = gzip.decompress(raw)
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileError(f"cannot read {where}: {getattr(error, 'strerror', None) or error}") from error
+    return parse_trace(raw, where)
+
+
+def parse_trace(raw: bytes, where: str) -> Events:
+    """The events of a Chrome trace whose text is at hand; `where` names it in errors.
+
+    Raises:
+        FileError: it is no Chrome trace, or holds an event without a usable time.
+    """
+    return _Reader(where).events(_decoded(raw, where))
+
+
+def _decoded(raw: bytes, where: str) -> list[Any]:
+    import msgspec
+
+    whole, bare = _decoders()
+    decoder = bare if raw.lstrip()[:1] == b"[" else whole
+    try:
+        try:
+            decoded = decoder.decode(raw)
+        except msgspec.DecodeError as error:
+            mended = _NO_JSON.sub(rb"\1null", raw)
+            if isinstance(error, msgspec.ValidationError) or mended == raw:
+                raise
+            decoded = decoder.decode(mended)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise FileError(f"{where} is no Chrome trace: {error}") from error
+    events = decoded if isinstance(decoded, list) else decoded.events
+    if events is None:
+        raise FileError(f"{where} is no Chrome trace: it has no 'traceEvents'")
+    return events
+
+
+@cache
+def _decoders() -> tuple[Any, Any]:
+    """Decoders of a trace, and of a bare list of events: only what is used becomes an object."""
+    import msgspec
+
+    number, word = int | None, int | str | None
+    arguments: list[tuple[str, Any, Any]] = [
+        ("identity", word, None),
+        ("old_identity", word, None),
+        ("correlation", number, None),
+        ("sequence", number, None),
+        ("forward_thread", number, None),
+        ("device", word, None),
+        ("stream", word, None),
+        ("shapes", list[Any] | None, None),
+    ]
+    names = {
+        "identity": "External id",
+        "old_identity": "external id",
+        "sequence": "Sequence number",
+        "forward_thread": "Fwd thread id",
+        "shapes": "Input Dims",
+    }
+    args = msgspec.defstruct("Arguments", arguments, rename=names, gc=False)
+    event = msgspec.defstruct(
+        "Event",
+        [
+            ("ph", str, ""),
+            ("cat", str | None, ""),
+            ("name", str | None, ""),
+            ("ts", float | None, None),
+            ("dur", float | None, None),
+            ("pid", word, None),
+            ("tid", word, None),
+            ("id", word, None),
+            ("args", args | None, None),
+        ],
+        gc=False,
+    )
+    listed: Any = list[event]  # type: ignore[valid-type]
+    trace = msgspec.defstruct("Trace", [("events", listed | None, None)], rename={"events": "traceEvents"})
+    return msgspec.json.Decoder(trace), msgspec.json.Decoder(listed)
+
+
+class _Reader:
+    """One trace on its way to events; threads get numbers in the order of appearance."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._threads: dict[tuple[Any, Any], int] = {}
+        self._begin = 0.0
+
+    def events(self, raw: Sequence[Any]) -> Events:
+        complete = [(n, event) for n, event in enumerate(raw) if event.ph == "X"]
+        self._begin = min((event.ts for _, event in complete if event.ts is not None), default=0.0)
+        operations = list(self._each(complete, _OPERATIONS.__contains__, self._operation))
+        return Events(
+            operations=tuple(self._with_threads(operations, raw)),
+            launches=tuple(
+                launch for launch in self._each(complete, _LAUNCHES.__contains__, self._launch) if launch is not None
+            ),
+            ranges=tuple(self._each(complete, _RANGES.__contains__, self._range)),
+            activities=tuple(self._each(complete, _ACTIVITIES.__contains__, self._activity)),
+        )
+
+    def _each(
+        self, events: Iterable[tuple[int, Any]], wanted: Callable[[str], bool], make: Callable[[int, Any], Any]
+    ) -> Iterator[Any]:
+        return (make(number, event) for number, event in events if wanted(event.cat or ""))
+
+    def _operation(self, number: int, event: Any) -> HostOperation:
+        args, (start, seconds) = event.args, self._times(number, event)
+        return HostOperation(
+            name=event.name or "",
+            start=start,
+            seconds=seconds,
+            thread=self._thread(event.pid, event.tid),
+            identity=_identity(args),
+            sequence=None if args is None or args.sequence is None or args.sequence < 0 else args.sequence,
+            backward=args is not None and bool(args.forward_thread),
+            # The profiler's own number of the thread for now.
+            forward_thread=None if args is None else args.forward_thread,
+            shapes=None if args is None or args.shapes is None else _shapes(args.shapes),
+        )
+
+    def _launch(self, number: int, event: Any) -> Launch | None:
+        if event.args is None or event.args.correlation is None:
+            return None
+        start, seconds = self._times(number, event)
+        thread = self._thread(event.pid, event.tid)
+        return Launch(
+            name=event.name or "", start=start, seconds=seconds, thread=thread, correlation=event.args.correlation
+        )
+
+    def _range(self, number: int, event: Any) -> Range:
+        start, seconds = self._times(number, event)
+        return Range(name=event.name or "", start=start, seconds=seconds, thread=self._thread(event.pid, event.tid))
+
+    def _activity(self, number: int, event: Any) -> DeviceActivity:
+        args, (start, seconds) = event.args, self._times(number, event)
+        correlation = None if args is None else args.correlation
+        identity = _identity(args)
+        return DeviceActivity(
+            name=event.name or "",
+            kind=_ACTIVITIES[event.cat],
+            start=start,
+            seconds=seconds,
+            device=None if args is None else _whole(args.device),
+            stream=None if args is None else _whole(args.stream),
+            correlation=correlation,
+            # Until 2024 Kineto wrote the correlation here too, which names no operation.
+            identity=None if identity == correlation else identity,
+        )
+
+    def _times(self, number: int, event: Any) -> tuple[float, float]:
+        """Start and duration in seconds; no event is given a time that it does not have."""
+        ts, duration = event.ts, event.dur
+        if ts is None or duration is None or not 0 <= duration < math.inf or not abs(ts) < math.inf:
+            raise FileError(
+                f"{self._where}: event {number} ({event.name!r}) has no usable time: ts {ts}, dur {duration};"
+                " export the trace again"
+            )
+        return (ts - self._begin) * _MICROSECOND, duration * _MICROSECOND
+
+    def _thread(self, process: Any, thread: Any) -> int:
+        return self._threads.setdefault((process, thread), len(self._threads))
+
+    def _with_threads(self, operations: Sequence[HostOperation], raw: Sequence[Any]) -> Iterator[HostOperation]:
+        """The operations with our numbers of forward threads in place of the profiler's.
+
+        A file does not tell them. The arrows from forward to backward operations do; without arrows it is the thread
+        that made autograd nodes, if only one did.
+        """
+        told = self._told_by_arrows(operations, raw)
+        makers = {op.thread for op in operations if op.sequence is not None and not op.backward}
+        only = makers.pop() if len(makers) == 1 else None
+        for op in operations:
+            known = told.get(op.forward_thread, only) if op.backward and op.forward_thread is not None else None
+            yield op if op.forward_thread == known else replace(op, forward_thread=known)
+
+    def _told_by_arrows(self, operations: Sequence[HostOperation], raw: Sequence[Any]) -> dict[int, int]:
+        flows = [event for event in raw if event.cat == _FLOW and event.ts is not None]
+        tails = {event.id: self._thread(event.pid, event.tid) for event in flows if event.ph == "s"}
+        heads = {
+            (self._thread(event.pid, event.tid), round((event.ts - self._begin) * _MICROSECOND, 9)): event.id
+            for event in flows
+            if event.ph == "f"
+        }
+        votes: Counter[tuple[int, int]] = Counter()
+        for op in operations:
+            arrow = heads.get((op.thread, round(op.start, 9))) if op.backward else None
+            if arrow in tails and op.forward_thread is not None:
+                votes[op.forward_thread, tails[arrow]] += 1
+        told: dict[int, int] = {}
+        for (theirs, ours), _ in votes.most_common():
+            told.setdefault(theirs, ours)
+        return told
+
+
+def _identity(args: Any) -> int | None:
+    if args is None:
+        return None
+    return _whole(args.identity if args.identity is not None else args.old_identity)
+
+
+def _whole(value: int | str | None) -> int | None:
+    """A number that some versions write as text."""
+    if isinstance(value, str):
+        return int(value, 0) if re.fullmatch(r"-?(?:0x[0-9a-fA-F]{1,16}|[1-9][0-9]{0,18}|0)", value) else None
+    return value
+
+
+def _shapes(sizes: Iterable[Any]) -> tuple[tuple[int, ...], ...]:
+    return tuple(
+        tuple(size) if isinstance(size, list) and all(isinstance(n, int) for n in size) else () for size in sizes
+    )

@@ -1,0 +1,85 @@
+"""What a profiler saw, whoever it was: host operations, launches, device activities and named ranges.
+
+All times are in seconds since the first event. A thread is a small number of our own that tells threads of all
+processes apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ActivityKind = Literal["kernel", "memcpy", "memset"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostOperation:
+    """A call that the host made: an ATen operation, a step of the autograd engine, a custom function.
+
+    Attributes:
+        identity: number by which device activities name the operation that launched them ("External id").
+        sequence: autograd sequence number: of the node that it may create, or of the node that it runs.
+        backward: whether it runs a node of the autograd graph.
+        forward_thread: the thread that created the node that it runs, None where that is not known.
+        shapes: sizes of the inputs, if they were recorded; an input that is no tensor has none.
+    """
+
+    name: str
+    start: float
+    seconds: float
+    thread: int
+    identity: int | None = None
+    sequence: int | None = None
+    backward: bool = False
+    forward_thread: int | None = None
+    shapes: tuple[tuple[int, ...], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A call of the driver or runtime; `correlation` is the number that it shares with what it started."""
+
+    name: str
+    start: float
+    seconds: float
+    thread: int
+    correlation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """A stretch of host time that somebody named."""
+
+    name: str
+    start: float
+    seconds: float
+    thread: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceActivity:
+    """A kernel, copy or fill on a device.
+
+    Attributes:
+        correlation: number of the launch, None where the profiler gives none.
+        identity: number of the operation that launched it, None where the profiler gives none.
+    """
+
+    name: str
+    kind: ActivityKind
+    start: float
+    seconds: float
+    device: int | None = None
+    stream: int | None = None
+    correlation: int | None = None
+    identity: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """Everything that a profiler saw, in the order of its file."""
+
+    operations: tuple[HostOperation, ...] = ()
+    launches: tuple[Launch, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    activities: tuple[DeviceActivity, ...] = ()

@@ -1,0 +1,59 @@
+"""The name under which an estimate knows what a profiler saw."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from rooflens.costs import family_of
+
+_ENGINE = ("autograd::engine::", "torch::autograd::", "torch::dynamo::")
+_ATTENTION = "scaled_dot_product"
+_SAME = {
+    "lstm": "recurrent",
+    "gru": "recurrent",
+    "rnn_tanh": "recurrent",
+    "rnn_relu": "recurrent",
+    "_cudnn_rnn_backward": "recurrent_backward",
+    "miopen_rnn_backward": "recurrent_backward",
+    "mkldnn_rnn_layer_backward": "recurrent_backward",
+    "cudnn_batch_norm": "native_batch_norm",
+    "miopen_batch_norm": "native_batch_norm",
+    "cudnn_batch_norm_backward": "native_batch_norm_backward",
+    "miopen_batch_norm_backward": "native_batch_norm_backward",
+    "cudnn_convolution_backward": "convolution_backward",
+    "dropout": "native_dropout",
+    "dropout_": "native_dropout",
+}
+"""What a device, or torch on its way there, calls otherwise: an estimate has one name for all of them."""
+TAKEN_APART = frozenset(
+    {"linear", "contiguous", "max_pool2d", "relu6", "relu6_", "selu", "selu_", "square", "square_", "clip", "clip_"}
+)
+"""Calls that torch always makes of others, which a trace shows; formulas know them because ONNX files have them."""
+
+
+def short(name: str) -> str:
+    """An operation's name as an estimate has it: without namespace, one name for all devices.
+
+    >>> short("aten::cudnn_batch_norm"), short("torchvision::nms")
+    ('native_batch_norm', 'nms')
+    """
+    plain = name.rsplit("::", 1)[-1]
+    if plain.lstrip("_").startswith(_ATTENTION):
+        return "attention_backward" if plain.endswith("_backward") else "attention"
+    return _SAME.get(plain, plain)
+
+
+@cache
+def is_known(name: str) -> bool:
+    """Whether an estimate counts what happens under this name as one operation."""
+    return "::" in name and not is_engine(name) and short(name) not in TAKEN_APART and family_of(short(name)) != "other"
+
+
+def is_engine(name: str) -> bool:
+    """Whether this is the autograd engine's own bookkeeping around an operation."""
+    return name.startswith(_ENGINE)
+
+
+def accumulates(name: str) -> bool:
+    """Whether this adds a gradient to that of a parameter."""
+    return name.endswith("AccumulateGrad")

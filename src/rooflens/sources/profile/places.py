@@ -1,0 +1,139 @@
+"""Where host events belong: the module that was running, and the phase of the step.
+
+An operation belongs to the innermost module that was running. A backward operation belongs where the forward operation
+that created its autograd node does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from rooflens.records import Phase
+from rooflens.sources.profile.calls import Call
+from rooflens.sources.profile.events import HostOperation, Launch, Range
+from rooflens.sources.profile.names import accumulates, is_engine
+from rooflens.sources.profile.ranges import is_optimizer, module_of, phase_of
+
+OPTIMIZER = "(optimizer)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a host event belongs.
+
+    Attributes:
+        path: module path, ``(loss)`` or ``(optimizer)``; None where it is not known, and ``""``, the whole model, where
+            nobody named modules.
+        phase: None outside of the phases of a step.
+        recomputed: it repeats forward work during backward.
+    """
+
+    path: str | None = None
+    phase: Phase | None = None
+    recomputed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What is known of a host event from those around it."""
+
+    path: str | None = None
+    backward: bool = False
+    optimizer: bool = False
+    recomputed: bool = False
+
+
+class _Phases:
+    """The phases of a step that ranges mark."""
+
+    def __init__(self, calls: Iterable[Call]) -> None:
+        events = [call.event for call in calls if isinstance(call.event, Range)]
+        self._marked = sorted(
+            (event.start, event.start + event.seconds, phase)
+            for event in events
+            if (phase := phase_of(event.name)) is not None
+        )
+        self._starts = [start for start, _, _ in self._marked]
+
+    def of(self, state: _State, start: float) -> Phase | None:
+        """The phase at a time, on whichever thread; where none is marked, what runs tells it."""
+        if self._marked:
+            n = bisect_right(self._starts, start) - 1
+            return self._marked[n][2] if n >= 0 and start < self._marked[n][1] else None
+        return "optimizer" if state.optimizer else "backward" if state.backward else "forward"
+
+
+def places_of(calls: Iterable[Call], outside: Mapping[Phase, str]) -> dict[Call, Place]:
+    """The place of each call; they come in order of time, so that forward operations come before their backward ones.
+
+    Args:
+        outside: path of what runs outside of modules, by phase.
+    """
+    calls = list(calls)
+    phases = _Phases(calls)
+    named = any(isinstance(call.event, Range) and module_of(call.event.name, None) is not None for call in calls)
+    nowhere = _State(path=None if named else "")
+    states: dict[Call, _State] = {}
+    nodes = _Nodes()
+    places: dict[Call, Place] = {}
+    for call in calls:
+        state = _inside(call, nowhere if call.parent is None else states[call.parent], nodes)
+        states[call] = state = state if named or state.path is not None else replace(state, path="")
+        phase = phases.of(state, call.event.start)
+        path = outside.get(phase) if state.path is None and not state.backward and phase is not None else state.path
+        places[call] = Place(path=path, phase=phase, recomputed=state.recomputed)
+        nodes.see(call.event, path)
+    return places
+
+
+class _Nodes:
+    """Which module made which node of the autograd graph."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, int], str | None] = {}
+        self._run: dict[int, str | None] = {}
+
+    def see(self, event: HostOperation | Launch | Range, path: str | None) -> None:
+        """An operation begins at a path."""
+        if isinstance(event, HostOperation) and event.sequence is not None and not event.backward:
+            # Several may begin before the node with this number is made: the last of them made it.
+            self._made[event.thread, event.sequence] = path
+
+    def of(self, event: HostOperation) -> str | None:
+        """The path of the module that made the node which a backward operation runs."""
+        known = event.forward_thread is not None and event.sequence is not None
+        path = self._made.get((event.forward_thread, event.sequence)) if known else None  # type: ignore[arg-type]
+        self._run[event.thread] = path
+        return path
+
+    def latest(self, thread: int) -> str | None:
+        """The path of the node that a thread ran last."""
+        return self._run.get(thread)
+
+
+def _inside(call: Call, around: _State, nodes: _Nodes) -> _State:
+    """What is known inside of an event."""
+    if isinstance(call.event, Range):
+        return _inside_range(call.event, around)
+    return _inside_operation(call.event, around, nodes) if isinstance(call.event, HostOperation) else around
+
+
+def _inside_range(event: Range, around: _State) -> _State:
+    path = module_of(event.name, around.path)
+    if path is not None:
+        return replace(around, path=path, recomputed=around.backward)
+    return replace(around, path=OPTIMIZER, optimizer=True) if is_optimizer(event.name) else around
+
+
+def _inside_operation(event: HostOperation, around: _State, nodes: _Nodes) -> _State:
+    if event.backward:
+        return _State(path=nodes.of(event), backward=True)
+    if accumulates(event.name):
+        # The engine adds a gradient right after the node that made it has run.
+        return _State(path=nodes.latest(event.thread), backward=True)
+    if is_engine(event.name):
+        return replace(around, backward=True)
+    # Gradients are computed with recording off: what would be recorded is run for the second time.
+    return replace(around, recomputed=True) if around.backward and event.sequence is not None else around

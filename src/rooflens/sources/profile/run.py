@@ -1,0 +1,169 @@
+"""One profiled run of a step, with its modules and phases written into the profile."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rooflens.errors import ModelError
+from rooflens.models import Run, Step, eager, running, switches, unwrapped
+from rooflens.records import Case, Phase, Record
+from rooflens.sources.profile.as_records import records_of
+from rooflens.sources.profile.attribution import attribute
+from rooflens.sources.profile.chrome import read_trace
+from rooflens.sources.profile.events import Events
+from rooflens.sources.profile.places import OPTIMIZER
+from rooflens.sources.profile.ranges import module_range, phase_range
+
+if TYPE_CHECKING:
+    import torch
+
+WARMUP = 3
+"""Runs before the profiled one: memory is allocated and algorithms are chosen by then."""
+COMPILED = "compiled code runs across modules: all of it belongs to the whole model"
+_LOSS = "(loss)"
+_LOG_LEVEL = "KINETO_LOG_LEVEL"
+
+
+def records(
+    step: Step, case: Case, where: str, *, warmup: int = WARMUP, keep: str | Path | None = None
+) -> Iterator[Record]:
+    """Profile one run of a step: the time of each operation, by module and phase.
+
+    Device time where `where` is ``cuda``; on ``cpu``, the host time of operations.
+
+    Args:
+        step: its module and inputs lie on `where`.
+        case: the cell that the records name.
+        warmup: runs before the profiled one.
+        keep: where to leave the Chrome trace of the run.
+
+    Raises:
+        ModelError: the module raised, or the profiler saw nothing of the device.
+    """
+    with switches(case.dtype), running(step.name):
+        events = profiled(step, eager(step, where), where, warmup=warmup, keep=keep)
+    if where != "cpu" and not events.activities:
+        raise ModelError(
+            f"the profiler saw no kernel of {step.name}: another profiler may hold the device, or this user may not"
+            " read it; measure without a profile"
+        )
+    outside: Mapping[Phase, str] = (
+        {"forward": _LOSS, "backward": _LOSS, "optimizer": OPTIMIZER} if step.training else {}
+    )
+    yield from records_of(attribute(events, outside), case, notes=(COMPILED,) if _is_compiled(step) else ())
+
+
+def profiled(step: Step, run: Run, where: str, *, warmup: int = WARMUP, keep: str | Path | None = None) -> Events:
+    """What the profiler saw of one warm run, in which every module and phase is a named range.
+
+    The events go through torch's own trace file: its form is promised, and the same in every version.
+    """
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if where == "cuda" else [])]
+    for _ in range(warmup):
+        run.once(_no_mark)
+    with tempfile.TemporaryDirectory() as folder, _quiet():
+        path = Path(folder) / "trace.json"
+        with profile(
+            activities=activities,
+            # The profiler's own start-up is no part of the step.
+            schedule=schedule(wait=0, warmup=1, active=1, repeat=1),
+            on_trace_ready=lambda done: done.export_chrome_trace(str(path)),
+            acc_events=True,
+        ) as profiler:
+            # Hooks would be compiled too.
+            with nullcontext() if _is_compiled(step) else _modules_as_ranges(unwrapped(step.module)):
+                run.once(_no_mark)
+                _wait(where)
+                profiler.step()
+                with _phases_as_ranges(run) as mark:
+                    run.once(mark)
+                _wait(where)
+            profiler.step()
+        if keep is not None:
+            shutil.copyfile(path, keep)
+        return read_trace(path)
+
+
+def _is_compiled(step: Step) -> bool:
+    from torch._dynamo import OptimizedModule
+
+    return isinstance(step.module, OptimizedModule)
+
+
+def _no_mark() -> None:
+    """A phase of a run that nobody looks at ends."""
+
+
+def _wait(where: str) -> None:
+    if where == "cuda":
+        import torch
+
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def _phases_as_ranges(run: Run) -> Iterator[Callable[[], None]]:
+    """Name each phase in the profile; gives the function that ends one."""
+    from torch.profiler import record_function
+
+    waiting = [record_function(phase_range(phase)) for phase in reversed(run.phases)]
+    waiting[-1].__enter__()
+
+    def mark() -> None:
+        waiting.pop().__exit__(None, None, None)
+        if waiting:
+            waiting[-1].__enter__()
+
+    try:
+        yield mark
+    finally:
+        if waiting:
+            mark()
+
+
+@contextmanager
+def _modules_as_ranges(root: torch.nn.Module) -> Iterator[None]:
+    """Name each call of a module in the profile by its path, as a trace names it; the model itself is not touched."""
+    from torch.profiler import record_function
+
+    from rooflens.trace.modules import ModulePaths
+
+    class Ranges(ModulePaths):
+        """Opens a range where a trace would take down that a module is entered."""
+
+        def __init__(self) -> None:
+            super().__init__(root)
+            self._ranges: list[Any] = []
+
+        def _before(self, module: torch.nn.Module, args: Any) -> None:
+            super()._before(module, args)
+            self._ranges.append(record_function(module_range(self.current)))
+            self._ranges[-1].__enter__()
+
+        def _after(self, module: torch.nn.Module, args: Any, output: Any) -> None:
+            self._ranges.pop().__exit__(None, None, None)
+            super()._after(module, args, output)
+
+    with Ranges().followed():
+        yield
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the profiler's own log, which also reports that there is no GPU; what the user asked for stays."""
+    if _LOG_LEVEL in os.environ:
+        yield
+        return
+    os.environ[_LOG_LEVEL] = "99"
+    try:
+        yield
+    finally:
+        del os.environ[_LOG_LEVEL]

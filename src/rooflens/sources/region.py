@@ -1,0 +1,233 @@
+"""Time of the iterations of a loop that is not ours: marks that wait for nothing, turned into records afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from math import fsum
+from typing import Any
+
+from rooflens.records import Case, Conditions, Memory, Record, Timing
+from rooflens.sources import conditions
+from rooflens.timing import Clock, CudaClock, MonotonicClock
+from rooflens.units import show
+
+ITERATION, LOADING = "iteration", "data loading"
+"""What a loop over a loader consists of beside its step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lap:
+    """One pass through a region, as numbers of marks on a tape.
+
+    Attributes:
+        waits: where waiting for data began; None where no loader was watched.
+        batch: samples that the loader gave; None is unknown.
+    """
+
+    begins: int
+    ends: int
+    waits: int | None = None
+    batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """What a clock says: seconds from each mark to the next."""
+
+    clock: Clock
+    between: tuple[float, ...]
+
+    def span(self, start: int, end: int) -> float:
+        return fsum(self.between[start:end])
+
+    def timing(self, spans: Iterable[tuple[int, int]]) -> Timing:
+        return Timing(samples=tuple(self.span(*span) for span in spans), origin=self.clock.name)
+
+
+class Tape:
+    """Marks on the clock of the host and, on CUDA, on that of the device too.
+
+    A mark waits for nothing: the host runs as far ahead of the device as it would without. Only `start`, so that no
+    earlier work is timed, and `read` wait for the device.
+    """
+
+    def __init__(self, host: Clock, device: Clock | None = None) -> None:
+        self._clocks = [host] if device is None else [device, host]
+        self._marks = 0
+
+    @classmethod
+    def on(cls, where: str) -> Tape:
+        """The tape of a device, ``cpu`` or ``cuda``."""
+        return cls(MonotonicClock(), CudaClock() if where == "cuda" else None)
+
+    def start(self) -> int:
+        """Make the first mark."""
+        for clock in self._clocks:
+            clock.start()
+        return self._marks
+
+    def mark(self) -> int:
+        """Make a mark; its number."""
+        for clock in self._clocks:
+            clock.mark()
+        self._marks += 1
+        return self._marks
+
+    def read(self) -> tuple[Seconds, Seconds]:
+        """Seconds between the marks, by the host's clock and by that of the device; on the CPU these are the same."""
+        read = [Seconds(clock, tuple(clock.seconds())) for clock in self._clocks]
+        return read[-1], read[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How a loop moves on, over all of its timed iterations.
+
+    Totals and not medians: a loader with workers hands its batches over in bursts.
+
+    Attributes:
+        iterations: how many there are.
+        seconds: from the first to the last, less what lies between loops.
+        loading: seconds of these in which the host waited for the loader.
+        idle: seconds that the device spent between steps; None on a processor.
+        samples_per_second: data loading included; None where the number of samples is unknown.
+    """
+
+    iterations: int
+    seconds: float
+    loading: float
+    idle: float | None
+    samples_per_second: float | None
+
+    @property
+    def loading_share(self) -> float:
+        """Share of the wall time that is spent waiting for data."""
+        return self.loading / self.seconds if self.seconds else 0.0
+
+    def __str__(self) -> str:
+        rate = "" if self.samples_per_second is None else f"; {show(self.samples_per_second)} samples/s with it"
+        idle = (
+            "" if not self.idle else f"; {100 * self.idle / self.seconds:.0f} % of the device's time lies between steps"
+        )
+        share = f"{100 * self.loading_share:.1f} % of {show(self.seconds, 's')}"
+        return f"data loading: {share} in {self.iterations} iterations{rate}{idle}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a region saw.
+
+    Attributes:
+        case: the cell of the step.
+        laps: its timed iterations, all of one batch.
+        inner: passes through the regions inside, by name.
+        host: the wall clock.
+        device: the clock of the device; on the CPU the same.
+    """
+
+    name: str
+    case: Case
+    laps: Sequence[Lap]
+    inner: Mapping[str, Sequence[Lap]] = field(default_factory=dict)
+    host: Seconds
+    device: Seconds
+    memory: Memory | None = None
+    conditions: Conditions | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def pace(self) -> Pace | None:
+        """How the loop moves on; None where no loader was watched."""
+        watched = [(lap.waits, lap) for lap in self.laps if lap.waits is not None]
+        if not watched:
+            return None
+        wall = fsum(self.host.span(waits, lap.ends) for waits, lap in watched)
+        idle = None
+        if self.device.clock is not self.host.clock:
+            # The host may have run ahead: the loop is over when the device is.
+            wall = max(wall, fsum(self.device.span(waits, lap.ends) for waits, lap in watched))
+            idle = fsum(self.device.span(waits, lap.begins) for waits, lap in watched)
+        batch = self.case.batch
+        return Pace(
+            iterations=len(watched),
+            seconds=wall,
+            loading=fsum(self.host.span(waits, lap.begins) for waits, lap in watched),
+            idle=idle,
+            samples_per_second=len(watched) * batch / wall if batch is not None and wall else None,
+        )
+
+
+def records(seen: Seen) -> Iterator[Record]:
+    """The step, then each region inside of it, then the iteration and the data loading of a watched loader.
+
+    Each is a case of its own, told apart by the option ``region``: they are times of the same seconds, and a total
+    over one case never adds a whole and its parts. The case of the step has no such option, so that it meets the
+    estimates and measurements of the same step. The one of data loading has no batch: samples per second of waiting
+    would be no throughput.
+    """
+    pace = seen.pace
+    yield Record(
+        case=seen.case,
+        source="measure",
+        scope="model",
+        name=seen.name,
+        timing=seen.device.timing((lap.begins, lap.ends) for lap in seen.laps),
+        memory=seen.memory,
+        conditions=seen.conditions,
+        notes=(*seen.notes, *([str(pace)] if pace is not None else [])),
+    )
+    for name, laps in seen.inner.items():
+        yield _part(seen.case, name, name, seen.device.timing((lap.begins, lap.ends) for lap in laps))
+    if pace is None:
+        return
+    watched = [(lap.waits, lap) for lap in seen.laps if lap.waits is not None]
+    wall = seen.host.timing((waits, lap.ends) for waits, lap in watched)
+    yield _part(seen.case, ITERATION, ITERATION, wall)
+    of = "" if seen.case.batch is None else f", batch {seen.case.batch}"
+    waiting = seen.host.timing((waits, lap.begins) for waits, lap in watched)
+    yield _part(replace(seen.case, batch=None), f"{LOADING}{of}", LOADING, waiting)
+
+
+def _part(case: Case, option: str, name: str, timing: Timing) -> Record:
+    return Record(
+        case=replace(case, options=(*case.options, ("region", option))),
+        source="measure",
+        scope="model",
+        name=name,
+        timing=timing,
+    )
+
+
+def where_is(model: Any) -> str:
+    """The type of device on which a model's parameters lie; without a model, the one that torch uses already."""
+    import torch
+
+    tensor = None if model is None else next(chain(model.parameters(), model.buffers()), None)
+    if tensor is not None:
+        return str(tensor.device.type)
+    return "cuda" if torch.cuda.is_initialized() else "cpu"
+
+
+def memory_of(where: str) -> Memory:
+    """Peak memory since the program began: no counter of the program's own is reset."""
+    import torch
+
+    if where == "cuda":
+        return Memory(
+            peak=torch.cuda.max_memory_allocated(),
+            reserved=torch.cuda.max_memory_reserved(),
+            monitor=conditions.card_memory_used(),
+        )
+    resident = conditions.resident()
+    return Memory(monitor=None if resident is None else resident[1])
+
+
+def samples_in(item: Any) -> int | None:
+    """The batch that a loader gave: the length of the first tensor or array in it; None where there is none."""
+    shape = getattr(item, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) and shape[0] else None
+    inside = item.values() if isinstance(item, Mapping) else item if isinstance(item, list | tuple) else ()
+    return next((n for n in map(samples_in, inside) if n is not None), None)

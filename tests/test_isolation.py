@@ -1,0 +1,147 @@
+"""Workers: whatever a cell does to its process, the others are served, once each."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rooflens.sources.isolation import Answer, Lost, Workers
+
+ENTRY = "tests.faulty_worker"
+FAULTS = ("kill", "segfault", "hang", "exit", "raise", "starve")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "log"
+    path.touch()
+    return path
+
+
+def workers(log: Path, limit: float = 20.0, **options: Any) -> Workers:
+    return Workers(ENTRY, {"log": str(log)}, limit=limit, **options)
+
+
+def served(log: Path) -> list[int]:
+    return [int(line) for line in log.read_text().split()]
+
+
+def test_one_worker_serves_one_cell_after_another(log: Path) -> None:
+    told: list[Answer] = []
+    with workers(log) as pool:
+        for number in range(3):
+            assert pool.run({"number": number, "fault": None}, told.append) == {"done": True}
+    assert [answer["served"] for answer in told if "served" in answer] == [1, 2, 3]
+    assert len({answer["pid"] for answer in told if "pid" in answer}) == 1
+    assert served(log) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("fresh", "fault"), [(True, None), (False, "unfit")])
+def test_a_worker_is_replaced_when_asked_for_and_when_it_is_not_fit(log: Path, fresh: bool, fault: str | None) -> None:
+    told: list[Answer] = []
+    with workers(log, fresh=fresh) as pool:
+        for number in range(2):
+            pool.run({"number": number, "fault": fault}, told.append)
+    assert [answer["served"] for answer in told if "served" in answer] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "message"),
+    [
+        ("kill", "crash", "the worker was killed by SIGKILL, as the system does when memory runs out"),
+        ("segfault", "crash", "the worker was killed by SIGSEGV: File"),
+        ("exit", "crash", "the worker ended with exit code 3"),
+        ("raise", "crash", "the worker ended with exit code 1: ValueError: wrong number"),
+        ("starve", "crash", "the worker ended with exit code 1: MemoryError"),
+        ("hang", "timeout", "the time limit of 1 s was over; it was killed"),
+    ],
+)
+def test_how_a_cell_was_lost_is_told(log: Path, fault: str, kind: str, message: str) -> None:
+    with workers(log, limit=1.0 if fault == "hang" else 20.0) as pool:
+        lost = pool.run({"number": 0, "fault": fault})
+    assert isinstance(lost, Lost)
+    assert (lost.kind, lost.stage) == (kind, "forward")
+    assert lost.message.startswith(message)
+
+
+def test_random_faults_at_random_points_cost_their_own_cells_only(log: Path) -> None:
+    chance = random.Random(2026)
+    faults = [*FAULTS * 4, *[None] * 24]
+    chance.shuffle(faults)
+    answers: list[Answer | Lost] = []
+    with workers(log, limit=1.5) as pool:
+        for number, fault in enumerate(faults):
+            answers.append(pool.run({"number": number, "fault": fault, "after": chance.uniform(0, 0.05)}))
+    healthy = [number for number, fault in enumerate(faults) if fault is None]
+    assert served(log) == healthy  # every one, in order, and none twice
+    assert [number for number, answer in enumerate(answers) if not isinstance(answer, Lost)] == healthy
+    assert sum(isinstance(answer, Lost) for answer in answers) == 24
+
+
+def test_a_worker_that_somebody_else_kills_costs_the_cell_it_was_at(log: Path) -> None:
+    pids: list[int] = []
+
+    def tell(answer: Answer) -> None:
+        if "pid" in answer:
+            pids.append(answer["pid"])
+
+    with workers(log) as pool:
+        pool.run({"number": 0, "fault": None}, tell)
+        threading.Timer(0.3, lambda: os.kill(pids[0], signal.SIGKILL)).start()
+        lost = pool.run({"number": 1, "fault": "hang"})
+        assert isinstance(lost, Lost)
+        assert lost.kind == "crash"
+        assert pool.run({"number": 2, "fault": None}, tell) == {"done": True}
+    assert pids[0] != pids[1]
+    assert served(log) == [0, 2]
+
+
+def test_a_worker_that_cannot_start_is_told_with_its_last_words(tmp_path: Path) -> None:
+    with Workers("tests.no_such_worker", {}, limit=5) as pool:
+        lost = pool.run({})
+    assert isinstance(lost, Lost)
+    assert (lost.kind, lost.stage) == ("crash", "start")
+    assert "No module named" in lost.message
+
+
+def test_no_worker_outlives_its_caller(log: Path) -> None:
+    program = (
+        "import os, signal\n"
+        "from rooflens.sources.isolation import Workers\n"
+        f"pool = Workers({ENTRY!r}, {{'log': {str(log)!r}}}, limit=100)\n"
+        "pool.run({'number': 0, 'fault': None}, lambda a: print(a.get('pid', ''), flush=True))\n"
+        "pool.run({'number': 1, 'fault': 'hang'}, lambda a: os.kill(os.getpid(), signal.SIGKILL))\n"
+    )
+    paths = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | {"PYTHONPATH": paths},
+    )
+    assert done.returncode == -signal.SIGKILL
+    worker = int(done.stdout.split()[0])
+    for _ in range(100):
+        if not _runs(worker):
+            break
+        time.sleep(0.1)
+    assert not _runs(worker)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there and is no zombie that nobody collects."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
