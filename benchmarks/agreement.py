@@ -4,8 +4,8 @@
     python benchmarks/agreement.py --out benchmarks/results/agreement-cpu.json --cpu    # beside torch's Timer
 
 On a card both empty the caches before each sample; ten models run at batches at which the device and not the host is
-the limit, and at batch 1 beside them. On a CPU both use the same number of threads. Each is timed thrice, in turns,
-and the shortest median of each counts: a machine may be disturbed, and never runs too fast. Exits with 1 if a
+the limit, and at batch 1 beside them. On a CPU both use the same number of threads. Each is timed twice, in turns,
+and the shorter median of each counts: a machine may be disturbed, and never runs too fast. Exits with 1 if a
 device-limited case differs by more than 2 %.
 """
 
@@ -29,7 +29,7 @@ from rooflens.sources.measure import clock_of
 from rooflens.timing import Policy, sample
 
 LIMIT = 0.02
-TURNS = 3
+TURNS = 2
 ON_CARD = (
     ("alexnet", 1024, "tf32"),
     ("resnet50", 256, "tf32"),
@@ -100,7 +100,7 @@ def timed(run: Callable[[Callable[[], None]], None], where: str) -> tuple[float,
     return timing.median, rest / (1 + len(timing.warmup) + len(timing.samples))
 
 
-POLICY = Policy(budget=2.0)
+POLICY = Policy(budget=1.5)
 
 
 def prepared(model: str, batch: int, dtype: str, where: str) -> Callable[[Callable[[], None]], None]:
@@ -126,7 +126,7 @@ def other(call: Callable[[], None], where: str) -> float:
     if where == "cuda":
         from triton.testing import do_bench
 
-        return float(do_bench(call, warmup=500, rep=2000, return_mode="median")) / 1e3  # milliseconds in and out
+        return float(do_bench(call, warmup=200, rep=1500, return_mode="median")) / 1e3  # milliseconds in and out
     from torch.utils.benchmark import Timer
 
     timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
