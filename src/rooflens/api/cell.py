@@ -15,6 +15,9 @@ from rooflens.records import Case, Failure, Record, RecordFile, write_records
 from rooflens.sources import conditions, environment, isolation
 from rooflens.timing import Policy, Progress
 
+PROBE = Policy(warmup=1, settle=1, settle_seconds=0.0, min_samples=1, max_samples=1, budget=0.1)
+"""For a cell that is only asked whether it fits."""
+
 
 @dataclass(slots=True)
 class Told:
@@ -33,7 +36,7 @@ def measured(
     case: Case,
     observer: conditions.Observer,
     *,
-    budget: float,
+    policy: Policy,
     progress: Progress | None = None,
     told: Told | None = None,
 ) -> list[Record] | Failure:
@@ -53,7 +56,6 @@ def measured(
         step = asked.step(asked.build("cpu"), case.batch, "cpu")
         told("place")
         step = placed(step, observer.where, copy=asked.module is not None)
-        policy = Policy(budget=budget)
         found = source.records(
             step, case, observer, how=asked.how, policy=policy, held=held, progress=progress, stage=told
         )
@@ -103,14 +105,14 @@ def begin(setup: Mapping[str, Any]) -> isolation.Run:
         (case,) = asked.cases(cell["device"])
         if how.gpus > 1:
             tell({"stage": f"on {how.gpus} devices"})
-            found = ranks.measured(words, case, observer, how=how, budget=cell["budget"])
+            found = ranks.measured(words, case, observer, how=how, budget=cell["budget"] or PROBE.budget)
             write_records(Path(cell["out"]), contents(found, command))
             return not isinstance(found, Failure)
         found = measured(
             asked,
             case,
             observer,
-            budget=cell["budget"],
+            policy=PROBE if cell["budget"] is None else Policy(budget=cell["budget"]),
             progress=lambda share: tell({"share": share}),
             told=Told(tell=lambda stage: tell({"stage": stage})),
         )

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rooflens.api.cases import Progress, Request
-from rooflens.api.cell import contents, measured
+from rooflens.api.cell import PROBE, contents, measured
 from rooflens.api.machine import Machine
 from rooflens.models import How
 from rooflens.records import Case, Failure, RecordFile, read_records
 from rooflens.sources import conditions, environment, isolation
+from rooflens.timing import Policy
 
-Runner = Callable[[Case, Progress], RecordFile]
-"""Measures a case, whatever comes of it; tells the share that is done and what is being done."""
+
+class Runner(Protocol):
+    """Measures a case, whatever comes of it; tells the share that is done and what is being done."""
+
+    def __call__(self, case: Case, progress: Progress, *, probe: bool = False) -> RecordFile:
+        """Measure; a `probe` only asks whether the case fits, and takes as few samples as can be."""
+        ...
 
 
 @contextmanager
@@ -26,9 +32,9 @@ def in_this_process(asked: Request, machine: Machine, budget: float) -> Iterator
     """Cells one after another, here."""
     observer = conditions.Observer(machine.where)
 
-    def run(case: Case, progress: Progress) -> RecordFile:
-        label = case.label()
-        found = measured(asked, case, observer, budget=budget, progress=lambda share: progress(share, label))
+    def run(case: Case, progress: Progress, *, probe: bool = False) -> RecordFile:
+        label, policy = case.label(), PROBE if probe else Policy(budget=budget)
+        found = measured(asked, case, observer, policy=policy, progress=lambda share: progress(share, label))
         return contents(found)
 
     yield run
@@ -50,12 +56,12 @@ def in_workers(
     with workers, tempfile.TemporaryDirectory(prefix="rooflens-") as folder:
         workers.prepare()
 
-        def run(case: Case, progress: Progress) -> RecordFile:
+        def run(case: Case, progress: Progress, *, probe: bool = False) -> RecordFile:
             out = Path(folder) / "cell.jsonl"
             cell = {
                 "words": dict(words) | {"batch": case.batch, "how": asdict(how)},
                 "device": machine.name,
-                "budget": budget,
+                "budget": None if probe else budget,
                 "out": str(out),
             }
             share, label = 0.0, case.label()

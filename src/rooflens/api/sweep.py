@@ -58,12 +58,16 @@ def search_largest(first: Case, run: Runner, collected: Collected, progress: Pro
     """Double the batch until it does not fit, then close in on the largest that does.
 
     A batch that fails for another reason than memory ends the search: what fits is not known beyond it. Each batch is
-    tried once, since what does not fit alone fits never.
+    tried once, since what does not fit alone fits never. The doubled ones are measured as any other; those between are
+    only asked whether they fit.
     """
 
-    def fits(batch: int) -> bool:
-        case = replace(first, batch=batch)
-        return collected.add(run(case, lambda _, what: None if progress is None else progress(0.0, what)))
+    def tell(_: float, what: str) -> None:
+        if progress is not None:
+            progress(0.0, what)
+
+    def fits(batch: int, *, probe: bool = False) -> bool:
+        return collected.add(run(replace(first, batch=batch), tell, probe=probe))
 
     assert first.batch is not None
     fitting, batch = 0, first.batch
@@ -72,7 +76,7 @@ def search_largest(first: Case, run: Runner, collected: Collected, progress: Pro
     too_many = batch
     while collected.failures[-1].kind == "out of memory" and too_many - fitting > 1:
         batch = (fitting + too_many) // 2
-        if fits(batch):
+        if fits(batch, probe=True):
             fitting = batch
         else:
             too_many = batch

@@ -18,8 +18,8 @@ from rooflens.records import Conditions, Scalar
 
 BUSY_CARD = 0.10
 """Utilisation before a run above which somebody else is at work."""
-BUSY_CORES = 0.25
-"""Cores that other processes use during a run above which they disturb it."""
+BUSY_CORES = 0.1
+"""Share of the machine's cores that other processes use during a run above which they disturb it."""
 MOST_OF_FREE = 0.9
 """Share of the free memory that a measured model may take on a processor."""
 CLOCK_CHANGE = 0.05
@@ -77,8 +77,8 @@ def doubts(before: dict[str, Scalar], after: dict[str, Scalar]) -> Iterator[str]
     was, now = _number(before, "clock"), _number(after, "clock")
     if "throttled by" in after and _number(before, "utilisation") and was and now and abs(now / was - 1) > CLOCK_CHANGE:
         yield f"the card's clock was not settled: {was / 1e6:.0f} MHz before, {now / 1e6:.0f} MHz after"
-    if (_number(after, "cores used by others") or 0.0) > BUSY_CORES:
-        yield f"the processor was busy: other processes used more than {BUSY_CORES:g} cores meanwhile"
+    if (_number(after, "cores used by others") or 0.0) > BUSY_CORES * (os.cpu_count() or 1):
+        yield f"the processor was busy: other processes used more than {100 * BUSY_CORES:g} % of its cores meanwhile"
 
 
 def _doubts_at_start(first: dict[str, Scalar]) -> Iterator[str]:
@@ -100,9 +100,14 @@ def _used_by_others(before: Ticks | None, after: Ticks | None) -> float | None:
 
 
 def card_memory_used() -> int | None:
-    """Bytes that all processes together hold on the card, as a system monitor shows them; None where NVML is silent."""
+    """Bytes that all processes together hold on the card, as nvidia-smi shows them; None where NVML is silent.
+
+    The first form of the question counts what the driver keeps for itself as used; the second does not.
+    """
     with _nvml() as (nvml, handle):
-        return None if handle is None else int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
+        if handle is None:
+            return None
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2).used)
 
 
 def reset_resident_peak() -> bool:
