@@ -118,6 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--dtype", help="only the cases of this element type")
     options = parser.parse_args()
     device = "cpu" if options.cpu else "cuda"
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -132,6 +133,15 @@ def main() -> None:
     cases += [("vit_b_16", 64, "bf16", "inference", None), ("resnet50", 64, "amp-bf16", "train", None)]
     cases += [(f"hf:{decoder}", batch, "bf16", mode, TOKENS) for batch in (1, 4) for mode in ("inference", "train")]
     cases += [("hf:gpt2", batch, "fp32", mode, TOKENS) for batch in (1, 4) for mode in ("inference", "train")]
+    cases += [
+        (model, batch, "amp-bf16", mode, TOKENS if model.startswith("hf:") else None)
+        for model, batch in (
+            *((name, 64) for name in ("convnext_tiny", "swin_t", "vit_b_16", "resnet18")),
+            ("hf:gpt2", 4),
+        )
+        for mode in ("inference", "train")
+    ]
+    cases = [case for case in cases if options.dtype in (None, case[2])]
     rows = []
     for model, batch, dtype, mode, seq_len in cases[:1] if options.cpu else cases:
         found = rl.estimate(model, batch=batch, dtype=dtype, mode=mode, seq_len=seq_len)

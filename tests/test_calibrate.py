@@ -415,7 +415,7 @@ def test_the_calls_on_a_card_are_well_formed(monkeypatch: pytest.MonkeyPatch) ->
     with FakeTensorMode():
         found = sum((part.run(replace(small, where="cuda"), 1.0, Found()) for part in wanted), Found())
     rates = {"matmul": {"bf16", "fp16", "tf32", "fp32", "fp8", "int8", "fp64"}, "vector": {"fp32", "fp64"}}
-    assert {*(f"{unit}.{p}" for unit, names in rates.items() for p in names), "special.fp32", "dram", "l1"} == {
+    assert {*(f"{unit}.{p}" for unit, names in rates.items() for p in names), "special.fp32", "dram", "l1", "l2"} == {
         *found.rates
     }
     # As many results as threads, two factors, rounds; and as many results as threads, 16 bytes per element, rounds.

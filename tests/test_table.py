@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import rooflens as rl
 from rooflens.cli.main import cli
 from rooflens.errors import InvalidValue
-from rooflens.records import Case, Environment, Failure, Record, Timing
+from rooflens.records import Case, Environment, Failure, Record, Scalar, Timing
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +57,17 @@ def test_failures_alone_and_nothing_at_all() -> None:
 def test_sets_made_at_different_moments_keep_their_environment() -> None:
     early = Environment(rooflens="0.1.0", created="2026-01-02T03:04:05+00:00", machine={"cpus": 2})
     late = replace(early, created="2026-01-02T03:04:09+00:00")
-    other = replace(early, machine={"cpus": 4})
 
     def summed(one: Environment | None, two: Environment | None) -> Environment | None:
         return (rl.RecordSet((), environment=one) + rl.RecordSet((), environment=two)).environment
 
     assert summed(early, late) == summed(late, early) == early
-    assert summed(early, other) is None
+    # What both say alike is kept, and what they say differently is not.
+    said: dict[str, Scalar] = {"cpus": 2, "card": "A"}
+    one, two = replace(early, machine=said, commit="a"), replace(late, machine=said | {"card": "B"}, commit="b")
+    both = summed(one, two)
+    assert both == replace(early, machine={"cpus": 2}, commit=None)
+    assert summed(early, replace(late, rooflens="9.9")) is None
     assert summed(early, None) is None
 
 

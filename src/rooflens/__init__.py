@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rooflens.api import (
         calibrate,
+        check,
         device,
         devices,
         estimate,
@@ -41,6 +42,7 @@ __all__ = [
     "Work",
     "__version__",
     "calibrate",
+    "check",
     "device",
     "devices",
     "estimate",
@@ -56,6 +58,7 @@ __all__ = [
 _HOMES = {
     "rooflens.api": (
         "calibrate",
+        "check",
         "device",
         "devices",
         "estimate",

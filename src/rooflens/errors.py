@@ -17,6 +17,7 @@
     └── FileError
         ├── RecordFileError       a record file that is damaged or from a newer version
         ├── DeviceFileError       a device file with a wrong key or value
+        ├── FiguresError          a table of figures with a damaged cell
         └── OutputError           a result that cannot be written
 """
 
@@ -106,6 +107,10 @@ class RecordFileError(FileError):
 
 class DeviceFileError(FileError):
     """A device file holds a wrong key or value."""
+
+
+class FiguresError(FileError):
+    """A table of typed figures cannot be read, or holds a damaged cell."""
 
 
 class OutputError(FileError):

@@ -3,15 +3,18 @@
 from rooflens.api.calibration import calibrate
 from rooflens.api.capacity import largest_batch
 from rooflens.api.catalogue import device, devices
-from rooflens.api.drawing import read, roofline
+from rooflens.api.checking import check
+from rooflens.api.drawing import roofline
 from rooflens.api.estimation import estimate
 from rooflens.api.explanation import explain
 from rooflens.api.measurement import measure
+from rooflens.api.reading import read
 from rooflens.api.regions import region
 from rooflens.api.tables import table
 
 __all__ = [
     "calibrate",
+    "check",
     "device",
     "devices",
     "estimate",

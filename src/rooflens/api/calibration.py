@@ -30,7 +30,7 @@ def calibrate(
         device: ``cpu`` or ``cuda``; default is the GPU where torch has one.
         output: the device file to write. Default: the user's cache, where the device name ``measured`` and
             ``measure(roof="measured")`` find it on this machine, with this torch and number of threads.
-        budget: seconds for all of it; default 90, or 20 if it is to be quick. Parts for which no time is left are
+        budget: seconds for all of it; default 90, or 30 if it is to be quick. Parts for which no time is left are
             named in the notes.
         quick: fewer shapes and sizes.
 

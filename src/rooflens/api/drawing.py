@@ -1,31 +1,17 @@
-"""Record files, and the figure of any records."""
+"""The figure of any records."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rooflens.api.machine import datasheet_of, find
-from rooflens.errors import InvalidValue
 from rooflens.records import Device
 from rooflens.results import RecordSet
 
 if TYPE_CHECKING:
     from rooflens.report.drawing import Figure
     from rooflens.report.pieces import By
-
-
-def read(*paths: str | Path) -> RecordSet:
-    """The records of one or several files.
-
-    Raises:
-        RecordFileError: a file is missing, damaged (the line is named) or from a newer version.
-    """
-    if not paths:
-        raise InvalidValue("read needs at least one record file")
-    first, *others = (RecordSet.load(path) for path in paths)
-    return sum(others, start=first)
 
 
 def roofline(

@@ -81,7 +81,7 @@ def _rank(rank: int, ranks: int, where: str, folder: str, cell: Mapping[str, Any
     (case,) = asked.cases(cell["device"])
     with parallel.process_group(rank, ranks, where, Path(folder)):
         try:
-            step = asked.step(asked.build("cpu"), case.batch, "cpu")
+            step = asked.step(asked.build("cpu"), case.batch, where)
             seen = parallel.measured(step, case, where, how=how, budget=cell["budget"])
         except RooflensError as error:
             # Before the others lose their connection to this process, and say that instead: the first to fail tells.

@@ -39,7 +39,7 @@ _NOTES = (
     type=OutputPath(".toml"),
     help="Write this device file; default: a file in your cache, which --device measured reads.",
 )
-@click.option("--budget", type=click.FloatRange(1.0), help="Seconds for all of it; default: 90, or 20 with --quick.")
+@click.option("--budget", type=click.FloatRange(1.0), help="Seconds for all of it; default: 90, or 30 with --quick.")
 @click.option("--quick", is_flag=True, help="Fewer shapes and sizes.")
 def calibrate(device: str | None, output: Path | None, budget: float | None, quick: bool) -> None:
     """Measure the ceilings of this machine: matrix, vector and special rates, memory, caches, links, overheads.

@@ -15,7 +15,9 @@ COMMANDS = {
     "estimate": "Count a model's work and find the shortest time for it, on any device.",
     "measure": "Run a model on this machine and time it.",
     "calibrate": "Measure the ceilings of this machine.",
+    "read": "Read what Nsight Compute or a profiler wrote.",
     "plot": "Draw records on a roofline.",
+    "check": "Look for numbers that cannot be true, and for known mistakes.",
     "explain": "Show the formula of an operation with its numbers filled in.",
     "devices": "Show the devices that rooflens knows, with a source for every number.",
 }

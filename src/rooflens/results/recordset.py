@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -67,7 +67,7 @@ class RecordSet:
         return len(self.records)
 
     def __add__(self, other: RecordSet) -> RecordSet:
-        """Both sets together; the environment is kept only where both agree in all but the moment.
+        """Both sets together; of the environment what both say alike is kept.
 
         The same estimate in both is kept once; measurements of the same case are samples of the same thing.
 
@@ -245,10 +245,18 @@ class RecordSet:
 
 
 def _common(one: Environment | None, other: Environment | None) -> Environment | None:
-    """The earlier environment where both are the same but for when they were captured."""
-    if one is None or other is None or replace(other, created=one.created) != one:
+    """What both environments say alike, with the earlier moment; None where they come from different versions."""
+    if one is None or other is None or one.rooflens != other.rooflens:
         return None
-    return min(one, other, key=lambda environment: environment.created)
+    return Environment(
+        rooflens=one.rooflens,
+        created=min(one.created, other.created),
+        command=one.command if one.command == other.command else (),
+        versions=dict(one.versions.items() & other.versions.items()),
+        machine={name: value for name, value in one.machine.items() if other.machine.get(name) == value},
+        flags={name: value for name, value in one.flags.items() if other.flags.get(name) == value},
+        commit=one.commit if one.commit == other.commit else None,
+    )
 
 
 def _estimates(records: Iterable[Record]) -> dict[Case, list[Record]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
@@ -50,13 +51,13 @@ def records(
     notes: list[str] = []
     seen: list[Conditions] = []
     held = held or Held(observer)
-    with switches(case.dtype), running(step.name), _Compiling() as compiling:
+    with switches(case.dtype), running(step.name), _Compiling() if how.compile else nullcontext() as compiling:
         stage("first call")
         run = _prepared(step, where, how)
         with observer.around(notes, seen):
             timings = sample(_telling(run, stage), run.phases, clock_of(where, how), policy, progress)
     for phase, timing in timings.items():
-        spent = compiling.seconds if how.compile and phase == run.phases[0] else None
+        spent = compiling.seconds if compiling is not None and phase == run.phases[0] else None
         yield Record(case=case, source="measure", scope="model", phase=phase, timing=replace(timing, compiling=spent))
     notes += _doubts(timings, policy)
     yield Record(

@@ -13,8 +13,10 @@ from rooflens.sources.calibrate.trial import Bench, Best, Candidate, Found, fact
 
 FABRIC = 1.5
 """Two cards that exchange so many times what the host link carries have a fabric of their own."""
-COPIES = 4
+COPIES, PEER_COPIES = 4, 32
 """In a row and direction, so that what the host waits for at the end does not count."""
+PLACES = 3
+"""Pinned memory is allocated so many times: how fast the card reaches it depends on where it lies."""
 
 
 def host(bench: Bench, seconds: float) -> Found:
@@ -34,18 +36,26 @@ def host(bench: Bench, seconds: float) -> Found:
     for name, call in ways.items():
         best = _rate(f"best of copies of {size // MIB} MiB, one direction", size, call, share, bench.timer)
         facts[name] = fact(best.rate, best.how)
-    streams = [torch.cuda.Stream() for _ in range(2)]
+    how = f"best of copies of {size // MIB} MiB between pinned host memory and the card, both directions at once"
+    placed = [Candidate(how=how, amount=2 * COPIES * size, make=partial(_both_ways, size)) for _ in range(PLACES)]
+    return Found(rates={"pcie": stated(race(placed, share, bench.wall))}, facts=facts)
 
-    def both() -> None:
-        for stream, call in zip(streams, (ways["pcie_h2d"], ways["pcie_d2h"]), strict=True):
+
+def _both_ways(size: int) -> Callable[[], None]:
+    """Copies to the card and from it at once."""
+    pinned = [torch.empty(size, dtype=torch.uint8, pin_memory=True).fill_(7) for _ in range(2)]
+    card = [torch.empty(size, dtype=torch.uint8, device="cuda").fill_(7) for _ in range(2)]
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    pairs = ((card[0], pinned[0]), (pinned[1], card[1]))
+
+    def copies() -> None:
+        for stream, (to, origin) in zip(streams, pairs, strict=True):
             with torch.cuda.stream(stream):
                 for _ in range(COPIES):
-                    call()
+                    to.copy_(origin, non_blocking=True)
         torch.cuda.synchronize()
 
-    how = f"best of copies of {size // MIB} MiB between pinned host memory and the card, both directions at once"
-    best = _rate(how, 2 * COPIES * size, both, share, bench.wall)
-    return Found(rates={"pcie": stated(best)}, facts=facts)
+    return copies
 
 
 def peers(bench: Bench, seconds: float, pcie: Stated | None) -> Found:
@@ -60,14 +70,16 @@ def peers(bench: Bench, seconds: float, pcie: Stated | None) -> Found:
     def copies(directions: int) -> None:
         for (first, second), (to, origin) in list(zip(streams, pairs, strict=True))[:directions]:
             with torch.cuda.stream(first), torch.cuda.stream(second):
-                for _ in range(COPIES):
+                for _ in range(PEER_COPIES):
                     to.copy_(origin, non_blocking=True)
         torch.cuda.synchronize(0)
         torch.cuda.synchronize(1)
 
     what = f"best of copies of {size // MIB} MiB between cards 0 and 1"
-    one = _rate(f"{what}, one direction", COPIES * size, partial(copies, 1), seconds / 2, bench.wall)
-    both = _rate(f"{what}, both directions at once", 2 * COPIES * size, partial(copies, 2), seconds / 2, bench.wall)
+    one = _rate(f"{what}, one direction", PEER_COPIES * size, partial(copies, 1), seconds / 2, bench.wall)
+    both = _rate(
+        f"{what}, both directions at once", 2 * PEER_COPIES * size, partial(copies, 2), seconds / 2, bench.wall
+    )
     return Found(facts={"peer_copy": fact(one.rate, one.how)}) + fabric(both, pcie)
 
 

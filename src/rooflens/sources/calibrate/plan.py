@@ -97,5 +97,5 @@ PLANS: Mapping[tuple[str, bool], Plan] = {
     ),
 }
 """By place, and whether it has to be quick."""
-SECONDS = {"full": 90.0, "quick": 20.0}
+SECONDS = {"full": 90.0, "quick": 30.0}
 """What a calibration takes at most."""

@@ -1,0 +1,118 @@
+"""Write the tables of docs/{measure,calibrate,profile}.md: `python benchmarks/measure_tables.py`.
+
+A test fails if a table is stale.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import rooflens as rl
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = ("measure.md", "calibrate.md", "profile.md")
+_BLOCK = re.compile(r"(<!-- measured: ([\w-]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+
+
+def refreshed(text: str) -> str:
+    """The page with every table as the data have it."""
+    return _BLOCK.sub(lambda match: match[1] + "".join(f"{line}\n" for line in BLOCKS[match[2]]()) + match[3], text)
+
+
+def agreement(name: str, other: str) -> Iterator[str]:
+    """Both medians of every case, and the cost of a call that is not in its sample."""
+    data = _load(f"agreement-{name}.json")
+    worst = max(abs(row["ratio"] - 1) for row in data["rows"] if row["device_limited"])
+    card = data["machine"].get("card", f"{data['machine']['cpu']}, {data['machine']['threads']} threads")
+    yield f"{card}, torch {data['torch']}. The worst case that the device limits differs by {100 * worst:.1f} %."
+    yield ""
+    yield f"| model | batch | dtype | rooflens | {other} | ratio | outside of a sample |"
+    yield "|---|---:|---|---:|---:|---:|---:|"
+    for row in data["rows"]:
+        ours, theirs = f"{1e3 * row['rooflens']:.3f} ms", f"{1e3 * row['other']:.3f} ms"
+        ratio = f"{row['ratio']:.4f}" + ("" if row["device_limited"] else " (host)")
+        outside = f"{1e6 * row['outside_of_samples']:.0f} us"
+        yield f"| {row['model']} | {row['batch']} | {row['dtype']} | {ours} | {theirs} | {ratio} | {outside} |"
+
+
+def several() -> Iterator[str]:
+    """Scaling of the data parallel runs."""
+    records = rl.read(RESULTS / "several-gpus-2xh200.jsonl")
+    (device,) = records.devices.values()
+    yield f"2 x {device.title}, torch 2.11.0 and NCCL without NVLink multicast."
+    yield ""
+    yield "| model | batch | dtype | alone | together | efficiency | gradients | all-reduce | bus | peak memory |"
+    yield "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|"
+    for record in records:
+        found = record.scaling
+        if found is None:
+            continue
+        name = "decoder of 1 billion" if record.case.model.endswith(".json") else record.case.model
+        peak = max(peak for peak in found.peaks if peak is not None)
+        size = f"{found.gradient_bytes / 1e9:.3f} GB"
+        yield (
+            f"| {name} | {record.case.batch} | {record.case.dtype} | {1e3 * found.alone.median:.1f} ms"
+            f" | {1e3 * found.together.median:.1f} ms | {100 * found.efficiency:.1f} % | {size}"
+            f" | {1e3 * found.reduce.median:.2f} ms | {found.bus_bandwidth / 1e9:.0f} GB/s | {peak / 1e9:.1f} GB |"
+        )
+
+
+def calibration() -> Iterator[str]:
+    """The calibrated rates beside other methods', and how far a second calibration was off."""
+    data = _load("calibration-h200.json")
+    yield f"{data['device'].removesuffix(' (measured)')}; two calibrations of {data['seconds'][0]:.0f} s each."
+    yield ""
+    yield "| rate | calibrated | best of the other methods | ratio |"
+    yield "|---|---:|---:|---:|"
+    for name, row in data["against_others"].items():
+        best = max(row["others"], key=lambda method: row["others"][method])
+        ours, theirs = max(row["calibrated"]), row["others"][best]
+        yield f"| `{name}` | {ours:.4g} | {theirs:.4g} ({best}) | {row['ratio_to_best']:.3f} |"
+    yield ""
+    yield "| rate | second run against the first |"
+    yield "|---|---:|"
+    for name, change in data["two_runs"].items():
+        yield f"| `{name}` | {100 * change:+.2f} % |"
+
+
+def coverage() -> Iterator[str]:
+    """The least share of kernel time that found its module."""
+    data = _load("profile-coverage-h200.json")
+    for mode, words in (("inference", "inference"), ("train", "a training step")):
+        rows = [row for row in data["rows"] if row["mode"] == mode]
+        least = min(rows, key=lambda row: row["share"])
+        yield (
+            f"- {words}: {len(rows)} models, at least {100 * least['share']:.2f} % of the kernels' time"
+            f" ({least['model']}) belongs to an operation of a module"
+        )
+    yield ""
+    yield f"Card: {data['machine']['device']}. torch {data['machine']['torch']}."
+
+
+BLOCKS: dict[str, Callable[[], Iterator[str]]] = {
+    "agreement": lambda: agreement("h200", "triton do_bench"),
+    "agreement-cpu": lambda: agreement("cpu", "torch Timer"),
+    "several": several,
+    "calibration": calibration,
+    "coverage": coverage,
+}
+
+
+def _load(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / name).read_text())
+    return found
+
+
+def main() -> None:
+    for name in PAGES:
+        page = ROOT / "docs" / name
+        page.write_text(refreshed(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Context: everything that a check may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+
+from rooflens.checks.expected import Expected, RightValues, precision_of
+from rooflens.checks.figures import Figure
+from rooflens.devices import find
+from rooflens.errors import RooflensError
+from rooflens.records import Device, Phase
+from rooflens.results import RecordSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """Figures, the records that some of them come from, devices and right values.
+
+    Attributes:
+        figures: every figure, typed and recorded; an unknown value is among them.
+        devices: devices that the records bring along, by name; others are looked up in the catalogue.
+    """
+
+    figures: tuple[Figure, ...]
+    records: RecordSet = field(default_factory=lambda: RecordSet(()))
+    devices: Mapping[str, Device] = field(default_factory=dict)
+    right: RightValues = field(default_factory=lambda: RightValues(RecordSet(())))
+
+    @cached_property
+    def known(self) -> tuple[tuple[Figure, float], ...]:
+        """The figures whose value is known, with the value."""
+        return tuple((figure, figure.value) for figure in self.figures if figure.value is not None)
+
+    def stated(self, *quantities: str) -> Iterator[tuple[Figure, float]]:
+        """The known figures of some quantities."""
+        return ((figure, value) for figure, value in self.known if figure.quantity in quantities)
+
+    def beside(self, figure: Figure, *quantities: str) -> Iterator[tuple[Figure, float]]:
+        """The known figures of some quantities about the same run as a figure, or about the same step on any device."""
+        for other, value in self._by_step.get(figure.step, ()):
+            if other.quantity in quantities and other.device in (figure.device, ""):
+                yield other, value
+
+    @cached_property
+    def _by_step(self) -> Mapping[tuple[object, ...], list[tuple[Figure, float]]]:
+        found: dict[tuple[object, ...], list[tuple[Figure, float]]] = {}
+        for figure, value in self.known:
+            found.setdefault(figure.step, []).append((figure, value))
+        return found
+
+    def device(self, figure: Figure) -> Device | None:
+        """The device of a figure; None where it names none, or one that nobody knows."""
+        return self.devices.get(figure.device) or (_catalogued(figure.device) if figure.device else None)
+
+    def expected(self, figure: Figure, phases: tuple[Phase, ...] | None = None) -> Expected | None:
+        """The right values of a figure's step, None where they are not known."""
+        return self.right.of(figure, phases)
+
+    def bound(self, figure: Figure) -> float | None:
+        """Seconds of the bound of a figure's step on its device.
+
+        Others write fp32 for fp32 tensors, whatever torch's switches were, so products of a typed figure may have run
+        in TF32 where the device has it.
+        """
+        expected, device = self.expected(figure), self.device(figure)
+        if expected is None or device is None:
+            return None
+        precision = precision_of(lenient(figure), device)
+        return None if precision is None else expected.bound(device, precision)
+
+
+def lenient(figure: Figure) -> str:
+    """The dtype of a figure, as loosely as its author may have meant it."""
+    return "default" if figure.recorded is None and figure.dtype == "fp32" else figure.dtype
+
+
+def close(one: float, other: float, tolerance: float) -> bool:
+    """Whether two numbers agree but for a relative error."""
+    return abs(one - other) <= tolerance * abs(other)
+
+
+def fold(ratio: float) -> str:
+    """A ratio in three digits, without an exponent: 0.0975, 1290."""
+    rounded = float(f"{ratio:.3g}")
+    return f"{rounded:.0f}" if abs(rounded) >= 100 else f"{rounded:.6g}"
+
+
+def grouped(figures: Iterable[tuple[Figure, float]], *names: str) -> list[list[tuple[Figure, float]]]:
+    """Figures that agree in some attributes, in order of appearance."""
+    found: dict[tuple[object, ...], list[tuple[Figure, float]]] = {}
+    for figure, value in figures:
+        found.setdefault(tuple(getattr(figure, name) for name in names), []).append((figure, value))
+    return list(found.values())
+
+
+@cache
+def _catalogued(name: str) -> Device | None:
+    try:
+        return find(name)
+    except RooflensError:
+        return None

@@ -1,0 +1,245 @@
+"""What arithmetic says of a step: the right values beside which stated, counted and measured figures are held.
+
+They come from the estimates that a caller hands over, and for torchvision's classification models at their own image
+size from a packaged table (``scripts/right_values.py`` writes it), so that a check needs no torch.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from rooflens.checks.figures import Figure
+from rooflens.records import AS_IS, Case, Device, Phase, Record, Work
+from rooflens.results import RecordSet, Total
+from rooflens.roofline import bound
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+AMOUNTS = ("matmul", "flops", "bytes", "weights", "operations")
+"""The amounts of a phase in the table, each ``fixed + per_sample * batch``."""
+COLUMNS = (
+    "model",
+    "image",
+    "parameters",
+    "mode",
+    "phase",
+    *(f"{amount}_{part}" for amount in AMOUNTS for part in ("fixed", "per_sample")),
+)
+TABLE: Traversable = files("rooflens.checks") / "right_values.csv"
+CHANNELS = 3
+HALF = frozenset({"fp16", "bf16"})
+"""Element types of two bytes; autocast keeps weights of four."""
+NOT_THE_STEP = frozenset({"causal", "fusion", "cuda_graph", "flush", "gpus"})
+"""Options that say how something was counted or run, and not what a step computes."""
+_IN_FP32 = frozenset({"matmul.fp32", "matmul.tf32"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What arithmetic says of a step. None is unknown.
+
+    Attributes:
+        matmul: FLOP of the matrix work.
+        flops: all FLOP.
+        nbytes: compulsory DRAM bytes: those of every operation on its own, added up.
+        weights: bytes of the weights that the step reads.
+        inputs: bytes of its inputs.
+        operations: operations that do work; each is at least one kernel in eager mode.
+        parts: work, and how often it is done; their bounds add up to the bound of the step.
+        exact: the parts name the precision in which each product runs.
+    """
+
+    matmul: float | None
+    flops: float | None
+    nbytes: float | None
+    weights: float | None
+    inputs: float | None
+    operations: int
+    parameters: int | None
+    parts: tuple[tuple[Work, int], ...] = field(default=(), repr=False)
+    exact: bool = False
+
+    def bound(self, device: Device, precision: str | None) -> float | None:
+        """Seconds of the bound on a device; None where the device has no rate for the matrix work."""
+        works = [(work if self.exact or precision is None else _in(work, precision), n) for work, n in self.parts]
+        if any(device.ceiling(unit) is None for work, _ in works for unit in work.flops if unit.startswith("matmul.")):
+            return None
+        return sum(bound(work, device).seconds * calls for work, calls in works)
+
+    @property
+    def compulsory(self) -> float | None:
+        """Bytes that a step must read at least: weights and inputs, once."""
+        return None if self.weights is None or self.inputs is None else self.weights + self.inputs
+
+
+def precision_of(dtype: str, device: Device) -> str | None:
+    """The quickest precision in which a device may run the products of a case's dtype."""
+    possible = {"fp32": ("fp32",), "default": ("tf32", "fp32"), AS_IS: ("tf32", "fp32"), "": ("tf32", "fp32")}.get(
+        dtype, (dtype.removeprefix("amp-"),)
+    )
+    rates = {p: ceiling.rate for p in possible if (ceiling := device.ceiling(f"matmul.{p}")) is not None}
+    return max(rates, key=lambda p: rates[p]) if rates else None
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of one element of weights and inputs."""
+    return 2 if dtype in HALF else 4
+
+
+class RightValues:
+    """Answers what arithmetic says of the step of a figure, from estimates first and the packaged table second."""
+
+    def __init__(self, estimates: RecordSet) -> None:
+        self._estimates: dict[Case, RecordSet] = {}
+        for case, source, part in estimates.split():
+            if source == "estimate":
+                self._estimates.setdefault(step_of(case), part)
+        self._found: dict[tuple[object, ...], Expected | None] = {}
+
+    def of(self, figure: Figure, phases: tuple[Phase, ...] | None = None) -> Expected | None:
+        """The right values of the figure's step, in its own phases or in others; None where they are not known."""
+        asked = figure.phases if phases is None else phases
+        key = (figure.recorded, *figure.step, asked)
+        if key not in self._found:
+            self._found[key] = self._look_up(figure, asked) if asked and figure.batch is not None else None
+        return self._found[key]
+
+    def parameters(self, figure: Figure) -> int | None:
+        """Parameters of the figure's model."""
+        known = [part.parameters for case, part in self._estimates.items() if case.model == figure.model]
+        return next((n for n in known if n is not None), parameters_of(figure.model))
+
+    def _look_up(self, figure: Figure, phases: tuple[Phase, ...]) -> Expected | None:
+        part = self._estimate(figure, phases)
+        return from_estimate(part, phases) if part is not None else from_table(figure, phases)
+
+    def _estimate(self, figure: Figure, phases: tuple[Phase, ...]) -> RecordSet | None:
+        if figure.recorded is not None:
+            return self._estimates.get(step_of(figure.recorded))
+        fitting = (part for case, part in self._estimates.items() if _answers(case, figure, phases))
+        return next(fitting, None)
+
+
+def step_of(case: Case) -> Case:
+    """What a case computes: without its device, and without options that say how it was run or counted."""
+    options = tuple(option for option in case.options if option[0] not in NOT_THE_STEP)
+    return replace(case, device=None, options=options)
+
+
+def mode_of(phases: Iterable[Phase]) -> str:
+    """The mode in which these phases occur."""
+    return "inference" if tuple(phases) == ("forward",) else "train"
+
+
+def _answers(case: Case, figure: Figure, phases: tuple[Phase, ...]) -> bool:
+    """Whether an estimate is that of a typed figure: of its model, batch, dtype, mode and image size."""
+    image = dict(case.options).get("img_size")
+    same = (case.model, case.batch, image) == (figure.model, figure.batch, figure.image)
+    return same and case.dtype == (figure.dtype or "fp32") and case.mode == mode_of(phases)
+
+
+def from_estimate(part: RecordSet, phases: Iterable[Phase]) -> Expected:
+    """The right values in an estimate of one case."""
+    wanted = set(phases)
+    records = [r for r in part if r.phase in wanted and r.work is not None]
+    total = Total(records, None)
+    memory = part.memory
+    return Expected(
+        matmul=None if total.missing else total.matmul_flops,
+        flops=None if total.missing else total.flops,
+        nbytes=total.bytes.get("dram"),
+        weights=_weights(records, None if memory is None else memory.parameters),
+        inputs=None if memory is None else memory.inputs,
+        operations=total.coverage.operations,
+        parameters=part.parameters,
+        parts=tuple((r.kernel_work or r.work, r.calls) for r in records if r.work is not None),
+        exact=True,
+    )
+
+
+def _weights(records: Iterable[Record], held: int | None) -> float | None:
+    """Weights that the records read, each once: no more than the model holds."""
+    read = sum(r.traffic.weights * r.calls for r in records if r.traffic is not None)
+    return None if held is None else min(read, held)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One phase of a model in the table."""
+
+    image: int
+    parameters: int
+    amounts: Mapping[str, tuple[int, int]]
+
+    def at(self, amount: str, batch: int) -> int:
+        fixed, per_sample = self.amounts[amount]
+        return fixed + per_sample * batch
+
+
+@cache
+def _table() -> Mapping[tuple[str, str, str], _Row]:
+    """The packaged table by model, mode and phase."""
+    with TABLE.open(encoding="utf-8") as file:
+        return {
+            (line["model"], line["mode"], line["phase"]): _Row(
+                image=int(line["image"]),
+                parameters=int(line["parameters"]),
+                amounts={a: (int(line[f"{a}_fixed"]), int(line[f"{a}_per_sample"])) for a in AMOUNTS},
+            )
+            for line in csv.DictReader(file)
+        }
+
+
+def parameters_of(model: str) -> int | None:
+    """Parameters of a model of the table."""
+    row = _table().get((model, "inference", "forward"))
+    return None if row is None else row.parameters
+
+
+def in_table(figure: Figure) -> bool:
+    """Whether the table answers for the figure's model and image size."""
+    row = _table().get((figure.model, "inference", "forward"))
+    return row is not None and figure.image in (None, row.image)
+
+
+def from_table(figure: Figure, phases: Iterable[Phase]) -> Expected | None:
+    """The right values of a model of the table at its own image size; bytes of 16-bit types are half of fp32's."""
+    if not in_table(figure) or figure.batch is None or not _plain(figure):
+        return None
+    mode = mode_of(phases) if figure.recorded is None else figure.recorded.mode
+    rows = [_table().get((figure.model, mode, phase)) for phase in phases]
+    found = [row for row in rows if row is not None]
+    if len(found) < len(rows):
+        return None
+    matmul, flops, nbytes, weights, operations = (sum(row.at(a, figure.batch) for row in found) for a in AMOUNTS)
+    size = item_bytes(figure.dtype)
+    # Vector work has no part in the bound: the table does not say how much of it is special functions.
+    work = Work(flops={"matmul.fp32": matmul}, bytes={"dram": nbytes * size / 4})
+    return Expected(
+        matmul=matmul,
+        flops=flops,
+        nbytes=nbytes * size / 4,
+        weights=min(weights, 4 * found[0].parameters) * size / 4,
+        inputs=CHANNELS * found[0].image ** 2 * figure.batch * size,
+        operations=operations,
+        parameters=found[0].parameters,
+        parts=((work, 1),),
+    )
+
+
+def _plain(figure: Figure) -> bool:
+    """Whether no option of a recorded case changes what the step computes."""
+    return figure.recorded is None or {name for name, _ in step_of(figure.recorded).options} <= {"channels_last"}
+
+
+def _in(work: Work, precision: str) -> Work:
+    """The work with its fp32 products in another precision."""
+    moved = sum(n for unit, n in work.flops.items() if unit in _IN_FP32)
+    rest = {unit: n for unit, n in work.flops.items() if unit not in _IN_FP32}
+    return replace(work, flops={**rest, f"matmul.{precision}": moved} if moved else rest)

@@ -1,0 +1,173 @@
+"""Figure: one number that somebody states about a case or a device, typed in or taken from records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from rooflens.records import PHASES, Case, Phase, Record
+from rooflens.results import RecordSet, Total
+
+Origin = Literal["typed", "measure", "counters"]
+
+QUANTITIES: Mapping[str, str] = {
+    "flops": "FLOP",
+    "counted_flops": "FLOP",
+    "bytes": "B",
+    "read_bytes": "B",
+    "memory": "B",
+    "allocated_memory": "B",
+    "parameters": "",
+    "time": "s",
+    "estimated_time": "s",
+    "intensity": "FLOP/B",
+    "performance": "FLOP/s",
+    "peak": "FLOP/s",
+    "bandwidth": "B/s",
+    "ridge": "FLOP/B",
+    "clock": "Hz",
+    "time_ratio": "",
+    "flop_ratio": "",
+    "failure": "",
+}
+"""Quantities that are understood, with their base units."""
+CORRELATION = "correlation"
+"""Also understood: ``correlation``, followed by what is correlated."""
+OF_A_DEVICE = frozenset({"peak", "bandwidth", "ridge", "clock"})
+FOOTPRINTS = ("memory", "allocated_memory")
+STEPS: Mapping[str, tuple[Phase, ...]] = {
+    "forward": ("forward",),
+    "inference": ("forward",),
+    "backward": ("backward",),
+    "optimizer": ("optimizer",),
+    "forward+backward": ("forward", "backward"),
+    # Without the optimizer, which nobody states: bounds and FLOP are then never too high.
+    "train": ("forward", "backward"),
+    "forward+backward+optimizer": PHASES,
+    "forward:backward": (),
+}
+"""The words for phases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One number about a case or a device, in base units.
+
+    Attributes:
+        value: None where the cell is empty: the figure is unknown.
+        group: figures of one group (a report, a file) are compared with each other.
+        phase: one of `STEPS`, "" where it is not said.
+        digits: significant digits in which it was written; None for a number that was not typed.
+        how: how it was obtained, in the author's words.
+        place: file and line, "" for a record.
+        recorded: the case of the records that it was taken from, None for one that was typed in.
+    """
+
+    quantity: str
+    value: float | None
+    group: str = ""
+    model: str = ""
+    device: str = ""
+    batch: int | None = None
+    dtype: str = ""
+    phase: str = ""
+    image: int | None = None
+    digits: int | None = None
+    how: str = ""
+    place: str = ""
+    origin: Origin = "typed"
+    recorded: Case | None = None
+
+    @property
+    def subject(self) -> str:
+        """The figure in words."""
+        words = [
+            self.model,
+            f"batch {self.batch}" if self.batch is not None else "",
+            self.dtype,
+            self.phase,
+            f"on {self.device}" if self.device and self.model else self.device,
+        ]
+        named = " ".join(filter(None, [*words, self.quantity]))
+        return f"{self.place}: {named}" if self.place else named
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The phases that it spans, none where that is not said."""
+        return STEPS.get(self.phase, ())
+
+    @property
+    def case(self) -> tuple[object, ...]:
+        """What two figures share that are about the same run."""
+        return (*self.step, self.device)
+
+    @property
+    def step(self) -> tuple[object, ...]:
+        """What two figures share that are about the same computation, on whatever device."""
+        return (self.group, self.model, self.batch, self.dtype, self.phase, self.image)
+
+    @property
+    def precision(self) -> float:
+        """The largest relative error that rounding to the digits that were written can make."""
+        return 0.0 if self.digits is None else 0.5 * 10.0 ** (1 - self.digits)
+
+
+def recorded(records: RecordSet) -> Iterator[Figure]:
+    """The figures of measured and counted cases: times, FLOP, bytes and memory, of phases and of whole steps."""
+    for case, source, part in records.split():
+        if source == "measure":
+            yield from _measured(case, part)
+        elif source == "counters":
+            yield from _counted(case, part)
+
+
+def _measured(case: Case, part: RecordSet) -> Iterator[Figure]:
+    for record in part:
+        if record.scope == "model" and record.timing is not None:
+            yield _figure(case, "measure", "time", record.timing.median, _phase(case, [record], part))
+        if record.memory is not None and record.memory.peak is not None:
+            yield _figure(case, "measure", "allocated_memory", record.memory.peak, _phase(case, [record], part))
+
+
+def _counted(case: Case, part: RecordSet) -> Iterator[Figure]:
+    """The totals of what was counted; a total over kernels of which one lacks a number is unknown."""
+    pieces = [r for r in part if r.scope != "model"]
+    if not pieces:
+        return
+    total, phase = Total(pieces, None), _phase(case, pieces, part)
+    work = total.work
+    if work is not None and work.origin == "executed" and all(r.work is not None for r in pieces):
+        if not work.missing:
+            yield _figure(case, "counters", "counted_flops", work.total_flops, phase)
+        if "dram" in work.bytes:
+            yield _figure(case, "counters", "bytes", work.bytes["dram"], phase)
+    if total.measured_seconds is not None:
+        yield _figure(case, "counters", "time", total.measured_seconds, phase)
+
+
+def _figure(case: Case, origin: Origin, quantity: str, value: float, phase: str) -> Figure:
+    image = dict(case.options).get("img_size")
+    return Figure(
+        quantity=quantity,
+        value=value,
+        model=case.model,
+        device=case.device or "",
+        batch=case.batch,
+        dtype=case.dtype,
+        phase=phase,
+        image=image if isinstance(image, int) else None,
+        group=" ".join(f"{name}={value}" for name, value in case.options),
+        origin=origin,
+        recorded=case,
+    )
+
+
+def _phase(case: Case, records: Iterable[Record], part: RecordSet) -> str:
+    """The word for the phases of some records of a part; a record without one spans what the part saw."""
+    seen = {record.phase for record in records}
+    phases = set(part.phases) if seen == {None} else seen - {None}
+    if not phases and case.mode == "inference":
+        return "forward"
+    spanned = tuple(phase for phase in PHASES if phase in phases)
+    return next((word for word, phases in STEPS.items() if phases == spanned and phases), "")

@@ -1,0 +1,144 @@
+"""Checks of counted kernels, launch by launch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rooflens import units
+from rooflens.checks.context import Context
+from rooflens.checks.figures import Figure
+from rooflens.checks.registry import Doubt, check
+from rooflens.records import Case, Phase, Record, Work
+
+PRODUCT = re.compile(
+    r"gemm|s?1688|16816|884|hmma|wgmma|nvjet|xmma|tensorop|cutlass|fmha|flash|cudnn.*conv|sm80_|sm90_", re.IGNORECASE
+)
+"""Names of kernels that compute products: only to suspect, never to count."""
+SUPPORT = re.compile(r"splitk?reduce|transpose|nchwto|nhwcto|memset|memcpy|pad|scale|copy|init", re.IGNORECASE)
+"""Kernels of the same libraries that only move data or prepare a product."""
+HALF_SHARE = 0.05
+SLACK = 1.25
+LITTLE = 0.01
+LAUNCHES = 0.5
+WIDE = frozenset({"fp32", "tf32"})
+
+
+def _launches(context: Context) -> Iterator[tuple[Case, list[Record]]]:
+    """The counted kernels of each case."""
+    for case, source, part in context.records.split():
+        kernels = [r for r in part if r.scope == "kernel"]
+        if source == "counters" and kernels:
+            yield case, kernels
+
+
+def _sum(kernels: list[Record], level: str) -> float | None:
+    """Bytes of a level over all launches; None where one of them lacks it."""
+    works = [(r.work, r.calls) for r in kernels]
+    if any(work is None or level not in work.bytes for work, _ in works):
+        return None
+    return sum(work.bytes[level] * calls for work, calls in works if work is not None)
+
+
+@check("kernel-without-flops", "error", "collect tensor-core operations too (`rooflens counters`)")
+def kernel_without_flops(context: Context) -> Iterator[Doubt]:
+    """Kernels that compute products by their name did no FLOP by their counters."""
+    for case, kernels in _launches(context):
+        counted = [r for r in kernels if r.work is not None and not r.work.missing]
+        empty = [r for r in counted if _is_product(r.name) and r.work is not None and not r.work.total_flops]
+        if empty:
+            yield Doubt(
+                f"{case.label()}: {empty[0].name}",
+                f"{len(empty)} of {len(kernels)} launches compute products by their name and did no FLOP: tensor-core"
+                " work is not in these counters, so totals are a lower bound",
+                {"launches": len(kernels), "without FLOP": len(empty)},
+            )
+
+
+def _is_product(name: str) -> bool:
+    return PRODUCT.search(name) is not None and SUPPORT.search(name) is None
+
+
+@check("half-in-fp32", "warning", "subtract HFMA2.MMA moves (`rooflens read` does), or state the dtype that ran")
+def half_in_fp32(context: Context) -> Iterator[Doubt]:
+    """16-bit FLOP on general lanes in an fp32 run."""
+    for case, kernels in _launches(context):
+        total = Work.sum(r.work * r.calls for r in kernels if r.work is not None)
+        if case.dtype not in WIDE or total is None or not total.total_flops:
+            continue
+        half = sum(total.flops.get(unit, 0.0) for unit in ("vector.fp16", "vector.bf16"))
+        if half > HALF_SHARE * total.total_flops:
+            yield Doubt(
+                case.label(),
+                f"{units.show(half, 'FLOP')} of {units.show(total.total_flops, 'FLOP')} are 16-bit, in a run of"
+                f" {case.dtype}: on this architecture the compiler loads constants with HFMA2.MMA, which counters take"
+                " for arithmetic",
+                {"16-bit FLOP": half, "FLOP": total.total_flops},
+            )
+
+
+@check("metric-incomplete", "warning", "read every row, whatever its unit; collect the metric again for all launches")
+def metric_incomplete(context: Context) -> Iterator[Doubt]:
+    """Some launches lack what others have."""
+    for case, kernels in _launches(context):
+        for what, known in (
+            ("a time", [r.timing is not None for r in kernels]),
+            ("DRAM bytes", [r.work is not None and "dram" in r.work.bytes for r in kernels]),
+        ):
+            if any(known) and not all(known):
+                yield Doubt(
+                    case.label(),
+                    f"{known.count(False)} of {len(known)} launches have no {what.removeprefix('a ')}: a sum over the"
+                    " others is too small",
+                    {"launches": len(known), f"with {what}": known.count(True)},
+                )
+
+
+@check("dram-above-l2", "warning", "compare the definitions of both levels, and whether other processes used the card")
+def dram_above_l2(context: Context) -> Iterator[Doubt]:
+    """More DRAM than L2 traffic."""
+    for case, kernels in _launches(context):
+        dram, l2 = _sum(kernels, "dram"), _sum(kernels, "l2")
+        if dram is not None and l2 and dram > SLACK * l2:
+            yield Doubt(
+                case.label(),
+                f"{units.show(dram, 'B')} from DRAM, but {units.show(l2, 'B')} through L2, which all of it must pass:"
+                " others used the memory, or a level is counted in part",
+                {"DRAM B": dram, "L2 B": l2, "ratio": dram / l2},
+            )
+
+
+@check("dram-near-zero", "warning", "use compulsory bytes, or profile with flushed caches (--cache-control all)")
+def dram_near_zero(context: Context) -> Iterator[Doubt]:
+    """Hardly any DRAM traffic in a whole case."""
+    for case, kernels in _launches(context):
+        dram, l2 = _sum(kernels, "dram"), _sum(kernels, "l2")
+        if dram is not None and l2 and dram < LITTLE * l2:
+            yield Doubt(
+                case.label(),
+                f"{units.show(dram, 'B')} from DRAM for {units.show(l2, 'B')} through L2: everything was in the cache,"
+                " and the DRAM intensity says nothing",
+                {"DRAM B": dram, "L2 B": l2, "ratio": dram / l2},
+            )
+
+
+@check("launches-missing", "warning", "profile the whole step, and look for errors in the profiler's output")
+def launches_missing(context: Context) -> Iterator[Doubt]:
+    """Far fewer launches than the step has operations."""
+    for case, kernels in _launches(context):
+        figure = Figure(quantity="launches", value=None, recorded=case, model=case.model, batch=case.batch)
+        phases = tuple(dict.fromkeys(r.phase for r in kernels if r.phase is not None)) or _phases_of(case)
+        expected = context.expected(figure, phases)
+        n = sum(r.calls for r in kernels)
+        if expected is None or dict(case.options).get("compile") or n >= LAUNCHES * expected.operations:
+            continue
+        yield Doubt(
+            case.label(),
+            f"{n} launches for a step of {expected.operations} operations, each at least one kernel: the profile is"
+            " partial, and its totals are too small",
+            {"launches": n, "operations": expected.operations},
+        )
+
+
+def _phases_of(case: Case) -> tuple[Phase, ...]:
+    return ("forward", "backward") if case.mode == "train" else ("forward",)

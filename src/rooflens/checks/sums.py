@@ -1,0 +1,204 @@
+"""Checks of figures against each other: sums, quotients, capacities, and values that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rooflens import units
+from rooflens.checks.context import Context, close, grouped
+from rooflens.checks.expected import item_bytes
+from rooflens.checks.figures import CORRELATION, FOOTPRINTS, QUANTITIES, Figure
+from rooflens.checks.registry import Doubt, check
+from rooflens.records import MEMORY_CAUSES
+from rooflens.results import Total
+
+SUM = 0.01
+QUOTIENT = 0.05
+MEAN = 2e-3
+APART = 0.1
+PARTS = ("forward", "backward")
+ADDITIVE = ("flops", "counted_flops", "bytes", "read_bytes", "estimated_time")
+"""Quantities of which those of forward and backward add up. Measured times need not: something may lie between."""
+
+
+@check("total-off", "error", "add the parts again; everything computed from the total changes with it")
+def total_off(context: Context) -> Iterator[Doubt]:
+    """A total is not the sum of its parts."""
+    for whole, parts in _phases(context, *ADDITIVE):
+        (figure, value), total = whole, sum(v for _, v in parts)
+        slack = SUM + max(f.precision for f, _ in (whole, *parts))
+        if not close(value, total, slack):
+            unit = QUANTITIES[figure.quantity]
+            yield Doubt(
+                figure.subject,
+                f"{units.show(value, unit)} is not forward and backward together, {units.show(total, unit)}",
+                {f"stated {unit}": value, f"sum {unit}": total, "ratio": value / total if total else "no sum"},
+            )
+    yield from _memory(context)
+    yield from _kernels(context)
+
+
+def _phases(
+    context: Context, *quantities: str
+) -> Iterator[tuple[tuple[Figure, float], tuple[tuple[Figure, float], tuple[Figure, float]]]]:
+    """Figures of forward and backward together, with those of each."""
+    for same in grouped(
+        context.stated(*quantities), "quantity", "group", "model", "device", "dtype", "batch", "image", "origin"
+    ):
+        by_phase = {figure.phase: (figure, value) for figure, value in same}
+        if {"forward", "backward", "forward+backward"} <= by_phase.keys():
+            yield by_phase["forward+backward"], (by_phase["forward"], by_phase["backward"])
+
+
+def _memory(context: Context) -> Iterator[Doubt]:
+    """Causes of a peak that do not add up to it."""
+    for record in context.records:
+        if record.memory is None or record.memory.peak is None:
+            continue
+        causes = [getattr(record.memory, cause) for cause in MEMORY_CAUSES]
+        known = [n for n in causes if n is not None]
+        if len(known) == len(causes) and not close(sum(known), record.memory.peak, SUM):
+            yield Doubt(
+                f"{record.case.label()} memory",
+                f"a peak of {units.show(record.memory.peak, 'B')} is not the sum of its causes,"
+                f" {units.show(sum(known), 'B')}",
+                {"stated B": record.memory.peak, "sum B": sum(known)},
+            )
+
+
+def _kernels(context: Context) -> Iterator[Doubt]:
+    """Work that was stated for a whole model and is not that of its pieces."""
+    for case, source, part in context.records.split():
+        whole = [r for r in part if r.scope == "model" and r.work is not None and r.phase is None]
+        pieces = Total([r for r in part if r.scope != "model"], None).work
+        if len(whole) != 1 or whole[0].work is None or pieces is None or pieces.missing:
+            continue
+        stated, total = whole[0].work.total_flops, pieces.total_flops
+        if stated and not close(stated, total, SUM):
+            yield Doubt(
+                f"{case.label()} ({source})",
+                f"{units.show(stated, 'FLOP')} of the whole model is not the sum of its pieces,"
+                f" {units.show(total, 'FLOP')}",
+                {"stated FLOP": stated, "sum FLOP": total},
+            )
+
+
+@check("quotient-off", "error", "divide again: intensity is FLOP over bytes, performance FLOP over time, of one run")
+def quotient_off(context: Context) -> Iterator[Doubt]:
+    """A stated intensity or performance does not follow from the figures beside it."""
+    for quantity, over in (("intensity", ("bytes",)), ("performance", ("time", "estimated_time"))):
+        for figure, value in context.stated(quantity):
+            tops = _amounts(context, figure, "flops", "counted_flops")
+            bottoms = _amounts(context, figure, *over)
+            right = [top / bottom for top in tops for bottom in bottoms if top > 0 and bottom > 0]
+            if not right or any(close(value, each, QUOTIENT + figure.precision) for each in right):
+                continue
+            if not _is_mean(context, figure, value):
+                unit = QUANTITIES[quantity]
+                nearest = min(right, key=lambda each: abs(each - value))
+                yield Doubt(
+                    figure.subject,
+                    f"{value:.4g} {unit} does not follow from the FLOP and"
+                    f" {'bytes' if quantity == 'intensity' else 'times'} beside it, which give {nearest:.4g}",
+                    {f"stated {unit}": value, f"nearest quotient {unit}": nearest, "ratio": value / nearest},
+                )
+
+
+def _amounts(context: Context, figure: Figure, *quantities: str) -> list[float]:
+    """The amounts beside a figure; for forward and backward together also the sums of those of each."""
+    found = [value for _, value in context.beside(figure, *quantities)]
+    if figure.phase == "forward+backward":
+        for quantity in quantities:
+            parts = _parts(context, figure, quantity)
+            found += [sum(parts)] if len(parts) == len(PARTS) else []
+    return found
+
+
+def _parts(context: Context, figure: Figure, quantity: str) -> list[float]:
+    """A quantity of forward and of backward, where each is stated once for the figure's case."""
+    found = [[v for _, v in context.beside(replace(figure, phase=phase), quantity)] for phase in PARTS]
+    return [values[0] for values in found if len(values) == 1]
+
+
+@check("mean-of-intensities", "error", "add FLOP and bytes first, then divide: a mean weighs all parts alike")
+def mean_of_intensities(context: Context) -> Iterator[Doubt]:
+    """The intensity of a whole is the mean of its parts' intensities."""
+    for figure, value in context.stated("intensity"):
+        if _is_mean(context, figure, value):
+            flops, nbytes = (sum(_parts(context, figure, quantity)) for quantity in ("flops", "bytes"))
+            yield Doubt(
+                figure.subject,
+                f"{value:.4g} FLOP/B is the mean of the parts' intensities; all FLOP over all bytes give"
+                f" {flops / nbytes:.4g}",
+                {"stated FLOP/B": value, "right FLOP/B": flops / nbytes, "ratio": value * nbytes / flops},
+            )
+
+
+def _is_mean(context: Context, figure: Figure, value: float) -> bool:
+    """Whether an intensity of forward and backward together is the mean of both, far from the quotient of the sums."""
+    flops, nbytes = (_parts(context, figure, quantity) for quantity in ("flops", "bytes"))
+    if figure.phase != "forward+backward" or not len(flops) == len(nbytes) == len(PARTS) or min(flops + nbytes) <= 0:
+        return False
+    mean = sum(top / bottom for top, bottom in zip(flops, nbytes, strict=True)) / len(PARTS)
+    return close(value, mean, MEAN + figure.precision) and not close(value, sum(flops) / sum(nbytes), APART)
+
+
+@check("memory-above-capacity", "error", "ask torch what is allocated; a monitor shows pools and other programs")
+def memory_above_capacity(context: Context) -> Iterator[Doubt]:
+    """More memory than the device has."""
+    for figure, value in context.stated(*FOOTPRINTS):
+        device = context.device(figure)
+        fact = None if device is None else device.facts.get("memory")
+        # Datasheets count in GB or in GiB, and say GB.
+        if device is not None and fact is not None and device.kind != "cpu" and value > fact.value * 1.074:
+            yield Doubt(
+                figure.subject,
+                f"{units.show(value, 'B')} is more than the {units.show(fact.value, 'B')} of {device.name}: several"
+                " devices or several runs were added, or a unit was misread",
+                {"stated B": value, "memory B": fact.value, "ratio": value / fact.value},
+            )
+
+
+@check("memory-below-weights", "error", "count weights, gradients, optimizer, activations: `rooflens estimate`")
+def memory_below_weights(context: Context) -> Iterator[Doubt]:
+    """Less memory than the weights alone take."""
+    for figure, value in context.stated(*FOOTPRINTS):
+        parameters = context.right.parameters(figure)
+        weights = None if parameters is None else parameters * item_bytes(figure.dtype)
+        if weights is not None and value * (1 + figure.precision + SUM) < weights:
+            yield Doubt(
+                figure.subject,
+                f"{units.show(value, 'B')} is less than the weights alone, {units.show(weights, 'B')}: a unit was"
+                " misread, or the weights were on another device",
+                {"stated B": value, "weights B": weights},
+            )
+
+
+@check("impossible-value", "error", "leave unknown cells empty: a missing number is not zero")
+def impossible_value(context: Context) -> Iterator[Doubt]:
+    """A value that the quantity cannot have: nothing, less than nothing, or a correlation above one."""
+    for figure, value in context.known:
+        if figure.quantity.startswith(CORRELATION):
+            if not -1 <= value <= 1:
+                yield Doubt(
+                    figure.subject, f"a correlation lies between -1 and 1, {value:g} does not", {"value": value}
+                )
+        elif figure.quantity in QUANTITIES and value <= 0 and figure.quantity != "failure":
+            what = "zero is no measurement: a counter or a cell was missing" if not value else "it cannot be negative"
+            yield Doubt(figure.subject, f"{figure.quantity} is {value:g}: {what}", {"value": value})
+
+
+@check("unknown-quantity", "info", "use a name from docs/check.md, so that the figure can be checked")
+def unknown_quantity(context: Context) -> Iterator[Doubt]:
+    """A quantity that is not understood, listed once."""
+    unknown: dict[str, list[Figure]] = {}
+    for figure in context.figures:
+        if figure.quantity not in QUANTITIES and not figure.quantity.startswith(CORRELATION):
+            unknown.setdefault(figure.quantity, []).append(figure)
+    for quantity, figures in unknown.items():
+        yield Doubt(
+            figures[0].subject,
+            f"{len(figures)} figures are called {quantity!r}, which is not understood: they were not checked",
+            {"quantity": quantity, "figures": len(figures)},
+        )

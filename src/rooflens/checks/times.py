@@ -1,0 +1,230 @@
+"""Checks of durations: too short for the work, too long for it, or not of this run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from rooflens import units
+from rooflens.checks.context import Context, close, fold, grouped
+from rooflens.checks.figures import Figure
+from rooflens.checks.registry import Doubt, check
+from rooflens.records import Case, Device, Record
+
+LAUNCH = 0.5e-6
+"""Seconds: no kernel that works is shorter; launching one costs the host several times as much."""
+OVERHEAD = 100e-6
+"""Seconds of host time per operation that a slow machine may need."""
+FAR = 20
+"""Times the bound."""
+GROWTH = 0.25
+"""Time that grows with a lower power of the work than this one does not follow the work."""
+FIRST_SAMPLE = 5
+DIGITS = 5
+"""Two measurements that agree in so many digits are one."""
+SAMPLES = 3
+WALL = 3
+PROFILED = 1.1
+
+
+@check("time-below-launch", "error", "synchronize before reading the clock, or use device events")
+def time_below_launch(context: Context) -> Iterator[Doubt]:
+    """A step or a kernel was quicker than its launches."""
+    for figure, value in context.stated("time"):
+        expected, device = context.expected(figure), context.device(figure)
+        if expected is None or not _is_gpu(device) or _changed(figure):
+            continue
+        least = expected.operations * LAUNCH
+        if 0 < value * (1 + figure.precision) < least:
+            yield Doubt(
+                figure.subject,
+                f"{units.show(value, 's')} for {expected.operations} operations, each at least a kernel of"
+                f" {units.show(LAUNCH, 's')}: the clock was read before the device had finished",
+                {"s": value, "least s": least, "operations": expected.operations},
+            )
+    for case, records in _short(context):
+        first = records[0]
+        assert first.timing is not None
+        yield Doubt(
+            f"{case.label()}: {first.name or first.path}",
+            f"{len(records)} kernels last less than {units.show(LAUNCH, 's')}, like {first.name or first.path!r} with"
+            f" {units.show(first.timing.median, 's')}: a unit of time was misread",
+            {"kernels": len(records), "s": first.timing.median, "least s": LAUNCH},
+        )
+
+
+def _short(context: Context) -> Iterator[tuple[Case, list[Record]]]:
+    """Kernels that were counted on a GPU and last too short, by case."""
+    for case, source, part in context.records.split():
+        device = (
+            None if case.device is None else context.device(Figure(quantity="time", value=None, device=case.device))
+        )
+        if source == "counters" and _is_gpu(device):
+            short = [r for r in part if r.scope == "kernel" and r.timing is not None and 0 < r.timing.median < LAUNCH]
+            if short:
+                yield case, short
+
+
+def _is_gpu(device: Device | None) -> bool:
+    return device is not None and device.kind == "gpu"
+
+
+def _changed(figure: Figure) -> bool:
+    """Whether operations do not run one by one."""
+    options = {} if figure.recorded is None else dict(figure.recorded.options)
+    return bool(options.get("compile") or options.get("cuda_graph"))
+
+
+@check("first-call", "warning", "warm up, synchronize, and take the median of several steps (`rooflens measure`)")
+def first_call(context: Context) -> Iterator[Doubt]:
+    """A time is so far above the bound that something else was timed."""
+    for figure, value in context.stated("time"):
+        bound = context.bound(figure)
+        if bound and _is_unexplained(context, figure, value):
+            yield Doubt(
+                figure.subject,
+                f"{units.show(value, 's')} is {fold(value / bound)} times the bound of {units.show(bound, 's')}, more"
+                " than slow kernels and launches explain: a first call (context, loading, choice of algorithms), data"
+                " loading or a whole script was timed, and performance is too low by as much",
+                {"s": value, "bound s": bound, "ratio": value / bound},
+            )
+
+
+def _explained(context: Context, figure: Figure) -> float | None:
+    """Seconds that slow kernels and the launches of a step on a GPU explain.
+
+    An optimizer alone has none: one operation of its ``foreach`` form is many kernels.
+    """
+    expected, bound = context.expected(figure), context.bound(figure)
+    if expected is None or not bound or figure.phases == ("optimizer",) or not _is_gpu(context.device(figure)):
+        return None
+    return FAR * bound + expected.operations * OVERHEAD
+
+
+@check("fixed-time", "error", "leave start-up, data loading and the first step out of what is timed")
+def fixed_time(context: Context) -> Iterator[Doubt]:
+    """Times hardly differ although the work does: a fixed cost was timed."""
+    for same in grouped(context.stated("time"), "group", "phase", "origin"):
+        bounded = [(figure, value, bound) for figure, value in same if (bound := context.bound(figure))]
+        short = [item for item in bounded if _is_unexplained(context, item[0], item[1])]
+        pairs = [(one, other) for one in short for other in bounded if _not_by_work(one, other)]
+        if pairs:
+            items = list(dict.fromkeys(item for pair in pairs for item in pair))
+            values, bounds = [value for _, value, _ in items], [bound for _, _, bound in items]
+            yield Doubt(
+                "; ".join(figure.subject for figure, _, _ in items[:4]) + ("; ..." if len(items) > 4 else ""),
+                f"{len(items)} times lie between {units.show(min(values), 's')} and {units.show(max(values), 's')},"
+                f" but their bounds between {units.show(min(bounds), 's')} and {units.show(max(bounds), 's')}: most of"
+                " the time is a fixed cost that has nothing to do with the work",
+                {
+                    "shortest s": min(values),
+                    "longest s": max(values),
+                    "smallest bound s": min(bounds),
+                    "largest bound s": max(bounds),
+                },
+            )
+
+
+def _is_unexplained(context: Context, figure: Figure, value: float) -> bool:
+    limit = _explained(context, figure)
+    return limit is not None and value > limit
+
+
+def _not_by_work(one: tuple[Figure, float, float], other: tuple[Figure, float, float]) -> bool:
+    """Whether the second time, for at least twice the work, is hardly longer than the first."""
+    (_, short, small), (_, long, large) = one, other
+    return large > 2 * small and long < short * (large / small) ** GROWTH
+
+
+@check("first-sample", "warning", "warm up before the first sample, and keep the first call apart")
+def first_sample(context: Context) -> Iterator[Doubt]:
+    """The first sample is far above the others: the run was not warm."""
+    for record in context.records:
+        # Where the cold call was kept apart the first sample is a warm one, whatever disturbed it.
+        samples = () if record.timing is None or record.timing.cold is not None else record.timing.samples
+        if len(samples) >= SAMPLES and samples[0] >= FIRST_SAMPLE * median(samples[1:]) > 0:
+            yield Doubt(
+                f"{record.case.label()} {record.phase or ''}".strip(),
+                f"the first sample of {units.show(samples[0], 's')} is {fold(samples[0] / median(samples[1:]))} times"
+                " the median of the others: it is a first call, and a mean would hold it",
+                {"first s": samples[0], "median of the others s": median(samples[1:]), "samples": len(samples)},
+            )
+
+
+@check("identical-measurements", "error", "measure again: one of them was copied")
+def identical_measurements(context: Context) -> Iterator[Doubt]:
+    """Different runs have the same result to the last digit."""
+    for same in grouped(context.stated("time", "time_ratio", "flop_ratio", "performance"), "quantity", "group"):
+        typed = [(f, v) for f, v in same if f.digits is not None and f.digits >= DIGITS]
+        by_value: dict[float, list[Figure]] = {}
+        for figure, value in typed:
+            by_value.setdefault(value, []).append(figure)
+        for value, figures in by_value.items():
+            if len({figure.case for figure in figures}) > 1:
+                yield _identical([figure.subject for figure in figures], value)
+    seen: dict[tuple[float, ...], list[Record]] = {}
+    for record in context.records:
+        if record.timing is not None and len(record.timing.samples) >= SAMPLES and record.source != "estimate":
+            seen.setdefault(record.timing.samples, []).append(record)
+    for samples, records in seen.items():
+        if len({record.case for record in records}) > 1:
+            yield _identical([record.case.label() for record in records], median(samples))
+
+
+def _identical(subjects: Sequence[str], value: float) -> Doubt:
+    return Doubt(
+        "; ".join(subjects),
+        f"{len(subjects)} different runs have the same result to the last digit, {value!r}: measurements never do",
+        {"value": value, "runs": len(subjects)},
+    )
+
+
+@check("wall-time", "warning", "compare kernel time with a warmed, synchronized median; look for gaps between kernels")
+def wall_time(context: Context) -> Iterator[Doubt]:
+    """A measured step is far longer than its kernels."""
+    for figure, value, kernels, n in _both(context):
+        if value > WALL * kernels + n * OVERHEAD:
+            yield Doubt(
+                figure.subject,
+                f"the step took {units.show(value, 's')}, its {n} kernels {units.show(kernels, 's')}: the device"
+                " waited for something else, or start-up was timed",
+                {"step s": value, "kernels s": kernels, "kernels": n},
+            )
+
+
+@check("profiled-slower", "info", "lock clocks alike, pass --clock-control none, or scale the ceilings by the clock")
+def profiled_slower(context: Context) -> Iterator[Doubt]:
+    """The kernels under the profiler took longer than the whole step without it."""
+    for figure, value, kernels, n in _both(context):
+        if kernels > PROFILED * value:
+            yield Doubt(
+                figure.subject,
+                f"the kernels took {units.show(kernels, 's')} under the profiler, the whole step"
+                f" {units.show(value, 's')} without it: the profiler held the clock at its base rate, or flushed the"
+                " caches before each kernel",
+                {"step s": value, "kernels s": kernels, "kernels": n},
+            )
+
+
+def _both(context: Context) -> Iterator[tuple[Figure, float, float, int]]:
+    """Measured times beside the sum of the kernels of the same case."""
+    kernels = {f.case: v for f, v in context.stated("time") if f.origin == "counters"}
+    for figure, value in context.stated("time"):
+        if figure.origin == "measure" and figure.case in kernels and figure.recorded is not None:
+            part = (r for r in context.records if r.case == figure.recorded and r.source == "counters")
+            yield figure, value, kernels[figure.case], sum(r.calls for r in part if r.scope == "kernel")
+
+
+@check("clock-low", "info", "compare with ceilings at the clock that ran, or let the device reach its boost clock")
+def clock_low(context: Context) -> Iterator[Doubt]:
+    """The clock during the run was below the one that the ceilings assume."""
+    for figure, value in context.stated("clock"):
+        device = context.device(figure)
+        fact = None if device is None else device.facts.get("clock")
+        if fact is not None and value < 0.95 * fact.value and not close(value, fact.value, figure.precision):
+            yield Doubt(
+                figure.subject,
+                f"{units.show(value, 'Hz')} is {value / fact.value:.2f} of the {units.show(fact.value, 'Hz')} that the"
+                " ceilings assume: times under it are longer by as much",
+                {"clock Hz": value, "ceilings' clock Hz": fact.value, "ratio": value / fact.value},
+            )

@@ -1,0 +1,140 @@
+"""Figures that somebody typed into a CSV file: one number per line, with the case that it belongs to."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rooflens import units
+from rooflens.checks.figures import QUANTITIES, STEPS, Figure
+from rooflens.errors import FiguresError, UnitError
+from rooflens.records import AS_IS, DTYPES, PRECISIONS
+
+COLUMNS = ("report", "model", "device", "batch", "dtype", "phase", "quantity", "value", "unit", "how")
+NEEDED = frozenset({"quantity", "value"})
+_TYPES = (*DTYPES, AS_IS, *(p for p in PRECISIONS if p not in DTYPES))
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_BATCHES = re.compile(r"\d{1,12}(?:\s*[,;]\s*\d{1,12})+")
+_BATCH = re.compile(r"(\d{1,12})(?:\s+[^\W\d_]+)?")
+_IMAGE = re.compile(r"\b(\d{2,4})\s*[xX×]\s*\1\b")
+
+
+def holds_figures(path: Path) -> bool:
+    """Whether a file is such a table: its first line names at least the columns ``quantity`` and ``value``."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            first = file.readline(10_000)
+    except OSError as error:
+        raise FiguresError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    return NEEDED <= {cell.strip().strip('"').lower() for cell in first.split(",")}
+
+
+def read_figures(path: Path) -> tuple[Figure, ...]:
+    """The figures of a CSV file with the columns `COLUMNS`, of which only ``quantity`` and ``value`` are needed.
+
+    Raises:
+        FiguresError: the file cannot be read, or a cell is damaged; the line is named.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return tuple(_figures(path.name, file))
+    except OSError as error:
+        raise FiguresError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FiguresError(f"{path.name} is no text in UTF-8 (byte {error.start}); save it as UTF-8") from error
+
+
+def _figures(name: str, lines: Iterable[str]) -> Iterator[Figure]:
+    reader = csv.reader(lines, strict=True)
+    try:
+        header = [cell.strip().lower() for cell in next(reader, [])]
+        _check_header(name, header)
+        for cells in reader:
+            place = f"{name}, line {reader.line_num}"
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) != len(header):
+                raise FiguresError(f"{place}: {len(cells)} cells below {len(header)} columns; quote text with commas")
+            yield _figure(place, {column: cell.strip() for column, cell in zip(header, cells, strict=True)})
+    except csv.Error as error:
+        raise FiguresError(f"{name}, line {reader.line_num}: {error}") from error
+
+
+def _check_header(name: str, header: Sequence[str]) -> None:
+    unknown = [column for column in header if column not in COLUMNS]
+    twice = [column for column in header if header.count(column) > 1]
+    missing = sorted(NEEDED - set(header))
+    known = f"known: {', '.join(COLUMNS)}"
+    if unknown:
+        raise FiguresError(f"{name}, line 1: unknown column {unknown[0]!r}; {known}")
+    if twice or missing:
+        what = f"column {twice[0]!r} stands twice" if twice else f"there is no column {missing[0]!r}"
+        raise FiguresError(f"{name}, line 1: {what}; {known}")
+
+
+def _figure(place: str, row: Mapping[str, str]) -> Figure:
+    def cell(column: str) -> str:
+        return row.get(column, "")
+
+    quantity = cell("quantity").lower()
+    if not quantity:
+        raise FiguresError(f"{place}: the quantity is missing; known: {', '.join(QUANTITIES)}")
+    dtype, phase = cell("dtype").lower(), cell("phase").lower().replace(" ", "")
+    for what, word, known in (("dtype", dtype, _TYPES), ("phase", phase, STEPS)):
+        if word and word not in known:
+            raise FiguresError(f"{place}: unknown {what} {word!r}; known: {', '.join(known)}")
+    size = _IMAGE.search(cell("how"))
+    return Figure(
+        quantity=quantity,
+        value=_value(place, quantity, cell("value"), cell("unit")),
+        group=f"report {cell('report')}" if cell("report") else "",
+        model=cell("model"),
+        device=cell("device"),
+        batch=_batch(place, cell("batch")),
+        dtype=dtype,
+        phase=phase,
+        image=int(size[1]) if size is not None else None,
+        digits=_digits(cell("value")),
+        how=cell("how"),
+        place=place,
+    )
+
+
+def _value(place: str, quantity: str, text: str, unit: str) -> float | None:
+    """The number in base units, or as it stands where the quantity has none; None for an empty cell and a failure."""
+    if not text or quantity == "failure":
+        return None
+    if _NUMBER.fullmatch(text) is None:
+        raise FiguresError(
+            f"{place}: {text!r} is no number; write digits with a decimal point and no separators, like 1.5e9"
+        )
+    number, base = float(text), QUANTITIES.get(quantity, "")
+    if not math.isfinite(number):
+        raise FiguresError(f"{place}: {text} is beyond what a number can hold")
+    if not base or not unit:
+        return number
+    try:
+        size = units.parse(f"{text.lstrip('+-')} {unit}", base)
+    except UnitError as error:
+        raise FiguresError(f"{place}: {quantity} {error}") from error
+    return -size if number < 0 else size
+
+
+def _digits(text: str) -> int:
+    """Significant digits of a number as it was written; zeros at the end of a whole number may be rounding."""
+    mantissa = re.split("[eE]", text)[0].lstrip("+-")
+    digits = mantissa.replace(".", "").lstrip("0")
+    return max(1, len(digits if "." in mantissa else digits.rstrip("0")))
+
+
+def _batch(place: str, text: str) -> int | None:
+    """Samples per step: ``256`` or ``10 images``; None for an empty cell, or where several are named (``1,64``)."""
+    if not text or _BATCHES.fullmatch(text):
+        return None
+    found = _BATCH.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise FiguresError(f"{place}: {text!r} is no batch; write 256, '256 images' or '1,64,256'")
+    return int(found[1])

@@ -1,0 +1,244 @@
+"""Checks of FLOP and parameters against what arithmetic says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+from rooflens import units
+from rooflens.checks.context import Context, close, fold, grouped, lenient
+from rooflens.checks.expected import precision_of
+from rooflens.checks.figures import Figure
+from rooflens.checks.registry import Doubt, check
+from rooflens.records import Device
+
+OFF = 0.1
+"""Counters of others differ in what they count beside matrix work, hardly ever by more."""
+LEAST_COUNTED, LEAST_WITHOUT_TENSOR, LOW, HIGH = 0.5, 0.3, 0.7, 1.6
+"""Counted over algorithmic FLOP. Tile padding has been seen up to 1.4; Winograd and FFT multiply less, down to 0.3."""
+SAME_WORK = 1.5
+BACKWARD_SHARE = (0.4, 1.05)
+"""Forward over backward FLOP: 1/2, and up to 1 for a model of one layer, whose input needs no gradient."""
+
+Verdict = Literal["right", "macs", "prefix", "off"]
+
+
+def verdict(figure: Figure, value: float, matmul: float, flops: float) -> Verdict:
+    """How stated FLOP compare with the right ones: those of the matrix work, or all."""
+    slack = figure.precision
+    if prefix_slip(figure, value, matmul) and not matmul <= value <= flops:
+        return "prefix"
+    if (1 - OFF - slack) * matmul <= value <= (1 + OFF + slack) * flops:
+        return "right"
+    return "macs" if 0.45 * matmul <= value <= 0.55 * flops else "off"
+
+
+def prefix_slip(figure: Figure, value: float, right: float) -> str:
+    """The slip that turns the right number into the stated one: a power of 1.024 or of ten; "" for none."""
+    ratio = value / right if right > 0 else 0.0
+    if ratio <= 0:
+        return ""
+    for power in (1, 2, 3, 4, -1, -2, -3, -4):
+        if figure.precision <= 1e-3 and close(ratio, 1.024**power, 3e-4 + figure.precision):
+            return f"(1024/1000)^{power}"
+    tens = round(math.log10(ratio))
+    return f"10^{tens}" if tens and close(ratio, 10.0**tens, 0.05) else ""
+
+
+def _stated(context: Context, wanted: Verdict) -> Iterator[tuple[Figure, float, float]]:
+    """Stated FLOP with this verdict, and the right ones."""
+    for figure, value in context.stated("flops"):
+        expected = context.expected(figure)
+        if expected is None or not expected.matmul or expected.flops is None:
+            continue
+        if verdict(figure, value, expected.matmul, expected.flops) == wanted:
+            yield figure, value, expected.matmul
+
+
+@check("macs-as-flops", "error", "multiply by 2, or call the number MAC; a multiply-add is 2 FLOP")
+def macs_as_flops(context: Context) -> Iterator[Doubt]:
+    """Stated FLOP are half of the right ones."""
+    for figure, value, right in _stated(context, "macs"):
+        yield Doubt(
+            figure.subject,
+            f"{units.show(value, 'FLOP')} is half of {units.show(right, 'FLOP')}: multiply-adds were called FLOP"
+            f" (or the images were {_other_size(value / right)} in height and width); intensity and FLOP/s are halved",
+            {"stated FLOP": value, "right FLOP": right, "ratio": value / right},
+        )
+
+
+@check("flops-off", "warning", "compare layer by layer with `rooflens estimate MODEL --depth 3`, and state image size")
+def flops_off(context: Context) -> Iterator[Doubt]:
+    """Stated FLOP are neither right nor explained by MACs or a prefix."""
+    for figure, value, right in _stated(context, "off"):
+        yield Doubt(
+            figure.subject,
+            f"{units.show(value, 'FLOP')} is {fold(value / right)} times {units.show(right, 'FLOP')}: layers are"
+            f" missing or counted by another rule, or the images were {_other_size(value / right)} in height and width",
+            {"stated FLOP": value, "right FLOP": right, "ratio": value / right},
+        )
+
+
+@check("unit-prefix", "error", "use decimal prefixes everywhere: G is 10^9, a binary one is written Gi")
+def unit_prefix(context: Context) -> Iterator[Doubt]:
+    """A stated number is the right one but for 1024 against 1000, or for powers of ten."""
+    for figure, value, right in _stated(context, "prefix"):
+        yield _slipped(figure, value, right, "FLOP")
+    for figure, value in context.stated("peak", "bandwidth"):
+        device = context.device(figure)
+        for right in () if device is None else _own_rates(figure, device):
+            if prefix_slip(figure, value, right):
+                yield _slipped(figure, value, right, "FLOP/s" if figure.quantity == "peak" else "B/s")
+                break
+
+
+def _own_rates(figure: Figure, device: Device) -> list[float]:
+    """The rates of a device that a stated peak or bandwidth may mean."""
+    if figure.quantity == "bandwidth":
+        return [c.rate for c in device.ceilings if c.resource == "dram"]
+    return [c.rate for c in device.ceilings if c.resource in (f"matmul.{figure.dtype}", f"vector.{figure.dtype}")]
+
+
+def _slipped(figure: Figure, value: float, right: float, unit: str) -> Doubt:
+    slip = prefix_slip(figure, value, right)
+    return Doubt(
+        figure.subject,
+        f"{units.show(value, unit)} is {slip} times {units.show(right, unit)}: a prefix was read or written wrongly,"
+        " and everything computed from it is off by the same factor",
+        {f"stated {unit}": value, f"right {unit}": right, "ratio": value / right},
+    )
+
+
+def _other_size(ratio: float) -> str:
+    return f"{fold(math.sqrt(ratio))} times as large"
+
+
+@check("flops-uncounted", "error", "collect tensor-core operations too (`rooflens counters`), of every launch")
+def flops_uncounted(context: Context) -> Iterator[Doubt]:
+    """Counted FLOP are far below the algorithm's: no algorithm saves that much."""
+    for figure, value, right in _counted(context):
+        least, tensor = _least(context, figure)
+        if value < least * right:
+            why = "tensor-core work is not in these counters, " if tensor else ""
+            yield Doubt(
+                figure.subject,
+                f"{units.show(value, 'FLOP')} counted is {fold(value / right)} of the {units.show(right, 'FLOP')} that"
+                f" the algorithm needs: {why}a metric is missing or misspelt, launches are missing, or fewer samples"
+                f" ran ({value / right * (figure.batch or 1):.2g} of {figure.batch}); performance and intensity are too"
+                " low",
+                {"counted FLOP": value, "algorithmic FLOP": right, "ratio": value / right},
+            )
+
+
+@check("flops-low", "warning", "look which kernels ran (Winograd, FFT), and whether every metric and launch is there")
+def flops_low(context: Context) -> Iterator[Doubt]:
+    """Counted FLOP are below the algorithm's by as much as a fast convolution may save."""
+    for figure, value, right in _counted(context):
+        if _least(context, figure)[0] * right <= value < LOW * right:
+            yield Doubt(
+                figure.subject,
+                f"{units.show(value, 'FLOP')} counted is {fold(value / right)} of the {units.show(right, 'FLOP')} that"
+                " the algorithm needs: Winograd or FFT convolutions do that, and so does a missing or misspelt metric",
+                {"counted FLOP": value, "algorithmic FLOP": right, "ratio": value / right},
+            )
+
+
+@check("flops-high", "warning", "count one step after warm-up, one level of each metric, and label the phases")
+def flops_high(context: Context) -> Iterator[Doubt]:
+    """Counted FLOP are above what padding explains."""
+    for figure, value in context.stated("counted_flops"):
+        expected = context.expected(figure)
+        if expected is not None and expected.flops and value > HIGH * expected.flops:
+            ratio = value / expected.flops
+            yield Doubt(
+                figure.subject,
+                f"{units.show(value, 'FLOP')} counted is {fold(ratio)} times the algorithm's:"
+                f" {_surplus(context, figure, value, ratio)}",
+                {"counted FLOP": value, "algorithmic FLOP": expected.flops, "ratio": ratio},
+            )
+
+
+def _surplus(context: Context, figure: Figure, value: float, ratio: float) -> str:
+    """What explains counted FLOP that are too many."""
+    whole = context.expected(figure, ("forward", "backward")) if figure.phases == ("forward",) else None
+    if whole is not None and whole.matmul and close(value, whole.matmul, 0.1):
+        return "it is forward and backward together"
+    if close(ratio, round(ratio), 0.03):
+        return f"{ratio:.0f} steps were counted, or a total was added to its parts"
+    return "several steps, tiles padded far, fp32 emulated by narrower products, or other work in the profile"
+
+
+def _counted(context: Context) -> Iterator[tuple[Figure, float, float]]:
+    """Counted FLOP beside the matrix FLOP of the algorithm."""
+    for figure, value in context.stated("counted_flops"):
+        expected = context.expected(figure)
+        if expected is not None and expected.matmul:
+            yield figure, value, expected.matmul
+
+
+def _least(context: Context, figure: Figure) -> tuple[float, bool]:
+    """The least ratio that a fast algorithm explains, and whether tensor cores may have done the work."""
+    device = context.device(figure)
+    if device is None:
+        return LEAST_WITHOUT_TENSOR, False
+    precision = precision_of(lenient(figure), device)
+    ceiling = device.ceiling(f"matmul.{precision}")
+    tensor = ceiling is not None and ceiling.silicon == "tensor"
+    return (LEAST_COUNTED if tensor else LEAST_WITHOUT_TENSOR), tensor
+
+
+@check("counts-differ", "error", "count tensor-core operations on every device before comparing devices")
+def counts_differ(context: Context) -> Iterator[Doubt]:
+    """The same step has different counted FLOP on two devices."""
+    for same in grouped(context.stated("counted_flops"), "step"):
+        least, most = min(same, key=lambda item: item[1]), max(same, key=lambda item: item[1])
+        if least[0].device != most[0].device and most[1] > SAME_WORK * least[1] > 0:
+            yield Doubt(
+                f"{least[0].subject}; {most[0].subject}",
+                f"the same step is {units.show(least[1], 'FLOP')} on {least[0].device} and"
+                f" {units.show(most[1], 'FLOP')} on {most[0].device}: the counters do not see the same work, so the"
+                " devices' performance, intensity and efficiency cannot be compared",
+                {"least FLOP": least[1], "most FLOP": most[1], "ratio": most[1] / least[1]},
+            )
+
+
+@check("parameters-off", "error", "count each parameter once; replicas on several devices are the same parameters")
+def parameters_off(context: Context) -> Iterator[Doubt]:
+    """Stated parameters are not the model's."""
+    for figure, value in context.stated("parameters"):
+        right = context.right.parameters(figure)
+        if right is None or close(value, right, 1e-3 + figure.precision):
+            continue
+        times = round(value / right)
+        copies = times > 1 and close(value, times * right, 1e-3)
+        why = f"{times} replicas hold the same parameters" if copies else "the model has others, or not all are counted"
+        yield Doubt(
+            figure.subject,
+            f"{value:.0f} parameters are stated, {figure.model} has {right}: {why}",
+            {"stated": value, "right": right, "ratio": value / right},
+        )
+
+
+@check("flop-ratio", "error", "count backward with formulas (`rooflens estimate --mode train`): profilers lack them")
+def flop_ratio(context: Context) -> Iterator[Doubt]:
+    """Forward over backward FLOP is not about one half."""
+    low, high = BACKWARD_SHARE
+    for figure, value in context.stated("flop_ratio"):
+        if figure.phase == "forward:backward" and not low <= value <= high:
+            yield Doubt(
+                figure.subject,
+                f"forward is said to have {value:.4g} times the FLOP of backward; it has about half: two products per"
+                " layer go backward. The counter lacks formulas of the backward operations",
+                {"stated ratio": value, "right ratio": _right_ratio(context, figure)},
+            )
+
+
+def _right_ratio(context: Context, figure: Figure) -> float:
+    # The ratio hardly depends on the image size, so that of the model's own serves.
+    at_own_size = replace(figure, image=None)
+    forward, backward = (context.expected(at_own_size, (phase,)) for phase in ("forward", "backward"))
+    if forward is None or backward is None or not forward.matmul or not backward.matmul:
+        return 0.5
+    return forward.matmul / backward.matmul

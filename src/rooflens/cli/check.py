@@ -1,0 +1,64 @@
+"""``rooflens check``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rooflens.cli.options import FORMATS, examples, progress_bar
+
+if TYPE_CHECKING:
+    from rooflens.report.render import Format
+
+# Repeated here so that --help imports nothing; a test compares them with the originals.
+SEVERITIES = ("info", "warning", "error")
+FOUND = 3
+"""Exit code where something is at least as grave as --fail-on."""
+
+
+@click.command(
+    epilog=examples(
+        "rooflens check run.jsonl",
+        "rooflens check estimate.jsonl measure.jsonl --fail-on warning",
+        "rooflens check figures.csv --format json",
+    )
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--fail-on",
+    type=click.Choice(SEVERITIES),
+    default="error",
+    show_default=True,
+    help="Exit with 3 if a finding is as grave as this, or graver.",
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="csv and json hold evidence and remedy of each finding.",
+)
+@click.pass_context
+def check(context: click.Context, files: tuple[Path, ...], fail_on: str, format_: Format) -> None:
+    """Look for numbers that cannot be true and for known mistakes.
+
+    FILES are record files, or CSV files of figures that somebody typed in: columns quantity and value, and where known
+    report, model, device, batch, dtype, phase, unit and how (docs/check.md has the quantities, and every finding).
+    """
+    from rooflens import api
+    from rooflens.report.findings import findings_text
+
+    with progress_bar() as tell, redirect_stdout(sys.stderr):
+        found = api.check(*files, progress=tell)
+    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    click.echo(findings_text(found, format_, color=color), nl=False)
+    if format_ in ("json", "csv"):
+        for note in found.notes:
+            click.echo(note, err=True)
+    context.exit(FOUND if found.at_least(fail_on) else 0)

@@ -1,0 +1,191 @@
+"""Launches as records."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import median
+
+from rooflens import units
+from rooflens.records import Case, Phase, Record
+from rooflens.results import UNATTRIBUTED
+from rooflens.sources.counters.flops import uncounted
+from rooflens.sources.counters.launches import Launch, Names
+from rooflens.sources.counters.metrics import kind_of
+from rooflens.sources.counters.nvtx import place_of, renamed
+from rooflens.sources.counters.peaks import Peaks, has_peaks
+from rooflens.sources.counters.reading import Contents
+from rooflens.sources.counters.work import clock_of, timing_of, work_of
+
+_CC = re.compile(r"\d{1,2}\.\d", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chip:
+    """The device that a file names.
+
+    Attributes:
+        title: as the driver calls it, None where the file does not hold it.
+        cc: compute capability, None likewise.
+    """
+
+    title: str | None
+    cc: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a counter file holds.
+
+    Attributes:
+        records: one per launch, in the order of the file; what must be known of the whole file is on the first.
+        chips: the devices in it.
+        clock: median SM clock of the launches, Hz, None where unknown.
+        peaks: ceilings that the file itself holds, per chip.
+    """
+
+    records: tuple[Record, ...]
+    chips: tuple[Chip, ...]
+    clock: float | None
+    peaks: Mapping[Chip, Peaks]
+
+
+def found_in(launches: Iterable[Launch], contents: Contents, case_of: Callable[[Chip], Case]) -> Found:
+    """Read launches to the end.
+
+    Args:
+        case_of: the case of the launches on a chip.
+
+    Raises:
+        FileError: what reading raises.
+    """
+    entries: list[tuple[int, Record]] = []
+    clocks = array("d")
+    cases: dict[Chip, Case] = {}
+    peaks: dict[Chip, Peaks] = {}
+    collected: Counter[Names] = Counter()
+    fastest: float | None = None
+    for launch in launches:
+        chip, counters = chip_of(launch), launch.counters
+        if chip not in cases:
+            cases[chip], peaks[chip] = case_of(chip), Peaks()
+            fastest = fastest or _fastest(launch)
+        names = launch.names
+        entries.append((launch.line, record_of(launch, chip, cases[chip])))
+        collected[names] += 1
+        if (clock := clock_of(counters)) is not None:
+            clocks.append(clock)
+        if has_peaks(names):
+            peaks[chip].see(counters)
+    entries.sort(key=lambda entry: entry[0])
+    clock = median(clocks) if clocks else None
+    first = next(iter(cases))
+    notes = [*_clock_notes(clock, fastest), *contents.notes(first.cc), *_uneven(collected), *_left_out(collected)]
+    records = [record for _, record in entries]
+    records[0] = replace(records[0], notes=(*records[0].notes, *notes))
+    return Found(
+        records=tuple(_with_mode(records)),
+        chips=tuple(cases),
+        clock=clock,
+        peaks={chip: its for chip, its in peaks.items() if its},
+    )
+
+
+def record_of(launch: Launch, chip: Chip, case: Case) -> Record:
+    """One launch as a record."""
+    name, path, phase = _place(launch.name, launch.ranges)
+    counters = launch.counters
+    work, notes = work_of(name, launch.names, counters, chip.cc)
+    return Record(
+        case=case,
+        source="counters",
+        scope="kernel",
+        path=path,
+        kind="other",
+        name=name,
+        phase=phase,
+        work=work,
+        timing=timing_of(counters),
+        calls=launch.calls,
+        notes=_shared(notes),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _shared(notes: tuple[str, ...]) -> tuple[str, ...]:
+    """One tuple for equal notes: a file of a million launches has a handful of them."""
+    return notes
+
+
+@lru_cache(maxsize=65536)
+def _place(kernel: str, ranges: str) -> tuple[str, str, Phase | None]:
+    """Name, module path and phase of a kernel. Without ranges its module is not known."""
+    path, phase = place_of(ranges)
+    name, prefix = renamed(kernel)
+    return name, path or prefix or UNATTRIBUTED, phase
+
+
+def chip_of(launch: Launch) -> Chip:
+    """The device of a launch."""
+    facts = launch.facts
+    return _one_chip(
+        facts.get("device__attribute_display_name"),
+        launch.cc,
+        facts.get("device__attribute_compute_capability_major"),
+        facts.get("device__attribute_compute_capability_minor"),
+    )
+
+
+@lru_cache(maxsize=256)
+def _one_chip(title: str | None, cc: str | None, major: str | None, minor: str | None) -> Chip:
+    cc = cc or f"{major}.{minor}"
+    return Chip(title=title, cc=cc if _CC.fullmatch(cc) else None)
+
+
+def _fastest(launch: Launch) -> float | None:
+    """The highest SM clock of the device, Hz."""
+    text = re.sub(r"\D", "", launch.facts.get("device__attribute_max_gpu_frequency_khz", ""))
+    return float(text) * 1e3 if text and len(text) < 12 else None
+
+
+def _clock_notes(clock: float | None, fastest: float | None) -> list[str]:
+    if clock is None:
+        return []
+    of = "" if fastest is None else f" of {units.show(fastest, 'Hz')} at most"
+    return [f"the SM clock was {units.show(clock, 'Hz')}{of} while ncu measured; times are those of this clock"]
+
+
+def _uneven(collected: Mapping[Names, int]) -> list[str]:
+    """Whether some launches lack counters that others have."""
+    if len(collected) == 1:
+        return []
+    having: Counter[str] = Counter()
+    for names, times in collected.items():
+        having.update(dict.fromkeys(names.all, times))
+    launches = sum(collected.values())
+    some = sorted((times, name) for name, times in having.items() if times < launches)
+    if not some:
+        return []
+    times, name = some[0]
+    return [f"not every launch has every counter: {name} has values for {times} of {launches}"]
+
+
+def _left_out(collected: Iterable[Names]) -> list[str]:
+    """What the FLOP of a file cannot hold, because it did not count it for any launch."""
+    every = frozenset().union(*(names.all for names in collected))
+    lacking = uncounted(every)
+    if not any(kind_of(name) == "count" and ("_op_" in name or "_ops_" in name) for name in every) or not lacking:
+        return []
+    return [f"the file has no counters of {', '.join(lacking)}: such work is not in its FLOP"]
+
+
+def _with_mode(records: list[Record]) -> list[Record]:
+    """Training where a phase says so."""
+    if all(record.phase in (None, "forward") for record in records):
+        return records
+    cases = {case: replace(case, mode="train") for case in dict.fromkeys(record.case for record in records)}
+    return [replace(record, case=cases[record.case]) for record in records]

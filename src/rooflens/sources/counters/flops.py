@@ -1,0 +1,324 @@
+"""FLOP by precision and unit, from counters: every trap of the hardware's names is handled here.
+
+A term that was collected and has no value makes its precision unknown, never zero. Which counters make up what is found
+out once for all launches that have the same ones (:class:`Plan`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import ceil
+
+from rooflens.sources.counters.launches import Names, names_of
+from rooflens.sources.counters.metrics import (
+    Lanes,
+    has_moves,
+    lanes,
+    tensor_instruction,
+    tensor_resource,
+    threads_per_move,
+)
+from rooflens.sources.counters.numbers import Value
+
+Counters = Mapping[str, Value]
+
+_LANES = ("smsp", "sm")
+"""The same instructions are counted per processor and per quarter of it."""
+PIPE = "sm__inst_executed_pipe_tensor"
+MOVES = f"{PIPE}_op_hmma_type_hfma2.sum"
+_SPLITS = ("operation", "result", "sparsity")
+_TENSOR = re.compile(
+    r"sm__ops_path_tensor_(?:op_(?P<operation>[a-z0-9]+)_)?src_(?P<operands>[a-z0-9]+(?:_(?:bf|tf|fp|int)\d+)*?)"
+    r"(?:_dst_(?P<result>[a-z0-9]+))?(?:_sparsity_(?P<sparsity>on|off))?\.sum"
+)
+_SUSPECT = re.compile(
+    r"gemm|s?1688|16816|884|hmma|wgmma|nvjet|xmma|tensorop|cutlass|fmha|flash|cudnn.*conv|sm80_|sm90_"
+)
+"""Names of kernels that may use tensor cores; good for a doubt only."""
+_GENERAL = re.compile(r"sgemm|dgemm|_simt_|ffma")
+"""Names that say that general lanes do the product."""
+
+
+@dataclass(slots=True)
+class Counted:
+    """FLOP by resource as far as they are known.
+
+    Attributes:
+        unknown: whether some FLOP of the launch are not in `flops`.
+        notes: why, and what was decided.
+    """
+
+    flops: dict[str, int | float] = field(default_factory=dict)
+    unknown: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def lacks(self, note: str) -> None:
+        self.unknown = True
+        self.notes.append(note)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Counters of the same tensor operations: their total, if it was collected, and the parts of a split."""
+
+    whole: Split | str | None
+    parts: tuple[Split | str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operands:
+    """The tensor operations on one kind of operands."""
+
+    name: str
+    resource: str | None
+    names: tuple[str, ...]
+    counters: Split | str
+    sparse: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Which of the counters of a launch make up what.
+
+    Attributes:
+        lanes: precision of the general lanes, its terms, and the further ones of this chip, as counter and FLOP; None
+            for a counter that is not there. A precision of which nothing was collected is not among them.
+        operations: every counter that `tensor` needs.
+        hfma: counter of half FMAs, None where none or where all of them are arithmetic.
+        pipe: counter of instructions of the tensor pipe.
+    """
+
+    lanes: tuple[tuple[Lanes, tuple[tuple[str | None, int], ...], tuple[tuple[str | None, int], ...]], ...]
+    tensor: tuple[Operands, ...]
+    operations: tuple[str, ...]
+    hfma: str | None
+    half: tuple[str, ...]
+    pipe: str | None
+
+
+def counted(name: str, names: Names, counters: Counters, cc: str | None) -> Counted:
+    """The FLOP of a launch of the kernel `name` on a chip of compute capability `cc`; `names` are of its counters."""
+    found = Counted()
+    plan = _plan(names, cc)
+    moves = _moves(plan, counters)
+    for precision, terms, packed in plan.lanes:
+        _general(precision, terms, packed, counters, moves, found)
+    if plan.tensor:
+        _tensor(plan, counters, moves, found)
+    else:
+        _without_operations(name, plan, counters, cc, moves, found)
+    if not found.flops and not found.unknown:
+        found.lacks("no counter of FLOP was collected: FLOP are unknown")
+    return found
+
+
+def uncounted(every: Iterable[str]) -> tuple[str, ...]:
+    """The precisions of the general lanes of which a file counts nothing."""
+    there = {its.resource for its, _, _ in _plan(names_of(tuple(every)), None).lanes}
+    return tuple(precision.resource for precision in lanes() if precision.resource not in there)
+
+
+@lru_cache(maxsize=1024)
+def _plan(names: Names, cc: str | None) -> Plan:
+    have = frozenset(names.all)
+    general = []
+    for precision in lanes():
+        terms = tuple((_lane(term, have), factor) for term, factor in precision.terms.items())
+        packed = precision.packed if cc in precision.packed_on else {}
+        if any(metric is not None for metric, _ in terms):
+            general.append((precision, terms, tuple((_lane(term, have), factor) for term, factor in packed.items())))
+    half = [metric for term in ("hadd", "hmul") if (metric := _lane(term, have)) is not None]
+    return Plan(
+        lanes=tuple(general),
+        tensor=_operands(names.all),
+        operations=tuple(name for name in names.all if _TENSOR.fullmatch(name)),
+        hfma=_lane("hfma", have) if has_moves(cc) else None,
+        half=tuple(half),
+        pipe=next((name for name in (f"{PIPE}.sum", f"{PIPE}_v2.sum") if name in have), None),
+    )
+
+
+def _lane(term: str, have: frozenset[str]) -> str | None:
+    names = (f"{unit}__sass_thread_inst_executed_op_{term}_pred_on.sum" for unit in _LANES)
+    return next((name for name in names if name in have), None)
+
+
+def _operands(names: Iterable[str]) -> tuple[Operands, ...]:
+    groups: dict[str, list[re.Match[str]]] = {}
+    for name in names:
+        if (match := _TENSOR.fullmatch(name)) is not None:
+            groups.setdefault(match["operands"], []).append(match)
+    return tuple(
+        Operands(
+            name=operands,
+            resource=tensor_resource(operands),
+            names=tuple(match[0] for match in matches),
+            counters=_split(matches, _SPLITS),
+            sparse=tuple(match[0] for match in matches if match["sparsity"] == "on"),
+        )
+        for operands, matches in groups.items()
+    )
+
+
+def _split(matches: Sequence[re.Match[str]], splits: Sequence[str]) -> Split | str:
+    """Counters of one kind of operands as a tree: by instruction, then by result, then by sparsity."""
+    if not splits:
+        name: str = matches[0][0]
+        return name
+    split, *others = splits
+    groups: dict[str | None, list[re.Match[str]]] = {}
+    for match in matches:
+        groups.setdefault(match[split], []).append(match)
+    whole = groups.pop(None, None)
+    if whole and not groups:
+        return _split(whole, others)
+    return Split(_split(whole, others) if whole else None, tuple(_split(group, others) for group in groups.values()))
+
+
+def _once(counters: Counters, of: Split | str | None) -> Value:
+    """Tensor operations, each counted once.
+
+    Total and split are the same work. Either the total counts or the sum over the parts: the larger one where a file
+    has both, since either may lack some. One part without a value makes a sum unknown.
+    """
+    if not isinstance(of, Split):
+        return None if of is None else counters[of]
+    whole, summed = _once(counters, of.whole), 0
+    for part in of.parts:
+        value = _once(counters, part)
+        if value is None:
+            return whole
+        summed += value  # type: ignore[assignment]
+    return summed if whole is None else max(whole, summed)
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Half FMAs by which the compiler loads constants (HFMA2.MMA): no arithmetic, and no tensor operation.
+
+    Attributes:
+        threads: thread instructions among the counted ``hfma``.
+        warps: warp instructions among those of the tensor pipe.
+        known: False where the file cannot tell moves from arithmetic.
+    """
+
+    threads: int | float = 0
+    warps: int | float = 0
+    known: bool = True
+
+
+_NO_MOVES = Moves()
+
+
+def _moves(plan: Plan, counters: Counters) -> Moves:
+    """By their own counter; else all of hfma where it fits into the tensor pipe and nothing else is half arithmetic."""
+    own = counters.get(MOVES)
+    hfma = counters[plan.hfma] if plan.hfma is not None else None
+    if not hfma:
+        return _NO_MOVES if not own else Moves(warps=own)
+    per_warp = threads_per_move()
+    if own is not None:
+        return Moves(threads=min(hfma, own * per_warp), warps=own)
+    pipe = counters[plan.pipe] if plan.pipe is not None else None
+    if pipe is None or hfma > per_warp * pipe or any(counters[name] for name in plan.half):
+        return Moves(known=False)
+    return Moves(threads=hfma, warps=ceil(hfma / per_warp))
+
+
+def _general(
+    precision: Lanes,
+    terms: Sequence[tuple[str | None, int]],
+    packed: Sequence[tuple[str | None, int]],
+    counters: Counters,
+    moves: Moves,
+    found: Counted,
+) -> None:
+    resource = precision.resource
+    total = _sum(terms, counters)
+    if total is None:
+        values = [None if metric is None else counters[metric] for metric, _ in terms]
+        lacking = [term for term, value in zip(precision.terms, values, strict=True) if value is None]
+        found.lacks(f"{resource} is unknown: it needs {' and '.join(lacking)}, of which the file has no value")
+        return
+    if packed:
+        more = _sum(packed, counters)
+        total += more or 0
+        if more is None:
+            listed = ", ".join(precision.packed)
+            found.lacks(f"{resource} is a lower bound: packed instructions ({listed}) were not collected")
+    if total and precision.halves:
+        total -= precision.terms["hfma"] * moves.threads
+        if not moves.known:
+            found.notes.append(
+                f"{resource} may hold moves: on this chip compilers load constants by half FMAs, and the file lacks"
+                f" {MOVES} to tell them apart"
+            )
+        if total:
+            found.notes.append(f"{resource} counts thread instructions; packed ones (half2) do twice the FLOP")
+    found.flops[resource] = total
+
+
+def _sum(terms: Sequence[tuple[str | None, int]], counters: Counters) -> Value:
+    total: int | float = 0
+    for metric, factor in terms:
+        value = None if metric is None else counters[metric]
+        if value is None:
+            return None
+        total += factor * value
+    return total
+
+
+def _tensor(plan: Plan, counters: Counters, moves: Moves, found: Counted) -> None:
+    """Operations of tensor cores; the instructions tell whether some were missed."""
+    seen = False
+    idle = [counters[name] for name in plan.operations].count(0) == len(plan.operations)
+    if idle:  # as most kernels are
+        found.flops |= {its.resource: 0 for its in plan.tensor if its.resource is not None}
+    for its in () if idle else plan.tensor:
+        used = [counters[name] for name in its.names].count(0) < len(its.names)
+        total = _once(counters, its.counters) if used else 0
+        if total is None:
+            found.lacks(f"tensor operations on {its.name} are unknown: their counters have no value")
+            continue
+        seen |= total > 0
+        if its.resource is not None:
+            found.flops[its.resource] = found.flops.get(its.resource, 0) + total
+        elif total:
+            found.notes.append(f"{total:g} tensor operations on {its.name} are no FLOP and in no total")
+        if total and any(counters[name] for name in its.sparse):
+            found.notes.append("tensor operations use 2:4 sparsity: their roof is twice the dense one")
+    pipe = counters[plan.pipe] if plan.pipe is not None else None
+    if not seen and not found.unknown and pipe is not None and pipe > moves.warps:
+        found.lacks("tensor instructions ran, and none of the collected counters of operations saw them")
+
+
+def _without_operations(
+    name: str, plan: Plan, counters: Counters, cc: str | None, moves: Moves, found: Counted
+) -> None:
+    """Where only instructions of the tensor pipe were counted, they tell that there is work, and rarely how much."""
+    pipe = counters[plan.pipe] if plan.pipe is not None else None
+    if pipe is None:
+        if _may_use_tensor_cores(name):
+            found.lacks("tensor operations are not in this file, and the kernel's name says that it may have some")
+        return
+    real = pipe - moves.warps
+    if real <= 0:
+        return
+    if (known := tensor_instruction(cc)) is not None:
+        resource, flops = known
+        found.flops[resource] = flops * real
+        found.notes.append(f"{resource}: {flops} FLOP per tensor instruction, right on compute capability {cc} only")
+    else:
+        found.lacks(
+            "tensor instructions ran, and their FLOP were not counted: 512 per instruction is right on compute"
+            " capability 7.0 only; collect sm__ops_path_tensor_*"
+        )
+
+
+@lru_cache(maxsize=65536)
+def _may_use_tensor_cores(name: str) -> bool:
+    lower = name.lower()
+    return _SUSPECT.search(lower) is not None and _GENERAL.search(lower) is None

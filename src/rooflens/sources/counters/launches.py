@@ -1,0 +1,83 @@
+"""One launch of a kernel as a counter file holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import cast
+
+from rooflens.sources.counters.numbers import Deferred, Numbers, Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Names:
+    """The counters of a launch by name, one object for all launches with the same: what follows from them is kept."""
+
+    all: tuple[str, ...]
+
+
+@lru_cache(maxsize=4096)
+def names_of(names: tuple[str, ...]) -> Names:
+    """The one object for these names."""
+    return Names(names)
+
+
+@dataclass(slots=True, kw_only=True)
+class Launch:
+    """A launch, or a row that stands for several.
+
+    Attributes:
+        line: where it begins in its file.
+        key: what tells it apart: process, number and device.
+        ranges: the cell of its NVTX ranges, "" without.
+        cc: compute capability, None where the file does not tell.
+        values: counters by full name, in base units; None is a counter that has no value here, one that is not there
+            was not collected.
+        facts: what the file tells about device and run, by name.
+        calls: how many launches the values are the mean of.
+    """
+
+    line: int
+    key: tuple[str, ...]
+    name: str
+    device: str = ""
+    cc: str | None = None
+    ranges: str = ""
+    values: dict[str, Value | Deferred] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
+    calls: int = 1
+    _names: Names | None = None
+
+    @property
+    def names(self) -> Names:
+        """The names of its counters."""
+        if self._names is None:
+            self._names = names_of(tuple(self.values))
+        return self._names
+
+    def take(self, names: Names, values: dict[str, Value | Deferred]) -> None:
+        """Have these values and no others."""
+        self.values, self._names = values, names
+
+    def add(self, name: str, value: Value | Deferred) -> bool:
+        """Have one more value; False if there is another one of this name."""
+        self._names = None
+        return self.values.setdefault(name, value) == value
+
+    @property
+    def waits(self) -> bool:
+        """Whether a value can still be read in two ways."""
+        return any(isinstance(value, Deferred) for value in self.values.values())
+
+    def settled(self, numbers: Numbers) -> Launch:
+        """With every number decided."""
+        for name, value in self.values.items():
+            if isinstance(value, Deferred):
+                self.values[name] = numbers.settle(value)
+        return self
+
+    @property
+    def counters(self) -> Mapping[str, Value]:
+        """The values of a settled launch."""
+        return cast("Mapping[str, Value]", self.values)

@@ -1,0 +1,98 @@
+"""What stands around the tables of a counter file: the lines of ncu itself and of the program that it ran."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from rooflens.errors import FileError
+from rooflens.sources.counters.metrics import near
+
+_MOST = 20
+_TOOL = re.compile(r"==(PROF|ERROR|WARNING)==\s*(.*)")
+_CONNECTED = re.compile(r"Connected to process (\d+) \((.*)\)")
+_NO_METRIC = re.compile(r"Failed to find metric (?:regex:\^)?([A-Za-z_0-9]+)")
+_LISTED = re.compile(r"\d+\.\s+(\S.*)")
+_ADVICE = (
+    (
+        re.compile("ERR_NVGPUCTRPERM"),
+        "the administrator opens the counters (NVreg_RestrictProfilingToAdminUsers=0) or gives ncu CAP_SYS_ADMIN",
+    ),
+    (re.compile("bad allocation|out of memory", re.IGNORECASE), "use --replay-mode application, or fewer metrics"),
+    (re.compile("--target-processes"), "run ncu with --target-processes all"),
+    (re.compile("returned an error code"), "the program failed; run it without ncu first"),
+)
+
+
+@dataclass(slots=True)
+class Log:
+    """The lines of a file that are no table.
+
+    Attributes:
+        errors: what ncu says went wrong; launches may have been measured before.
+        passed_over: lines between the rows of a table that are none, and the first of them.
+    """
+
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    processes: list[str] = field(default_factory=list)
+    kernels: list[str] = field(default_factory=list)
+    passed_over: int = 0
+    first_passed_over: int = 0
+    _listing: bool = False
+
+    def tool(self, text: str) -> None:
+        """A line of ncu."""
+        match = _TOOL.match(text)
+        if match is None:
+            return
+        level, message = match[1], match[2].strip()
+        kept = {"ERROR": self.errors, "WARNING": self.warnings}.get(level)
+        if kept is not None and len(kept) < _MOST and message not in kept:
+            kept.append(message)
+        if (connected := _CONNECTED.match(message)) and len(self.processes) < _MOST:
+            self.processes.append(connected[2])
+
+    def output(self, text: str, number: int, inside: bool) -> None:
+        """A line of the program; `inside` a table, where it is counted."""
+        if inside and not self.passed_over:
+            self.first_passed_over = number
+        self.passed_over += inside
+        if text.startswith("Available Kernels"):
+            self._listing = True
+        elif self._listing and (listed := _LISTED.fullmatch(text.strip())) and len(self.kernels) < _MOST:
+            self.kernels.append(listed[1])
+
+    def failure(self, where: str) -> FileError:
+        """Why a file without any launch has none, in ncu's own words where it says something."""
+        said = [*self.errors, *self.warnings]
+        parts = [" ".join(part if part.endswith(".") else f"{part}." for part in said)] if said else []
+        if not said and self.processes:
+            names = ", ".join(dict.fromkeys(self.processes))
+            parts.append(f"ncu connected to {names}, and none of them launched a kernel.")
+        if self.kernels:
+            parts.append(f"The filter matched none of the kernels: {'; '.join(self.kernels)}.")
+        parts += list(self._advice(" ".join(said)))
+        return FileError(f"{where} holds no launch of a kernel: {' '.join(parts) or 'no table of ncu is in it'}")
+
+    def _advice(self, said: str) -> list[str]:
+        found = [f"What helps: {advice}." for pattern, advice in _ADVICE if pattern.search(said)]
+        if match := _NO_METRIC.search(said):
+            names = near(match[1])
+            instead = f"instead: {', '.join(names)}" if names else "see ncu --query-metrics"
+            found.append(f"There is no metric {match[1]!r}; {instead}.")
+        return found
+
+    def notes(self) -> list[str]:
+        """What a reader of the launches must know."""
+        notes = []
+        if self.errors:
+            notes.append(
+                f"the profile is partial, a total over it is too small: ncu reports {'; '.join(map(repr, self.errors))}"
+            )
+        if self.passed_over:
+            notes.append(
+                f"{self.passed_over} lines between the rows are no rows and were passed over, the first is line"
+                f" {self.first_passed_over}"
+            )
+        return notes

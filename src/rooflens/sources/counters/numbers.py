@@ -1,0 +1,177 @@
+"""Numbers and units as Nsight Compute prints them: in any locale, plain or with a prefix.
+
+Whether ``96.256`` is 96256 or 96 and a bit depends on the locale in which ncu ran. A file has one locale, so the cells
+that allow one reading only decide for the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from typing import Literal
+
+from rooflens.errors import FileError
+
+Style = Literal["point", "comma"]
+"""The decimal separator; the other sign then separates thousands."""
+Kind = Literal["byte", "second", "hertz", "byte/s", "count", "percent"]
+
+NOT_AVAILABLE = frozenset({"n/a", "(!) n/a", "no data", "nan", "-nan", "inf", "-inf"})
+LONGEST = 40
+"""Characters; no counter of 64 bits needs more, with separators and decimals."""
+
+_POINT = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d{1,2})?", re.ASCII)
+_COMMA = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d{1,2})?", re.ASCII)
+_STYLES: dict[Style, re.Pattern[str]] = {"point": _POINT, "comma": _COMMA}
+_EITHER = re.compile(r"[1-9]\d{0,2}[.,]\d{3}", re.ASCII)
+_WHOLE = {
+    sign: re.compile(rf"{one}(?:\|{one})*", re.ASCII)
+    for sign, one in {
+        "": r"\d{1,30}",
+        ",": r"(?:\d{1,3}(?:,\d{3}){0,9}|\d{1,30})",
+        ".": r"(?:\d{1,3}(?:\.\d{3}){0,9}|\d{1,30})",
+    }.items()
+}
+"""Whole numbers side by side, by what separates thousands."""
+_SPACED = re.compile(r"(?<=\d)[ '\u2019\u00a0\u202f](?=\d{3}(?!\d))", re.ASCII)
+"""Thousands of locales that separate them by a space or an apostrophe."""
+
+_POWERS = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
+"""ncu's prefixes are decimal, those of bytes too; milli and mega differ by case alone."""
+_PREFIX = "([numkKMGTP]?)"
+_UNITS: dict[Kind, re.Pattern[str]] = {
+    "byte": re.compile(f"{_PREFIX}(?:bytes?|B)"),
+    "second": re.compile(f"{_PREFIX}(?:seconds?|sec|s)"),
+    "hertz": re.compile(f"{_PREFIX}[hH]z"),
+    "byte/s": re.compile(f"{_PREFIX}(?:bytes?|B)/(?:second|s)"),
+    "count": re.compile(
+        f"{_PREFIX}(?:inst|instruction|cycle|sector|request|math_op|op|operation|thread_inst|block|byte/cycle)?"
+        f"(?:/cycle)?"
+    ),
+    "percent": re.compile("()%?"),
+}
+_PER_TIME = re.compile(f"(?:cycle|1)/{_PREFIX}s(?:econd|ec)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A cell that can be read in two ways, as long as nothing has decided."""
+
+    text: str
+    power: int
+
+
+Value = int | float | None
+
+
+@cache
+def power_of(unit: str, kind: Kind) -> int | None:
+    """The power of ten that turns a number in `unit` into the base unit of its kind, None where it is no such unit.
+
+    >>> power_of("Kbyte", "byte"), power_of("usecond", "second"), power_of("cycle/nsecond", "hertz")
+    (3, -6, 9)
+    """
+    if match := _UNITS[kind].fullmatch(unit):
+        # A count has no milli: "m" alone is a meter, and a prefix alone is no unit.
+        return None if kind == "count" and match[0] == match[1] != "" else _POWERS[match[1]]
+    if kind == "hertz" and (match := _PER_TIME.fullmatch(unit)):
+        return -_POWERS[match[1]]
+    return None
+
+
+class Numbers:
+    """The numbers of one file.
+
+    Attributes:
+        style: decimal separator, None as long as nothing has decided.
+        waiting: whether there ever was a cell that had to wait for that.
+        guessed: whether cells were read in the likelier way because nothing ever did.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.style: Style | None = None
+        self.waiting = False
+        self.guessed = False
+        self._where = where
+        self._line = 0
+
+    def read(self, text: str, power: int, line: int) -> Value | Deferred:
+        """A cell in its base unit; None where ncu says that it has no value.
+
+        Raises:
+            FileError: it is no number, or contradicts the locale of the cells before.
+        """
+        if len(text) <= LONGEST:
+            if text.isdecimal():
+                return int(text) if power == 0 else scaled(text, power)
+            if self.style is not None and _STYLES[self.style].fullmatch(text):
+                return scaled(_plain(text, self.style), power)
+        return self._unusual(text, power, line)
+
+    def whole(self, texts: Sequence[str]) -> list[int] | None:
+        """Cells in their own units if every one is a whole number, None if one is not or nothing has decided yet."""
+        joined = "|".join(texts)
+        thousands = "" if self.style is None else "," if self.style == "point" else "."
+        if not _WHOLE[thousands].fullmatch(joined):
+            return None
+        return list(map(int, (joined.replace(thousands, "") if thousands else joined).split("|")))
+
+    def see(self, text: str, line: int) -> None:
+        """Let a cell that nobody needs decide for the others; one that is no number says nothing."""
+        if not text.isdecimal() and len(text) <= LONGEST and (_POINT.fullmatch(text) or _COMMA.fullmatch(text)):
+            self._decide(text, line)
+
+    def settle(self, cell: Deferred) -> Value:
+        """The number of a cell that had to wait.
+
+        Where nothing has decided, a comma separates thousands, as ncu prints them in English; so does a point in base
+        units (counts, bytes, nanoseconds), which are whole numbers. A scaled unit has decimals.
+        """
+        grouped = cell.power in (0, _POWERS["n"])
+        style: Style = self.style or ("point" if ("," in cell.text) == grouped else "comma")
+        self.guessed |= self.style is None
+        return scaled(_plain(cell.text, style), cell.power)
+
+    def _unusual(self, text: str, power: int, line: int) -> Value | Deferred:
+        """A cell that is not written as the ones before it."""
+        if not text or text.lower() in NOT_AVAILABLE:
+            return None
+        plain = _SPACED.sub("", text) if len(text) <= LONGEST else text
+        if self.style is None and _EITHER.fullmatch(plain):
+            self.waiting = True
+            return Deferred(plain, power)
+        self._decide(plain, line)
+        style = self.style or "point"
+        if len(plain) > LONGEST or not _STYLES[style].fullmatch(plain):
+            raise FileError(f"{self._where}, line {line}: {text[:60]!r} is no number; the row is damaged")
+        return scaled(_plain(plain, style), power)
+
+    def _decide(self, text: str, line: int) -> None:
+        """Take the style of a cell that allows one reading only."""
+        point, comma = _POINT.fullmatch(text) is not None, _COMMA.fullmatch(text) is not None
+        if point == comma or _EITHER.fullmatch(text):
+            return
+        style: Style = "point" if point else "comma"
+        if self.style is None:
+            self.style, self._line = style, line
+        elif self.style != style:
+            raise FileError(
+                f"{self._where}, line {line}: {text!r} does not fit the numbers before, whose decimal separator is a"
+                f" {self.style} since line {self._line}; the row is damaged, or two files of different locales were"
+                " put together"
+            )
+
+
+def _plain(text: str, style: Style) -> str:
+    return text.replace(",", "") if style == "point" else text.replace(".", "").replace(",", ".")
+
+
+def scaled(text: str, power: int) -> int | float:
+    """Exact where the result is whole, else the nearest number."""
+    if text.isdecimal():
+        return int(text) * int(10**power) if power >= 0 else int(text) / 10**-power
+    value = Decimal(text).scaleb(power)
+    return int(value) if power >= 0 and value == value.to_integral_value() else float(value)

@@ -1,0 +1,97 @@
+"""The text that Nsight Compute prints for people: details or raw page, without ``--csv``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rooflens.sources.counters.cells import Reader
+from rooflens.sources.counters.launches import Launch
+from rooflens.sources.counters.metrics import is_fact, kind_of, labelled
+from rooflens.sources.counters.numbers import NOT_AVAILABLE
+from rooflens.sources.counters.rows import damaged
+
+_KERNEL = re.compile(
+    r"  (?P<name>\S.*?)"
+    r"(?: \(\d+, \d+, \d+\)x\(\d+, \d+, \d+\)|, \d{4}-\w{3}-\d{2} \d{2}:\d{2}:\d{2})"
+    r", Context \d+, Stream \d+(?:, Device (?P<device>\d+), CC (?P<cc>\d+\.\d+))?\s*"
+)
+_SECTION = re.compile(r"\s+Section: (\S.*?)\s*")
+_RULER = re.compile(r"\s+-{3,}(?: -{3,})+\s*")
+_TITLES = re.compile(r"\s+Metric Name\s+Metric Unit\s+(?:Metric Value|Minimum.*)\s*")
+_ROW = re.compile(r"\s{4,}(?P<name>\S+(?: \S+)*?)\s{2,}(?P<rest>\S.*?)\s*")
+_PROCESS = re.compile(r"\[(\d+)\] \S.*")
+
+
+def is_kernel(text: str) -> bool:
+    """Whether the text page of a launch begins here."""
+    return text.startswith("  ") and _KERNEL.fullmatch(text) is not None
+
+
+class Page:
+    """Pages of launches, one after the other."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._launch: Launch | None = None
+        self._number = 0
+        self._process = ""
+        self._section = ""
+        self._rulers = 0
+
+    def add(self, line: int, text: str) -> Launch | None:
+        """Take a line; gives back a launch that is complete by it.
+
+        Raises:
+            FileError: a row of a table is damaged.
+        """
+        if (kernel := _KERNEL.fullmatch(text)) is not None:
+            return self._begin(kernel, line)
+        if (process := _PROCESS.fullmatch(text)) is not None:
+            self._process = process[1]
+        elif (section := _SECTION.fullmatch(text)) is not None:
+            self._section, self._rulers = section[1], 0
+        elif _RULER.fullmatch(text):
+            self._rulers += 1
+        elif self._rulers % 3 == 2 and text.strip():  # below the second line of dashes, above the third
+            self._row(text, line)
+        return None
+
+    def finish(self) -> Iterator[Launch]:
+        """The last launch."""
+        if self._launch is not None:
+            yield self._launch
+
+    def _begin(self, kernel: re.Match[str], line: int) -> Launch | None:
+        done = self._launch
+        self._launch = Launch(
+            line=line,
+            key=(self._process, str(self._number), kernel["device"] or ""),
+            name=kernel["name"],
+            device=kernel["device"] or "",
+            cc=kernel["cc"],
+        )
+        self._number += 1
+        self._section, self._rulers = "", 0
+        return done
+
+    def _row(self, text: str, line: int) -> None:
+        match = _ROW.fullmatch(text)
+        if match is None or self._launch is None:
+            raise damaged(self._reader.where, line, f"{text.strip()[:60]!r} is no row of a table")
+        label, rest = match["name"], match["rest"].split()
+        metric = label if "__" in label else labelled(self._section, label)
+        if metric is not None and is_fact(metric):
+            self._launch.facts[metric] = match["rest"]
+            return
+        if not NOT_AVAILABLE.isdisjoint((rest[-1].lower(), " ".join(rest[-2:]).lower())):
+            self._reader.unusual.missing(metric or label)
+            if metric is not None and kind_of(metric) is not None:
+                self._launch.add(metric, None)
+        elif metric is None or kind_of(metric) is None:
+            self._reader.unused(label, rest[-1], line)
+        elif len(rest) > 2:
+            raise damaged(self._reader.where, line, f"{metric} has no value that can be told from its unit")
+        else:
+            target = self._reader.target(metric, rest[0] if len(rest) == 2 else "", line)
+            self._reader.put(self._launch, target, rest[-1], line)

@@ -1,0 +1,49 @@
+"""What is unusual in the values of a file, counted once for all of its launches."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rooflens.sources.counters.metrics import near
+from rooflens.sources.counters.numbers import Deferred, Value
+
+_MOST_NAMES = 5
+
+
+class Unusual:
+    """Values that are not there, and those that cannot be.
+
+    Attributes:
+        unavailable: how often each metric had no value.
+        above: the highest percentage of each metric above 100.
+    """
+
+    def __init__(self) -> None:
+        self.unavailable: Counter[str] = Counter()
+        self.above: dict[str, float] = {}
+
+    def missing(self, metric: str) -> None:
+        """A value that ncu could not give."""
+        self.unavailable[metric] += 1
+
+    def percent(self, metric: str, value: Value | Deferred) -> None:
+        """A share of something: more than all of it comes from passes that did not agree."""
+        if isinstance(value, int | float) and value > 100:
+            self.above[metric] = max(value, self.above.get(metric, 0.0))
+
+    def notes(self, cc: str | None) -> list[str]:
+        """In words; names that are unknown on this chip have suggestions."""
+        notes = []
+        if self.unavailable:
+            listed = ", ".join(f"{name} ({times})" for name, times in self.unavailable.most_common(_MOST_NAMES))
+            more = ", ..." if len(self.unavailable) > _MOST_NAMES else ""
+            total = sum(self.unavailable.values())
+            notes.append(f"{total} values are not available: {listed}{more}; what needs them is unknown and not zero")
+        for name in self.unavailable:
+            if (instead := near(name, cc)) and len(notes) <= _MOST_NAMES:
+                notes.append(f"{name} had no value; a metric of this chip with a similar name: {', '.join(instead)}")
+        notes += [
+            f"{name} reaches {value:g} %: its parts were counted in passes that did not agree"
+            for name, value in list(self.above.items())[:_MOST_NAMES]
+        ]
+        return notes

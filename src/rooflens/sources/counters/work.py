@@ -1,0 +1,138 @@
+"""Work and time of a launch, from its counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from rooflens.records import Timing, Work
+from rooflens.sources.counters.flops import counted
+from rooflens.sources.counters.launches import Names
+from rooflens.sources.counters.metrics import Traffic, traffic
+from rooflens.sources.counters.numbers import Value
+
+_SECTOR = 32
+_FAR_BELOW = 0.5
+_TMA = 9.0
+"""Compute capability from which tensor kernels load past L1TEX's tags."""
+_RATE = "dram__bytes.sum.per_second"
+_WRITES = ("dram__bytes_write.sum", "dram__bytes_op_write.sum")
+_FROM_RATE = "dram bytes are the printed rate times the time: as exact as the rate was printed"
+_NO_L1 = (
+    "l1 bytes miss what went past L1TEX's tags (loads by TMA of wgmma kernels): they are far below the l2 bytes, and an"
+    " intensity at l1 means nothing"
+)
+_IN_CACHE = "writes were still in L2 at the end of a kernel: dram bytes are less than it wrote"
+
+
+def work_of(
+    name: str, names: Names, counters: Mapping[str, Value], cc: str | None
+) -> tuple[Work | None, tuple[str, ...]]:
+    """What a launch did, None where its counters tell nothing; and what to know about that.
+
+    A level without a complete set of counters is not named; FLOP that are not known are `missing` under the kernel's
+    short name.
+    """
+    found = counted(name, names, counters, cc)
+    levels, notes = bytes_of(names, counters)
+    if not found.flops and not levels:
+        return None, tuple(found.notes) if counters else ()
+    notes += _doubts(found.flops, levels, counters, cc)
+    work = Work(
+        flops={resource: n for resource, n in found.flops.items() if n},
+        bytes=levels,
+        origin="executed",
+        missing=frozenset({short(name)}) if found.unknown else frozenset(),
+    )
+    return work, (*found.notes, *notes)
+
+
+def bytes_of(names: Names, counters: Mapping[str, Value]) -> tuple[dict[str, float], list[str]]:
+    """Bytes by level, and by which definition."""
+    levels: dict[str, float] = {}
+    notes = []
+    for way in _ways(names):
+        if way.level in levels:
+            continue
+        total: float = 0
+        for metric, factor in way.terms.items():
+            value = counters[metric]
+            if value is None:
+                break
+            total += factor * value
+        else:
+            levels[way.level] = total
+            if way.note:
+                notes.append(way.note)
+    if "dram" not in levels:
+        rate, seconds = counters.get(_RATE), seconds_of(counters)
+        if rate is not None and seconds is not None:
+            levels["dram"] = rate * seconds
+            notes.append(_FROM_RATE)
+    return levels, notes
+
+
+@lru_cache(maxsize=1024)
+def _ways(names: Names) -> tuple[Traffic, ...]:
+    """The ways to know bytes for which these counters are enough."""
+    return tuple(way for way in traffic() if set(way.terms) <= set(names.all))
+
+
+def seconds_of(counters: Mapping[str, Value]) -> float | None:
+    """Duration of a launch: ncu's own, else cycles over clock."""
+    duration = counters.get("gpu__time_duration.sum")
+    if duration is not None:
+        return float(duration)
+    cycles, clock = counters.get("sm__cycles_elapsed.avg"), clock_of(counters)
+    return None if cycles is None or not clock else cycles / clock
+
+
+def clock_of(counters: Mapping[str, Value]) -> float | None:
+    """SM clock during the launch, Hz."""
+    clock = counters.get("sm__cycles_elapsed.avg.per_second")
+    if clock is not None:
+        return float(clock)
+    cycles, duration = counters.get("sm__cycles_elapsed.avg"), counters.get("gpu__time_duration.sum")
+    return None if cycles is None or not duration else cycles / duration
+
+
+def timing_of(counters: Mapping[str, Value]) -> Timing | None:
+    """The duration as a timing; None where it is unknown."""
+    seconds = seconds_of(counters)
+    return None if seconds is None else Timing(samples=(seconds,), origin="ncu")
+
+
+@lru_cache(maxsize=65536)
+def short(name: str) -> str:
+    """The name of a kernel's function, without namespace, result, template and parameters.
+
+    >>> short("void at::native::relu<float, Op<(int)4>>(int, T2)"), short("ampere_sgemm_128x64_tn")
+    ('relu', 'ampere_sgemm_128x64_tn')
+    """
+    kept, depth = [], 0
+    text = name.replace("(anonymous namespace)", "").replace("<unnamed>", "").replace("->", "")
+    for character in text:
+        depth += character in "<([{"
+        if depth == 0:
+            kept.append(character)
+        elif character == "(" and depth == 1 and "".join(kept).strip():
+            break
+        depth -= character in ">)]}" and depth > 0
+    words = "".join(kept).rsplit("::", 1)[-1].split()
+    return words[-1] if words else name
+
+
+def _doubts(
+    flops: Mapping[str, Value], levels: Mapping[str, float], counters: Mapping[str, Value], cc: str | None
+) -> list[str]:
+    """Levels at which the counters do not tell what a kernel moved."""
+    notes = []
+    few = "l1" in levels and levels["l1"] < _FAR_BELOW * levels.get("l2", 0)
+    if few and (cc is None or float(cc) >= _TMA) and any(flops[name] for name in flops if name.startswith("matmul.")):
+        notes.append(_NO_L1)
+    through = counters.get("lts__t_sectors_srcunit_tex_op_write.sum")
+    if through:
+        written = next((value for metric in _WRITES if (value := counters.get(metric)) is not None), None)
+        if written is not None and written < _FAR_BELOW * _SECTOR * through:
+            notes.append(_IN_CACHE)
+    return notes

@@ -1,0 +1,173 @@
+"""Checks of records: kernels, measurements and estimates made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from tests.test_check_typed import TYPED
+
+from rooflens.checks import CHECKS, examine
+from rooflens.devices import find
+from rooflens.records import Case, Memory, Record, Source, Timing, Traffic, Work
+from rooflens.results import RecordSet
+
+T4 = find("t4")
+CASE = Case(model="mine", device=T4.name, batch=4)
+
+
+def kernel(name: str = "sgemm", case: Case = CASE, seconds: float | None = 1e-4, **amounts: float) -> Record:
+    """One counted launch: FLOP by unit (``fp32`` is general lanes), bytes by level."""
+    flops = {f"vector.{unit}": n for unit, n in amounts.items() if unit.startswith("fp")}
+    nbytes = {level: n for level, n in amounts.items() if level in ("dram", "l2", "l1")}
+    return Record(
+        case=case,
+        source="counters",
+        scope="kernel",
+        name=name,
+        phase="forward",
+        work=Work(flops=flops, bytes=nbytes, origin="executed"),
+        timing=None if seconds is None else Timing(samples=(seconds,), origin="ncu"),
+    )
+
+
+def step(*samples: float, case: Case = CASE, source: Source = "measure", memory: Memory | None = None) -> Record:
+    """A measured step."""
+    timing = Timing(samples=samples, origin="cuda-events")
+    return Record(case=case, source=source, scope="model", phase="forward", timing=timing, memory=memory)
+
+
+def estimate(matmul: float, nbytes: float, *, calls: int = 1, case: Case = CASE) -> list[Record]:
+    """An estimate of one operation that is called so often, with half of its bytes weights."""
+    return [
+        Record(
+            case=case,
+            source="estimate",
+            scope="op",
+            name="mm",
+            phase="forward",
+            work=Work(flops={"matmul.fp32": matmul}, bytes={"dram": nbytes}),
+            traffic=Traffic(weights=nbytes / 2, inputs=nbytes / 4, outputs=nbytes / 4),
+            calls=calls,
+        ),
+        Record(
+            case=case,
+            source="estimate",
+            scope="model",
+            memory=Memory(parameters=int(nbytes / 2 * calls), inputs=int(nbytes / 4)),
+            parameters=int(nbytes / 8),
+        ),
+    ]
+
+
+def codes(*records: Record) -> tuple[str, ...]:
+    return examine(records=RecordSet(records, devices={T4.name: T4})).codes
+
+
+GOOD = kernel(fp32=4e8, dram=1e6, l2=4e6)
+"""4 TFLOP/s of 8.1 and 10 GB/s of 320."""
+HALF = Case(model="mine", device=T4.name, batch=4, dtype="fp16")
+TWO = Case(model="mine", device=T4.name, batch=8)
+
+# Per code: records with the mistake, and records without it.
+RECORDED: Mapping[str, tuple[list[Record], list[Record]]] = {
+    "kernel-without-flops": (
+        [GOOD, kernel("cutlass_gemm", dram=1e6, l2=4e6)],
+        [GOOD, kernel("copy", dram=1e6, l2=4e6)],
+    ),
+    # One MFLOP in ten is 16-bit.
+    "half-in-fp32": (
+        [kernel(fp32=9e6, fp16=1e6, dram=1e6, l2=4e6)],
+        [kernel(fp32=9e6, fp16=1e6, dram=1e6, l2=4e6, case=HALF)],
+    ),
+    "metric-incomplete": ([GOOD, kernel(fp32=4e8, l2=4e6)], [GOOD, GOOD]),
+    "dram-above-l2": ([kernel(fp32=4e8, dram=6e6, l2=4e6)], [kernel(fp32=4e8, dram=4.4e6, l2=4e6)]),
+    "dram-near-zero": ([kernel(fp32=4e8, dram=1e3, l2=4e6)], [kernel(fp32=4e8, dram=1e5, l2=4e6)]),
+    "launches-missing": (
+        [*estimate(1e8, 4e5, calls=10), *[kernel(fp32=2.5e8, dram=1e6, l2=4e6)] * 4],
+        [*estimate(1e8, 4e5, calls=10), *[kernel(fp32=1e8, dram=4e5, l2=2e6)] * 10],
+    ),
+    "first-sample": ([step(0.5, 0.01, 0.011, 0.012)], [step(0.02, 0.01, 0.011, 0.012)]),
+    # One kernel of 0.1 ms.
+    "wall-time": ([GOOD, step(0.02)], [GOOD, step(2e-4)]),
+    "profiled-slower": ([GOOD, step(8e-5)], [GOOD, step(1e-4)]),
+    # Further ways to make mistakes that typed figures show too.
+    "above-roof": ([kernel(fp32=1e9, dram=1e6, l2=4e6)], [GOOD]),  # 10 TFLOP/s of 8.1
+    "time-below-launch": (
+        [kernel(seconds=1e-7, fp32=1e4, dram=1e3, l2=4e3)],
+        [kernel(seconds=2e-6, fp32=1e4, dram=1e3, l2=4e3)],
+    ),
+    "identical-measurements": (
+        [step(0.011, 0.012, 0.013), step(0.011, 0.012, 0.013, case=TWO)],
+        [step(0.011, 0.012, 0.013), step(0.011, 0.012, 0.014, case=TWO)],
+    ),
+    # 1 GFLOP at 8.1 TFLOP/s is 0.123 ms.
+    "efficiency-above-one": ([*estimate(1e9, 4e6), step(1e-4)], [*estimate(1e9, 4e6), step(1.3e-4)]),
+    "first-call": ([*estimate(1e9, 4e6), step(0.5)], [*estimate(1e9, 4e6), step(2e-4)]),
+    "flops-low": (
+        [*estimate(1e9, 4e6), kernel(fp32=5e8, dram=4e6, l2=8e6)],
+        [*estimate(1e9, 4e6), kernel(fp32=1.1e9, dram=4e6, l2=8e6, seconds=2e-4)],
+    ),
+    # 30 MB of weights and 15 of inputs are more than 4 MiB of cache.
+    "bytes-below-compulsory": (
+        [*estimate(1e9, 6e7), kernel(fp32=1e9, dram=2e7, l2=6e7, seconds=1e-3)],
+        [*estimate(1e9, 6e7), kernel(fp32=1e9, dram=6e7, l2=9e7, seconds=1e-3)],
+    ),
+    "memory-above-capacity": (
+        [step(0.1, memory=Memory(peak=20_000_000_000))],
+        [step(0.1, memory=Memory(peak=15_000_000_000))],
+    ),
+    "impossible-value": ([kernel(seconds=0.0, dram=1e6, l2=4e6)], [GOOD]),
+}
+
+
+@pytest.mark.parametrize("code", RECORDED)
+def test_a_mistake_is_found(code: str) -> None:
+    assert code in codes(*RECORDED[code][0])
+
+
+@pytest.mark.parametrize("code", RECORDED)
+def test_without_the_mistake_there_is_no_finding_at_all(code: str) -> None:
+    assert codes(*RECORDED[code][1]) == ()
+
+
+def test_every_code_is_tested() -> None:
+    assert {*TYPED, *RECORDED} == set(CHECKS)
+
+
+def test_causes_that_are_not_their_sum() -> None:
+    parts = {"parameters": 40, "buffers": 0, "inputs": 10, "activations": 30, "gradients": 0, "optimizer": 0}
+    for temporaries, expected in ((20, ()), (10, ("total-off",))):
+        memory = Memory(peak=100, **parts, kv_cache=0, temporaries=temporaries)
+        assert codes(Record(case=CASE, source="estimate", scope="model", memory=memory)) == expected
+
+
+def test_a_whole_that_is_not_the_sum_of_its_kernels() -> None:
+    for flops, expected in ((8e8, ()), (9e8, ("total-off",))):
+        work = Work(flops={"vector.fp32": flops}, bytes={"dram": 2e6}, origin="executed")
+        whole = Record(case=CASE, source="counters", scope="model", work=work)
+        assert codes(GOOD, GOOD, whole) == expected
+
+
+def test_a_first_sample_after_a_cold_call_is_warm() -> None:
+    timing = Timing(samples=(0.5, 0.01, 0.011, 0.012), origin="monotonic", cold=2.0)
+    assert codes(Record(case=CASE, source="measure", scope="model", phase="forward", timing=timing)) == ()
+
+
+def test_a_lower_bound_is_not_held_against_the_algorithm() -> None:
+    # The reader says that tensor operations were not collected: the total is no count.
+    work = Work(flops={"vector.fp32": 1e6}, bytes={"dram": 4e6}, origin="executed", missing=frozenset({"tensor"}))
+    record = Record(case=CASE, source="counters", scope="kernel", name="gemm", phase="forward", work=work)
+    assert codes(*estimate(1e9, 4e6), record) == ()
+
+
+def test_work_that_the_user_stated_is_no_count() -> None:
+    stated = Work(flops={"vector.fp32": 1e6}, bytes={"dram": 4e6}, origin="stated")
+    record = Record(case=CASE, source="counters", scope="kernel", name="mine", phase="forward", work=stated)
+    assert "flops-low" not in codes(*estimate(1e9, 4e6), record)
+
+
+def test_a_compiled_step_may_have_fewer_launches_than_operations() -> None:
+    compiled = Case(model="mine", device=T4.name, batch=4, options=(("compile", True),))
+    kernels = [kernel(fp32=1e9, dram=4e6, l2=8e6, seconds=2e-4, case=compiled)]
+    assert codes(*estimate(1e8, 4e5, calls=10, case=compiled), *kernels) == ()

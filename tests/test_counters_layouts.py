@@ -1,0 +1,270 @@
+"""Every layout that ncu has printed since 2019 reads to the same things; what is damaged is an error with its line."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import rooflens as rl
+from rooflens.errors import FileError
+
+LAYOUTS = Path(__file__).parent / "data" / "ncu" / "layouts"
+SHARED = Path(__file__).parents[2] / "shared"
+REAL = SHARED / "data" / "ncu" / "real"
+WINDOWS = REAL / "v2026.2.1_RTX5070_sm120_long_windows"
+with_shared = pytest.mark.skipif(not SHARED.exists(), reason="files of others lie beside the checkout")
+HEADER = (
+    '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device",'
+    '"CC","Section Name","Metric Name","Metric Unit","Metric Value"\n'
+)
+
+
+def row(
+    metric: str, unit: str, value: str, *, number: int = 0, kernel: str = "k", cc: str = "8.0", pid: int = 9
+) -> str:
+    return (
+        f'"{number}","{pid}","p","127.0.0.1","{kernel}","1","7","(32, 1, 1)","(1, 1, 1)","0","{cc}","S","{metric}",'
+        f'"{unit}","{value}"\n'
+    )
+
+
+def read(tmp_path: Path, text: str | bytes, name: str = "report.csv") -> rl.RecordSet:
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return rl.read(path)
+
+
+def only(records: rl.RecordSet) -> rl.Record:
+    (record,) = records
+    return record
+
+
+def seen(record: rl.Record) -> tuple[float | None, float | None]:
+    """Nanoseconds and DRAM bytes."""
+    time = None if record.timing is None else round(record.timing.median * 1e9)
+    return time, None if record.work is None else record.work.bytes.get("dram")
+
+
+@pytest.mark.parametrize(
+    ("name", "nanoseconds", "dram"),
+    [
+        ("long_2020_kerneltime.log", 2464, 66048),
+        ("long_2022_rules.csv", 10720, None),
+        ("long_2023_2026.csv", 10720, 1630976),
+        ("long_nvtx.csv", None, 1630976),
+        ("raw_wide_auto_units.csv", 203460, 102330000),
+        ("details_labels.csv", 2500000, None),
+        ("summary_per_kernel.csv", None, 1630976),
+        ("european_bom.csv", None, 134221568 + 251392),
+        ("text_auto_units.txt", 10720, 1630000),
+    ],
+)
+def test_one_launch_of_each_layout(name: str, nanoseconds: float | None, dram: float | None) -> None:
+    assert seen(only(rl.read(LAYOUTS / name))) == (nanoseconds, dram)
+
+
+def test_a_summary_stands_for_its_launches() -> None:
+    record = only(rl.read(LAYOUTS / "summary_per_kernel.csv"))
+    assert record.calls == 10
+    assert rl.read(LAYOUTS / "summary_per_kernel.csv").total().bytes == {"dram": 16309760}
+
+
+def test_the_row_of_units_is_no_launch() -> None:
+    records = rl.read(LAYOUTS / "raw_wide.csv")
+    assert [seen(r) for r in records] == [(203456, 102334464), (203104, 102334592)]
+    assert records.total().matmul_flops == 2 * 137_438_953_472
+
+
+def test_ranges_give_module_and_phase() -> None:
+    record = only(rl.read(LAYOUTS / "long_nvtx.csv"))
+    assert (record.path, record.phase) == ("layer1", "forward")
+
+
+def test_a_misspelt_metric_has_suggestions() -> None:
+    notes = " ".join(rl.read(LAYOUTS / "long_2023_2026.csv").notes)
+    assert "op_fmula_pred_on.sum had no value" in notes
+    assert "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum" in notes
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_encodings_and_line_ends(tmp_path: Path, encoding: str, end: str) -> None:
+    text = (LAYOUTS / "long_2023_2026.csv").read_text().replace("\n", end)
+    assert seen(only(read(tmp_path, text.encode(encoding)))) == (10720, 1630976)
+
+
+def test_compressed(tmp_path: Path) -> None:
+    packed = gzip.compress((LAYOUTS / "long_2023_2026.csv").read_bytes())
+    assert seen(only(read(tmp_path, packed, "report.csv.gz"))) == (10720, 1630976)
+
+
+def test_several_processes_output_between_and_a_name_with_a_line_break(tmp_path: Path) -> None:
+    text = "".join(
+        (
+            "epoch 1, loss 0.3\n",
+            HEADER,
+            "\n",
+            row("dram__bytes.sum", "byte", "100", pid=1),
+            row("dram__bytes.sum", "byte", "200", pid=2),
+            "==PROF== Disconnected from process 1\n",
+            "step 4, loss 0.2\n",
+            row("gpu__time_duration.sum", "ns", "7", pid=1),
+            row("gpu__time_duration.sum", "ns", "8", pid=2, kernel="k"),
+            row("dram__bytes.sum", "byte", "300", pid=2, number=1, kernel='a\nb<""x"">'),
+        )
+    )
+    records = read(tmp_path, text)
+    assert [seen(r) for r in records] == [(7, 100), (8, 200), (None, 300)]
+    assert records.records[2].name == 'a\nb<"x">'
+    assert any("1 lines between the rows are no rows" in note and "line 7" in note for note in records.notes)
+
+
+def test_tables_one_after_the_other(tmp_path: Path) -> None:
+    text = HEADER + row("dram__bytes.sum", "byte", "1")
+    assert [seen(r) for r in read(tmp_path, text + text)] == [(None, 1), (None, 1)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "bytes_"),
+    [
+        (["96.256", "1.234.567"], 96256),
+        (["96.256", "0,5"], 96256),
+        (["1,024", "1,234.5"], 1024),
+        (["1,024", "0.5"], 1024),
+        (["1,024"], 1024),
+        (["96.256"], 96256),
+        (["1 024 000"], 1024000),
+        (["1'024'000"], 1024000),
+    ],
+)
+def test_one_locale_per_file(tmp_path: Path, cells: list[str], bytes_: int) -> None:
+    text = HEADER + row("dram__bytes.sum", "byte", cells[0])
+    text += "".join(row("lts__t_requests.sum", "", cell) for cell in cells[1:])
+    records = read(tmp_path, text)
+    assert seen(only(records))[1] == bytes_
+    assert any("nothing in the file tells" in note for note in records.notes) == (len(cells) == 1 and len(cells[0]) < 7)
+
+
+@pytest.mark.parametrize("text", ["n/a", "(!) n/a", "nan", "inf", "no data", ""])
+def test_what_has_no_value_is_unknown(tmp_path: Path, text: str) -> None:
+    records = read(tmp_path, HEADER + row("dram__bytes.sum", "", text) + row("gpu__time_duration.sum", "ns", "5"))
+    assert seen(only(records)) == (5, None)
+    assert any(note.startswith("1 values are not available: dram__bytes.sum (1)") for note in records.notes)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (row("dram__bytes.sum", "byte", "1,63"), "no number|does not fit"),
+        (row("dram__bytes.sum", "byte", "12x"), "no number"),
+        (row("dram__bytes.sum", "byte", "9" * 60), "no number"),
+        (row("dram__bytes.sum", "second", "12"), "cannot have the unit 'second'"),
+        (row("dram__bytes.sum", "byte", "1")[:-4] + "\n", "does not end|fields"),
+        (row("dram__bytes.sum", "byte", "1")[:59] + '"\n', "fields|does not end"),
+        (row("gpu__time_duration.sum", "ns", "6"), "another value for the same launch"),
+        (row("dram__bytes.sum", "byte", "1", number=1) + row("dram__bytes.sum", "byte", "1"), "appears again"),
+    ],
+)
+def test_damage_is_an_error_with_file_and_line(tmp_path: Path, bad: str, why: str) -> None:
+    good = row("lts__t_bytes.sum", "byte", "1,234,567.0") + row("gpu__time_duration.sum", "ns", "5")
+    with pytest.raises(FileError, match=rf"report\.csv', line [45]: .*({why})"):
+        read(tmp_path, HEADER + good + bad)
+
+
+def test_a_raw_row_that_was_cut_is_an_error(tmp_path: Path) -> None:
+    text = (LAYOUTS / "raw_wide.csv").read_text().rstrip("\n")
+    for end in range(1, 120):
+        with pytest.raises(FileError, match="line 6"):
+            read(tmp_path, text[:-end])
+
+
+# The cases leave closing their files to the interpreter.
+unclosed = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+
+
+def load(number: str) -> ModuleType:
+    (path,) = (SHARED / "cases").glob(f"{number}_*.py")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@with_shared
+@unclosed
+def test_case_60_and_61(tmp_path: Path) -> None:
+    gemm = rl.read(load("60").inputs()["csv"], work={"gemm_naive": {"flops": "2*2048**3"}})
+    stated = gemm.where(options=(("work", "stated"),)).total()
+    assert stated.bytes["dram"] == 80_808_960
+    assert stated.intensity == pytest.approx(212.59857)
+    assert stated.flops is not None
+    assert stated.flops / 9_589_248e-9 == pytest.approx(1.7915763e12)
+    assert any("lts__t_sector_hit_rate.pct reaches 100.39 %" in note for note in gemm.notes)
+    stated_bytes = {"flops": 33_554_432, "dram": 201_326_592}
+    saxpy = rl.read(load("61").inputs()["csv"], work={"saxpy": stated_bytes})
+    counted, stated_record = saxpy
+    assert seen(counted) == (292_928, 177_852_672)
+    assert stated_record.work == rl.Work(
+        flops={"vector.fp32": 33_554_432}, bytes={"dram": 201_326_592}, origin="stated"
+    )
+
+
+@with_shared
+@unclosed
+def test_case_64_and_67_and_68(tmp_path: Path) -> None:
+    records = rl.read(load("64").inputs(tmp_path)["csv"])
+    for part, expected in load("64").EXPECT["by_kernel"].items():
+        mine = [seen(r)[0] or 0 for r in records if part in r.name]
+        assert (len(mine), sum(mine)) == expected
+    log = rl.read(load("67").inputs(tmp_path)["log"])
+    assert seen(only(log)) == (160_000, None)
+    assert any("1.250 GHz" in note for note in log.notes)
+    varied = rl.read(load("68").inputs(tmp_path)["csv"])
+    expected = load("68").EXPECT
+    assert {r.name[0]: seen(r) for r in varied} == {k: (expected["ns"][k], expected["bytes"][k]) for k in "abcdef"}
+
+
+@with_shared
+@unclosed
+def test_case_65_and_72_say_what_ncu_said(tmp_path: Path) -> None:
+    said = {
+        "failed": r"error code \(1\)",
+        "only_connect": "nvidia-smi.*none of them launched",
+        "permission": "ERR_NVGPUCTRPERM.*CAP_SYS_ADMIN",
+        "no_kernels": r"norm_stats\(const __half \*, float \*, int, int\); norm_apply",
+        "bad_metric": "flop_count_sp.*smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
+        "replay_oom": "--replay-mode application",
+        "child_only": "with --target-processes all",
+    }
+    files = load("65").inputs(tmp_path) | load("72").inputs(tmp_path)
+    for name, path in files.items():
+        with pytest.raises(FileError, match=said[name]):
+            rl.read(path)
+
+
+@with_shared
+@unclosed
+def test_case_71_and_74(tmp_path: Path) -> None:
+    records = rl.read(load("71").inputs(tmp_path)["csv"])
+    assert [seen(r) for r in records] == [(1000, None), (1000, 2000)]
+    assert any(note.startswith("2 values are not available") for note in records.notes)
+    files = load("74").inputs(tmp_path)
+    old, new = (only(rl.read(files[name])).work for name in ("v100", "h100"))
+    assert old is not None
+    assert new is not None
+    vector = {"vector.fp64": 90, "vector.fp32": 2300, "vector.fp16": 210}
+    assert (old.flops, old.missing) == (vector | {"matmul.fp16": 25_600}, frozenset())
+    assert (new.flops, new.missing) == (vector, frozenset({"k"}))
+
+
+@with_shared
+@pytest.mark.parametrize(("name", "launches"), [("bert", 9), ("fp64", 20), ("children", 2), ("group", 1), ("only", 1)])
+def test_files_of_others(name: str, launches: int) -> None:
+    (path,) = REAL.glob(f"*{name}.csv")
+    assert len(rl.read(path)) == launches

@@ -1,0 +1,310 @@
+"""`rl.read` and `rooflens read`: every kind of file by its content, work that the user states, and errors."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.test_counters_layouts import HEADER, LAYOUTS, row
+
+import rooflens as rl
+from rooflens.cli.main import cli
+from rooflens.errors import FileError, InvalidValue, UnknownName
+from rooflens.sources.counters import contents, parse, parse_statement
+from rooflens.sources.counters.arithmetic import calculate
+from rooflens.sources.counters.nvtx import place_of, ranges_of
+from rooflens.sources.profile import module_range, phase_range
+
+TRACE = {
+    "schemaVersion": 1,
+    "traceEvents": [
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "aten::mm",
+            "ts": 0,
+            "dur": 9,
+            "tid": 1,
+            "pid": 1,
+            "args": {"External id": 1},
+        },
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": "sgemm",
+            "ts": 3,
+            "dur": 4,
+            "tid": 7,
+            "pid": 0,
+            "args": {"External id": 1},
+        },
+    ],
+}
+OWN = LAYOUTS.parent
+
+
+def test_a_trace_is_known_by_its_content(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "plain.txt", tmp_path / "packed.json.gz"
+    plain.write_text(json.dumps(TRACE))
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    for path in (plain, packed):
+        records = rl.read(path, device="t4")
+        assert sum(r.timing.median for r in records if r.timing) == pytest.approx(4e-6)
+        assert records.cases[0].device == "tesla-t4"
+        assert records.sources == ("profile",)
+
+
+def test_a_trace_names_its_device(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    for names, device in ((["NVIDIA H200"] * 2, "h200-sxm-141gb"), (["NVIDIA H200", "other"], None), (["other"], None)):
+        path.write_text(json.dumps({"deviceProperties": [{"id": 0, "name": name} for name in names]} | TRACE))
+        assert rl.read(path).cases[0].device == device
+
+
+def test_records_are_known_by_their_content(tmp_path: Path) -> None:
+    saved = rl.read(LAYOUTS / "raw_wide.csv").save(tmp_path / "kept.jsonl")
+    other = saved.rename(tmp_path / "kept.dat")
+    assert len(rl.read(other)) == 2
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    paths = [tmp_path / folder / "report.csv" for folder in ("before", "after")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(HEADER + row("dram__bytes.sum", "byte", "5"))
+    assert [case.model for case in rl.read(*paths).cases] == [str(path) for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "is empty"),
+        (b"NVR\x00\x01", "ncu -i FILE --csv --page raw"),
+        (b"SQLite format 3\x00", "a database"),
+        (b"PK\x03\x04", "an archive"),
+        (b"\x00\x01\x02", "is no text"),
+        (b"hello\nworld\n", "no table of ncu is in it"),
+        (b'{"x": 1', "line|JSON|Chrome|trace"),
+        (b"\x1f\x8b\x08\x00damaged", "cannot read"),
+        (b'"ID","Kernel Name","Metric Name"\n', "the header lacks Metric Unit, Metric Value"),
+    ],
+)
+def test_what_cannot_be_read_says_why(tmp_path: Path, content: bytes, why: str) -> None:
+    path = tmp_path / "what"
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=why):
+        rl.read(path)
+
+
+def test_a_file_that_is_not_there_or_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="No such file"):
+        rl.read(tmp_path / "none.csv")
+    with pytest.raises(FileError, match="directory"):
+        rl.read(tmp_path)
+    with pytest.raises(InvalidValue, match="at least one file"):
+        rl.read()
+
+
+def test_stated_work_stands_beside_the_executed() -> None:
+    work: dict[str, dict[str, str | float]] = {"nvjet*": {"matmul.bf16": "2*4096**3", "dram": 3 * 2 * 4096**2}}
+    records = rl.read(LAYOUTS / "raw_wide.csv", work=work)
+    executed, stated = records.cases
+    assert (executed.options, stated.options) == ((), (("work", "stated"),))
+    total = records.where(options=stated.options).total()
+    assert total.matmul_flops == 2 * (2 * 4096**3)
+    assert total.bytes == {"dram": 2 * 3 * 2 * 4096**2}
+    assert total.measured_seconds == pytest.approx((203_456 + 203_104) / 1e9)
+    assert records.where(options=()).total().bytes["dram"] == 102_334_464 + 102_334_592
+
+
+def test_stated_flop_are_of_the_unit_that_worked() -> None:
+    records = rl.read(LAYOUTS / "raw_wide.csv", work={"nvjet": {"flops": 7}})
+    assert records.records[2].work == rl.Work(flops={"matmul.bf16": 7}, bytes={"dram": 102_334_464}, origin="stated")
+
+
+@pytest.mark.parametrize(
+    ("work", "error"),
+    [
+        ({"gemm": {"flops": 1}}, UnknownName),
+        ({"nvjet": {"flop": 1}}, InvalidValue),
+        ({"nvjet": {"flops": -1}}, InvalidValue),
+        ({"nvjet": {"flops": float("nan")}}, InvalidValue),
+        ({"nvjet": {}}, InvalidValue),
+    ],
+)
+def test_work_that_cannot_be(work: dict[str, dict[str, float]], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        rl.read(LAYOUTS / "raw_wide.csv", work=work)
+
+
+def test_a_pattern_may_hold_colons() -> None:
+    its = parse_statement("at::native::relu*:flops=2*3,dram=8/2")
+    assert (its.pattern, its.flops, its.bytes) == ("at::native::relu*", {"flops": 6}, {"dram": 4})
+    for text in ("flops=3", ":flops=3", "relu", "relu:", "relu:flops", "relu:flops="):
+        with pytest.raises(InvalidValue):
+            parse_statement(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2*4096**3", 2 * 4096**3),
+        ("-2**2", -4),
+        ("2**-1", 0.5),
+        ("2**3**2", 512),
+        ("7//2 + 7/2 - 1e3", -993.5),
+        (" ( 1 + 2 ) * 3 ", 9),
+        ("1_000", 1000),
+        (".5", 0.5),
+    ],
+)
+def test_arithmetic(text: str, value: float) -> None:
+    assert calculate(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2*",
+        "a",
+        "(1",
+        "1)",
+        "1 2",
+        "9**9**9",
+        "1/0",
+        "1e999",
+        "2**1e9",
+        "(-1)**.5",
+        "__import__('os')",
+        "(" * 200,
+        "1+" * 300,
+        "-" * 400 + "1",
+        "1 if 1 else 2",
+        "0**-1",
+        "0_",
+    ],
+)
+def test_what_is_no_arithmetic(text: str) -> None:
+    with pytest.raises(InvalidValue):
+        calculate(text)
+
+
+@given(st.text(alphabet="0123456789+-*/(). e_", max_size=60))
+def test_arithmetic_always_ends(text: str) -> None:
+    try:
+        value = calculate(text)
+    except InvalidValue:
+        return
+    assert abs(value) <= 1.8e308
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\r\n\x00"), max_size=40))
+def test_any_kernel_name_is_kept(name: str) -> None:
+    cells = [
+        "0",
+        "9",
+        "p",
+        "h",
+        name,
+        "1",
+        "7",
+        "(1, 1, 1)",
+        "(1, 1, 1)",
+        "0",
+        "8.0",
+        "S",
+        "dram__bytes.sum",
+        "byte",
+        "5",
+    ]
+    lines = [HEADER, ",".join('"' + cell.replace('"', '""') + '"' for cell in cells) + "\n"]
+    (launch,) = parse(lines, contents("x"))
+    assert launch.name == name
+    assert next(csv.reader(lines[1:]))[4] == name
+
+
+SAMPLES = sorted(LAYOUTS.iterdir())
+
+
+@settings(max_examples=300, deadline=2000)
+@given(st.sampled_from(SAMPLES), st.data())
+def test_damage_never_crashes(sample: Path, data: st.DataObject) -> None:
+    text = sample.read_text(encoding="utf-8-sig")
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = min(len(text), start + data.draw(st.integers(0, 30)))
+        text = text[:start] + data.draw(st.text(alphabet='",.\n0123456789-na/ (x', max_size=5)) + text[end:]
+    check(text)
+
+
+@settings(max_examples=200, deadline=2000)
+@given(st.text(max_size=300))
+@example('"ID","Metric Value","Metric Name","Metric Unit","Kernel Name"\n"0","1"\n')
+@example('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n"0","k","m","","1"\n')
+@example('"ID","Kernel Name"\n"",""\n"0","k"\n"0","k"\n')
+@example("  k (1, 1, 1)x(1, 1, 1), Context 1, Stream 7, Device 0, CC 8.0\n    --- ---\n    --- ---\n   x\n")
+def test_no_text_crashes(text: str) -> None:
+    check(text)
+
+
+def check(text: str) -> None:
+    """Reading gives launches, or the error that belongs to it."""
+    try:
+        for launch in parse(text.splitlines(keepends=True), contents("x")):
+            assert all(value is None or value >= 0 for value in launch.counters.values())
+    except FileError:
+        return
+
+
+def test_ranges_are_those_that_profiles_have() -> None:
+    names = (phase_range("backward"), module_range("layer1.0"))
+    cell = "7  " + "  ".join(f'"<default domain>:{name}:none:none:none:none:none:none"' for name in names)
+    assert ranges_of(cell) == names
+    assert place_of(cell) == ("layer1.0", "backward")
+
+
+def test_the_command_prints_and_writes(tmp_path: Path) -> None:
+    report = tmp_path / "report.jsonl"
+    words = ["read", str(OWN / "raw_resnet18_b1_fp32.csv"), "--format", "csv", "-o", str(report)]
+    result = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert result.exit_code == 0
+    (shown,) = csv.DictReader(result.stdout.splitlines())
+    assert float(shown["flops"]) == 4_043_558_096
+    assert float(shown["dram_bytes"]) == 85_163_008
+    assert len(rl.read(report)) == 68
+
+
+def test_the_command_takes_work_and_a_device() -> None:
+    words = ["read", str(LAYOUTS / "raw_wide.csv"), "--device", "h100-sxm5-80gb", "--work", "nvjet:flops=2*4096**3"]
+    result = CliRunner().invoke(cli, [*words, "--format", "json"], catch_exceptions=False)
+    executed, stated = json.loads(result.stdout)
+    assert stated["case"]["options"] == {"work": "stated"}
+    assert executed["phases"].keys() == stated["phases"].keys()
+    assert executed["case"]["device"] == "h100-sxm5-80gb"
+
+
+def test_peaks_of_the_file_are_ceilings(tmp_path: Path) -> None:
+    metrics = [
+        ("dram__bytes.sum", "byte", "1,000"),
+        ("dram__bytes.sum.peak_sustained", "byte/cycle", "1,536"),
+        ("dram__cycles_elapsed.avg.per_second", "Ghz", "2.5"),
+        ("sm__cycles_elapsed.avg.per_second", "Ghz", "1.5"),
+        ("sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained", "inst/cycle", "16,896"),
+        ("sm__ops_path_tensor_src_bf16_dst_fp32.sum.peak_sustained", "/cycle", "1,081,344"),
+        ("sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum.peak_sustained", "/cycle", "540,672"),
+    ]
+    path = tmp_path / "peaks.csv"
+    path.write_text(HEADER + "".join(row(*metric) for metric in metrics))
+    records = rl.read(path, device="h100-sxm5-80gb")
+    counted = records.devices["h100-sxm5-80gb-ncu"]
+    # 1,536 B x 2.5 GHz; 16,896 FMA x 2 x 1.5 GHz; the dense peak of 540,672 x 1.5 GHz and not the sparse one.
+    assert {c.resource: c.rate for c in counted.ceilings} == pytest.approx(
+        {"dram": 3.84e12, "vector.fp32": 5.0688e13, "matmul.bf16": 8.11008e14}
+    )
