@@ -65,6 +65,21 @@ def test_a_file_may_be_compressed_or_a_bare_list(tmp_path: Path) -> None:
     assert plain == packed == bare == parsed(*SAMPLE)
 
 
+def test_numbers_may_be_written_as_text() -> None:
+    kernel = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "k",
+        "pid": 0,
+        "tid": 7,
+        "ts": "1.0",
+        "dur": "20.0",
+        "args": {"stream": 7},
+    }
+    (found,) = parse_trace(json.dumps({"traceEvents": [kernel]}).encode(), "x").activities
+    assert found.seconds == pytest.approx(20e-6)
+
+
 def test_a_copy_of_the_correlation_names_no_operation() -> None:
     """Kineto wrote it as "External id" for years; number 5 would be an operation of its own."""
     activity = parsed(event("kernel", "k", 0, 1, correlation=5, **{"External id": 5})).activities[0]

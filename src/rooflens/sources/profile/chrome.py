@@ -62,16 +62,17 @@ def parse_trace(raw: bytes, where: str) -> Events:
 def _decoded(raw: bytes, where: str) -> list[Any]:
     import msgspec
 
-    whole, bare = _decoders()
-    decoder = bare if raw.lstrip()[:1] == b"[" else whole
+    kind = _types()[1 if raw.lstrip()[:1] == b"[" else 0]
     try:
         try:
-            decoded = decoder.decode(raw)
-        except msgspec.DecodeError as error:
+            decoded = msgspec.json.decode(raw, type=kind)
+        except msgspec.ValidationError:
+            decoded = msgspec.json.decode(raw, type=kind, strict=False)  # some writers put numbers into strings
+        except msgspec.DecodeError:
             mended = _NO_JSON.sub(rb"\1null", raw)
-            if isinstance(error, msgspec.ValidationError) or mended == raw:
+            if mended == raw:
                 raise
-            decoded = decoder.decode(mended)
+            decoded = msgspec.json.decode(mended, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise FileError(f"{where} is no Chrome trace: {error}") from error
     events = decoded if isinstance(decoded, list) else decoded.events
@@ -81,8 +82,8 @@ def _decoded(raw: bytes, where: str) -> list[Any]:
 
 
 @cache
-def _decoders() -> tuple[Any, Any]:
-    """Decoders of a trace, and of a bare list of events: only what is used becomes an object."""
+def _types() -> tuple[Any, Any]:
+    """The types of a trace, and of a bare list of events: only what is used becomes an object."""
     import msgspec
 
     number, word = int | None, int | str | None
@@ -121,7 +122,7 @@ def _decoders() -> tuple[Any, Any]:
     )
     listed: Any = list[event]  # type: ignore[valid-type]
     trace = msgspec.defstruct("Trace", [("events", listed | None, None)], rename={"events": "traceEvents"})
-    return msgspec.json.Decoder(trace), msgspec.json.Decoder(listed)
+    return trace, listed
 
 
 class _Reader:
