@@ -16,7 +16,10 @@ LAYOUTS = Path(__file__).parent / "data" / "ncu" / "layouts"
 SHARED = Path(__file__).parents[2] / "shared"
 REAL = SHARED / "data" / "ncu" / "real"
 WINDOWS = REAL / "v2026.2.1_RTX5070_sm120_long_windows"
-with_shared = pytest.mark.skipif(not SHARED.exists(), reason="files of others lie beside the checkout")
+with_shared = pytest.mark.skipif(
+    not all((SHARED / place).exists() for place in ("cases", "data/ncu/real")),
+    reason="files of others lie beside the checkout",
+)
 HEADER = (
     '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device",'
     '"CC","Section Name","Metric Name","Metric Unit","Metric Value"\n'
