@@ -44,7 +44,7 @@ def several() -> Iterator[str]:
     """Scaling of the data parallel runs."""
     records = rl.read(RESULTS / "several-gpus-2xh200.jsonl")
     (device,) = records.devices.values()
-    yield f"2 x {device.title}, torch 2.11.0 and NCCL without NVLink multicast."
+    yield f"2 x {device.title}, NCCL."
     yield ""
     yield "| model | batch | dtype | alone | together | efficiency | gradients | all-reduce | bus | peak memory |"
     yield "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|"

@@ -5,7 +5,7 @@ installed, and writes for each the share of the time that belongs to an operatio
 does not. On a GPU the time is that of kernels, copies and fills; with --cpu it is the host time of operations.
 
     python benchmarks/profile_coverage.py --out benchmarks/results/profile_coverage_h200.json
-    python benchmarks/profile_coverage.py --out /tmp/coverage.json --cpu --models resnet18 --batch 2
+    python benchmarks/profile_coverage.py --out out/coverage.json --cpu --models resnet18 --batch 2
 """
 
 from __future__ import annotations

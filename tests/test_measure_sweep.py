@@ -169,3 +169,13 @@ def test_compiling_takes_its_own_seconds(model: Any) -> None:
 def test_cuda_graphs_need_a_card() -> None:
     with pytest.raises(InvalidValue, match="CUDA graphs need a CUDA device"):
         rl.measure("alexnet", cuda_graph=True, device="cpu")
+
+
+def test_what_only_running_shows_to_make_no_sense_is_told_as_it_is(tmp_path: Path) -> None:
+    untrainable = tmp_path / "untrainable.py"
+    untrainable.write_text(
+        "import torch\n\nclass Counts(torch.nn.Linear):\n    def forward(self, x):\n        return x.long()\n\n"
+        "def build(batch):\n    return Counts(2, 2), torch.ones(batch, 2)\n"
+    )
+    with pytest.raises(ModelError, match=r"holds no floating tensor to train on.*\(error, at stage forward\)"):
+        rl.measure(f"{untrainable}:build", batch=1, mode="train", device="cpu", budget=BUDGET)

@@ -107,16 +107,15 @@ def begin(setup: Mapping[str, Any]) -> isolation.Run:
         if how.gpus > 1:
             tell({"stage": f"on {how.gpus} devices"})
             found = ranks.measured(words, case, observer, how=how, budget=cell["budget"] or PROBE.budget)
-            write_records(Path(cell["out"]), contents(found, command))
-            return not isinstance(found, Failure)
-        found = measured(
-            asked,
-            case,
-            observer,
-            policy=PROBE if cell["budget"] is None else Policy(budget=cell["budget"]),
-            progress=lambda share: tell({"share": share}),
-            told=Told(tell=lambda stage: tell({"stage": stage})),
-        )
+        else:
+            told = Told(tell=lambda stage: tell({"stage": stage}))
+            policy = PROBE if cell["budget"] is None else Policy(budget=cell["budget"])
+            try:
+                found = measured(
+                    asked, case, observer, policy=policy, progress=lambda share: tell({"share": share}), told=told
+                )
+            except InvalidValue as error:  # only running it showed that it makes no sense
+                found = source.failure(case, error, told.stage)
         write_records(Path(cell["out"]), contents(found, command))
         return not isinstance(found, Failure)
 
