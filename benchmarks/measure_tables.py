@@ -1,4 +1,4 @@
-"""Write the tables of docs/{measure,calibrate,profile}.md: `python benchmarks/measure_tables.py`.
+"""Write the tables of docs/{measure,calibrate,profile,counters}.md: `python benchmarks/measure_tables.py`.
 
 A test fails if a table is stale.
 """
@@ -15,7 +15,9 @@ import rooflens as rl
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = ("measure.md", "calibrate.md", "profile.md")
+PAGES = ("measure.md", "calibrate.md", "profile.md", "counters.md")
+SHOWN_SECONDS = 20e-6
+"""Families that take less are in the file and not in the table."""
 _BLOCK = re.compile(r"(<!-- measured: ([\w-]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
 
@@ -94,18 +96,64 @@ def coverage() -> Iterator[str]:
     yield f"Card: {data['machine']['device']}. torch {data['machine']['torch']}."
 
 
+def products() -> Iterator[str]:
+    """Counted FLOP of products over 2 x 4096^3, and the packed multiply-adds."""
+    cold, warm = (rl.read(RESULTS / f"products{which}-h200.jsonl") for which in ("", "-warm"))
+    flops = 2 * 4096**3
+    yield "| kernel | counted where | FLOP / (2 x 4096^3) | DRAM, caches emptied | DRAM, caches left | L2 |"
+    yield "|---|---|---:|---:|---:|---:|"
+    for one, other in zip(cold, warm, strict=True):
+        if one.path not in ("bf16", "fp16", "tf32", "fp32", "fp8"):
+            continue
+        assert one.work is not None
+        assert other.work is not None
+        resource, most = max(one.work.flops.items(), key=lambda item: item[1])
+        dram, left, l2 = one.work.bytes["dram"], other.work.bytes["dram"], one.work.bytes["l2"]
+        yield (
+            f"| 4096-cubed product in {one.path} | `{resource}` | {most / flops:.6f} | {dram / 1e6:.1f} MB"
+            f" | {left / 1e6:.1f} MB | {l2 / 1e6:.0f} MB |"
+        )
+
+
+def executed_ratios() -> Iterator[str]:
+    """Executed over algorithmic work by family, of those that take some time."""
+    cases = _load("counted-h200.json")["cases"]
+    (card,) = {case["card"] for case in cases}
+    least = min(case["time_share"] for case in cases)
+    yield (
+        f"{card}, torch {cases[0]['torch']}, driver {cases[0]['driver']}; {cases[0]['how'][0].split(';')[0]}. At least"
+        f" {100 * least:.1f} % of the kernels' time belongs to an operation of a module. Families of less than"
+        f" {1e6 * SHOWN_SECONDS:.0f} us are left out here, not in the file."
+    )
+    yield ""
+    yield "| case | phase | family | kernels | time | executed / algorithmic FLOP | measured / compulsory DRAM |"
+    yield "|---|---|---|---:|---:|---:|---:|"
+    for case in cases:
+        name = f"{case['model']}, batch {case['batch']}, {case['mode']}"
+        for row in case["families"]:
+            if (row["seconds"] or 0) < SHOWN_SECONDS:
+                continue
+            flops, nbytes = ("-" if x is None else f"{x:.3f}" for x in (row["flops_ratio"], row["bytes_ratio"]))
+            yield (
+                f"| {name} | {row['phase']} | {row['family']} | {row['kernels']} | {1e6 * row['seconds']:.0f} us"
+                f" | {flops} | {nbytes} |"
+            )
+
+
+def _load(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / name).read_text())
+    return found
+
+
 BLOCKS: dict[str, Callable[[], Iterator[str]]] = {
     "agreement": lambda: agreement("h200", "triton do_bench"),
     "agreement-cpu": lambda: agreement("cpu", "torch Timer"),
     "several": several,
     "calibration": calibration,
     "coverage": coverage,
+    "products": products,
+    "executed": executed_ratios,
 }
-
-
-def _load(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RESULTS / name).read_text())
-    return found
 
 
 def main() -> None:

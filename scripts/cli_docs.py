@@ -24,9 +24,8 @@ Written by `scripts/cli_docs.py` from the help texts; change those, then run it.
   progress bar appears only where stderr is a terminal.
 - **`-o` says by its suffix what is written**, and may be repeated. Folders are made, and a file appears whole or not at
   all. [Record files](design.md#files) (`.jsonl`) hold everything and are read by `rooflens plot` and `rl.read`.
-- **Exit code** 0, or 1 for an error, which is one sentence, or 2 for wrong usage; `check` has
-  3 for findings. `rooflens --debug COMMAND ...` shows
-  the traceback.
+- **Exit code** 0, or 1 for an error, which is one sentence, or 2 for wrong usage; 3 where `check` has findings, a step
+  is slower than `compare` may allow, or cells of a `study` failed. `rooflens --debug COMMAND ...` shows the traceback.
 - **Width and colour:** tables fit the terminal, 80 columns in a pipe; columns without room are named below the table.
   `NO_COLOR=1` switches colour off.
 - The shape of `--format json` is [promised](json.md). What the names of devices mean is told [here](devices.md).

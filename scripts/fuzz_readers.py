@@ -1,177 +1,139 @@
-"""Damage counter files and traces, guided by what the readers execute, and look for crashes and hangs.
+"""Damage files of every kind that rooflens reads, guided by the branches that the readers take.
 
-    .venv/bin/python scripts/fuzz_readers.py [SECONDS] [--reader counters|traces] [--seed N]
+    .venv/bin/python scripts/fuzz_readers.py [SECONDS] [--reader NAME]... [--seed N] [--save]
 
-An input that makes a reader execute a line that none before did is kept and damaged further. Anything but a FileError,
-and anything that takes longer than `SLOWEST` for its few kilobytes, is a finding: its input goes to `out/fuzz`, and the
-exit code is 1. The default of 20 seconds is a smoke test; run it for 10 minutes per reader after a change.
+A finding is any exception but the reader's own error, a call that hangs, takes long or much memory, and a number that
+does not stand in an undamaged row of the file: what a reader accepts is held against a few lines of csv, json or
+tomllib. The input goes to `out/fuzz`, and the exit code is 1. Inputs that once were findings lie in `tests/data/fuzz`
+and are the first ones to be tried. SECONDS are per reader; the default of 5 is a smoke test. `--save` puts what came
+out into `benchmarks/results/fuzz.json` and docs/read.md; do that with 600 seconds or more.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
-import time
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
-
-from rooflens.errors import FileError
-from rooflens.records import Case
-from rooflens.sources import counters, profile
 
 ROOT = Path(__file__).parents[1]
-SEEDS = ROOT / "tests" / "data" / "ncu" / "layouts"
+sys.path.insert(0, str(ROOT))  # for the parts of this script, when run as a file
+
+from scripts import fuzz_foreign as foreign  # noqa: E402
+from scripts import fuzz_oracles as oracles  # noqa: E402
+from scripts.fuzzing import Reader, fuzz, limit_memory, save  # noqa: E402
+
+from rooflens.errors import FileError  # noqa: E402
+
+DATA = ROOT / "tests" / "data"
+ONCE = DATA / "fuzz"
 OUT = ROOT / "out" / "fuzz"
-SLOWEST = 2.0
-LONGEST = 20_000
-TOKENS = [
-    b'"',
-    b'""',
-    b",",
-    b'","',
-    b"\n",
-    b"\r\n",
-    b"==PROF== ",
-    b"n/a",
-    b"nan",
-    b"-1",
-    b"9" * 50,
-    b"1,024",
-    b"96.256",
-]
-TOKENS += [
-    b"\xef\xbb\xbf",
-    b"\x00",
-    b"\xff",
-    b'"ID",',
-    b"Metric Name",
-    b"byte",
-    b"Mbyte",
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b"null",
-    b"1e999",
-]
-CASE = Case(model="fuzz")
-TRACE = {
-    "traceEvents": [
-        {
-            "ph": "X",
-            "cat": "cpu_op",
-            "name": "aten::mm",
-            "ts": 0,
-            "dur": 9,
-            "tid": 1,
-            "pid": 1,
-            "args": {"External id": 1},
-        },
-        {
-            "ph": "X",
-            "cat": "cuda_runtime",
-            "name": "l",
-            "ts": 1,
-            "dur": 1,
-            "tid": 1,
-            "pid": 1,
-            "args": {"correlation": 2},
-        },
-        {"ph": "X", "cat": "kernel", "name": "k", "ts": 3, "dur": 4, "tid": 7, "pid": 0, "args": {"correlation": 2}},
-        {"ph": "s", "cat": "fwdbwd", "name": "f", "ts": 1, "tid": 1, "pid": 1, "id": 3},
-    ]
-}
+PAGE = ROOT / "docs" / "read.md"
+RESULTS = ROOT / "benchmarks" / "results" / "fuzz.json"
+REFUSED = (FileError,)
+
+NCU_WORDS = (
+    *(b"==PROF== ", b"==ERROR== ", b'"ID",', b'"Metric Name"', b'"Metric Unit"', b'"Metric Value"', b"(!) n/a"),
+    *(b"byte", b"Mbyte", b"nsecond", b"us", b"inst", b"%", b"dram__bytes.sum", b"gpu__time_duration.sum", b"1.024"),
+)
+TRACE_WORDS = (
+    *(b'"ph": "X"', b'"cat": "kernel"', b'"cat": "cpu_op"', b'"cat": "cuda_runtime"', b'"cat": "user_annotation"'),
+    *(b'"ts": ', b'"dur": ', b'"correlation": ', b'"External id": ', b'"Sequence number": ', b'"Fwd thread id": '),
+    *(b"NaN", b"-inf", b'"1.5"', b'{"traceEvents": ', b"rooflens:module:a", b"rooflens:phase:forward"),
+)
+RECORD_WORDS = (
+    b'{"type":"record",',
+    b'{"type":"case",',
+    b'"number":',
+    b'"case":0',
+    b'"samples":[',
+    b'"calls":',
+    b'"notes":',
+)
+FIGURE_WORDS = (
+    b"GFLOP",
+    b"MB",
+    b"MiB",
+    b"ms",
+    b"FLOP/s",
+    b"quantity",
+    b"value",
+    b"flops",
+    b"memory",
+    b"forward",
+    b"fp32",
+)
+TOML_WORDS = (
+    b"[facts]\n",
+    b"[matmul]\n",
+    b"[[run]]\n",
+    b'"312 TFLOP/s"',
+    b'"1555 GB/s"',
+    b"value = ",
+    b"'''",
+    b"1979-05-27",
+)
+STUDY_WORDS = (
+    *(b"models = ", b"devices = ", b"batches = ", b"[[exclude]]\n", b"[[hypothesis]]\n", b"[measure]\n"),
+    *(b"[options]\n", b'">= 4"', b'quantity = "time"', b'left = {device = "t4"}', b'right = "10 ms"', b'"5 %"'),
+)
 
 
-def read_counters(data: bytes) -> None:
-    text = data.decode("utf-8", errors="replace")
-    for launch in counters.parse(text.splitlines(keepends=True), counters.contents("fuzz")):
-        counters.record_of(launch, counters.chip_of(launch), CASE)
-
-
-def read_trace(data: bytes) -> None:
-    profile.attribute(profile.parse_trace(data, "fuzz"))
-
-
-READERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
-    "counters": (read_counters, [path.read_bytes() for path in sorted(SEEDS.iterdir())]),
-    "traces": (read_trace, [json.dumps(TRACE).encode()]),
-}
-
-
-class Lines:
-    """The lines of rooflens that ran; `fresh` counts those that never did before."""
-
-    def __init__(self) -> None:
-        self._seen: set[tuple[CodeType, int]] = set()
-        self.fresh = 0
-
-    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        if "rooflens" not in frame.f_code.co_filename:
-            return None
-        if event == "line" and (place := (frame.f_code, frame.f_lineno)) not in self._seen:
-            self._seen.add(place)
-            self.fresh += 1
-        return self
-
-    def __len__(self) -> int:
-        return len(self._seen)
-
-
-def damaged(data: bytes, others: list[bytes], chance: random.Random) -> bytes:
-    for _ in range(chance.randint(1, 5)):
-        start = chance.randint(0, len(data))
-        end = min(len(data), start + chance.choice((0, 0, 1, 3, 20, 200)))
-        other = chance.choice(others)
-        cut = chance.randint(0, len(other))
-        new = chance.choice(
-            (b"", chance.choice(TOKENS), bytes([chance.randrange(256)]), other[cut : cut + 100], data[start:end] * 2)
-        )
-        data = data[:start] + new + data[end:]
-    return data[:LONGEST]
-
-
-def fuzz(name: str, seconds: float, chance: random.Random) -> int:
-    call, corpus = READERS[name]
-    lines, runs, findings, end = Lines(), 0, 0, time.monotonic() + seconds
-    while time.monotonic() < end:
-        data = corpus[runs] if runs < len(corpus) else damaged(chance.choice(corpus), corpus, chance)
-        runs, lines.fresh, begun = runs + 1, 0, time.monotonic()
-        problem = ""
-        sys.settrace(lines)
-        try:
-            call(data)
-        except FileError:
-            pass
-        except Exception as error:  # noqa: BLE001 - any other exception is what this looks for
-            problem = f"{type(error).__name__}: {error}"
-        finally:
-            sys.settrace(None)
-        if time.monotonic() - begun > SLOWEST:
-            problem = problem or "slow"
-        if problem:
-            findings += 1
-            OUT.mkdir(parents=True, exist_ok=True)
-            (OUT / f"{name}-{findings}").write_bytes(data)
-            print(f"{name}: {problem[:200]} (input in {OUT / f'{name}-{findings}'})")
-        elif lines.fresh and runs > len(corpus):
-            corpus.append(data)
-    print(f"{name}: {runs} inputs, {len(corpus)} kept, {len(lines)} lines reached, {findings} findings")
-    return findings
+def readers() -> dict[str, Reader]:
+    """Every reader, with seeds from the data of the tests. Add yours here."""
+    ncu = [path.read_bytes() for path in sorted((DATA / "ncu" / "layouts").iterdir())]
+    ncu += [oracles.shortened(path.read_bytes(), 5) for path in sorted((DATA / "ncu").glob("*nvtx.csv"))]
+    figures = (DATA / "figures.csv").read_bytes().splitlines(keepends=True)
+    return {
+        "counters": Reader(call=oracles.counters, seeds=ncu, refusals=REFUSED, words=NCU_WORDS),
+        "reports": Reader(
+            call=oracles.report,
+            seeds=oracles.reports(),
+            refusals=REFUSED,
+            words=(b"NVR\x00", b"\x08\x01", b"Nsight Compute"),
+        ),
+        "traces": Reader(call=oracles.trace, seeds=oracles.traces(), refusals=REFUSED, words=TRACE_WORDS),
+        "records": Reader(call=oracles.records, seeds=oracles.record_files(), refusals=REFUSED, words=RECORD_WORDS),
+        "figures": Reader(
+            call=oracles.figures,
+            seeds=[b"".join([figures[0], *figures[n : n + 12]]) for n in range(1, len(figures), 12)],
+            refusals=REFUSED,
+            words=FIGURE_WORDS,
+        ),
+        "databases": Reader(
+            call=foreign.database, seeds=foreign.databases(), refusals=REFUSED, words=foreign.DATABASE_WORDS
+        ),
+        "rows": Reader(call=foreign.rows, seeds=foreign.row_files(), refusals=REFUSED, words=foreign.ROW_WORDS),
+        "roofs": Reader(call=foreign.roof, seeds=foreign.roof_files(), refusals=REFUSED, words=foreign.ROOF_WORDS),
+        "studies": Reader(call=oracles.study, seeds=oracles.studies(), refusals=REFUSED, words=STUDY_WORDS),
+        "devices": Reader(call=oracles.device, seeds=oracles.device_files(), refusals=REFUSED, words=TOML_WORDS),
+    }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("seconds", nargs="?", type=float, default=20.0)
-    parser.add_argument("--reader", choices=READERS)
+    parser.add_argument("seconds", nargs="?", type=float, default=5.0)
+    known = readers()
+    parser.add_argument("--reader", choices=known, action="append", help="default: every one")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--save", action="store_true")
     asked = parser.parse_args()
-    names = [asked.reader] if asked.reader else list(READERS)
-    return int(sum([fuzz(name, asked.seconds / len(names), random.Random(asked.seed)) for name in names]) > 0)
+    limit_memory()
+    found = 0
+    for name in asked.reader or known:
+        once = [path.read_bytes() for path in sorted(ONCE.glob(f"{name}-*"))]
+        reader = replace(known[name], seeds=[*once, *known[name].seeds])
+        outcome = fuzz(reader, asked.seconds, random.Random(asked.seed), OUT, name)
+        found += len(outcome.findings)
+        print(
+            f"{name}: {outcome.inputs} inputs in {outcome.seconds:.0f} s, {outcome.kept} kept, {outcome.branches}"
+            f" branches, {len(outcome.findings)} findings, {len(once)} mended before",
+            flush=True,
+        )
+        if asked.save:
+            save(RESULTS, PAGE, name, outcome, len(once))
+    return int(found > 0)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import settings
+from scripts import slurm_here
 
 if settings.get_current_profile_name() == "default":  # not in CI, whose profile has none either
     # A time limit per example measures the load of the machine, not the code; budgets have tests of their own.
@@ -14,3 +15,5 @@ if settings.get_current_profile_name() == "default":  # not in CI, whose profile
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") is not None and not pytest.importorskip("torch").cuda.is_available():
         pytest.skip("needs an accelerator")
+    if item.get_closest_marker("slurm") is not None and (why := slurm_here.missing()):
+        pytest.skip(why)

@@ -45,6 +45,7 @@ def test_choices_repeated_for_a_light_help_are_those_of_the_library() -> None:
     assert options.OPTIMIZERS == models.OPTIMIZERS
     assert set(options.FORMATS) == set(FORMATS)
     assert options.GROUPINGS == tuple(BY)
+    assert options.LEVELS == records.LEVELS
     assert options.FIGURES == tuple(f".{suffix}" for suffix in SUFFIXES)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +13,7 @@ import pytest
 
 import rooflens as rl
 from rooflens.errors import FileError
+from rooflens.sources.counters.numbers import scaled
 
 LAYOUTS = Path(__file__).parent / "data" / "ncu" / "layouts"
 SHARED = Path(__file__).parents[2] / "shared"
@@ -271,3 +274,115 @@ def test_case_71_and_74(tmp_path: Path) -> None:
 def test_files_of_others(name: str, launches: int) -> None:
     (path,) = REAL.glob(f"*{name}.csv")
     assert len(rl.read(path)) == launches
+
+
+RAW = (LAYOUTS.parent / "raw_alexnet_b4_fp16_nvtx.csv").read_text().splitlines(keepends=True)
+RAW_HEADER = next(n for n, line in enumerate(RAW) if line.startswith('"ID"'))
+
+
+def raw(rows: list[str]) -> str:
+    return "".join([*RAW[: RAW_HEADER + 2], *rows])
+
+
+def again(row: str, number: int) -> str:
+    """The same launch once more."""
+    return f'"{number}",' + row.partition(",")[2]
+
+
+def seconds_and_work(records: rl.RecordSet) -> list[tuple[float | None, rl.Work | None]]:
+    return [(None if r.timing is None else r.timing.median, r.work) for r in records]
+
+
+def test_raw_rows_that_repeat_read_as_those_before(tmp_path: Path) -> None:
+    """Each kernel once, then all of them again: the second time device, names and instructions are known."""
+    rows = RAW[RAW_HEADER + 2 :]
+    once, twice = (
+        read(tmp_path, raw(rows)),
+        read(tmp_path, raw([*rows, *(again(r, 900 + n) for n, r in enumerate(rows))])),
+    )
+    assert len(twice) == 2 * len(once) == 84
+    assert seconds_and_work(twice)[:42] == seconds_and_work(twice)[42:] == seconds_and_work(once)
+    assert [r.path for r in twice][42:] == [r.path for r in once]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda row: "x" + row, "cannot have the number|quote|fields"),
+        (lambda row: row.replace('","9.0","', '","9.0,"', 1), "quote|fields"),
+        (lambda row: row.replace('"NVIDIA H100 80GB HBM3"', '"NVIDIA "H100""', 1), "quote|fields"),
+        (lambda row: row[:-3] + "\n", "fields|quote|does not end"),
+        (lambda row: row.rstrip("\n") + ',"0"\n', "fields"),
+        (
+            lambda row: row.replace('"0"', '"0x"', 60).replace('"0x"', '"0"', 1),
+            "no number|cannot have|fields|does not fit",
+        ),
+        (lambda row: row, "appears twice"),
+    ],
+)
+def test_damage_is_seen_where_a_row_repeats_others(tmp_path: Path, change: Callable[[str], str], why: str) -> None:
+    first = RAW[RAW_HEADER + 2]
+    text = raw([first, again(first, 7), again(first, 8), change(again(first, 8 if "twice" in why else 9))])
+    with pytest.raises(FileError, match=rf"line {RAW_HEADER + 6}: .*({why})"):
+        read(tmp_path, text)
+
+
+def test_a_second_device_of_a_raw_page_has_its_own_facts(tmp_path: Path) -> None:
+    first = RAW[RAW_HEADER + 2]
+    other = first.replace("NVIDIA H100 80GB HBM3", "Tesla T4")
+    rows = [again(row, n) for n, row in enumerate([first, first, other, other, first, other])]
+    assert [r.case.device for r in read(tmp_path, raw(rows))] == [
+        *("h100-sxm5-80gb", "h100-sxm5-80gb", "tesla-t4", "tesla-t4", "h100-sxm5-80gb", "tesla-t4")
+    ]
+
+
+@pytest.mark.parametrize("cell", ["n/a", ""])
+def test_a_cell_without_a_value_in_rows_that_repeat(tmp_path: Path, cell: str) -> None:
+    """What was not measured is unknown in its launch alone; `n/a` is listed, an empty cell was never asked for."""
+    header = RAW[RAW_HEADER].strip().strip('"').split('","')
+    first = RAW[RAW_HEADER + 2]
+    cells = next(csv.reader([first]))
+    for name in ("gpu__time_duration.sum", "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"):
+        odd = [*cells]
+        odd[header.index(name)] = cell
+        odd_row = ",".join('"' + text.replace('"', '""') + '"' for text in odd) + "\n"
+        rows = [again(row, n) for n, row in enumerate([first, first, odd_row, first])]
+        records = read(tmp_path, raw(rows))
+        whole, second, without, last = seconds_and_work(records)
+        assert whole == second == last != without
+        assert (without[0] is None) == name.startswith("gpu__")
+        assert any(note.startswith(f"1 values are not available: {name} (1)") for note in records.notes) == bool(cell)
+
+
+def test_digits_of_other_scripts_are_no_numbers(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="no number"):
+        read(tmp_path, HEADER + row("dram__bytes.sum", "byte", "1\u0663"))
+
+
+def test_a_header_without_a_kernel_name_is_damaged(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="line 1: the header lacks Kernel Name"):
+        read(tmp_path, HEADER.replace('"Kernel Name"', '"A Kernel Name"') + row("dram__bytes.sum", "byte", "1"))
+
+
+def test_empty_lines_between_raw_rows(tmp_path: Path) -> None:
+    first = RAW[RAW_HEADER + 2]
+    assert len(read(tmp_path, raw([first, "\n", again(first, 7), "\n\n", again(first, 8)]))) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "power", "expected"),
+    [
+        ("102.33", 6, 102_330_000),
+        ("2405875930906139466.79", 12, 2_405_875_930_906_139_466_790_000_000_000),
+        ("0.5", 0, 0.5),
+        ("1.5", -9, 1.5e-9),
+        ("12", -3, 0.012),
+        ("-0.5", 3, -500),
+        ("1.5e2", 0, 150),
+        ("7.00", 0, 7),
+    ],
+)
+def test_scaled_numbers_are_exact_where_they_are_whole(text: str, power: int, expected: float) -> None:
+    found = scaled(text, power)
+    assert found == expected
+    assert type(found) is type(expected)

@@ -19,8 +19,8 @@ from tests.table_samples import (
     trained,
 )
 
+from rooflens.compare.evidence import efficiency, hfu, join, mfu
 from rooflens.records import Case, Record, Work
-from rooflens.report.evidence import efficiency, hfu, join, mfu
 from rooflens.results import RecordSet
 
 

@@ -209,7 +209,7 @@ class TestWhatAMarkIs:
             ("fc", "convolution"),
         ]
 
-    @pytest.mark.parametrize("by", ["kernel", ""])
+    @pytest.mark.parametrize("by", ["kernels", ""])
     def test_an_unknown_kind_of_mark_is_an_error(self, by: str) -> None:
         with pytest.raises(InvalidValue, match="known: model, phase, module, family, op"):
             roofline_figure(records([]), by=by)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 import pytest
 from tests.figure_samples import chain, device, measured, operation, records
+from tests.level_samples import cached, crowd, kernel
 
 from rooflens.devices import catalogue, find
 from rooflens.errors import InvalidValue, OutputError
@@ -26,8 +27,9 @@ from rooflens.report.figure import roofline_figure, save
 from rooflens.report.labels import Words, wrap
 from rooflens.report.layout import Box
 from rooflens.report.matplotlib_backend import POINTS_PER_INCH, draw, tick_text, ticks
-from rooflens.report.plotly_backend import PX, STRETCH
+from rooflens.report.plotly_backend import STRETCH
 from rooflens.report.plotly_backend import draw as draw_plotly
+from rooflens.report.plotly_labels import PX
 from rooflens.report.sheet import PLANE_WIDTH, Plane, arrange, diameter
 
 A100 = find("a100-sxm4-40gb")
@@ -153,6 +155,25 @@ def hostile_names() -> Figure:
     )
 
 
+def several_levels() -> Figure:
+    return roofline_figure(records(crowd(), [cached()]), top=19)
+
+
+def several_levels_by_module() -> Figure:
+    return roofline_figure(records(crowd(), [cached()]), by="module")
+
+
+def several_levels_on_two_devices() -> Figure:
+    devices = [cached(), replace(cached(8e11, 3e12, 1.2e13), name="toy-2", title="Toy 2")]
+    items = [*crowd(12), *crowd(12, case=replace(crowd(1)[0].case, device="toy-2"))]
+    return roofline_figure(records(items, devices), by="kernel")
+
+
+def several_levels_at_one_spot() -> Figure:
+    level = {"l1": 1e7, "l2": 1e7, "dram": 1e7}
+    return roofline_figure(records([kernel(f"k{i}", moved=level) for i in range(9)], [cached()]))
+
+
 SAMPLES: list[Callable[[], Figure]] = [
     one_device,
     two_devices,
@@ -168,6 +189,10 @@ SAMPLES: list[Callable[[], Figure]] = [
     huge_and_tiny,
     long_names,
     hostile_names,
+    several_levels,
+    several_levels_by_module,
+    several_levels_on_two_devices,
+    several_levels_at_one_spot,
 ]
 every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.__name__)
 
@@ -236,6 +261,23 @@ class TestMatplotlib:
         wanted += [(link.start[0], link.end[0]) for link in figure.links]
         for ends in wanted:
             assert any(xs == pytest.approx(ends) for xs in drawn if len(xs) == 2)
+
+    def test_a_mark_of_each_level_and_a_line_between_them(self) -> None:
+        figure = several_levels()
+        plane = draw(figure).axes[0]
+        drawn = {tuple(map(float, dots.get_offsets()[0])) for dots in plane.collections}  # type: ignore[index,arg-type]
+        assert {(mark.x, mark.y) for mark in figure.marks} <= drawn
+        lines = [tuple(map(float, line.get_xdata())) for line in plane.lines]  # type: ignore[arg-type]
+        for tie in figure.ties:
+            assert any(xs == pytest.approx((tie.start[0], tie.end[0])) for xs in lines if len(xs) == 2)
+
+    def test_numbers_are_explained_below(self) -> None:
+        sheet = arrange(several_levels())
+        below = [words.text for placed in sheet.notes for words in placed.words]
+        within = {words.text for placed in sheet.within for words in placed.words}
+        numbers = [f"{n}" for n in range(1, 16)]
+        assert all(any(line.startswith(f"{number}: ") for line in below) for number in numbers)
+        assert within >= {*numbers, "whole step"}
 
     def test_area_is_share_of_time(self) -> None:
         figure = roofline_figure(
@@ -363,6 +405,18 @@ class TestHtml:
         # The ground of the strip, and the copies of the blocks 0 and 3.
         assert len(bars) == 1 + 2
         assert bars[0]["y"] == [1]
+
+    def test_levels_have_shapes_that_the_legend_shows(self) -> None:
+        figure = several_levels()
+        data = plotly_json(figure)["data"]
+        entries = {trace["name"]: trace["marker"]["symbol"] for trace in data if trace.get("showlegend")}
+        assert entries == {"l1": "triangle-down", "l2": "cross", "dram": "square"}
+        for trace in data:
+            if isinstance(trace.get("hovertext"), list) and trace["mode"] == "markers":
+                assert trace["marker"]["symbol"] == entries[trace["legendgroup"]]
+        (ties,) = (trace for trace in data if trace.get("mode") == "lines" and len(trace["x"]) == 3 * len(figure.ties))
+        assert ties["x"][:2] == [figure.ties[0].start[0], figure.ties[0].end[0]]
+        assert len([trace for trace in data if trace["type"] == "bar"]) == 1 + len(figure.rug)
 
     @every_sample
     def test_no_label_covers_another_at_any_width(self, sample: Callable[[], Figure]) -> None:

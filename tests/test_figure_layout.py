@@ -177,5 +177,23 @@ def test_the_upper_of_two_diagonals_is_named_on_its_left_and_the_lower_on_its_ri
     assert right.box.left > right.leader[2]
 
 
+def test_a_diagonal_between_two_others_is_named_beside_all_of_them_at_any_width() -> None:
+    lines = [(60.0 + shift, 60.0, 300.0 + shift, 400.0) for shift in (0.0, 40.0, 80.0)]
+    (spot,) = first_free([beside(lines[1], lines, (60.0, 20.0), lines, (0.75, 2.0))], [], FRAME, GAP)
+    assert spot is not None
+    assert spot.leader is not None
+    assert spot.bridge is not None
+    assert spot.leader[2:] == spot.bridge[:2]
+    # The bridge spans the 40 points to the middle line; the rest moves with the outer line to which it leads.
+    assert abs(spot.bridge[2] - spot.bridge[0]) == pytest.approx(40.0)
+    assert spot.anchor == spot.bridge[0]
+    for scale in (0.75, 1.0, 2.0):
+        box = spot.box.moved((scale - 1) * (spot.anchor - FRAME.left))
+        wide = [
+            tuple(FRAME.left + scale * (v - FRAME.left) if i % 2 == 0 else v for i, v in enumerate(x)) for x in lines
+        ]
+        assert not any(box.crossed_by(line) for line in wide)  # type: ignore[arg-type]
+
+
 def test_a_flat_line_has_no_side() -> None:
     assert beside((0.0, 5.0, 10.0, 5.0), [], (10.0, 10.0)) == []

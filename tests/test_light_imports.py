@@ -13,7 +13,7 @@ import rooflens
 
 SOURCE = Path(rooflens.__file__).parents[1]
 TORCH = ("torch", "torchvision", "timm", "transformers")
-HEAVY = (*TORCH, "onnx", "matplotlib", "plotly", "polars", "scipy", "rich", "jinja2")
+HEAVY = (*TORCH, "onnx", "matplotlib", "plotly", "polars", "scipy", "rich", "jinja2", "junitparser")
 BUDGET_MS = 30
 LISTING = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 
@@ -43,7 +43,7 @@ def test_the_listing_sees_what_is_loaded() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["", "records", "devices", "costs", "roofline", "results", "checks", "report", "api", "cli"],
+    ["", "records", "devices", "costs", "roofline", "results", "checks", "compare", "report", "api", "cli"],
 )
 def test_importing_loads_nothing_heavy(module: str) -> None:
     assert loaded_by(f"import rooflens.{module}".rstrip(".")).isdisjoint(HEAVY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import runpy
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rooflens as rl
 from rooflens.errors import FileError
 from rooflens.sources.profile import Events, attribute, is_attributed, parse_trace, read_trace
 
-TRACES = Path(__file__).parents[2] / "shared" / "data" / "traces"
+SHARED = Path(__file__).parents[2] / "shared"
+TRACES = SHARED / "data" / "traces"
+CASE_88 = SHARED / "cases" / "88_trace_malformed.py"
 
 
 def event(cat: str, name: str, ts: float, dur: float, *, tid: int = 1, **args: Any) -> dict[str, Any]:
@@ -261,3 +265,66 @@ def test_a_rocm_training_step_is_told_apart_by_phase() -> None:
         }
     )
     assert [share.operation for share in shares if share.place.phase == "optimizer"] == ["_foreach_add_"]
+
+
+def test_events_whose_time_the_profiler_lost_are_left_out_and_counted() -> None:
+    """Kineto writes ts 0 and dur 0 then; an event of no time at another moment is a real one."""
+    events = parsed(
+        event("kernel", "timed", 5.0, 20.0, tid=7),
+        event("kernel", "lost", 0.0, 0.0, tid=7),
+        event("gpu_memset", "lost", 0.0, 0.0, tid=7),
+        event("gpu_memset", "short", 6.0, 0.0, tid=7),
+        event("cpu_op", "aten::mm", 0.0, 0.0),
+        event("overhead", "of no kind that is read", 0.0, 0.0),
+    )
+    assert [activity.name for activity in events.activities] == ["timed", "short"]
+    assert events.activities[0].start == 0, "times begin with the first event that has one"
+    assert not events.operations
+    activities, operations = events.notes
+    assert "2 of 4 kernels, copies and fills have no time" in activities
+    assert "1 of 1 operations have no time" in operations
+
+
+def test_a_first_event_at_zero_is_no_lost_one() -> None:
+    events = parsed(event("kernel", "k", 0, 10, tid=7), event("kernel", "k", 20, 20, tid=7))
+    assert [activity.seconds for activity in events.activities] == pytest.approx([10e-6, 20e-6])
+    assert events.notes == ()
+
+
+def test_events_in_two_halves_are_counted() -> None:
+    begin, end = ({"ph": ph, "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.0} for ph in "BE")
+    (note,) = parsed(event("kernel", "k", 0, 10, tid=7), begin, end).notes
+    assert "2 events of kernels, copies and fills that are written as begin and end" in note
+
+
+def test_a_trace_of_lost_events_only_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "zeros.json"
+    path.write_text(json.dumps({"traceEvents": [event("kernel", "k", 0, 0)]}))
+    (record,) = rl.read(path)
+    assert record.timing is None
+    assert "1 of 1 kernels" in record.notes[0]
+
+
+@pytest.mark.parametrize("kept", [1, 20, 60])
+def test_a_trace_that_was_cut_names_the_place(kept: int, tmp_path: Path) -> None:
+    path = tmp_path / "truncated.json"
+    path.write_text(json.dumps([event("kernel", "k", 0, 10)])[:kept])
+    with pytest.raises(FileError, match=rf"truncated\.json.*byte {kept}"):
+        rl.read(path)
+
+
+@pytest.mark.skipif(not CASE_88.exists(), reason="cases of others lie beside the checkout")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_case_88(tmp_path: Path) -> None:
+    case = runpy.run_path(str(CASE_88))
+    files, expected = case["inputs"](str(tmp_path)), case["EXPECT"]
+    for name in ("list", "strings"):
+        seconds = [record.timing.median for record in rl.read(files[name]) if record.timing]
+        assert len(seconds) == 2
+        assert sum(seconds) * 1e6 == pytest.approx(expected[f"{name}_us"])
+    records = rl.read(files["zeros"])
+    (seconds_left,) = (record.timing.median for record in records if record.timing)
+    assert seconds_left * 1e6 == pytest.approx(expected["zeros_mean_us"])
+    assert any(f"{expected['zeros_excluded']} of 2 kernels" in note for note in records.notes)
+    with pytest.raises(FileError, match=r"truncated\.json.*byte \d+"):
+        rl.read(files["truncated"])

@@ -17,13 +17,21 @@ ROOT = Path(__file__).parents[1]
 PROMISED = {
     "calibrate",
     "check",
+    "compare",
     "estimate",
     "explain",
     "largest_batch",
     "measure",
+    "count_program",
+    "counters",
     "read",
     "region",
     "roofline",
+    "run_study",
+    "run_study_on_cluster",
+    "study_records",
+    "study_status",
+    "study_verdicts",
     "table",
     "devices",
     "device",
@@ -57,7 +65,7 @@ def test_a_name_that_is_not_there() -> None:
         rooflens.rufline  # type: ignore[attr-defined]  # noqa: B018
 
 
-@pytest.mark.parametrize("name", ["roofline", "devices"])
+@pytest.mark.parametrize("name", ["roofline", "devices", "compare"])
 @pytest.mark.parametrize(
     "before",
     [

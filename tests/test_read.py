@@ -18,7 +18,7 @@ from rooflens.cli.main import cli
 from rooflens.errors import FileError, InvalidValue, UnknownName
 from rooflens.sources.counters import contents, parse, parse_statement
 from rooflens.sources.counters.arithmetic import calculate
-from rooflens.sources.counters.nvtx import place_of, ranges_of
+from rooflens.sources.counters.nvtx import Place, place_of, ranges_of
 from rooflens.sources.profile import module_range, phase_range
 
 TRACE = {
@@ -85,7 +85,7 @@ def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     ("content", "why"),
     [
         (b"", "is empty"),
-        (b"NVR\x00\x01", "ncu -i FILE --csv --page raw"),
+        (b"NVR\x00\x01", "is damaged: the header at byte 4"),
         (b"SQLite format 3\x00", "a database"),
         (b"PK\x03\x04", "an archive"),
         (b"\x00\x01\x02", "is no text"),
@@ -267,7 +267,7 @@ def test_ranges_are_those_that_profiles_have() -> None:
     names = (phase_range("backward"), module_range("layer1.0"))
     cell = "7  " + "  ".join(f'"<default domain>:{name}:none:none:none:none:none:none"' for name in names)
     assert ranges_of(cell) == names
-    assert place_of(cell) == ("layer1.0", "backward")
+    assert place_of(cell) == Place(path="layer1.0", phase="backward")
 
 
 def test_the_command_prints_and_writes(tmp_path: Path) -> None:

@@ -113,6 +113,9 @@ def test_spellings(text: str, unit: str, value: float) -> None:
         ("5 kis", "s", "'5 kis' is not in s"),
         ("1e400 B", "B", "'1e400 B' is beyond what a number can hold"),
         ("1e300 EB", "B", "'1e300 EB' is beyond what a number can hold"),
+        ("1e-400 B", "B", "'1e-400 B' is beyond what a number can hold"),
+        ("1e9999999999999999999 B", "B", "'1e9999999999999999999 B' is beyond what a number can hold"),
+        ("1e-9999999999999999999 B", "B", "'1e-9999999999999999999 B' is beyond what a number can hold"),
         ("5 m", "m", "unknown base unit 'm'; known: FLOP/s"),
     ],
 )

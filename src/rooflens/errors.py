@@ -11,13 +11,17 @@
     │       └── AmbiguousDevice   a name that fits several devices
     ├── MissingDependency         an optional package that this call needs
     ├── MissingCeiling            a device has no rate for a unit that the work needs
+    ├── CountersUnavailable       hardware counters cannot be read here; the message says who can change that
     ├── ModelError                the model could not be built or run
     │   └── DataDependent         shapes or control flow depend on values
     ├── AmbiguousResult           a total was asked of a set with several cases or sources
+    ├── Incomparable              a comparison would mislead: nothing in common, or environments differ
+    ├── ClusterError              a cluster that is not there, refuses jobs, or loses them
     └── FileError
         ├── RecordFileError       a record file that is damaged or from a newer version
         ├── DeviceFileError       a device file with a wrong key or value
         ├── FiguresError          a table of figures with a damaged cell
+        ├── StudyFileError        a study file with a wrong key or value; line and key are named
         └── OutputError           a result that cannot be written
 """
 
@@ -85,6 +89,10 @@ class MissingCeiling(RooflensError):
     """A device has no rate for a unit that the work needs."""
 
 
+class CountersUnavailable(RooflensError):
+    """Hardware counters cannot be read on this machine."""
+
+
 class ModelError(RooflensError):
     """The model could not be built, or raised while it ran."""
 
@@ -95,6 +103,14 @@ class DataDependent(ModelError):
 
 class AmbiguousResult(RooflensError):
     """A total was asked of a set that holds several cases or sources."""
+
+
+class Incomparable(RooflensError):
+    """What is to be compared has nothing in common, or differs in what would decide the result."""
+
+
+class ClusterError(RooflensError):
+    """There is no cluster here, it refuses jobs, or jobs end without a result."""
 
 
 class FileError(RooflensError):
@@ -111,6 +127,10 @@ class DeviceFileError(FileError):
 
 class FiguresError(FileError):
     """A table of typed figures cannot be read, or holds a damaged cell."""
+
+
+class StudyFileError(FileError):
+    """A study file holds a wrong key or value."""
 
 
 class OutputError(FileError):

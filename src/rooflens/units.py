@@ -42,7 +42,7 @@ _SYNONYMS: Mapping[str, str] = {
     "byte/s": "B/s",
     "bytes/s": "B/s",
 }
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*", re.ASCII)
 
 
 def parse(text: str, unit: str) -> float:
@@ -60,10 +60,15 @@ def parse(text: str, unit: str) -> float:
     if match is None:
         raise UnitError(f"cannot read {text!r} as a quantity in {unit}; write a number and a unit, like '1.5 G{unit}'")
     number, written = match.groups()
+    scale = Decimal(repr(_scale(written, unit, text)))
     # In decimal arithmetic: 66.9 TFLOP/s is 66.9e12 and not the number next to it.
-    value = float(Decimal(number) * Decimal(repr(_scale(written, unit, text))))
-    if not math.isfinite(value):
-        raise UnitError(f"{text!r} is beyond what a number can hold; the largest is about 1.8e308 {unit}")
+    try:
+        exact = Decimal(number) * scale
+    except ArithmeticError:  # an exponent that not even a decimal holds
+        exact = Decimal("inf")
+    value = float(exact)
+    if not math.isfinite(value) or (exact and not value):
+        raise UnitError(f"{text!r} is beyond what a number can hold: about 5e-324 to 1.8e308 {unit}")
     return value
 
 

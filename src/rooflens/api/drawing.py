@@ -18,25 +18,34 @@ def roofline(
     *records: RecordSet,
     by: By | None = None,
     device: str | Device | Sequence[str | Device] | None = None,
-    level: str = "dram",
+    level: str | Sequence[str] | None = None,
     title: str | None = None,
+    top: int | None = None,
 ) -> Figure:
     """The roofline of estimates and measurements: ``rl.roofline(est, time).save("resnet18.html")``.
 
     Args:
         records: sets of any sources; the estimated and the measured point of the same thing are joined by a line.
-        by: one mark per ``model``, ``phase``, ``module``, ``family`` or ``op``; default: what the records allow.
-        device: draw these devices' ceilings too, or instead of none. Beside measured ceilings, those of the catalogue's
-            entry for the same machine are drawn in any case.
-        level: memory level of the intensity.
+        by: one mark per ``model``, ``phase``, ``module``, ``family``, ``op`` or ``kernel``; default: what the records
+            allow.
+        device: draw these devices' ceilings too, or instead of none; a name in the records or the catalogue. Beside
+            measured ceilings, those of the catalogue's entry for the same machine are drawn in any case.
+        level: memory levels of the intensities: ``dram``, ``l2``, ``l1`` or several. Default: all whose bytes are
+            known, so that counters give the hierarchical roofline.
         title: default: what the records have in common.
+        top: how many kernels, modules ... of a case to draw, those that take most time. Default: 12 of kernels, and of
+            anything on several levels; else all.
+
+    Raises:
+        InvalidValue: an unknown `by` or `level`, or a `top` below 1.
+        UnknownDevice: nobody knows a device of this name.
     """
-    from rooflens.report.figure import roofline_figure
+    from rooflens.report.figure import devices_of, roofline_figure
 
     wanted = [] if device is None else [device] if isinstance(device, str | Device) else list(device)
-    extra = [find(d) if isinstance(d, str) else d for d in wanted]
     together = sum(records[1:], start=records[0]) if records else RecordSet(())
-    shown = [*together.devices.values(), *extra]
+    extra = [together.devices.get(d) or find(d) if isinstance(d, str) else d for d in wanted]
+    shown = [*devices_of(together), *extra]
     datasheets = [sheet for sheet in map(datasheet_of, shown) if sheet is not None]
     devices = [*shown, *datasheets] if extra or datasheets else None
-    return roofline_figure(together, by=by, devices=devices, level=level, title=title)
+    return roofline_figure(together, by=by, devices=devices, level=level, title=title, top=top)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import warnings
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from rooflens.sources.live import Counting
 
 SKIP, ITERATIONS = 10, 50
-Stage = Literal["skip", "time", "count", "done"]
+COUNTERS = "ROOFLENS_COUNTERS"
+"""Set by ``rooflens counters -- COMMAND``: one iteration is marked for ncu, and none is timed."""
+Stage = Literal["skip", "mark", "time", "count", "done"]
 SINCE_THE_START = "memory: the peak since the program began"
 
 
@@ -119,8 +123,9 @@ class Iterations:
         self._trace: Trace | None = None
         self._seen: Seen | None = None
         self._environment: Environment | None = None
-        self._told = False
-        if plan.save is not None or plan.show:
+        self._told = self._marked = False
+        self._marks = ExitStack()
+        if (plan.save is not None or plan.show) and COUNTERS not in os.environ:
             atexit.register(self._at_exit)
 
     def __str__(self) -> str:
@@ -135,6 +140,8 @@ class Iterations:
         """What the next iteration is for."""
         if self._ended < self.plan.skipped:
             return "skip"
+        if COUNTERS in os.environ:
+            return "done" if self._marked else "mark"
         if len(self._laps) < self.plan.wanted:
             return "time"
         return "count" if self.plan.counts and self._trace is None and self.model is not None else "done"
@@ -151,6 +158,10 @@ class Iterations:
         now = Pass(of=self, region=region, stage=self.stage, waits=waits, batch=batch)
         if now.stage == "time":
             now.begins = self.mark()
+        elif now.stage == "mark":
+            from rooflens.sources import profile
+
+            self._marks.enter_context(profile.marked(self.model))
         elif now.stage == "count" and (model := self.model) is not None:
             from rooflens.sources.live import Counting
 
@@ -167,6 +178,9 @@ class Iterations:
         if now.begins is not None and ends is not None:
             if completed:
                 self._keep(Lap(begins=now.begins, ends=ends, waits=now.waits, batch=now.batch), now)
+        elif now.stage == "mark":
+            self._marks.close()
+            self._marked = True
         elif self._counting is not None and now.stage == "count":
             counting, self._counting = self._counting, None
             counting.__exit__()

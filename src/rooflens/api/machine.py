@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rooflens.api.cases import Progress
+from rooflens.api.foreign import ROOF_FILES, device_of_roofs
 from rooflens.devices import by_title, catalogue, load_file, stored_path
 from rooflens.devices import find as find_named
 from rooflens.devices.files import slug
@@ -108,7 +109,12 @@ def _measured_now(here: Identity, progress: Progress | None) -> Device:
 
 
 def find(name: str) -> Device:
-    """As :func:`rooflens.devices.find`; ``measured`` is this machine, as ``rooflens calibrate`` found it."""
+    """As :func:`rooflens.devices.find`; ``measured`` is this machine, as ``rooflens calibrate`` found it.
+
+    A name that ends in ``.json`` or ``.txt`` is a file of roofs that ERT or NERSC's scripts wrote.
+    """
+    if name.strip().lower().endswith(ROOF_FILES):
+        return device_of_roofs(Path(name.strip()))
     return find_named(name, {MEASURED: _stored})
 
 

@@ -1,4 +1,4 @@
-"""Files as records, whoever wrote them: rooflens itself, Nsight Compute, or the profiler of PyTorch."""
+"""Files as records, whoever wrote them: rooflens itself, tools of NVIDIA, the profiler of PyTorch, ERT, NERSC."""
 
 from __future__ import annotations
 
@@ -8,37 +8,36 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from rooflens.api.foreign import read_database, read_roofs
 from rooflens.api.machine import find
 from rooflens.devices import by_title
 from rooflens.devices.files import slug
 from rooflens.errors import FileError, InvalidValue
 from rooflens.records import AS_IS, Case, Device, Fact, Record
 from rooflens.results import RecordSet
+from rooflens.sources import roofs
 from rooflens.sources.counters import Chip, Found, Statement, stated, statement
 
-Content = Literal["records", "counters", "trace"]
+Content = Literal["records", "counters", "trace", "database", "roofs"]
 Stated = Mapping[str, Mapping[str, str | float]]
 
 _HEAD = 65536
 _GZIP = b"\x1f\x8b"
 _RECORDS = ".jsonl"
+_DATABASE = b"SQLite format 3\x00"
+_REPORT = b"NVR\x00"
 _PROPERTIES = re.compile(rb'"deviceProperties"\s*:\s*\[([^\]]{0,60000})')
 _NAME = re.compile(rb'"name"\s*:\s*"([^"]{1,200})"')
 _OTHERS = (
-    (
-        b"NVR\x00",
-        "a report of Nsight Compute: print it with 'ncu -i FILE --csv --page raw', and read what that prints",
-    ),
-    (b"SQLite format 3\x00", "a database, maybe of Nsight Systems, which is not read yet"),
     (b"PK\x03\x04", "an archive: unpack it"),
     (b"\x89HDF", "an HDF5 file, which is not read"),
     (b"%PDF", "a PDF, which is not read"),
 )
 _KNOWN = (
-    "rooflens reads its own records (.jsonl), what ncu prints (CSV or text), and traces of PyTorch's profiler (.json,"
-    " .json.gz)"
+    "rooflens reads its own records (.jsonl), reports of ncu (.ncu-rep) and what it prints (CSV or text), exports of"
+    " nsys (.sqlite), traces of PyTorch's profiler (.json, .json.gz), and roofs of ERT and of NERSC's scripts"
 )
 
 
@@ -46,17 +45,23 @@ def read(
     *paths: str | Path,
     device: str | Device | None = None,
     work: Stated | Iterable[Statement] | None = None,
+    case: Mapping[str, Any] | None = None,
 ) -> RecordSet:
     """The records of one or several files: ``rl.read("report.csv").total().seconds``; twin of ``rooflens read``.
 
-    What a file is, its content says: records that rooflens wrote; CSV or text of Nsight Compute in any layout, a record
-    per launch of a kernel; a trace of PyTorch's profiler (Chrome JSON), a record per operation.
+    What a file is, its content says: records that rooflens wrote; a report of Nsight Compute (``.ncu-rep``), or what it
+    prints as CSV or text in any layout, a record per launch of a kernel; a trace of PyTorch's profiler (Chrome JSON), a
+    record per operation; an SQLite export of Nsight Systems, a record per kernel and copy; what the Empirical Roofline
+    Tool measured, a device; roofs and points of NERSC's scripts, a device and records.
 
     Args:
         device: on which counters and traces were taken; default: the one that the file names.
         work: the algorithm's work of kernels that only you know, by a part or pattern of their name:
             ``{"my_gemm*": {"flops": 2 * 4096**3, "dram": 100663296}}``. Besides ``flops`` a resource may be named
             (``matmul.bf16``). It stands in a case of its own (``work=stated``), beside what was executed.
+        case: what the counters and traces are of, where the files do not say: ``{"model": "resnet18", "batch": 32,
+            "dtype": "tf32", "mode": "train"}``, any of these. With the records of an estimate of the same case
+            among the files, algorithmic work stands beside what was executed; no model is loaded here.
 
     Raises:
         RecordFileError: a record file is missing, damaged (the line is named) or from a newer version.
@@ -69,12 +74,27 @@ def read(
     known = find(device) if isinstance(device, str) else device
     files = [Path(path) for path in paths]
     names = _names(files)
-    first, *others = (_one(file, name, known) for file, name in zip(files, names, strict=True))
+    first, *others = (_called(_one(file, name, known), case or {}) for file, name in zip(files, names, strict=True))
     together = sum(others, start=first)
     statements = _statements(work)
     if not statements:
         return together
     return replaced(together, (*together.records, *stated(together.records, statements)))
+
+
+_NAMES = ("model", "batch", "dtype", "mode")
+
+
+def _called(found: RecordSet, words: Mapping[str, Any]) -> RecordSet:
+    """The set with the case that its user names; what rooflens wrote has its own."""
+    unknown = sorted(words.keys() - set(_NAMES))
+    if unknown:
+        raise InvalidValue(f"a case is not told by {unknown[0]!r}; known: {', '.join(_NAMES)}")
+    given = {name: value for name, value in words.items() if value is not None}
+    if not given or not {"counters", "profile"} & set(found.sources) or "estimate" in found.sources:
+        return found
+    cases = {case: replace(case, **given) for case in found.cases}
+    return replaced(found, (replace(record, case=cases[record.case]) for record in found))
 
 
 def replaced(records: RecordSet, by: Iterable[Record]) -> RecordSet:
@@ -102,6 +122,10 @@ def _one(path: Path, name: str, device: Device | None) -> RecordSet:
     content = content_of(path)
     if content == "records":
         return RecordSet.load(path)
+    if content == "database":
+        return read_database(path, name, device)
+    if (kind := roofs.recognised(head_of(path))) is not None:
+        return read_roofs(path, kind, name, device)
     return _trace(path, name, device) if content == "trace" else _counters(path, name, device)
 
 
@@ -111,24 +135,30 @@ def content_of(path: Path) -> Content:
     Raises:
         FileError: it cannot be opened, is empty, or is nothing that rooflens reads.
     """
-    head = _head(path)
+    head = head_of(path)
     for sign, what in _OTHERS:
         if head.startswith(sign):
             raise FileError(f"{str(path)!r} is {what}; {_KNOWN}")
+    if head.startswith(_DATABASE):
+        return "database"
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not text:
         raise FileError(f"{str(path)!r} is empty; {_KNOWN}")
+    if roofs.recognised(head) is not None:
+        return "roofs"
     if text.startswith(b"{"):
         first = text.partition(b"\n")[0].replace(b" ", b"")
         return "records" if b'"type":"header"' in first else "trace"
     if text.startswith(b"["):
         return "trace"
+    if head.startswith(_REPORT):
+        return "counters"
     if b"\x00" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise FileError(f"{str(path)!r} is no text; {_KNOWN}")
     return "counters"
 
 
-def _head(path: Path) -> bytes:
+def head_of(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             if file.peek(2)[:2] == _GZIP:
@@ -142,10 +172,10 @@ def _head(path: Path) -> bytes:
 def _trace(path: Path, name: str, device: Device | None) -> RecordSet:
     from rooflens.sources import profile
 
-    device = device or _device_of_trace(_head(path))
-    shares = profile.attribute(profile.read_trace(path))
+    device = device or _device_of_trace(head_of(path))
+    events = profile.read_trace(path)
     case = Case(model=name, device=None if device is None else device.name, dtype=AS_IS)
-    records = list(profile.records_of(shares, case))
+    records = list(profile.records_of(profile.attribute(events), case, events.notes))
     if any(record.phase in ("backward", "optimizer") for record in records):
         records = [replace(record, case=replace(case, mode="train")) for record in records]
     return RecordSet(records, devices={} if device is None else {device.name: device})

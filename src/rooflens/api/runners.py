@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +14,7 @@ from rooflens.api.cases import Progress, Request
 from rooflens.api.cell import PROBE, contents, measured
 from rooflens.api.machine import Machine
 from rooflens.models import How
-from rooflens.records import Case, Failure, RecordFile, read_records
+from rooflens.records import Case, Failure, RecordFile, Source, read_records
 from rooflens.sources import conditions, environment, isolation
 from rooflens.timing import Policy
 
@@ -40,45 +40,85 @@ def in_this_process(asked: Request, machine: Machine, budget: float) -> Iterator
     yield run
 
 
+class Sender(Protocol):
+    """Measures a case in a worker process, whatever comes of it."""
+
+    def __call__(
+        self, words: Mapping[str, Any], how: How, case: Case, budget: float | None, progress: Progress
+    ) -> RecordFile:
+        """Measure.
+
+        Args:
+            words: of a request, plain data; the batch is the case's.
+            budget: seconds of sampling; None only asks whether the case fits.
+        """
+        ...
+
+
+@contextmanager
+def workers(where: str, *, limit: float, fresh: bool) -> Iterator[Sender]:
+    """Worker processes for cells of any model, see :mod:`rooflens.sources.isolation`.
+
+    Args:
+        where: torch's device type.
+        limit: seconds for each cell.
+        fresh: a new worker for each cell.
+    """
+    setup = {"where": where, "command": sys.argv}
+    pool = isolation.Workers("rooflens.api.worker", setup, limit=limit, fresh=fresh)
+    with pool, tempfile.TemporaryDirectory(prefix="rooflens-") as folder:
+        pool.prepare()
+
+        def run(words: Mapping[str, Any], how: How, case: Case, budget: float | None, progress: Progress) -> RecordFile:
+            out = Path(folder) / "cell.jsonl"
+            cell = {
+                "words": dict(words) | {"batch": case.batch, "how": asdict(how)},
+                "device": case.device,
+                "budget": budget,
+                "out": str(out),
+            }
+            answer = pool.run(cell, shares(progress, case.label()))
+            if isinstance(answer, isolation.Lost):
+                return lost(case, "measure", answer)
+            found = read_records(out)
+            out.unlink()
+            return found
+
+        yield run
+
+
+def shares(progress: Progress, label: str) -> Callable[[isolation.Answer], None]:
+    """Hands on what a worker says: the last share that it told, and the stage that it is at."""
+    share = 0.0
+
+    def tell(answer: isolation.Answer) -> None:
+        nonlocal share
+        share = answer.get("share", share)
+        progress(share, f"{label}: {answer['stage']}" if "stage" in answer else label)
+
+    return tell
+
+
+def lost(case: Case, source: Source, answer: isolation.Lost) -> RecordFile:
+    """What is kept of a cell whose worker did not live to answer."""
+    failure = Failure(case=case, source=source, stage=answer.stage, kind=answer.kind, message=answer.message)
+    return RecordFile(records=(), failures=(failure,), environment=environment.capture())
+
+
 @contextmanager
 def in_workers(
     words: Mapping[str, Any], how: How, machine: Machine, budget: float, *, limit: float, fresh: bool
 ) -> Iterator[Runner]:
-    """Cells in worker processes, see :mod:`rooflens.sources.isolation`.
+    """The cells of one request in worker processes.
 
     Args:
-        words: of a request, plain data.
+        words: of the request, plain data.
         limit: seconds for each cell.
         fresh: a new worker for each cell.
     """
-    setup = {"where": machine.where, "command": sys.argv}
-    workers = isolation.Workers("rooflens.api.worker", setup, limit=limit, fresh=fresh)
-    with workers, tempfile.TemporaryDirectory(prefix="rooflens-") as folder:
-        workers.prepare()
+    with workers(machine.where, limit=limit, fresh=fresh) as send:
 
         def run(case: Case, progress: Progress, *, probe: bool = False) -> RecordFile:
-            out = Path(folder) / "cell.jsonl"
-            cell = {
-                "words": dict(words) | {"batch": case.batch, "how": asdict(how)},
-                "device": machine.name,
-                "budget": None if probe else budget,
-                "out": str(out),
-            }
-            share, label = 0.0, case.label()
-
-            def tell(answer: isolation.Answer) -> None:
-                nonlocal share
-                share = answer.get("share", share)
-                progress(share, f"{label}: {answer['stage']}" if "stage" in answer else label)
-
-            answer = workers.run(cell, tell)
-            if isinstance(answer, isolation.Lost):
-                lost = Failure(
-                    case=case, source="measure", stage=answer.stage, kind=answer.kind, message=answer.message
-                )
-                return RecordFile(records=(), failures=(lost,), environment=environment.capture())
-            found = read_records(out)
-            out.unlink()
-            return found
+            return send(words, how, case, None if probe else budget, progress)
 
         yield run

@@ -9,13 +9,14 @@ from rooflens.errors import InvalidValue
 from rooflens.results import Fits, RecordSet
 
 if TYPE_CHECKING:
+    from rooflens.compare import Comparison
     from rooflens.report.table import Table
 
 Format = Literal["table", "json", "csv", "md", "tex"]
 
 
 def table(
-    *records: RecordSet | Fits,
+    *records: RecordSet | Fits | Comparison,
     format: Format = "table",
     depth: int = 1,
     width: int | None = None,
@@ -27,9 +28,10 @@ def table(
 
     Args:
         records: sets of any sources; the estimate and the measurement of a case share a row. Or what
-            :func:`largest_batch` gave, alone: one row per device.
+            :func:`largest_batch` or :func:`compare` gave, alone.
         format: ``table`` for people, ``md`` or ``tex`` for papers, ``csv`` (the summary alone) or ``json`` (the
-            promised shape, one object per case; of largest batches one object per device) for programs.
+            promised shape, one object per case; of largest batches one object per device; of a comparison its tables,
+            each with title, rows and notes) for programs.
         depth: how deep the module tree goes.
         width: columns of a ``table``; default: the terminal's own, 80 in a pipe.
         color: whether a ``table`` has terminal colours.
@@ -37,12 +39,15 @@ def table(
     Raises:
         InvalidValue: an unknown format, or no record and no failure.
     """
+    from rooflens.report.compared import comparison_tables
     from rooflens.report.promised import promised_json
     from rooflens.report.render import render
     from rooflens.report.text_formats import as_json
 
     sets = [item for item in records if isinstance(item, RecordSet)]
     if len(sets) < len(records):
+        if len(records) == 1 and not isinstance(records[0], Fits):
+            return render(comparison_tables(records[0]), format, width=width, color=color)
         rows, held = _largest_batches(records)
         files = format in ("csv", "json")  # whose one table has every column
         return render(rows if files else [rows, held], format, width=width, color=color)
@@ -52,20 +57,18 @@ def table(
     return render(_tables(together, depth), format, width=width, color=color)
 
 
-def _largest_batches(items: Sequence[RecordSet | Fits]) -> tuple[Table, Table]:
+def _largest_batches(items: Sequence[object]) -> tuple[Table, Table]:
     from rooflens.report.capacity import largest_batches
 
     if len(items) == 1 and isinstance(items[0], Fits):
         return largest_batches(items[0])
-    raise InvalidValue(
-        "largest batches have a table of their own; show them apart, and give their .records to join others"
-    )
+    raise InvalidValue("largest batches have a table of their own, and so has a comparison; show each apart")
 
 
 def _tables(records: RecordSet, depth: int) -> list[Table]:
     """The summary; of a single case also families and modules, of failures also these."""
+    from rooflens.compare.evidence import piecewise
     from rooflens.report.breakdown import families
-    from rooflens.report.evidence import piecewise
     from rooflens.report.memory import memory, memory_steps
     from rooflens.report.scaling import scaling
     from rooflens.report.summary import failures, summary
@@ -75,6 +78,7 @@ def _tables(records: RecordSet, depth: int) -> list[Table]:
     estimates = records.where(source="estimate")
     if len(estimates.cases) == 1:
         tables += [families(estimates), module_tree(estimates, depth=depth, times=piecewise(records))]
+    tables += _counted(records, depth)
     if any(record.memory is not None for record in records):
         tables.append(memory(records))
     if len(records.where(source="measure").cases) == 1:
@@ -84,3 +88,17 @@ def _tables(records: RecordSet, depth: int) -> list[Table]:
     if records.failures:
         tables.append(failures(records))
     return tables
+
+
+def _counted(records: RecordSet, depth: int) -> list[Table]:
+    """Counters of one case beside its estimate."""
+    from rooflens.compare.executed import executed
+    from rooflens.report.executed import by_family, by_module
+
+    families = executed(records, "family")
+    if not families:
+        return []
+    counters = records.where(source="counters")
+    case, coverage = counters.cases[0], counters.coverage
+    modules = [by_module(executed(records, "module"), case, depth)] if coverage.time_share else []
+    return [by_family(families, case, coverage), *modules]

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 from rooflens.checks.expected import Expected, RightValues, precision_of
-from rooflens.checks.figures import Figure
+from rooflens.checks.figures import CORRELATION, QUANTITIES, Figure
 from rooflens.devices import find
 from rooflens.errors import RooflensError
 from rooflens.records import Device, Phase
 from rooflens.results import RecordSet
+
+_LEAST, _MOST = 1e-60, 1e60
+"""In base units; quotients of numbers within are numbers too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +37,13 @@ class Context:
         return tuple((figure, figure.value) for figure in self.figures if figure.value is not None)
 
     def stated(self, *quantities: str) -> Iterator[tuple[Figure, float]]:
-        """The known figures of some quantities."""
-        return ((figure, value) for figure, value in self.known if figure.quantity in quantities)
+        """The known figures of some quantities, without those that cannot be."""
+        return ((figure, value) for figure, value in self._possible if figure.quantity in quantities)
+
+    @cached_property
+    def _possible(self) -> tuple[tuple[Figure, float], ...]:
+        """Nothing is compared with a number that cannot be: :func:`impossible_value` is what there is to say of it."""
+        return tuple((figure, value) for figure, value in self.known if is_possible(figure, value))
 
     def beside(self, figure: Figure, *quantities: str) -> Iterator[tuple[Figure, float]]:
         """The known figures of some quantities about the same run as a figure, or about the same step on any device."""
@@ -46,7 +54,7 @@ class Context:
     @cached_property
     def _by_step(self) -> Mapping[tuple[object, ...], list[tuple[Figure, float]]]:
         found: dict[tuple[object, ...], list[tuple[Figure, float]]] = {}
-        for figure, value in self.known:
+        for figure, value in self._possible:
             found.setdefault(figure.step, []).append((figure, value))
         return found
 
@@ -74,6 +82,13 @@ class Context:
 def lenient(figure: Figure) -> str:
     """The dtype of a figure, as loosely as its author may have meant it."""
     return "default" if figure.recorded is None and figure.dtype == "fp32" else figure.dtype
+
+
+def is_possible(figure: Figure, value: float) -> bool:
+    """Whether a quantity can have a value: a correlation lies between -1 and 1, and all else is above zero."""
+    if figure.quantity.startswith(CORRELATION):
+        return -1 <= value <= 1
+    return figure.quantity not in QUANTITIES or figure.quantity == "failure" or _LEAST < value < _MOST
 
 
 def close(one: float, other: float, tolerance: float) -> bool:

@@ -77,13 +77,18 @@ def half_in_fp32(context: Context) -> Iterator[Doubt]:
             )
 
 
+def _is_copy(record: Record) -> bool:
+    """Whether a profiler timed it beside counted kernels: copies and fills, which ncu does not count."""
+    return record.work is None and record.timing is not None and record.timing.origin == "profiler"
+
+
 @check("metric-incomplete", "warning", "read every row, whatever its unit; collect the metric again for all launches")
 def metric_incomplete(context: Context) -> Iterator[Doubt]:
     """Some launches lack what others have."""
     for case, kernels in _launches(context):
         for what, known in (
             ("a time", [r.timing is not None for r in kernels]),
-            ("DRAM bytes", [r.work is not None and "dram" in r.work.bytes for r in kernels]),
+            ("DRAM bytes", [r.work is not None and "dram" in r.work.bytes for r in kernels if not _is_copy(r)]),
         ):
             if any(known) and not all(known):
                 yield Doubt(

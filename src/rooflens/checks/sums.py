@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rooflens import units
-from rooflens.checks.context import Context, close, grouped
+from rooflens.checks.context import Context, close, grouped, is_possible
 from rooflens.checks.expected import item_bytes
 from rooflens.checks.figures import CORRELATION, FOOTPRINTS, QUANTITIES, Figure
 from rooflens.checks.registry import Doubt, check
@@ -179,14 +179,14 @@ def memory_below_weights(context: Context) -> Iterator[Doubt]:
 def impossible_value(context: Context) -> Iterator[Doubt]:
     """A value that the quantity cannot have: nothing, less than nothing, or a correlation above one."""
     for figure, value in context.known:
+        if is_possible(figure, value):
+            continue
         if figure.quantity.startswith(CORRELATION):
-            if not -1 <= value <= 1:
-                yield Doubt(
-                    figure.subject, f"a correlation lies between -1 and 1, {value:g} does not", {"value": value}
-                )
-        elif figure.quantity in QUANTITIES and value <= 0 and figure.quantity != "failure":
-            what = "zero is no measurement: a counter or a cell was missing" if not value else "it cannot be negative"
-            yield Doubt(figure.subject, f"{figure.quantity} is {value:g}: {what}", {"value": value})
+            yield Doubt(figure.subject, f"a correlation lies between -1 and 1, {value:g} does not", {"value": value})
+            continue
+        what = "zero is no measurement: a counter or a cell was missing" if not value else "it cannot be negative"
+        what = what if value <= 0 else "nothing that is computed or measured is of that size"
+        yield Doubt(figure.subject, f"{figure.quantity} is {value:g}: {what}", {"value": value})
 
 
 @check("unknown-quantity", "info", "use a name from docs/check.md, so that the figure can be checked")

@@ -16,10 +16,10 @@ from rooflens.records import AS_IS, DTYPES, PRECISIONS
 COLUMNS = ("report", "model", "device", "batch", "dtype", "phase", "quantity", "value", "unit", "how")
 NEEDED = frozenset({"quantity", "value"})
 _TYPES = (*DTYPES, AS_IS, *(p for p in PRECISIONS if p not in DTYPES))
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_BATCHES = re.compile(r"\d{1,12}(?:\s*[,;]\s*\d{1,12})+")
-_BATCH = re.compile(r"(\d{1,12})(?:\s+[^\W\d_]+)?")
-_IMAGE = re.compile(r"\b(\d{2,4})\s*[xX×]\s*\1\b")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_BATCHES = re.compile(r"\d{1,12}(?:\s*[,;]\s*\d{1,12})+", re.ASCII)
+_BATCH = re.compile(r"([0-9]{1,12})(?:\s+[^\W\d_]+)?")
+_IMAGE = re.compile(r"\b([0-9]{2,4})\s*[xX×]\s*\1\b")
 
 
 def holds_figures(path: Path) -> bool:
@@ -112,7 +112,7 @@ def _value(place: str, quantity: str, text: str, unit: str) -> float | None:
             f"{place}: {text!r} is no number; write digits with a decimal point and no separators, like 1.5e9"
         )
     number, base = float(text), QUANTITIES.get(quantity, "")
-    if not math.isfinite(number):
+    if not math.isfinite(number) or (number == 0 and re.search("[1-9]", re.split("[eE]", text)[0])):
         raise FiguresError(f"{place}: {text} is beyond what a number can hold")
     if not base or not unit:
         return number

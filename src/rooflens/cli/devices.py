@@ -112,7 +112,12 @@ def show(names: tuple[str, ...], format_: str, outputs: tuple[Path, ...]) -> Non
     """
     from rooflens.api.catalogue import device
 
-    _emit(tuple(map(device, names)), _sheets, _values, format_, outputs)
+    show_sheets(tuple(map(device, names)), format_, outputs)
+
+
+def show_sheets(found: Sequence[Device], format_: str, outputs: Sequence[Path]) -> None:
+    """Print every rate of some devices and write each output; paths are told on stderr."""
+    _emit(found, _sheets, _values, format_, outputs)
 
 
 def _emit(found: Sequence[Device], view: _View, flat: _Flat, format_: str, outputs: Sequence[Path]) -> None:

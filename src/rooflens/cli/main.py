@@ -14,9 +14,12 @@ from rooflens.errors import ModelError, RooflensError
 COMMANDS = {
     "estimate": "Count a model's work and find the shortest time for it, on any device.",
     "measure": "Run a model on this machine and time it.",
+    "counters": "Count FLOP and bytes of every kernel with Nsight Compute.",
     "calibrate": "Measure the ceilings of this machine.",
     "read": "Read what Nsight Compute or a profiler wrote.",
     "plot": "Draw records on a roofline.",
+    "study": "Run a grid of cases from one file, and resume it at any moment.",
+    "compare": "Compare runs, sources, kernels or devices, with intervals and tests.",
     "check": "Look for numbers that cannot be true, and for known mistakes.",
     "explain": "Show the formula of an operation with its numbers filled in.",
     "devices": "Show the devices that rooflens knows, with a source for every number.",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rooflens.cli.options import FIGURES, GROUPINGS, examples
+from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples
 
 
 @click.command(
@@ -14,6 +14,8 @@ from rooflens.cli.options import FIGURES, GROUPINGS, examples
         "rooflens plot resnet18.jsonl -o resnet18.png",
         "rooflens plot estimate.jsonl measure.jsonl -o both.html",
         "rooflens plot run.jsonl --by module -o modules.svg",
+        "rooflens plot report.csv --device measured -o hierarchical.html",
+        "rooflens plot report.csv --level dram --by module -o dram.png",
         "rooflens plot --device a100-sxm4-40gb --device t4 -o roofs.pdf",
     )
 )
@@ -25,6 +27,19 @@ from rooflens.cli.options import FIGURES, GROUPINGS, examples
     help="Draw this device's ceilings too; 'measured': this machine's. Repeatable.",
 )
 @click.option("--by", type=click.Choice(GROUPINGS), help="What one mark stands for; default: what fits.")
+@click.option(
+    "--level",
+    "levels",
+    type=click.Choice(LEVELS),
+    multiple=True,
+    help="Memory level of the intensity; default: all whose bytes are known. Repeatable.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    help="Draw so many kernels, modules ... of a case, those that take most time.  [default: 12 of kernels and on"
+    " several levels, else all]",
+)
 @click.option("--title", help="Default: what the records have in common.")
 @click.option(
     "--format",
@@ -45,18 +60,24 @@ def plot(
     files: tuple[Path, ...],
     devices: tuple[str, ...],
     by: str | None,
+    levels: tuple[str, ...],
+    top: int | None,
     title: str | None,
     format_: str | None,
     outputs: tuple[Path, ...],
 ) -> None:
-    """Draw record files on a roofline; estimated and measured points of the same thing are joined by a line."""
+    """Draw files on a roofline; estimated and measured points of the same thing are joined by a line.
+
+    FILES are records and whatever else 'rooflens read' reads. What hardware counters saw at several memory levels is
+    drawn at each of them, under the roof of each level that is known: the hierarchical roofline.
+    """
     from rooflens.api import read, roofline
 
     if not files and not devices:
         raise click.UsageError("nothing to draw: name record files, or devices with --device")
     targets = [_target(path, format_) for path in outputs]
     sets = [read(file) for file in files]
-    figure = roofline(*sets, by=by, device=devices, title=title)  # type: ignore[arg-type]
+    figure = roofline(*sets, by=by, device=devices, level=levels or None, title=title, top=top)  # type: ignore[arg-type]
     for path in targets:
         figure.save(path)
         click.echo(f"wrote {path}", err=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from rooflens.cli.options import check_outputs, emit, examples, output_options
+from rooflens.cli.options import DTYPES, MODES, RECORDS, TABLES, check_outputs, emit, examples, output_options
 
 if TYPE_CHECKING:
     from rooflens.api.tables import Format
+    from rooflens.results import RecordSet
 
 
 @click.command(
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
         "rooflens read before.csv after.csv --device h100-sxm5-80gb --format md",
         "rooflens read trace.json.gz --by op -o trace.png",
         "rooflens read report.csv --work 'my_gemm*:flops=2*4096**3,dram=100663296'",
+        "rooflens read report.csv estimate.jsonl --model resnet18 -b 32 --dtype tf32",
+        "rooflens read profile.sqlite",
+        "rooflens read Results.mine/Run.001/roofline.json",
     )
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -31,17 +36,26 @@ if TYPE_CHECKING:
     metavar="PATTERN:flops=...,dram=...",
     help="The algorithm's work of kernels by name; arithmetic on numbers. Repeatable.",
 )
+@click.option("--model", help="The model that it is of, where the file does not say: its estimate then joins it.")
+@click.option("-b", "--batch", type=click.IntRange(1), help="Likewise the batch.")
+@click.option("--dtype", type=click.Choice(DTYPES), help="Likewise the dtype.")
+@click.option("--mode", type=click.Choice(MODES), help="Likewise the mode; default: train where a phase says so.")
 @output_options
 def read(
     files: tuple[Path, ...],
     device: str | None,
     statements: tuple[str, ...],
+    model: str | None,
+    batch: int | None,
+    dtype: str | None,
+    mode: str | None,
     outputs: tuple[Path, ...],
     format_: Format,
     depth: int,
     by: str | None,
 ) -> None:
-    """Read what other tools counted or timed: Nsight Compute's CSV or text, traces of PyTorch's profiler, and records.
+    """Read what other tools counted or timed: reports of Nsight Compute and what it prints, exports of Nsight Systems
+    (SQLite), traces of PyTorch's profiler, roofs of ERT and NERSC, and records.
 
     Each file is recognised by its content. Counters give FLOP by precision, bytes by level and time, per launch of a
     kernel; what the file does not hold stays unknown.
@@ -50,5 +64,25 @@ def read(
     from rooflens.sources.counters import parse_statement
 
     check_outputs(outputs)
-    found = api.read(*files, device=device, work=[parse_statement(text) for text in statements])
-    emit(found, format_=format_, outputs=outputs, depth=depth, by=by)
+    case = {"model": model, "batch": batch, "dtype": dtype, "mode": mode}
+    found = api.read(*files, device=device, work=[parse_statement(text) for text in statements], case=case)
+    if found.records:
+        emit(found, format_=format_, outputs=outputs, depth=depth, by=by)
+    else:
+        _emit_roofs(found, format_, outputs)
+
+
+def _emit_roofs(found: RecordSet, format_: Format, outputs: Sequence[Path]) -> None:
+    """What a file of nothing but roofs tells of its device."""
+    from rooflens.api import roofline
+    from rooflens.cli.devices import show_sheets
+
+    tables = [path for path in outputs if path.suffix.lower() in TABLES]
+    show_sheets(tuple(found.devices.values()), format_, tables)
+    for path in outputs:
+        if path not in tables:
+            if path.suffix.lower() == RECORDS:
+                found.save(path)
+            else:
+                roofline(found).save(path)
+            click.echo(f"wrote {path}", err=True)

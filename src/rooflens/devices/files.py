@@ -30,6 +30,7 @@ FACTS: Mapping[str, str | None] = {
     "power": "W",
     # what a calibration finds besides ceilings
     **dict.fromkeys(("dram_copy", "dram_triad", "dram_read", "dram_write"), "B/s"),
+    **dict.fromkeys((f"matmul_{precision}_steady" for precision in PRECISIONS), "FLOP/s"),
     **dict.fromkeys(("pcie_h2d", "pcie_d2h", "pcie_h2d_pageable", "pcie_d2h_pageable", "peer_copy"), "B/s"),
     **dict.fromkeys(("dispatch", "launch", "graph_launch"), "s"),
 }

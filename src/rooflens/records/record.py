@@ -129,6 +129,7 @@ class Record:
         path: dotted module path; ``""`` is the whole model.
         kind: operation family (convolution, attention ...), "" for a whole.
         name: operation or kernel name, "" for a whole.
+        operation: the operation that launched a kernel, "" where it is not known.
         phase: forward, backward or optimizer; None where the piece spans several.
         work: work of one call. `kernel_work`, where it differs, is what a kernel needs of the device for that work: a
             causal attention call is counted in full and timed by the half that it executes.
@@ -150,6 +151,7 @@ class Record:
     path: str = ""
     kind: str = ""
     name: str = ""
+    operation: str = ""
     phase: Phase | None = None
     work: Work | None = None
     kernel_work: Work | None = None

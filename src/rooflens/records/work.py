@@ -95,9 +95,9 @@ def _sum(parts: list[Work]) -> Work:
 
 
 def _reject_unknown(names: Iterable[str], known: frozenset[str], what: str) -> None:
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise InvalidValue(f"unknown {what} {unknown[0]!r}; known: {', '.join(sorted(known))}")
+    if not known.issuperset(names):
+        unknown = next(name for name in names if name not in known)
+        raise InvalidValue(f"unknown {what} {unknown!r}; known: {', '.join(sorted(known))}")
 
 
 def _reject_impossible(amounts: Mapping[str, float], what: str) -> None:

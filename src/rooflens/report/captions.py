@@ -46,6 +46,15 @@ def shorten(text: str, longest: int = LONGEST_LABEL) -> str:
     return text if len(text) <= longest else "…" + text[-(longest - 1) :].lstrip("._")
 
 
+def cut(text: str, longest: int) -> str:
+    """Cut `text` at its end: the beginning of a kernel's name tells more than the rest of it.
+
+    >>> cut("gemm_kernel<float, 128>", 12)
+    'gemm_kernel…'
+    """
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
 def differing(cases: Sequence[Case]) -> tuple[str, ...]:
     """The fields in which `cases` differ, in the order in which people ask; the model where they do not."""
     found = tuple(field for field, words in _FIELDS.items() if len({words(case) for case in cases}) > 1)

@@ -21,16 +21,16 @@ class Roof:
     """The ceilings of one device that a figure draws.
 
     Attributes:
-        level: bandwidth of the figure's level, None where the device has none.
+        levels: bandwidths of the figure's levels, as far as the device has them.
         compute: compute ceilings, highest first; empty for a device without any.
     """
 
     device: int
-    level: Ceiling | None
+    levels: tuple[Ceiling, ...]
     compute: tuple[Ceiling, ...]
 
 
-def roofs(devices: Sequence[Device], works: Mapping[str, Sequence[Work]], level: str) -> tuple[Roof, ...]:
+def roofs(devices: Sequence[Device], works: Mapping[str, Sequence[Work]], levels: Sequence[str]) -> tuple[Roof, ...]:
     """The ceilings to draw of each device.
 
     Args:
@@ -50,7 +50,7 @@ def roofs(devices: Sequence[Device], works: Mapping[str, Sequence[Work]], level:
         found.append(
             Roof(
                 device=number,
-                level=device.ceiling(level),
+                levels=tuple(c for level in levels if (c := device.ceiling(level)) is not None),
                 compute=tuple(sorted(compute, key=lambda c: -c.rate)),
             )
         )
@@ -70,12 +70,15 @@ def _is_default(resource: str) -> bool:
 def _used(works: Iterable[Work], device: Device) -> list[str]:
     """Compute resources that the works use and the device has, most FLOP first, matrix units before the others.
 
-    `vector.fp32` stands for all element-wise work. The special-function rate is left out: nothing comes near it.
+    Lanes of another precision than fp32 count where they do most of a piece of work. The special-function rate is left
+    out: nothing comes near it.
     """
     flops: dict[str, float] = defaultdict(float)
     for work in works:
+        most = max(work.flops, key=lambda resource: work.flops[resource], default="")
+        lanes = {most} if most.startswith("vector.") else set()
         for resource, n in work.flops.items():
-            if n and _is_default(resource) and device.ceiling(resource) is not None:
+            if n and (_is_default(resource) or resource in lanes) and device.ceiling(resource) is not None:
                 flops[resource] += n
     return sorted(flops, key=lambda resource: (not resource.startswith("matmul."), -flops[resource]))
 
@@ -91,30 +94,31 @@ def _most_common(devices: Sequence[Device]) -> str | None:
 
 
 def ridges(roof: Roof) -> tuple[Ridge, ...]:
-    """Where the compute ceilings of a device meet its memory diagonal."""
-    if roof.level is None:
-        return ()
-    level = roof.level
-    return tuple(Ridge(device=roof.device, resource=c.resource, x=ridge(c, level), y=c.rate) for c in roof.compute)
+    """Where the compute ceilings of a device meet its memory diagonals."""
+    return tuple(
+        Ridge(device=roof.device, resource=c.resource, level=level.resource, x=ridge(c, level), y=c.rate)
+        for level in roof.levels
+        for c in roof.compute
+    )
 
 
 def lines(roof: Roof, x: Axis, y: Axis) -> tuple[CeilingLine, ...]:
-    """The segments of a roof inside the axes: the diagonal up to the highest flat, each flat from its ridge on."""
+    """The segments of a roof inside the axes: diagonals up to the highest flat, each flat from its first ridge on."""
     found = []
-    if roof.level is not None:
-        top = min(roof.compute[0].rate if roof.compute else y.high, y.high)
-        start, end = max(x.low, y.low / roof.level.rate), min(x.high, top / roof.level.rate)
-        found.append(_line(roof, roof.level, (start, start * roof.level.rate), (end, end * roof.level.rate)))
+    top = min(roof.compute[0].rate if roof.compute else y.high, y.high)
+    for level in roof.levels:
+        start, end = max(x.low, y.low / level.rate), min(x.high, top / level.rate)
+        found.append(_line(roof, level, (start, start * level.rate), (end, end * level.rate)))
     for ceiling in roof.compute:
-        start = x.low if roof.level is None else max(x.low, ridge(ceiling, roof.level))
-        found.append(_line(roof, ceiling, (start, ceiling.rate), (x.high, ceiling.rate)))
+        first = min((ridge(ceiling, level) for level in roof.levels), default=x.low)
+        found.append(_line(roof, ceiling, (max(x.low, first), ceiling.rate), (x.high, ceiling.rate)))
     return tuple(found)
 
 
 def _line(roof: Roof, ceiling: Ceiling, start: XY, end: XY) -> CeilingLine:
     return CeilingLine(
         device=roof.device,
-        kind="memory" if ceiling is roof.level else "compute",
+        kind="memory" if ceiling in roof.levels else "compute",
         resource=ceiling.resource,
         rate=ceiling.rate,
         origin=ceiling.origin + ("" if ceiling.verified else ", unverified"),

@@ -105,3 +105,8 @@ def whole(number: float | None) -> int | float | None:
 def ratio(part: float | None, of: float | None) -> float | None:
     """A share; None where either is unknown or the whole is zero."""
     return part / of if part is not None and of else None
+
+
+def p_cell(value: float | None) -> Cell:
+    """A p-value: three decimals are enough for a person."""
+    return Cell(value, label=None if value is None else "<0.001" if value < 0.001 else f"{value:.3f}")

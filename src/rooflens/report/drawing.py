@@ -15,7 +15,7 @@ from rooflens.errors import InvalidValue
 from rooflens.records import Source
 
 XY = tuple[float, float]
-"""FLOP per byte of the figure's level, and FLOP/s."""
+"""FLOP per byte of a memory level, and FLOP/s."""
 
 SUFFIXES = ("png", "svg", "pdf", "html")
 
@@ -52,26 +52,27 @@ class CeilingLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ridge:
-    """Where a compute ceiling meets the memory diagonal: the intensity from which on memory no longer limits."""
+    """Where a compute ceiling meets the diagonal of a level: the intensity from which on this no longer limits."""
 
     device: int
     resource: str
+    level: str = "dram"
     x: float
     y: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """One piece of work with a time.
+    """One piece of work with a time, at one memory level.
 
     Attributes:
-        x: FLOP per byte of the figure's level.
+        x: FLOP per byte of `level`.
         y: FLOP/s: work over the bound (estimate) or over the measured time.
         share: part of the time of its case, 0 to 1.
-        group: what the colour tells, one of `Figure.groups`.
-        source: estimate, measure, counters or profile; told by the shape.
+        group: what the colour tells, one of `Figure.groups`; the level where a figure has several.
+        source: estimate, measure, counters or profile; told by the shape, as is the level where there are several.
         device: index into `Figure.devices`, None where the device is unknown or not drawn.
-        above_roof: quicker than the roofline of this work on its device allows.
+        above_roof: quicker than the units and this level of its device allow.
         whole: a whole case beside its own parts; drawn hollow, its area says nothing.
     """
 
@@ -85,6 +86,15 @@ class Mark:
     hover: tuple[str, ...]
     above_roof: bool = False
     whole: bool = False
+    level: str = "dram"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tie:
+    """One piece of work with one time, at several memory levels: a line from its leftmost to its rightmost mark."""
+
+    start: XY
+    end: XY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +123,11 @@ class RugMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unplaced:
-    """Something that has no point, and why."""
+    """Something that has no point, and why; `level` where it has points at other levels."""
 
     label: str
     reason: str
+    level: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,27 +135,36 @@ class Figure:
     """A roofline as data: FLOP per byte against FLOP/s on logarithmic axes.
 
     Attributes:
+        levels: memory levels of the marks and diagonals, the nearest first; with several, colours and shapes tell them.
         groups: what colours tell apart, largest share of time first; `group_title` says what they are.
         devices: titles of the devices drawn.
+        listing: what the numbers beside marks stand for.
         unplaced: what could not be drawn, with the reason.
         notes: what a reader must know to read the points.
     """
 
     title: str
     subtitle: str
-    level: str
+    levels: tuple[str, ...]
     x: Axis
     y: Axis
     devices: tuple[str, ...] = ()
     ceilings: tuple[CeilingLine, ...] = ()
     ridges: tuple[Ridge, ...] = ()
     marks: tuple[Mark, ...] = ()
+    ties: tuple[Tie, ...] = ()
     links: tuple[Link, ...] = ()
     rug: tuple[RugMark, ...] = ()
     groups: tuple[str, ...] = ()
     group_title: str = ""
     unplaced: tuple[Unplaced, ...] = ()
+    listing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def hierarchical(self) -> bool:
+        """Whether it shows more than one memory level."""
+        return len(self.levels) > 1
 
     def save(self, path: str | Path) -> Path:
         """Draw to a file whose suffix says how: png, svg, pdf (matplotlib) or html (plotly, one offline file).

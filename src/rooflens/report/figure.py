@@ -12,19 +12,34 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from rooflens.compare.evidence import Evidence, join
 from rooflens.errors import InvalidValue
-from rooflens.records import LEVELS, LINKS, Device
+from rooflens.records import Device
 from rooflens.report.captions import subtitle as describe
 from rooflens.report.captions import title as headline
 from rooflens.report.ceilings import FEW_DEVICES, Roof, lines, ridges, roofs
-from rooflens.report.drawing import Axis, CeilingLine, Figure, Link, Mark, Ridge, RugMark, Unplaced, save
-from rooflens.report.evidence import Evidence, join
+from rooflens.report.drawing import Axis, CeilingLine, Figure, Link, Mark, Ridge, RugMark, Tie, Unplaced, save
+from rooflens.report.foremost import MOST
+from rooflens.report.levels import chosen, definitions, without_roof
 from rooflens.report.marks import Placed, place
 from rooflens.report.palette import MOST_GROUPS, OTHER
-from rooflens.report.pieces import BY, WHOLE, By, Naming
+from rooflens.report.pieces import BY, FEW_LAUNCHES, WHOLE, By, Naming, launches
 from rooflens.results import RecordSet
 
-__all__ = ["Axis", "CeilingLine", "Figure", "Link", "Mark", "Ridge", "RugMark", "Unplaced", "roofline_figure", "save"]
+__all__ = [
+    "Axis",
+    "CeilingLine",
+    "Figure",
+    "Link",
+    "Mark",
+    "Ridge",
+    "RugMark",
+    "Tie",
+    "Unplaced",
+    "devices_of",
+    "roofline_figure",
+    "save",
+]
 
 ABOVE = (
     "A ringed point is above its roof: Winograd or FFT convolutions, data that stay in a cache or a boost clock can do"
@@ -43,8 +58,10 @@ _MEANING: Mapping[By, str] = {
     "module": "one mark per module",
     "family": "one mark per operation family",
     "op": "one mark per operation",
+    "kernel": "one mark per kernel launch",
 }
-_PARTS = ("module", "family", "op")
+_BY_NAME = "one mark per kernel, its launches together"
+_PARTS = ("module", "family", "op", "kernel")
 
 Grouped = TypeVar("Grouped", Mark, Link, RugMark)
 
@@ -53,37 +70,45 @@ def roofline_figure(
     records: RecordSet,
     by: By | None = None,
     devices: Sequence[Device] | None = None,
-    level: str = "dram",
+    level: str | Sequence[str] | None = None,
     title: str | None = None,
+    top: int | None = None,
 ) -> Figure:
     """The roofline of `records`, as data.
 
     An estimate stands at its work over its bound, the performance that the roofline of its parts allows. A measurement
-    stands at the estimated work of the same case over the measured time.
+    stands at the estimated work of the same case over the measured time. Counted work stands at each memory level whose
+    bytes were counted, with one performance: the hierarchical roofline.
 
     Args:
-        by: what a mark is. ``"model"``: a case; ``"phase"``: a phase of a case; ``"module"``, ``"family"``, ``"op"``: a
-            part of a case, beside its phases as wholes. Default: ``"op"`` for one case on one device, else ``"phase"``.
+        by: what a mark is. ``"model"``: a case; ``"phase"``: a phase of a case; ``"module"``, ``"family"``, ``"op"``,
+            ``"kernel"``: a part of a case, beside its phases as wholes. Default: for one case on one device
+            ``"kernel"`` where kernels were counted, else ``"op"``; for several ``"phase"``.
         devices: whose ceilings to draw; default: those that the cases name. An estimate that names no device is placed
             under each of them. Where no record names a device and none is given, those that the set describes.
-        level: memory level of the intensity and of the diagonals.
+        level: memory levels of the intensities and of the diagonals; default: all whose bytes some record knows.
+        top: how many parts of a case to draw, those that take most time. Default: all of them; 12 of kernels, and of
+            any parts on several levels.
 
     Raises:
-        InvalidValue: an unknown `by` or `level`.
+        InvalidValue: an unknown `by` or `level`, or a `top` below 1.
     """
     if by is not None and by not in BY:
         raise InvalidValue(f"cannot draw a mark for each {by!r}; known: {', '.join(BY)}")
-    if level not in LEVELS + LINKS:
-        raise InvalidValue(f"unknown level {level!r}; known: {', '.join(LEVELS + LINKS)}")
-    drawn = _devices(records) if devices is None else tuple({device.name: device for device in devices}.values())
+    if top is not None and top < 1:
+        raise InvalidValue(f"cannot draw the foremost {top} parts; draw at least 1")
+    drawn = devices_of(records) if devices is None else tuple({device.name: device for device in devices}.values())
+    levels = chosen(level, records, drawn)
     evidence = join(records)
     kind = by or _default_by(evidence, drawn)
-    placed = place(evidence, kind, drawn, level)
-    found = roofs(drawn, placed.works, level)
-    return _compose(evidence, kind, drawn, level, title, placed, found)
+    most = top or (MOST if kind == "kernel" or len(levels) > 1 else None)
+    placed = place(evidence, kind, drawn, levels, most if kind in _PARTS else None)
+    found = roofs(drawn, placed.works, levels)
+    return _compose(evidence, kind, drawn, levels, title, placed, found)
 
 
-def _devices(records: RecordSet) -> tuple[Device, ...]:
+def devices_of(records: RecordSet) -> tuple[Device, ...]:
+    """The devices that the cases of a set name, or all that it describes where they name none."""
     named = dict.fromkeys(case.device for case in records.cases if case.device in records.devices)
     return tuple(records.devices[name] for name in (named or records.devices) if name is not None)
 
@@ -91,40 +116,58 @@ def _devices(records: RecordSet) -> tuple[Device, ...]:
 def _default_by(evidence: Sequence[Evidence], devices: Sequence[Device]) -> By:
     cases = {replace(item.case, device=None) for item in evidence}
     named = {item.case.device for item in evidence} - {None}
-    return "op" if len(cases) == 1 and len(named or devices) <= 1 else "phase"
+    if len(cases) > 1 or len(named or devices) > 1:
+        return "phase"
+    return "kernel" if any(launches(item) for item in evidence) else "op"
 
 
 def _compose(
     evidence: Sequence[Evidence],
     by: By,
     devices: Sequence[Device],
-    level: str,
+    levels: tuple[str, ...],
     title: str | None,
     placed: Placed,
     found: Sequence[Roof],
 ) -> Figure:
-    groups = _groups(placed, ranked=by in _PARTS)
+    several = len(levels) > 1
+    groups = {level: level for level in (*levels, OTHER)} if several else _groups(placed, ranked=by in _PARTS)
+    shown = {mark.group for mark in placed.marks}
     cases = [item.case for item in evidence]
     titles = [device.title for device in devices]
     points = tuple(ridge for roof in found for ridge in ridges(roof))
-    x, y = _axes(placed.marks, points, found, level)
+    x, y = _axes(placed.marks, points, found, levels)
     return Figure(
         title=headline(cases, titles) if title is None else title,
-        subtitle=describe(cases, _MEANING[by]) if cases else "",
-        level=level,
+        subtitle=describe(cases, _meaning(by, evidence, several=several)) if cases else "",
+        levels=levels,
         x=x,
         y=y,
         devices=tuple(titles),
         ceilings=tuple(line for roof in found for line in lines(roof, x, y)),
         ridges=points,
         marks=_coloured(placed.marks, groups),
+        ties=tuple(placed.ties),
         links=_coloured(placed.links, groups),
         rug=_coloured(placed.rug, groups),
-        groups=tuple(dict.fromkeys(groups.values())),
-        group_title="operation family" if by in _PARTS else Naming.of(evidence).colours,
+        groups=tuple(filter(shown.__contains__, levels)) if several else tuple(dict.fromkeys(groups.values())),
+        group_title=_group_title(by, evidence, several=several),
         unplaced=tuple(placed.unplaced),
-        notes=tuple(_notes(placed, found, evidence, [device.name for device in devices])),
+        listing=tuple(placed.listing),
+        notes=tuple(_notes(placed, found, evidence, devices, levels)),
     )
+
+
+def _meaning(by: By, evidence: Sequence[Evidence], *, several: bool) -> str:
+    """What a mark is."""
+    many = by == "kernel" and any(len(launches(item)) > FEW_LAUNCHES for item in evidence)
+    return (_BY_NAME if many else _MEANING[by]) + (", at each memory level" if several else "")
+
+
+def _group_title(by: By, evidence: Sequence[Evidence], *, several: bool) -> str:
+    if several:
+        return "memory level"
+    return "operation family" if by in _PARTS else Naming.of(evidence).colours
 
 
 def _groups(placed: Placed, *, ranked: bool) -> dict[str, str]:
@@ -144,7 +187,9 @@ def _coloured(items: Iterable[Grouped], groups: Mapping[str, str]) -> tuple[Grou
     return tuple(replace(item, group=groups[item.group]) for item in items)
 
 
-def _axes(marks: Sequence[Mark], points: Sequence[Ridge], found: Sequence[Roof], level: str) -> tuple[Axis, Axis]:
+def _axes(
+    marks: Sequence[Mark], points: Sequence[Ridge], found: Sequence[Roof], levels: Sequence[str]
+) -> tuple[Axis, Axis]:
     """Axes that hold every mark and every ridge, and show how the roofs go on."""
     x_low, x_high = _span(
         [mark.x / _MARGIN for mark in marks] + [ridge.x / (_FLAT if marks else _DIAGONAL) for ridge in points],
@@ -153,8 +198,8 @@ def _axes(marks: Sequence[Mark], points: Sequence[Ridge], found: Sequence[Roof],
     )
     peaks = [ceiling.rate for roof in found for ceiling in roof.compute]
     # The diagonal of a device without a peak ends nowhere: at least a decade of it must cross the figure.
-    endless = [roof.level.rate for roof in found if roof.level is not None and not roof.compute]
-    alone = [] if marks else [roof.level.rate * x_low for roof in found if roof.level is not None]
+    endless = [level.rate for roof in found for level in roof.levels if not roof.compute]
+    alone = [] if marks else [level.rate * x_low for roof in found for level in roof.levels]
     y_low, y_high = _span(
         [mark.y / _MARGIN for mark in marks]
         + [peak / _FLAT for peak in peaks]
@@ -167,19 +212,33 @@ def _axes(marks: Sequence[Mark], points: Sequence[Ridge], found: Sequence[Roof],
     )
     if endless and not marks and not peaks:
         y_high = max(endless) * x_high
-    name = level.upper() if level == "dram" else level
     return (
-        Axis(label=f"arithmetic intensity (FLOP per {name} byte)", low=x_low, high=x_high),
+        Axis(label=f"arithmetic intensity ({_per_byte(levels)})", low=x_low, high=x_high),
         Axis(label="performance (FLOP/s)", low=y_low, high=y_high),
     )
+
+
+def _per_byte(levels: Sequence[str]) -> str:
+    if len(levels) > 1:
+        return "FLOP per byte of the named level"
+    return f"FLOP per {'DRAM' if levels[0] == 'dram' else levels[0]} byte"
 
 
 def _span(low: Sequence[float], high: Sequence[float], otherwise: tuple[float, float]) -> tuple[float, float]:
     return (min(low), max(high)) if low else otherwise
 
 
-def _notes(placed: Placed, found: Sequence[Roof], evidence: Sequence[Evidence], names: Iterable[str]) -> Iterator[str]:
+def _notes(
+    placed: Placed,
+    found: Sequence[Roof],
+    evidence: Sequence[Evidence],
+    devices: Sequence[Device],
+    levels: tuple[str, ...],
+) -> Iterator[str]:
     """What a reader must know to read the points."""
+    yield from placed.left
+    yield from definitions((record for item in evidence for record in item.work or ()), levels)
+    yield from without_roof(devices, placed.marks)
     if any(mark.above_roof for mark in placed.marks):
         yield ABOVE
     if placed.rug:
@@ -188,7 +247,7 @@ def _notes(placed: Placed, found: Sequence[Roof], evidence: Sequence[Evidence], 
         yield f"The strip at the left edge is what does no FLOP: {percent} of the time, as its height."
     strangers = {item.case.device for item in evidence if item.time is not None and item.device is None} - {
         None,
-        *names,
+        *(device.name for device in devices),
     }
     if strangers and found:
         yield f"Observed on {', '.join(sorted(map(str, strangers)))}, whose ceilings are not known and not drawn."

@@ -6,7 +6,8 @@ from rooflens.report.drawing import Figure
 from rooflens.report.escape import printable
 from rooflens.report.labels import footnotes
 from rooflens.report.palette import GREY, INK
-from rooflens.report.plotly_backend import FONTS, PX, STRETCH, draw, height
+from rooflens.report.plotly_backend import FONTS, STRETCH, draw, height
+from rooflens.report.plotly_labels import PX
 from rooflens.report.sheet import EDGE, PLANE_WIDTH, arrange
 
 # Named one by one: some of plotly's other buttons send the data away.

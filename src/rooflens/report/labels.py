@@ -12,7 +12,7 @@ from rooflens.report.captions import SOURCE_WORDS, shorten
 from rooflens.report.ceilings import FEW_DEVICES
 from rooflens.report.drawing import CeilingLine, Figure
 from rooflens.report.escape import printable
-from rooflens.report.palette import GREY, INK, SHAPES, device_colour
+from rooflens.report.palette import GREY, INK, SHAPES, ceiling_colour, device_colour
 
 SMALL, NORMAL, HEADING, TITLE = 8.0, 8.6, 9.4, 13.0
 """Sizes of type, in points."""
@@ -91,7 +91,7 @@ def ceiling_labels(figure: Figure) -> list[CeilingLabel]:
     found = []
     for line in dict.fromkeys((line.kind, line.rate) for line in figure.ceilings):
         equal = [other for other in figure.ceilings if (other.kind, other.rate) == line]
-        words = [*_titles(figure, equal), *_rate_words(equal)]
+        words = [*_titles(figure, equal), *_rate_words(equal, _colour(figure, equal[0]))]
         found.append(CeilingLabel(tuple(words), equal[0], beside=equal[0].kind == "compute"))
     return found
 
@@ -124,13 +124,20 @@ def _short(title: str) -> str:
     return clean if len(clean) <= _LONGEST_TITLE else clean[: _LONGEST_TITLE - 1] + "…"
 
 
-def _rate_words(lines: Sequence[CeilingLine]) -> list[Words]:
+def _colour(figure: Figure, line: CeilingLine) -> str:
+    """Of the words about a ceiling: that of its level where a figure has several, so that it is found anywhere."""
+    if not figure.hierarchical or line.kind != "memory" or len(figure.devices) > 1:
+        return INK
+    return ceiling_colour(line.device, len(figure.devices), line.resource, hierarchical=True)
+
+
+def _rate_words(lines: Sequence[CeilingLine], colour: str = INK) -> list[Words]:
     """Names and rate of lines that coincide, then where the rate comes from."""
     names = list(dict.fromkeys(line.resource for line in lines))
     rate = units.show(lines[0].rate, "FLOP/s" if lines[0].kind == "compute" else "B/s")
     origins = " / ".join(dict.fromkeys(line.origin for line in lines))
     last = f"{names[-1]}  {rate}"
-    return [*(Words(f"{name},") for name in names[:-1]), Words(last), Words(origins, SMALL, GREY)]
+    return [*(Words(f"{name},") for name in names[:-1]), Words(last, NORMAL, colour), Words(origins, SMALL, GREY)]
 
 
 def _rate_line(lines: Sequence[CeilingLine]) -> Words:
@@ -140,14 +147,18 @@ def _rate_line(lines: Sequence[CeilingLine]) -> Words:
 
 
 def footnotes(figure: Figure, most: int) -> list[str]:
-    """The notes, and what could not be drawn: what shares a reason is named together, `most` names in all reasons."""
-    reasons: dict[str, list[str]] = {}
+    """The numbers' names, the notes, and what could not be drawn.
+
+    What shares a reason is named together, `most` names in all reasons.
+    """
+    reasons: dict[tuple[str, str], list[str]] = {}
     for item in figure.unplaced:
-        reasons.setdefault(item.reason, []).append(item.label)
-    found = list(figure.notes)
-    for reason, labels in list(reasons.items())[:most]:
+        reasons.setdefault((item.level, item.reason), []).append(item.label)
+    found = [*figure.listing, *figure.notes]
+    for (level, reason), labels in list(reasons.items())[:most]:
         more = f" and {len(labels) - most} more" if len(labels) > most else ""
-        found.append(f"Not drawn: {'; '.join(labels[:most])}{more}. {reason[0].upper()}{reason[1:]}.")
+        at = f" at {level}" if level else ""
+        found.append(f"Not drawn{at}: {'; '.join(labels[:most])}{more}. {reason[0].upper()}{reason[1:]}.")
     if len(reasons) > most:
         found.append(f"Not drawn either: {sum(len(labels) for labels in list(reasons.values())[most:])} more.")
     return found
@@ -158,11 +169,11 @@ class Key:
     """A row of the legend.
 
     Attributes:
-        what: heading; group (a colour); source (a shape); pair, flag and rug: the signs that need a word.
+        what: heading; group (a colour); source (a shape); whole, tie, pair, flag and rug: the signs that need a word.
         name: the group or source that the row stands for.
     """
 
-    what: Literal["heading", "group", "source", "pair", "flag", "rug"]
+    what: Literal["heading", "group", "source", "whole", "tie", "pair", "flag", "rug"]
     words: Words
     name: str = ""
 
@@ -176,7 +187,15 @@ def legend(figure: Figure) -> list[Key]:
     sources = [source for source in SHAPES if any(mark.source == source for mark in figure.marks)]
     if sources:
         found.append(Key("heading", Words("area: share of time", SMALL, GREY, bold=True)))
-        found += [Key("source", Words(SOURCE_WORDS[source]), source) for source in sources]
+        found += [
+            Key("source", Words(SOURCE_WORDS[source]), source)
+            for source in sources
+            if not (figure.hierarchical and source == "counters")  # these have the shapes of their levels
+        ]
+    if figure.hierarchical and any(mark.whole for mark in figure.marks):
+        found.append(Key("whole", Words("hollow: the whole")))
+    if figure.ties:
+        found.append(Key("tie", Words("the same at each level")))
     if figure.links:
         found.append(Key("pair", Words("the same, estimated and observed")))
     if any(mark.above_roof for mark in figure.marks):

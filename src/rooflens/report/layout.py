@@ -80,11 +80,13 @@ class Spot:
 
     Attributes:
         leader: a line from the box to its point, where they are apart; it moves with the box.
+        bridge: where the point is not yet what the label names, a line on to that; it widens with the frame.
     """
 
     box: Box
     anchor: float
     leader: Segment | None = None
+    bridge: Segment | None = None
 
     def meets(self, other: Spot, gap: float = 0.0, stretch: Stretch = (1.0, 1.0)) -> bool:
         """The boxes come nearer than `gap` at some width of the frame within `stretch`.
@@ -109,19 +111,25 @@ class Spot:
         )
 
     def tail(self) -> tuple[Spot, ...]:
-        """The leader as small boxes."""
-        if self.leader is None:
-            return ()
-        x0, y0, x1, y1 = self.leader
-        xs = [x0 + (x1 - x0) * i / _PIECES for i in range(_PIECES + 1)]
-        ys = [y0 + (y1 - y0) * i / _PIECES for i in range(_PIECES + 1)]
-        return tuple(
-            Spot(Box(min(xs[i : i + 2]), min(ys[i : i + 2]), max(xs[i : i + 2]), max(ys[i : i + 2])), self.anchor)
-            for i in range(_PIECES)
-        )
+        """The leader and the bridge as small boxes."""
+        leader = [] if self.leader is None else [Spot(box, self.anchor) for box in _pieces(self.leader, _LEADER_PIECES)]
+        return (*leader, *([] if self.bridge is None else along(self.bridge)))
 
 
-_PIECES = 6
+_LEADER_PIECES, _PIECE = 6, 8.0
+
+
+def along(line: Segment) -> list[Spot]:
+    """A line of the data as small boxes that stay where they are on it when the frame is stretched."""
+    number = max(1, math.ceil(math.hypot(line[2] - line[0], line[3] - line[1]) / _PIECE))
+    return [Spot(box, (box.left + box.right) / 2) for box in _pieces(line, number)]
+
+
+def _pieces(segment: Segment, number: int) -> list[Box]:
+    x0, y0, x1, y1 = segment
+    xs = [x0 + (x1 - x0) * i / number for i in range(number + 1)]
+    ys = [y0 + (y1 - y0) * i / number for i in range(number + 1)]
+    return [Box(min(xs[i : i + 2]), min(ys[i : i + 2]), max(xs[i : i + 2]), max(ys[i : i + 2])) for i in range(number)]
 
 
 def spread(wanted: Sequence[float], heights: Sequence[float], low: float, high: float, gap: float) -> list[float]:
@@ -233,7 +241,11 @@ def _leader(box: Box, point: tuple[float, float], radius: float) -> Segment | No
 
 
 def beside(
-    line: Segment, parallels: Sequence[Segment], size: tuple[float, float], lines: Sequence[Segment] = ()
+    line: Segment,
+    parallels: Sequence[Segment],
+    size: tuple[float, float],
+    lines: Sequence[Segment] = (),
+    stretch: Stretch = (1.0, 1.0),
 ) -> list[Spot]:
     """Places for a label of a rising line, best first: left or right of it and of all its parallels.
 
@@ -242,12 +254,13 @@ def beside(
     Args:
         parallels: rising lines of the same slope, as memory diagonals on logarithmic axes are.
         lines: all lines.
+        stretch: widths of the frame; the wider it is, the further a flatter line reaches under a text beside it.
     """
     x0, y0, x1, y1 = line
     if y1 <= y0:
         return []
     width, height = size
-    corner = height / 2 * (x1 - x0) / (y1 - y0)
+    corner = stretch[1] * height / 2 * (x1 - x0) / (y1 - y0)
     count = max(1, min(_MOST_STEPS, int((y1 - y0) / _STEP)))
     ranked: list[tuple[float, int, Spot]] = []
     for i in range(count):
@@ -257,12 +270,14 @@ def beside(
         others = [_x_at(other, y) for other in parallels if other[1] <= y <= other[3]]
         for clear in _CLEARANCES:
             leftmost, rightmost = min([own, *others]), max([own, *others])
-            for left in (leftmost - corner - clear - width, rightmost + corner + clear):
+            for left, outer in ((leftmost - corner - clear - width, leftmost), (rightmost + corner + clear, rightmost)):
                 box = Box(left, y - height / 2, left + width, y + height / 2)
                 from_x = box.right + 2.0 if left < own else left - 2.0
+                # The label keeps to the outermost line, so that it stays beside all of them at any width.
+                bridge = None if outer == own else (outer, y, own, y)
                 cost = abs(from_x - own) + _HEIGHT_COST * abs(up - _PREFERRED)
                 cost += _CROSSING * sum(box.crossed_by(other) for other in lines)
-                ranked.append((cost, len(ranked), Spot(box, own, (from_x, y, own, y))))
+                ranked.append((cost, len(ranked), Spot(box, outer, (from_x, y, outer, y), bridge)))
     return [spot for _, _, spot in sorted(ranked, key=lambda item: item[:2])]
 
 

@@ -1,4 +1,4 @@
-"""Where evidence stands on a roofline: marks, the links between them, the rug, and what has no place."""
+"""Where evidence stands on a roofline: marks, the lines between them, the rug, and what has no place."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rooflens import units
+from rooflens.compare.evidence import Evidence
 from rooflens.errors import MissingCeiling
-from rooflens.records import Device, Source, Work
+from rooflens.records import Bound, Device, Source, Work
 from rooflens.report.captions import SOURCE_WORDS
-from rooflens.report.drawing import Link, Mark, RugMark, Unplaced
-from rooflens.report.evidence import Evidence
-from rooflens.report.pieces import By, Naming, Piece, pieces
+from rooflens.report.drawing import Link, Mark, RugMark, Tie, Unplaced
+from rooflens.report.foremost import Drawn, Set, foremost
+from rooflens.report.levels import missed, remarks
+from rooflens.report.palette import OTHER
+from rooflens.report.pieces import By, Naming, Piece, launches, pieces
 from rooflens.results import Total
 from rooflens.roofline import bound, point
-
-Drawn = Mark | Link | RugMark | Unplaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,41 +48,67 @@ class Seen:
 
 @dataclass(slots=True)
 class Placed:
-    """Everything that was placed. `works` holds the work of the marks by device: it chooses the ceilings."""
+    """Everything that was placed.
+
+    Attributes:
+        numbered: how many kernels have numbers; `listing` says what these stand for.
+        left: what was left out for want of room, a sentence each.
+        works: the work of the marks by device: it chooses the ceilings.
+    """
 
     marks: list[Mark] = field(default_factory=list)
+    ties: list[Tie] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     rug: list[RugMark] = field(default_factory=list)
     unplaced: list[Unplaced] = field(default_factory=list)
+    numbered: int = 0
+    listing: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
     works: dict[str, list[Work]] = field(default_factory=dict)
 
 
-def place(evidence: Sequence[Evidence], by: By, devices: Sequence[Device], level: str) -> Placed:
-    """Put every piece of `evidence` on the plane of FLOP per byte of `level` and FLOP/s.
+def place(
+    evidence: Sequence[Evidence], by: By, devices: Sequence[Device], levels: Sequence[str], most: int | None = None
+) -> Placed:
+    """Put every piece of `evidence` on the plane of FLOP per byte of each of `levels` and FLOP/s.
 
     An estimate that names no device is placed under each of `devices`.
+
+    Args:
+        most: of the parts of a case those that take most time; None: all.
     """
     placed = Placed()
     naming = Naming.of(evidence)
     stands = 0
     for item in evidence:
+        if by == "kernel" and not launches(item):
+            placed.unplaced.append(Unplaced(label=item.case.label(), reason=_NO_KERNELS))
         found = list(pieces(item, by, naming))
         for host in _hosts(item, devices):
             stands += 1
-            for drawn in _place_case(item, found, host, level):
+            shown = foremost(list(_place_case(placed, item, found, host, levels)), most, by, 1 + placed.numbered)
+            placed.numbered += shown.numbered
+            placed.listing += shown.listing
+            placed.left += filter(None, [shown.left])
+            for drawn in (drawn for one in shown.sets for drawn in one.drawn):
                 _keep(placed, drawn)
             if host.device is not None:
                 works = placed.works.setdefault(host.device.name, [])
-                works += [piece.work for piece in found if piece.work is not None and not piece.whole]
+                works += [s.piece.work for s in shown.sets if s.piece.work is not None and not s.piece.whole]
     placed.rug = _stacked(placed.rug, stands)
     placed.unplaced = list(dict.fromkeys(placed.unplaced))
     return placed
+
+
+_NO_KERNELS = "no kernel was counted one by one: an estimate and a trace know operations (by op)"
 
 
 def _keep(placed: Placed, drawn: Drawn) -> None:
     match drawn:
         case Mark():
             placed.marks.append(drawn)
+        case Tie():
+            placed.ties.append(drawn)
         case Link():
             placed.links.append(drawn)
         case RugMark():
@@ -107,17 +134,19 @@ def _hosts(item: Evidence, devices: Sequence[Device]) -> list[Host]:
     ]
 
 
-def _place_case(item: Evidence, found: Sequence[Piece], host: Host, level: str) -> Iterator[Drawn]:
+def _place_case(
+    placed: Placed, item: Evidence, found: Sequence[Piece], host: Host, levels: Sequence[str]
+) -> Iterator[Set]:
     """The pieces of one case under one device."""
     if item.work is None:
         reason = "a time without known work has no place; estimate the same case too"
-        yield Unplaced(label=item.case.label(), reason=reason)
+        placed.unplaced.append(Unplaced(label=item.case.label(), reason=reason))
         return
     whole, reason = _whole_bound(item, host.device)
     if reason:
-        yield Unplaced(label=item.case.label(), reason=reason)
+        placed.unplaced.append(Unplaced(label=item.case.label(), reason=reason))
     for piece in found:
-        yield from _place_piece(piece, _seen(piece, whole, host), host, level)
+        yield Set(piece, list(_place_piece(piece, _seen(piece, whole, host), host, levels)))
 
 
 def _seen(piece: Piece, whole: float | None, host: Host) -> list[Seen]:
@@ -146,56 +175,89 @@ def _whole_bound(item: Evidence, device: Device | None) -> tuple[float | None, s
         return None, str(error)
 
 
-def _place_piece(piece: Piece, seen: Sequence[Seen], host: Host, level: str) -> Iterator[Drawn]:
+def _place_piece(piece: Piece, seen: Sequence[Seen], host: Host, levels: Sequence[str]) -> Iterator[Drawn]:
     work = piece.work
     if work is None or not seen:
-        return
-    if not work.total_flops:
-        if work.missing:
-            yield Unplaced(label=piece.name, reason=f"FLOP unknown: no formula for {', '.join(sorted(work.missing))}")
-        elif not piece.whole:
-            yield _rug_mark(piece, work, seen[-1], level)
-        return
-    if not work.bytes.get(level):
-        yield Unplaced(label=piece.name, reason=f"its {level} bytes are not known")
-        return
-    marks = [_mark(piece, work, one, host, level) for one in seen]
-    yield from marks
-    if len(marks) > 1 and host.own:
-        yield Link(group=piece.group, start=(marks[0].x, marks[0].y), end=(marks[1].x, marks[1].y))
+        if piece.kernel:
+            yield Unplaced(label=piece.listed, reason=f"its {'work' if work is None else 'time'} was not counted")
+    elif work.total_flops:
+        yield from _on_plane(piece, work, seen, host, levels)
+    elif work.missing:
+        yield Unplaced(label=piece.listed, reason=f"FLOP unknown: {_missing(work)}")
+    elif not piece.whole:
+        yield _rug_mark(piece, work, seen[-1], levels)
 
 
-def _mark(piece: Piece, work: Work, seen: Seen, host: Host, level: str) -> Mark:
+def _on_plane(piece: Piece, work: Work, seen: Sequence[Seen], host: Host, levels: Sequence[str]) -> Iterator[Drawn]:
+    """The marks of work with FLOP: of each time at each level, with the lines between them."""
+    known = []
+    for level in levels:
+        reason = _no_intensity(piece, work, level)
+        if not reason:
+            known.append(level)
+        elif len(levels) == 1 or work.origin != "algorithmic":  # that a formula knows dram only goes without saying
+            yield Unplaced(label=piece.listed, reason=reason, level=level if len(levels) > 1 else "")
+    rows = [[_mark(piece, work, one, host, level, levels) for level in known] for one in seen]
+    for row in rows:
+        yield from row
+        if len(row) > 1:
+            ends = sorted((mark.x, mark.y) for mark in row)
+            yield Tie(start=ends[0], end=ends[-1])
+    if len(rows) > 1 and host.own:
+        for one, other in zip(*rows, strict=True):
+            yield Link(group=one.group, start=(one.x, one.y), end=(other.x, other.y))
+
+
+def _no_intensity(piece: Piece, work: Work, level: str) -> str:
+    """Why work with FLOP has no intensity at a level, "" where it has one."""
+    nbytes = work.bytes.get(level)
+    if nbytes is None:
+        return f"its {level} bytes are not known"
+    if not nbytes:
+        return f"no byte passed {level}: the intensity has no end"
+    return missed(piece.records, level) or ""
+
+
+def _mark(piece: Piece, work: Work, seen: Seen, host: Host, level: str, levels: Sequence[str]) -> Mark:
     observed = seen.source != "estimate"
     device = None if observed and not host.own else host.device
-    whole_bound = None
-    if device is not None:
-        try:
-            whole_bound = bound(work, device)
-        except MissingCeiling:
-            whole_bound = None
-    spot = point(work, whole_bound, seen.seconds, level)
-    above = observed and whole_bound is not None and seen.seconds < whole_bound.seconds
+    # Each mark is held against its own level: the others have marks of their own.
+    roof = None if device is None else _roof(replace(work, bytes={level: work.bytes[level]}), device)
+    spot = point(work, roof, seen.seconds, level)
+    above = observed and roof is not None and seen.seconds < roof.seconds
     assert spot.intensity is not None
     assert spot.performance is not None
+    hover = _hover(piece, work, seen, device, (level,))
+    if roof is not None and spot.efficiency and device is not None and seen.source == "counters":
+        under = f"the roof at {level}" if device.ceiling(level) is not None else "what the units allow"
+        hover += (f"{100 * spot.efficiency:.4g} % of {under} ({roof.bound_by})",)
     return Mark(
         x=spot.intensity,
         y=spot.performance,
         share=min(1.0, seen.seconds / seen.of),
-        group=piece.group,
+        group=level if len(levels) > 1 else piece.group,
         source=seen.source,
         device=None if device is None else host.number,
         label=piece.label,
-        hover=_hover(piece, work, seen, device, level) + (("above its roof",) if above else ()),
+        hover=hover + (("above its roof",) if above else ()),
         above_roof=above,
         whole=piece.whole,
+        level=level,
     )
 
 
-def _rug_mark(piece: Piece, work: Work, seen: Seen, level: str) -> RugMark:
+def _roof(work: Work, device: Device) -> Bound | None:
+    try:
+        return bound(work, device)
+    except MissingCeiling:
+        return None
+
+
+def _rug_mark(piece: Piece, work: Work, seen: Seen, levels: Sequence[str]) -> RugMark:
     share = min(1.0, seen.seconds / seen.of)
-    hover = _hover(piece, work, seen, None, level)
-    return RugMark(label=piece.label, group=piece.group, share=share, low=0.0, high=share, hover=hover)
+    hover = _hover(piece, work, seen, None, levels)
+    group = piece.group if len(levels) == 1 else OTHER
+    return RugMark(label=piece.label, group=group, share=share, low=0.0, high=share, hover=hover)
 
 
 def _stacked(rug: Sequence[RugMark], stands: int) -> list[RugMark]:
@@ -208,10 +270,11 @@ def _stacked(rug: Sequence[RugMark], stands: int) -> list[RugMark]:
     return found
 
 
-def _hover(piece: Piece, work: Work, seen: Seen, device: Device | None, level: str) -> tuple[str, ...]:
+def _hover(piece: Piece, work: Work, seen: Seen, device: Device | None, levels: Sequence[str]) -> tuple[str, ...]:
     """Everything that is known of a mark, a line each."""
     at_least = ">= " if work.missing else ""
-    flops, nbytes = work.total_flops, work.bytes.get(level)
+    flops = work.total_flops
+    moved = [f"{level} {units.show(work.bytes.get(level), 'B')}" for level in levels]
     return tuple(
         filter(
             None,
@@ -220,11 +283,17 @@ def _hover(piece: Piece, work: Work, seen: Seen, device: Device | None, level: s
                 f"{SOURCE_WORDS[seen.source]}, {piece.group}",
                 f"on {device.title}" if device is not None else f"on {piece.case.device}" if piece.case.device else "",
                 f"time {units.show(seen.seconds, 's')}, {100 * seen.seconds / seen.of:.3g} % of its case",
-                f"work {at_least}{units.show(flops, 'FLOP')}, {level} {units.show(nbytes, 'B')}",
-                f"intensity {at_least}{flops / nbytes:.4g} FLOP/B" if nbytes else "",
+                f"work {at_least}{', '.join([units.show(flops, 'FLOP'), *moved])}",
+                *(f"intensity {at_least}{flops / work.bytes[level]:.4g} FLOP/B" for level in levels if flops),
                 f"performance {at_least}{units.show(flops / seen.seconds, 'FLOP/s')}" if flops else "no FLOP",
                 seen.remark,
-                f"no formula for {', '.join(sorted(work.missing))}" if work.missing else "",
+                _missing(work) if work.missing else "",
+                *(remark for level in levels for remark in remarks(piece.records, level)),
             ),
         )
     )
+
+
+def _missing(work: Work) -> str:
+    what = "no formula for" if work.origin == "algorithmic" else "not all is counted of"
+    return f"{what} {', '.join(sorted(work.missing))}"

@@ -14,12 +14,16 @@ from rooflens.report.palette import (
     FLAG,
     GREY,
     INK,
+    OTHER,
     SHAPES,
     STRIP,
+    ceiling_colour,
     ceiling_dash,
     device_colour,
     group_colours,
+    group_shape,
     mark_rim,
+    mark_shape,
 )
 from rooflens.report.sheet import KEY_INDENT, RUG_WIDTH, SMALL_MARK, Placed, PlacedKey, Sheet, arrange, diameter
 
@@ -29,9 +33,23 @@ if TYPE_CHECKING:
 
 POINTS_PER_INCH = 72
 DPI = 160
-_MARKERS = {"circle": "o", "diamond": "D", "square": "s", "triangle-up": "^"}
+_MARKERS = {
+    "circle": "o",
+    "diamond": "D",
+    "square": "s",
+    "triangle-up": "^",
+    "triangle-down": "v",
+    "cross": "P",
+}
 # A diamond and a square of the same width as a circle look larger or smaller; these make their areas equal.
-_AREA = {"circle": math.pi / 4, "diamond": 0.5, "square": 1.0, "triangle-up": 0.5}
+_AREA = {
+    "circle": math.pi / 4,
+    "diamond": 0.5,
+    "square": 1.0,
+    "triangle-up": 0.5,
+    "triangle-down": 0.5,
+    "cross": 5 / 9,
+}
 _LOW, _LINES, _MARKS, _TEXT = 1.0, 2.0, 3.0, 4.0
 
 
@@ -69,6 +87,9 @@ def draw(figure: Figure) -> Canvas:
     _ceilings(plane, figure)
     _rug(page, figure, sheet)
     _marks(plane, figure)
+    for placed in sheet.within:
+        if placed.bridge is not None:
+            plane.plot(*zip(*placed.bridge, strict=True), color=placed.colour, linewidth=0.7, zorder=_LINES)
     for placed in (*sheet.title, *sheet.beside, *sheet.within, *sheet.notes):
         _text(page, placed, halo=placed in sheet.within)
     for key in sheet.keys:
@@ -124,8 +145,10 @@ def _ceilings(plane: Axes, figure: Figure) -> None:
     for line in figure.ceilings:
         plane.plot(
             *zip(line.start, line.end, strict=True),
-            color=device_colour(line.device, len(figure.devices)),
-            linestyle=_linestyle(ceiling_dash(line.device, len(figure.devices), line.resource)),
+            color=ceiling_colour(line.device, len(figure.devices), line.resource, hierarchical=figure.hierarchical),
+            linestyle=_linestyle(
+                ceiling_dash(line.device, len(figure.devices), line.resource, hierarchical=figure.hierarchical)
+            ),
             linewidth=1.6,
             solid_capstyle="butt",
             zorder=_LINES,
@@ -143,6 +166,8 @@ def _linestyle(lengths: Sequence[float]) -> Any:
 
 def _marks(plane: Axes, figure: Figure) -> None:
     colours = group_colours(figure.groups)
+    for tie in figure.ties:
+        plane.plot(*zip(tie.start, tie.end, strict=True), color=GREY, linewidth=0.7, alpha=0.7, zorder=_LINES)
     for link in figure.links:
         plane.plot(
             *zip(link.start, link.end, strict=True), color=colours[link.group], linewidth=1.0, alpha=0.8, zorder=_LINES
@@ -152,7 +177,7 @@ def _marks(plane: Axes, figure: Figure) -> None:
         across = diameter(figure, mark)
         colour = colours[mark.group]
         rim, width = mark_rim(mark.device, len(figure.devices), colour, whole=mark.whole, small=across < SMALL_MARK)
-        shape = SHAPES[mark.source]
+        shape = mark_shape(mark.source, mark.level, hierarchical=figure.hierarchical)
         plane.scatter(
             mark.x,
             mark.y,
@@ -185,7 +210,7 @@ def _size(across: float, shape: str) -> float:
 def _rug(page: Axes, figure: Figure, sheet: Sheet) -> None:
     from matplotlib.patches import Rectangle
 
-    colours = group_colours(figure.groups)
+    colours = group_colours([*figure.groups, OTHER])
     box = sheet.plane
     if figure.rug:
         page.add_patch(Rectangle((box.left, box.bottom), RUG_WIDTH, box.height, facecolor=STRIP, linewidth=0))
@@ -228,16 +253,26 @@ def _key(page: Axes, figure: Figure, placed: PlacedKey) -> None:
     x, y = box.left + 4.5, (box.bottom + box.top) / 2
     colours = group_colours(figure.groups)
     if key.what == "group":
-        hollow = any(mark.whole and mark.group == key.name for mark in figure.marks)
-        colour = colours[key.name]
-        page.scatter(x, y, s=45, marker="o", facecolor="none" if hollow else colour, edgecolor=colour, zorder=_MARKS)
+        hollow = all(mark.whole for mark in figure.marks if mark.group == key.name)
+        colour, shape = colours[key.name], group_shape(key.name, hierarchical=figure.hierarchical)
+        page.scatter(
+            x,
+            y,
+            s=_size(6.7, shape),
+            marker=_MARKERS[shape],
+            facecolor="none" if hollow else colour,
+            edgecolor=colour,
+            zorder=_MARKS,
+        )
     elif key.what == "source":
         shape = next(shape for source, shape in SHAPES.items() if source == key.name)
         page.scatter(
             x, y, s=_size(7, shape), marker=_MARKERS[shape], facecolor="#b8c0c8", edgecolor=GREY, zorder=_MARKS
         )
-    elif key.what == "pair":
-        page.plot((x - 5, x + 5), (y, y), color=GREY, linewidth=1.0)
+    elif key.what == "whole":
+        page.scatter(x, y, s=45, marker="o", facecolor="none", edgecolor=GREY, linewidth=1.6)
+    elif key.what in ("tie", "pair"):
+        page.plot((x - 5, x + 5), (y, y), color=GREY, linewidth=1.0 if key.what == "pair" else 0.7)
     elif key.what == "flag":
         page.scatter(x, y, s=60, marker="o", facecolor="none", edgecolor=FLAG, linewidth=1.6)
     elif key.what == "rug":

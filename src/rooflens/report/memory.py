@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from rooflens.compare.evidence import join
 from rooflens.records import MEMORY_CAUSES, Memory
 from rooflens.report.columns import CASE, SOURCE, case_cells
-from rooflens.report.evidence import join
 from rooflens.report.table import Cells, Column, Table, build
 from rooflens.results import RecordSet
 

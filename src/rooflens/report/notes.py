@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rooflens.report.evidence import Evidence
+from rooflens.compare.evidence import Evidence
 from rooflens.report.table import percent
 from rooflens.results import Coverage, Total
 
+_NAMED, _LONG = 3, 48
 NO_DEVICE = "no device is named: bounds are unknown"
 FASTER = (
     "! faster than the bound: data stayed in a cache, an algorithm with less work (Winograd, FFT) ran, or a ceiling is"
@@ -22,15 +23,27 @@ def coverage_line(coverage: Coverage) -> str:
     'counted 3 of 3 operations (100 % of bytes)'
     """
     share = "" if coverage.bytes_share is None else f" ({percent(coverage.bytes_share)} of bytes)"
-    missing = f"; without a formula: {', '.join(coverage.uncounted)}" if coverage.uncounted else ""
-    return f"counted {coverage.counted} of {coverage.operations} operations{share}{missing}"
+    missing = f"; {_uncounted(coverage)}" if coverage.uncounted else ""
+    return f"counted {coverage.counted} of {coverage.operations} {coverage.pieces}{share}{missing}"
+
+
+def _uncounted(coverage: Coverage) -> str:
+    """Operations without a formula are all named; names of kernels are long, and some of them are enough."""
+    if coverage.pieces == "operations":
+        return f"without a formula: {', '.join(coverage.uncounted)}"
+    named = [name if len(name) <= _LONG else f"{name[:_LONG]}..." for name in coverage.uncounted[:_NAMED]]
+    more = len(coverage.uncounted) - len(named)
+    return f"with FLOP that were not counted: {', '.join(named)}{f' and {more} more' if more else ''}"
 
 
 def total_notes(totals: Iterable[Total]) -> Iterator[str]:
     """What a reader of these totals must know: lower bounds, and resources that the device has no rate for."""
     seen = list(totals)
-    if any(total.missing for total in seen):
-        yield ">= lower bound: operations without a formula are not in it"
+    for pieces in dict.fromkeys(total.pieces for total in seen if total.missing):
+        yield {
+            "operations": ">= lower bound: operations without a formula are not in it",
+            "kernels": ">= lower bound: of some kernels FLOP were not counted",
+        }[pieces]
     for total in seen:
         if total.bound is not None and total.device is not None:
             for resource in sorted(total.bound.skipped):

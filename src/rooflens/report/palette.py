@@ -42,6 +42,8 @@ _FAMILIES: Mapping[str, str] = {
     "fill": "#c49c94",
     "fourier": "#117733",
 }
+# Levels as in the figures of hierarchical rooflines that people know: blue, green and red, in Okabe and Ito's shades.
+_LEVELS: Mapping[str, str] = {"l1": "#0072b2", "l2": "#009e73", "dram": "#d55e00"}
 _RESERVED: Mapping[str, str] = {OTHER: "#9aa2ab", MIXED: "#9aa2ab", WHOLE: INK}
 MOST_GROUPS = len(_FAMILIES)
 
@@ -68,6 +70,14 @@ _DASHES: tuple[tuple[float, ...], ...] = (
     (4, 1.6, 1.4, 1.6, 1.4, 1.6),
 )
 
+REACH: Mapping[str, float] = {"diamond": 1.26, "triangle-up": 1.56, "triangle-down": 1.56, "cross": 1.2}
+"""How far a shape of the area of a circle reaches from its middle, in radii of that circle; others: not further."""
+
+_LEVEL_DASHES: Mapping[str, tuple[float, ...]] = {"l1": _DASHES[2], "l2": _DASHES[3], "dram": ()}
+
+LEVEL_SHAPES: Mapping[str, str] = {"l1": "triangle-down", "l2": "cross", "dram": "square"}
+"""Shapes of what was counted at several levels. Estimates and measurements know dram and keep the shapes of theirs."""
+
 SHAPES: Mapping[Source, str] = {
     "estimate": "circle",
     "measure": "diamond",
@@ -78,10 +88,28 @@ SHAPES: Mapping[Source, str] = {
 
 def group_colours(groups: Sequence[str]) -> dict[str, str]:
     """A colour for each group: a family its own, others the colours that are left, in order."""
-    fixed = {group: colour for group in groups if (colour := {**_FAMILIES, **_RESERVED}.get(group)) is not None}
+    known = {**_FAMILIES, **_LEVELS, **_RESERVED}
+    fixed = {group: colour for group in groups if (colour := known.get(group)) is not None}
     left = [colour for colour in _FAMILIES.values() if colour not in fixed.values()] or list(_FAMILIES.values())
     free = [group for group in groups if group not in fixed]
     return {group: left[i % len(left)] for i, group in enumerate(free)} | fixed
+
+
+def mark_shape(source: Source, level: str, *, hierarchical: bool) -> str:
+    """What a mark looks like: its source, and where a figure has several levels, its level."""
+    return LEVEL_SHAPES.get(level, SHAPES[source]) if hierarchical and source == "counters" else SHAPES[source]
+
+
+def group_shape(group: str, *, hierarchical: bool) -> str:
+    """The shape beside a group in the legend."""
+    return LEVEL_SHAPES.get(group, "circle") if hierarchical else "circle"
+
+
+def ceiling_colour(device: int, devices: int, resource: str, *, hierarchical: bool) -> str:
+    """The colour of a ceiling: several devices have each their own, levels of a single one that of their marks."""
+    if hierarchical and devices <= 1 and resource in _LEVELS:
+        return _LEVELS[resource]
+    return device_colour(device, devices)
 
 
 def device_colour(device: int, devices: int) -> str:
@@ -89,11 +117,14 @@ def device_colour(device: int, devices: int) -> str:
     return ONE_DEVICE if devices <= 1 else _DEVICES[device % len(_DEVICES)]
 
 
-def ceiling_dash(device: int, devices: int, resource: str) -> tuple[float, ...]:
+def ceiling_dash(device: int, devices: int, resource: str, *, hierarchical: bool = False) -> tuple[float, ...]:
     """The dash of a ceiling: several devices have each their own, of a single one the general lanes are dashed.
 
-    With ten colours and six dashes the pairs repeat after thirty devices.
+    With ten colours and six dashes the pairs repeat after thirty devices. Where a figure has several levels, the dash
+    of a diagonal tells its level.
     """
+    if hierarchical and resource in _LEVEL_DASHES:
+        return _LEVEL_DASHES[resource]
     if devices > 1:
         return _DASHES[device % len(_DASHES)]
     return _DASHES[1] if resource.startswith("vector.") else ()

@@ -6,14 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from rooflens.compare.evidence import Evidence
 from rooflens.records import Case, Phase, Record, Source, Work
-from rooflens.report.captions import PHASE_WORDS, SHORT_PHASES, colour_field, colour_group, differing, name_of
-from rooflens.report.evidence import Evidence
+from rooflens.report.captions import PHASE_WORDS, SHORT_PHASES, colour_field, colour_group, cut, differing, name_of
 from rooflens.results import RecordSet
 
-By = Literal["model", "phase", "module", "family", "op"]
+By = Literal["model", "phase", "module", "family", "op", "kernel"]
 Part = Literal["module", "family", "op"]
-BY: tuple[By, ...] = ("model", "phase", "module", "family", "op")
+BY: tuple[By, ...] = ("model", "phase", "module", "family", "op", "kernel")
+
+FEW_LAUNCHES = 12
+"""Up to so many launches of kernels are shown one by one, more by the name of the kernel."""
+_LONGEST_KERNEL = 80
 
 WHOLE = "whole model"
 MIXED = "several families"
@@ -30,6 +34,7 @@ class Piece:
         source: who observed it, None where nobody did.
         seconds: observed time; `whole_seconds` that of its whole case, the base of the share.
         whole: a whole case, drawn beside its own parts.
+        kernel: a launch of a kernel, or all launches of one name.
     """
 
     case: Case
@@ -42,6 +47,14 @@ class Piece:
     seconds: float | None = None
     whole_seconds: float | None = None
     whole: bool = False
+    kernel: bool = False
+
+    @property
+    def listed(self) -> str:
+        """What the piece is called in a list below the figure."""
+        if self.whole:
+            return self.label
+        return cut(self.name.removeprefix("void "), _LONGEST_KERNEL) if self.kernel else self.name
 
     @property
     def work(self) -> Work | None:
@@ -58,18 +71,21 @@ class Naming:
     colours: str
     several_cases: bool
     several_phases: bool
+    several_sets: bool
 
     @classmethod
     def of(cls, evidence: Sequence[Evidence]) -> Naming:
         """Name cases by the fields in which they differ."""
         cases = [item.case for item in evidence]
         phases = {phase for item in evidence for phase in _steps(item)}
-        distinct = {name_of(case, differing(cases)) for case in cases}
+        fields = differing(cases)
+        distinct = {name_of(case, fields) for case in cases}
         return cls(
-            fields=differing(cases),
+            fields=fields,
             colours=colour_field(cases, len(phases) > 1),
             several_cases=len(distinct) > 1,
             several_phases=len(phases) > 1,
+            several_sets=len(evidence) > 1,
         )
 
 
@@ -80,7 +96,7 @@ def pieces(item: Evidence, by: By, naming: Naming) -> Iterator[Piece]:
     elif by == "phase":
         yield from (_step(item, phase, naming) for phase in _steps(item))
     else:
-        yield from _parts(item, by, naming)
+        yield from _kernels(item, naming) if by == "kernel" else _parts(item, by, naming)
         yield from (_step(item, phase, naming, beside_parts=True) for phase in _steps(item))
 
 
@@ -105,7 +121,7 @@ def _step(item: Evidence, phase: Phase | None, naming: Naming, *, beside_parts: 
     return Piece(
         case=item.case,
         name=f"{item.case.label()}, {PHASE_WORDS[phase]}",
-        label=" ".join(filter(None, words)),
+        label=" ".join(filter(None, words)) or item.case.model,
         group=WHOLE if beside_parts else colour_group(item.case, phase, naming.colours),
         phase=phase,
         records=tuple(r for r in item.work or () if phase is None or r.phase == phase or item.phases == (phase,)),
@@ -140,6 +156,47 @@ def _parts(item: Evidence, by: Part, naming: Naming) -> Iterator[Piece]:
             seconds=times.get(group.key),
             whole_seconds=_sum(times.values()),
         )
+
+
+def launches(item: Evidence) -> list[Record]:
+    """The kernels whose work was counted launch by launch."""
+    return [r for r in item.work or () if r.scope == "kernel"]
+
+
+def _kernels(item: Evidence, naming: Naming) -> Iterator[Piece]:
+    """Launches one by one where they are few, else those of one name together.
+
+    A launch whose work or time is unknown is no part of a sum: it is a piece of its own, without one.
+    """
+    seen = launches(item)
+    few = len(seen) <= FEW_LAUNCHES
+    times: dict[str, int] = {}
+    groups: dict[tuple[object, ...], list[Record]] = {}
+    for number, record in enumerate(seen):
+        times[record.name] = times.get(record.name, 0) + 1
+        which = number if few else record.name
+        groups.setdefault((which, record.work is None, record.timing is None), []).append(record)
+    seconds = {key: _sum(_time_of(record) for record in records) for key, records in groups.items()}
+    nth: dict[str, int] = {}
+    for key, records in groups.items():
+        name = records[0].name
+        nth[name] = nth.get(name, 0) + 1
+        yield Piece(
+            case=item.case,
+            name=f"{name}, launch {nth[name]} of {times[name]}" if few and times[name] > 1 else name,
+            label=item.case.label() if naming.several_sets else "",
+            group=records[0].kind or MIXED,
+            phase=records[0].phase if len({r.phase for r in records}) == 1 else None,
+            records=tuple(records),
+            source=_observer(item.time),
+            seconds=seconds[key],
+            whole_seconds=_sum(seconds.values()),
+            kernel=True,
+        )
+
+
+def _time_of(record: Record) -> float | None:
+    return None if record.timing is None else record.timing.median * record.calls
 
 
 def _observer(records: RecordSet | None) -> Source | None:

@@ -7,27 +7,32 @@ name. So they are arranged to be apart at every width within the bounds; zooming
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from rooflens import units
 from rooflens.report.captions import shorten
-from rooflens.report.drawing import Axis, Figure, Mark
+from rooflens.report.drawing import Axis, Figure, Link, Mark, Tie
 from rooflens.report.escape import printable
-from rooflens.report.labels import HEADING, LONGEST_KEY, NORMAL, Words
+from rooflens.report.labels import HEADING, LONGEST_KEY, NORMAL
 from rooflens.report.palette import (
     FAINT,
     FLAG,
     GREY,
     INK,
+    OTHER,
     SHAPES,
     STRIP,
+    ceiling_colour,
     ceiling_dash,
     device_colour,
     group_colours,
+    group_shape,
     mark_rim,
+    mark_shape,
 )
+from rooflens.report.plotly_labels import PX, beside, lines, text, within
 from rooflens.report.sheet import (
     BELOW,
     GUTTER,
@@ -35,7 +40,6 @@ from rooflens.report.sheet import (
     PLANE_WIDTH,
     RUG_WIDTH,
     SMALL_MARK,
-    Placed,
     Plane,
     Sheet,
     diameter,
@@ -46,13 +50,19 @@ if TYPE_CHECKING:
 
 STRETCH = (0.75, 2.0)
 """The narrowest and the widest plane, as multiples of that on paper."""
-PX = 4 / 3
-"""CSS pixels in a point."""
 # The row of buttons stands above the plane and the column, not over them.
 _TOP = 30.0
 # All of these are at most as wide as DejaVu Sans, for which the labels are arranged.
 FONTS = "'DejaVu Sans', 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _LINE_POINTS = 40
+# A circle of radius 1 has the area pi; plotly's other shapes of that size have 4, 3.38, 1.73 and 3.2.
+_SIZES = {
+    "square": math.sqrt(math.pi / 4),
+    "diamond": math.sqrt(math.pi / 3.38),
+    "triangle-up": math.sqrt(math.pi / 1.73),
+    "triangle-down": math.sqrt(math.pi / 1.73),
+    "cross": math.sqrt(math.pi / 3.2),
+}
 _RUG_AXES = {"xaxis": "x2", "yaxis": "y2"}
 
 
@@ -66,10 +76,10 @@ def draw(figure: Figure, sheet: Sheet) -> go.Figure:
     import plotly.graph_objects as go
 
     plane = Plane(figure, sheet.plane)
-    traces = [*_ceilings(figure), *_groups(figure), *_rug(figure), *_keys(figure, sheet)]
+    traces = [*_ceilings(figure), *_bridges(sheet), *_groups(figure), *_rug(figure), *_keys(figure, sheet)]
     annotations = [
-        *(note for placed in sheet.within for note in _within(plane, placed)),
-        *(note for placed in sheet.beside for note in _beside(plane, placed)),
+        *(note for placed in sheet.within for note in within(plane, placed)),
+        *(note for placed in sheet.beside for note in beside(plane, placed)),
     ]
     return go.Figure(traces, {**_layout(figure, sheet), "annotations": annotations})
 
@@ -118,7 +128,7 @@ def _legends(sheet: Sheet) -> dict[str, Any]:
     headings = [placed for placed in sheet.keys if placed.key.what == "heading"]
     for name, placed in zip(("legend", "legend2"), headings, strict=False):
         found[name] = {
-            "title": {"text": "&nbsp;" * 6 + _text([placed.key.words]), "side": "top"},
+            "title": {"text": "&nbsp;" * 6 + text([placed.key.words]), "side": "top"},
             "font": {"size": NORMAL * PX, "color": INK},
             "x": 1,
             "xanchor": "left",
@@ -144,12 +154,16 @@ def _ceilings(figure: Figure) -> Iterator[dict[str, Any]]:
             "x": [line.start[0] ** (1 - t) * line.end[0] ** t for t in steps],
             "y": [line.start[1] ** (1 - t) * line.end[1] ** t for t in steps],
             "line": {
-                "color": device_colour(line.device, len(figure.devices)),
+                "color": ceiling_colour(
+                    line.device, len(figure.devices), line.resource, hierarchical=figure.hierarchical
+                ),
                 "width": 2,
-                "dash": _dash(ceiling_dash(line.device, len(figure.devices), line.resource)),
+                "dash": _dash(
+                    ceiling_dash(line.device, len(figure.devices), line.resource, hierarchical=figure.hierarchical)
+                ),
             },
             "hoverinfo": "text",
-            "hovertext": _lines([figure.devices[line.device], f"{line.resource} {rate}", line.origin]),
+            "hovertext": lines([figure.devices[line.device], f"{line.resource} {rate}", line.origin]),
             "showlegend": False,
         }
     for ridge in figure.ridges:
@@ -161,11 +175,30 @@ def _ceilings(figure: Figure) -> Iterator[dict[str, Any]]:
             "y": [ridge.y],
             "marker": {"size": 6, "color": "white", "line": {"color": colour, "width": 1.4}},
             "hoverinfo": "text",
-            "hovertext": _lines(
-                [figure.devices[ridge.device], f"{ridge.resource} ridge at {units.show(ridge.x, 'FLOP/B')}"]
+            "hovertext": lines(
+                [
+                    figure.devices[ridge.device],
+                    f"{ridge.resource} ridge at {units.show(ridge.x, 'FLOP/B')} of {ridge.level}",
+                ]
             ),
             "showlegend": False,
         }
+
+
+def _bridges(sheet: Sheet) -> Iterator[dict[str, Any]]:
+    """Lines that lead from labels over other diagonals to their own."""
+    for placed in sheet.within:
+        if placed.bridge is not None:
+            start, end = placed.bridge
+            yield {
+                "type": "scatter",
+                "mode": "lines",
+                "x": [start[0], end[0]],
+                "y": [start[1], end[1]],
+                "line": {"color": placed.colour, "width": 1},
+                "hoverinfo": "skip",
+                "showlegend": False,
+            }
 
 
 def _dash(lengths: Sequence[float]) -> str:
@@ -173,11 +206,18 @@ def _dash(lengths: Sequence[float]) -> str:
 
 
 def _groups(figure: Figure) -> Iterator[dict[str, Any]]:
-    """For each group its entry in the legend, its links, its marks of each source, and the rings around them."""
+    """For each group its entry in the legend, its links, its marks of each shape, and the rings around them."""
     colours = group_colours(figure.groups)
+    if figure.ties:
+        yield {
+            **_segments(figure.ties),
+            "line": {"color": GREY, "width": 0.9},
+            "opacity": 0.7,
+            "showlegend": False,
+        }
     for group in figure.groups:
         marks = [mark for mark in figure.marks if mark.group == group]
-        hollow = any(mark.whole for mark in marks)
+        hollow = all(mark.whole for mark in marks)
         base = {"type": "scatter", "legendgroup": group, "showlegend": False}
         yield {
             **base,
@@ -186,6 +226,7 @@ def _groups(figure: Figure) -> Iterator[dict[str, Any]]:
             "y": [None],
             "name": escape(shorten(printable(group), LONGEST_KEY)),
             "marker": {
+                "symbol": group_shape(group, hierarchical=figure.hierarchical),
                 "size": 9,
                 "color": "white" if hollow else colours[group],
                 "line": {"color": colours[group], "width": 2 * hollow},
@@ -194,18 +235,9 @@ def _groups(figure: Figure) -> Iterator[dict[str, Any]]:
         }
         links = [link for link in figure.links if link.group == group]
         if links:
-            yield {
-                **base,
-                "mode": "lines",
-                "x": [value for link in links for value in (link.start[0], link.end[0], None)],
-                "y": [value for link in links for value in (link.start[1], link.end[1], None)],
-                "line": {"color": colours[group], "width": 1.2},
-                "hoverinfo": "skip",
-            }
-        for source, shape in SHAPES.items():
-            seen = [mark for mark in marks if mark.source == source]
-            if seen:
-                yield base | _marks(figure, seen, shape, colours[group])
+            yield base | _segments(links) | {"line": {"color": colours[group], "width": 1.2}}
+        for shape, seen in _by_shape(figure, marks).items():
+            yield base | _marks(figure, seen, shape, colours[group])
         ringed = [mark for mark in marks if mark.above_roof]
         if ringed:
             yield base | {
@@ -222,6 +254,24 @@ def _groups(figure: Figure) -> Iterator[dict[str, Any]]:
             }
 
 
+def _segments(lines: Sequence[Link | Tie]) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [value for line in lines for value in (line.start[0], line.end[0], None)],
+        "y": [value for line in lines for value in (line.start[1], line.end[1], None)],
+        "hoverinfo": "skip",
+    }
+
+
+def _by_shape(figure: Figure, marks: Sequence[Mark]) -> dict[str, list[Mark]]:
+    found: dict[str, list[Mark]] = {}
+    for mark in sorted(marks, key=lambda mark: list(SHAPES).index(mark.source)):
+        shape = mark_shape(mark.source, mark.level, hierarchical=figure.hierarchical)
+        found.setdefault(shape, []).append(mark)
+    return found
+
+
 def _marks(figure: Figure, marks: Sequence[Mark], shape: str, colour: str) -> dict[str, Any]:
     # Large marks first, so that none hides a smaller one.
     ordered = sorted(marks, key=lambda mark: -diameter(figure, mark))
@@ -236,18 +286,18 @@ def _marks(figure: Figure, marks: Sequence[Mark], shape: str, colour: str) -> di
         "y": [mark.y for mark in ordered],
         "marker": {
             "symbol": shape,
-            "size": [size * PX for size in sizes],
+            "size": [_SIZES.get(shape, 1.0) * size * PX for size in sizes],
             "color": ["rgba(255,255,255,0.6)" if mark.whole else colour for mark in ordered],
             "line": {"color": [rim for rim, _ in rims], "width": [width * PX for _, width in rims]},
             "opacity": 0.9,
         },
         "hoverinfo": "text",
-        "hovertext": [_lines(mark.hover) for mark in ordered],
+        "hovertext": [lines(mark.hover) for mark in ordered],
     }
 
 
 def _rug(figure: Figure) -> Iterator[dict[str, Any]]:
-    colours = group_colours(figure.groups)
+    colours = group_colours([*figure.groups, OTHER])
     strip = {"type": "bar", "x": [RUG_WIDTH / PLANE_WIDTH / 2], "width": [RUG_WIDTH / PLANE_WIDTH]}
     if figure.rug:
         yield strip | {**_RUG_AXES, "y": [1], "marker": {"color": STRIP}, "showlegend": False, "hoverinfo": "skip"}
@@ -260,7 +310,7 @@ def _rug(figure: Figure) -> Iterator[dict[str, Any]]:
             "legendgroup": mark.group,
             "showlegend": False,
             "hoverinfo": "text",
-            "hovertext": _lines(mark.hover),
+            "hovertext": lines(mark.hover),
         }
 
 
@@ -269,6 +319,11 @@ def _keys(figure: Figure, sheet: Sheet) -> Iterator[dict[str, Any]]:
     grey = {"size": 9, "color": "#b8c0c8", "line": {"color": GREY, "width": 1}}
     looks: dict[str, dict[str, Any]] = {
         "pair": {"mode": "lines", "line": {"color": GREY, "width": 1.2}},
+        "tie": {"mode": "lines", "line": {"color": GREY, "width": 0.9}},
+        "whole": {
+            "mode": "markers",
+            "marker": {"symbol": "circle-open", "size": 9, "color": GREY, "line": {"width": 2}},
+        },
         "flag": {
             "mode": "markers",
             "marker": {"symbol": "circle-open", "size": 12, "color": FLAG, "line": {"width": 2}},
@@ -285,77 +340,8 @@ def _keys(figure: Figure, sheet: Sheet) -> Iterator[dict[str, Any]]:
             "type": "scatter",
             "x": [None],
             "y": [None],
-            "name": _lines([key.words.text]),
+            "name": lines([key.words.text]),
             "legend": "legend2",
             "hoverinfo": "skip",
             **look,
         }
-
-
-def _within(plane: Plane, placed: Placed) -> Iterator[dict[str, Any]]:
-    """A label in the plane: bound to the point that it names, so that it moves with it."""
-    point = placed.anchor
-    x, y = plane.at(point)
-    box = placed.box
-    place = {"x": math.log10(point[0]), "y": math.log10(point[1]), "xref": "x", "yref": "y"}
-    if placed.leader is not None:
-        yield _leader(placed, place, x, y)
-    yield {
-        **place,
-        **_words(placed.words),
-        "bgcolor": "rgba(255,255,255,0.65)",
-        "xshift": (box.left - x) * PX,
-        "yshift": ((box.bottom + box.top) / 2 - y) * PX,
-    }
-
-
-def _beside(plane: Plane, placed: Placed) -> Iterator[dict[str, Any]]:
-    """A label in the column: bound to the height at which its line ends."""
-    x, y = plane.box.right, plane.at(placed.anchor)[1]
-    place = {"x": 1, "y": math.log10(placed.anchor[1]), "xref": "paper", "yref": "y"}
-    if placed.leader is not None:
-        yield _leader(placed, place, x, y)
-    centre = (placed.box.bottom + placed.box.top) / 2
-    yield {**place, **_words(placed.words), "xshift": (placed.box.left - x) * PX, "yshift": (centre - y) * PX}
-
-
-def _leader(placed: Placed, place: dict[str, Any], x: float, y: float) -> dict[str, Any]:
-    assert placed.leader is not None
-    from_x, from_y, to_x, to_y = placed.leader
-    return {
-        **place,
-        "text": "",
-        "showarrow": True,
-        "arrowhead": 0,
-        "arrowwidth": 1,
-        "arrowcolor": placed.colour,
-        "xshift": (to_x - x) * PX,
-        "yshift": (to_y - y) * PX,
-        "ax": (from_x - to_x) * PX,
-        "ay": (to_y - from_y) * PX,
-    }
-
-
-def _words(words: Sequence[Words]) -> dict[str, Any]:
-    return {
-        "text": _text(words),
-        "showarrow": False,
-        "xanchor": "left",
-        "yanchor": "middle",
-        "align": "left",
-        "borderpad": 0,
-        "font": {"size": max(line.size for line in words) * PX, "color": INK},
-    }
-
-
-def _text(words: Sequence[Words]) -> str:
-    """Lines as plotly's own markup, with the texts of users made harmless."""
-    found = []
-    for line in words:
-        text = f'<span style="color:{line.colour};font-size:{line.size * PX:.2f}px">{escape(line.text)}</span>'
-        found.append(f"<b>{text}</b>" if line.bold else text)
-    return "<br>".join(found)
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "<br>".join(escape(printable(line)) for line in lines)

@@ -28,8 +28,8 @@ from rooflens.report.labels import (
     legend,
     wrap,
 )
-from rooflens.report.layout import Box, Segment, Spot, Stretch, around, beside, first_free, spread
-from rooflens.report.palette import GREY, INK, device_colour
+from rooflens.report.layout import Box, Segment, Spot, Stretch, along, around, beside, first_free, spread
+from rooflens.report.palette import GREY, INK, REACH, ceiling_colour, mark_shape
 
 PLANE_WIDTH, PLANE_HEIGHT = 470.0, 370.0
 LEFT, BELOW, EDGE = 58.0, 46.0, 14.0
@@ -54,6 +54,7 @@ class Placed:
     Attributes:
         leader: a line in `colour` from the box to what it names.
         anchor: the point of the data to which the label belongs; it moves with it.
+        bridge: a line of the data that leads on from there to what the label names.
     """
 
     words: tuple[Words, ...]
@@ -61,6 +62,7 @@ class Placed:
     colour: str = INK
     leader: Segment | None = None
     anchor: XY = (1.0, 1.0)
+    bridge: tuple[XY, XY] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,10 @@ def diameter(figure: Figure, mark: Mark) -> float:
     if mark.whole:
         return 11.0
     largest = 22.0 if any(other.whole for other in figure.marks) else 12.0
-    return max(3.8, largest * math.sqrt(mark.share / max(other.share for other in figure.marks if not other.whole)))
+    least = 3.8
+    if figure.hierarchical:  # each piece is there several times, and its shapes must be told apart
+        largest, least = 0.75 * largest, 6.0
+    return max(least, largest * math.sqrt(mark.share / max(other.share for other in figure.marks if not other.whole)))
 
 
 def arrange(figure: Figure, stretch: Stretch = (1.0, 1.0)) -> Sheet:
@@ -196,7 +201,7 @@ def _column(plane: Plane, labels: Sequence[CeilingLabel], below: float) -> Itera
         yield Placed(
             label.words,
             Box(left, centre - height / 2, left + width, centre + height / 2),
-            device_colour(label.line.device, len(plane.figure.devices)),
+            _colour(plane.figure, label.line),
             (left - 3.0, centre, plane.box.right, y) if reaches else None,
             label.line.end,
         )
@@ -207,29 +212,45 @@ def _memory_spots(plane: Plane, labels: Sequence[CeilingLabel], stretch: Stretch
     lines = _lines_of(plane)
     diagonals = [plane.segment(line.start, line.end) for line in plane.figure.ceilings if line.kind == "memory"]
     wishes = [
-        beside(plane.segment(label.line.start, label.line.end), diagonals, block_size(label.words), lines)
+        beside(plane.segment(label.line.start, label.line.end), diagonals, block_size(label.words), lines, stretch)
         for label in labels
     ]
-    return first_free(wishes, _marks(plane), _frame(plane), GAP, stretch)
+    ties = [spot for tie in plane.figure.ties for spot in along(plane.segment(tie.start, tie.end))]
+    return first_free(wishes, [*_marks(plane), *ties], _frame(plane), GAP, stretch)
 
 
 def _memory_labels(plane: Plane, labels: Sequence[CeilingLabel], spots: Sequence[Spot | None]) -> Iterator[Placed]:
     for label, spot in zip(labels, spots, strict=True):
         if spot is not None:
-            colour = device_colour(label.line.device, len(plane.figure.devices))
-            yield Placed(label.words, spot.box, colour, spot.leader, _on_line(plane, label.line, spot))
+            anchor, named = _at_height(plane, label.line, spot)
+            yield Placed(
+                label.words,
+                spot.box,
+                _colour(plane.figure, label.line),
+                spot.leader,
+                anchor,
+                None if spot.bridge is None else (anchor, named),
+            )
 
 
-def _on_line(plane: Plane, line: CeilingLine, spot: Spot) -> XY:
-    """The point of a diagonal at the height of a label."""
+def _colour(figure: Figure, line: CeilingLine) -> str:
+    return ceiling_colour(line.device, len(figure.devices), line.resource, hierarchical=figure.hierarchical)
+
+
+def _at_height(plane: Plane, line: CeilingLine, spot: Spot) -> tuple[XY, XY]:
+    """The anchor of a label, and the point of its diagonal at the same height."""
+    x, y = plane.figure.x, plane.figure.y
     up = ((spot.box.bottom + spot.box.top) / 2 - plane.box.bottom) / plane.box.height
-    y = plane.figure.y.low * (plane.figure.y.high / plane.figure.y.low) ** up
-    return (y / line.rate, y)
+    right = (spot.anchor - plane.box.left) / plane.box.width
+    height = y.low * (y.high / y.low) ** up
+    return (x.low * (x.high / x.low) ** right, height), (height / line.rate, height)
 
 
 def _lines_of(plane: Plane) -> list[Segment]:
-    ends = [(line.start, line.end) for line in plane.figure.ceilings]
-    ends += [(link.start, link.end) for link in plane.figure.links]
+    figure = plane.figure
+    ends = [(line.start, line.end) for line in figure.ceilings]
+    ends += [(link.start, link.end) for link in figure.links]
+    ends += [(tie.start, tie.end) for tie in figure.ties]
     return [plane.segment(start, end) for start, end in ends]
 
 
@@ -243,31 +264,69 @@ def _marks(plane: Plane) -> list[Spot]:
     found = []
     for mark in plane.figure.marks:
         x, y = plane.at((mark.x, mark.y))
-        radius = diameter(plane.figure, mark) / 2 + (4.0 if mark.above_roof else 1.0)
+        radius = _reach(plane.figure, mark) + (4.0 if mark.above_roof else 1.0)
         found.append(Spot(Box(x - radius, y - radius, x + radius, y + radius), x))
     return found
+
+
+def _reach(figure: Figure, mark: Mark) -> float:
+    """From the middle of a mark to its tip."""
+    shape = mark_shape(mark.source, mark.level, hierarchical=figure.hierarchical)
+    return REACH.get(shape, 1.0) * diameter(figure, mark) / 2
 
 
 def _point_labels(plane: Plane, taken: Sequence[Spot], stretch: Stretch) -> Iterator[Placed]:
     """Labels of ridges and of the marks with the largest shares, as far as there is room."""
     figure = plane.figure
     lines = _lines_of(plane)
-    points = [*_ridge_words(figure), *_mark_words(figure)]
-    wishes = [around(plane.at(point), radius, (words.width, words.height), lines) for words, point, radius in points]
+    names = [*_ridge_words(figure), *(_piece_words(figure) if figure.hierarchical else _mark_words(figure))]
+    wishes: list[list[Spot]] = []
+    named: dict[Spot, XY] = {}
+    for name in names:
+        size = (name.words.width, name.words.height)
+        places = [(spot, dot) for dot, radius in name.dots for spot in around(plane.at(dot), radius, size, lines)]
+        named |= dict(places)
+        wishes.append([spot for spot, _ in places])
     spots = first_free(wishes, _marks(plane), _frame(plane), GAP, stretch, labels=taken)
-    for (words, point, _), spot in zip(points, spots, strict=True):
+    for name, spot in zip(names, spots, strict=True):
         if spot is not None:
-            yield Placed((words,), spot.box, GREY, spot.leader, point)
+            yield Placed((name.words,), spot.box, GREY, spot.leader, named[spot])
 
 
-def _ridge_words(figure: Figure) -> list[tuple[Words, XY, float]]:
-    if len(figure.devices) > FEW_DEVICES:
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """Words for one of some dots, the first of which is the best: points of the data, and radii on the page."""
+
+    words: Words
+    dots: tuple[tuple[XY, float], ...]
+
+
+def _ridge_words(figure: Figure) -> list[_Name]:
+    """Ridges with their intensity; those of several levels would fill the plane."""
+    if len(figure.devices) > FEW_DEVICES or figure.hierarchical:
         return []
     found = dict.fromkeys((ridge.x, ridge.y) for ridge in figure.ridges)
-    return [(Words(f"ridge {units.show(x, 'FLOP/B')}", SMALL, GREY), (x, y), 3.0) for x, y in found]
+    return [_Name(Words(f"ridge {units.show(x, 'FLOP/B')}", SMALL, GREY), (((x, y), 3.0),)) for x, y in found]
 
 
-def _mark_words(figure: Figure) -> list[tuple[Words, XY, float]]:
+def _piece_words(figure: Figure) -> list[_Name]:
+    """The pieces of a figure of several levels: each is named once, right of its marks or else at another of them."""
+    rows: dict[tuple[object, ...], list[Mark]] = {}
+    for mark in figure.marks:
+        rows.setdefault((mark.label, mark.device, mark.source, mark.whole, mark.y), []).append(mark)
+    found = []
+    for marks in sorted(rows.values(), key=lambda marks: (not marks[0].whole, -marks[0].share)):
+        ordered = sorted(marks, key=lambda mark: -mark.x)
+        found.append(
+            _Name(
+                Words(shorten(printable(marks[0].label)), SMALL),
+                tuple(((mark.x, mark.y), _reach(figure, mark)) for mark in (*ordered[:1], *reversed(ordered[1:]))),
+            )
+        )
+    return found
+
+
+def _mark_words(figure: Figure) -> list[_Name]:
     """The marks to name, largest share of time first; those at one spot are named together.
 
     An estimated and an observed point are named once, and so is a case on many devices, where it is quickest: there
@@ -279,8 +338,10 @@ def _mark_words(figure: Figure) -> list[tuple[Words, XY, float]]:
         place = (round(_SAME_SPOT * math.log10(mark.x)), round(_SAME_SPOT * math.log10(mark.y)))
         alike.setdefault((place, mark.group, mark.source, mark.device, mark.whole), []).append(mark)
     shares = [(sum(mark.share for mark in marks), marks) for marks in alike.values()]
-    least = _SMALLEST_NAMED * max((share for share, marks in shares if not marks[0].whole), default=0.0)
-    found: dict[tuple[str, int | None], tuple[Words, XY, float]] = {}
+    # Numbers are short and explained below the figure: all of them are wanted.
+    part = 0.0 if figure.listing else _SMALLEST_NAMED
+    least = part * max((share for share, marks in shares if not marks[0].whole), default=0.0)
+    found: dict[tuple[str, int | None], _Name] = {}
     for share, marks in sorted(
         shares, key=lambda item: (not item[1][0].whole, -item[0], -item[1][0].y if many else 0.0)
     ):
@@ -289,5 +350,5 @@ def _mark_words(figure: Figure) -> list[tuple[Words, XY, float]]:
             more = f" +{len(marks) - 1} alike" if len(marks) > 1 else ""
             words = Words(shorten(printable(first.label)) + more, SMALL)
             key = (first.label, None if many else first.device)
-            found.setdefault(key, (words, (first.x, first.y), diameter(figure, first) / 2))
-    return list(found.values())[:_MOST_NAMED]
+            found.setdefault(key, _Name(words, (((first.x, first.y), _reach(figure, first)),)))
+    return list(found.values())[: None if figure.listing else _MOST_NAMED]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from rooflens.compare.evidence import Evidence, Measured, efficiency, hfu, join, mfu, throughput
 from rooflens.records import Case, Phase
 from rooflens.report.batches import batch_notes
 from rooflens.report.captions import differing, name_of
@@ -20,7 +21,6 @@ from rooflens.report.columns import (
     efficiency_cell,
     work_cells,
 )
-from rooflens.report.evidence import Evidence, Measured, efficiency, hfu, join, mfu, throughput
 from rooflens.report.notes import FASTER, coverage_notes, device_notes, total_notes
 from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
 from rooflens.results import RecordSet, Total

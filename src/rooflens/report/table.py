@@ -153,7 +153,8 @@ def for_people(table: Table) -> Table:
     Columns for files, columns in which every value is unknown and those of `if_any` with only zeros are left out; what
     all rows share goes into the title.
     """
-    keep = [i for i, column in enumerate(table.columns) if _speaks(column, [row[i] for row in table.rows])]
+    said = [*table.rows, *([] if table.total is None else [table.total])]
+    keep = [i for i, column in enumerate(table.columns) if _speaks(column, [row[i] for row in said])]
     shared = [i for i in keep if table.columns[i].title and len({row[i] for row in table.rows}) == 1]
     words = [table.columns[i].title.format(text(table.rows[0][i], table.columns[i])) for i in shared]
     keep = [i for i in keep if i not in shared] if len(shared) < len(keep) else keep

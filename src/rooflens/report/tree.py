@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from rooflens.compare.evidence import efficiency
 from rooflens.errors import InvalidValue
 from rooflens.records import Phase, Record
 from rooflens.report.breakdown import CALLS, breakdown_notes, head_cells, in_phase, share_cells
@@ -20,7 +21,6 @@ from rooflens.report.columns import (
     whole,
     work_cells,
 )
-from rooflens.report.evidence import efficiency
 from rooflens.report.notes import FASTER
 from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
 from rooflens.results import RecordSet, Total
@@ -97,14 +97,22 @@ def modules(rs: RecordSet, phase: Phase | None = None, times: Iterable[Record] =
     """
     root = Module(path="", name="", depth=0)
     outside: dict[str, Module] = {}
-    pieces = [record for record in times if record.timing is not None and record.scope != "model"]
-    for record in (*(record for record in rs if record.work is not None), *pieces):
+
+    def held(record: Record) -> Module:
         if record.path.startswith("("):
-            module = outside.setdefault(record.path, Module(path=record.path, name=record.path, depth=0))
-        else:
-            module = _descend(root, record.path)
-        if phase is None or record.phase == phase:
-            (module.own if record.work is not None else module.timed).append(record)
+            return outside.setdefault(record.path, Module(path=record.path, name=record.path, depth=0))
+        return _descend(root, record.path)
+
+    for record in rs:
+        if record.work is not None:
+            module = held(record)
+            if phase is None or record.phase == phase:
+                module.own.append(record)
+    for record in times:
+        if record.timing is not None and record.scope != "model":
+            module = held(record)
+            if phase is None or record.phase == phase:
+                module.timed.append(record)
     return (root, *outside.values())
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from rooflens.records import Bound, Device, Phase, Record, Work
 from rooflens.roofline import bound, serial_bound
+
+Pieces = Literal["operations", "kernels"]
 
 UNATTRIBUTED = "(unattributed)"
 """The path of time whose module is not known: no module can be called so."""
@@ -18,8 +21,9 @@ class Coverage:
     """How much of a case was counted.
 
     Attributes:
-        operations: operations that do work; free ones (views, shape queries) are not among them.
-        counted: those with a formula.
+        pieces: what a case was counted by: operations, or kernels with hardware counters.
+        operations: pieces that do work; free ones (views, shape queries) are not among them.
+        counted: those with a formula, or all of whose counters were read.
         uncounted: names of the others.
         bytes_share: share of the DRAM bytes that belongs to counted operations, None where those of one are unknown.
         time_share: share of the time seen piece by piece that belongs to an operation of a module, None where none was.
@@ -30,6 +34,7 @@ class Coverage:
     uncounted: tuple[str, ...]
     bytes_share: float | None
     time_share: float | None = None
+    pieces: Pieces = "operations"
 
 
 class Total:
@@ -145,14 +150,22 @@ class Total:
             uncounted=tuple(sorted({name for _, w in seen for name in w.missing})),
             bytes_share=sum(w.bytes.get("dram", 0) * r.calls for r, w in counted) / known if known else None,
             time_share=self._time_share(),
+            pieces=self.pieces,
         )
+
+    @property
+    def pieces(self) -> Pieces:
+        """What the records count by."""
+        return "kernels" if any(r.scope == "kernel" and r.work is not None for r in self.records) else "operations"
 
     def _time_share(self) -> float | None:
         pieces = [
             (r, r.timing.median * r.calls) for r in self.records if r.timing is not None and r.scope in ("op", "kernel")
         ]
         seen = sum(seconds for _, seconds in pieces)
-        attributed = sum(seconds for r, seconds in pieces if r.scope == "op" and r.path != UNATTRIBUTED)
+        attributed = sum(
+            seconds for r, seconds in pieces if (r.scope == "op" or r.operation) and r.path != UNATTRIBUTED
+        )
         return attributed / seen if seen else None
 
 

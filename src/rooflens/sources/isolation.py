@@ -91,17 +91,20 @@ class Workers:
             self._worker = None
 
 
+def search_path() -> str:
+    """What the caller can import, as a variable: a user's file may stand anywhere on its path."""
+    return os.pathsep.join(dict.fromkeys(filter(None, (os.getcwd() if p == "" else p for p in sys.path))))
+
+
 class _Worker:
     def __init__(self, entry: str, setup: Mapping[str, Any]) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill
-        # What the caller can import, the worker can too: a user's file may stand anywhere on its path.
-        path = os.pathsep.join(dict.fromkeys(filter(None, (os.getcwd() if p == "" else p for p in sys.path))))
         self._process = subprocess.Popen(
             [sys.executable, "-X", "faulthandler", "-m", entry],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=os.environ | {"PYTHONPATH": path},
+            env=os.environ | {"PYTHONPATH": search_path()},
             start_new_session=True,  # so that what it starts dies with it
         )
         self._answers: queue.Queue[Answer | None] = queue.Queue()

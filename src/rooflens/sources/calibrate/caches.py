@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import torch
 
@@ -16,7 +17,7 @@ from rooflens.units import show
 
 FALL = 0.85
 """A rate below this part of a level's best belongs to the next level."""
-PLACES = 3
+PLACES = 8
 SURELY = 0.5
 """Share of L2 that a set may have to stay there: the halves of a large L2 keep copies of each other's lines."""
 BLOCK = 256
@@ -73,15 +74,17 @@ def card_l1(bench: Bench, seconds: float) -> Found:
 def card_l2(bench: Bench, seconds: float) -> Found:
     """The ceiling ``l2`` of a GPU: all blocks share the set out, past L1.
 
-    Where L2 ends, the rate falls slowly: hits and misses mix. The best of the sets that surely fit is its rate.
+    Where L2 ends, the rate falls slowly: hits and misses mix. The best of the sets that surely fit is its rate. Which
+    slices of L2 hold a set depends on where it lies: each is tried in several places, all taken at once, and the median
+    counts, since the luckiest place is another one in each run.
     """
     cache = torch.cuda.get_device_properties().L2_cache_size
     fitting = [size for size in bench.plan.shared_sets if size <= SURELY * cache]
-    # Which slices of L2 hold a set depends on where it lies: several places, all taken at once.
     sweep = [(size, _on_card("read_l2", size, bench)) for _ in range(PLACES) for size in fitting]
     points = _timed(sweep, bench, seconds)
     words = "read again and again by the blocks of a CUDA kernel together, past L1"
-    best = [Level(rate=max(rate for _, rate in points), sizes=tuple(fitting))] if points else []
+    rates = [median(rate for size, rate in points if size == each) for each in fitting]
+    best = [Level(rate=max(rates), sizes=tuple(fitting))] if rates else []
     return _stated(dict(zip(("l2",), best, strict=False)), words, ("l2",))
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from rooflens.models import switches
-from rooflens.records import Silicon
+from rooflens.records import Fact, Silicon
 from rooflens.sources.calibrate.plan import Shape
-from rooflens.sources.calibrate.trial import Bench, Call, Candidate, Found, race, stated
+from rooflens.sources.calibrate.trial import STEADY_SECONDS, Bench, Best, Call, Candidate, Found, fact, race, stated
 
 PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8", "int8", "fp64")
 LAYOUTS = ("nn", "nt", "tn")
@@ -46,9 +46,20 @@ def matrix(precision: str, bench: Bench, seconds: float) -> Found:
     """The ceiling ``matmul.PRECISION``."""
     with switches("tf32" if precision == "tf32" else "fp32"), torch.no_grad():
         best = race(list(_candidates(precision, bench)), seconds, bench.timer)
+        kept_up = _kept_up(precision, best, bench)
     resource = f"matmul.{precision}"
     accumulate = ACCUMULATE.get(precision, "fp32")
-    return Found(rates={resource: stated(best, silicon=_silicon(resource, bench), accumulate=accumulate)})
+    rates = {resource: stated(best, silicon=_silicon(resource, bench), accumulate=accumulate)}
+    return Found(rates=rates, facts=kept_up)
+
+
+def _kept_up(precision: str, best: Best, bench: Bench) -> dict[str, Fact]:
+    """The rate at which the best product goes on without a pause, where a power limit may lower it."""
+    if bench.steady is None or best.candidate is None:
+        return {}
+    rate = best.candidate.amount / bench.steady(best.candidate.make(), STEADY_SECONDS)
+    how = f"median of {STEADY_SECONDS} s without a pause, {best.how.removeprefix('best of ')}"
+    return {f"matmul_{precision}_steady": fact(rate, how)}
 
 
 def _silicon(resource: str, bench: Bench) -> Silicon:

@@ -22,7 +22,8 @@ class Plan:
         stream_bytes: of each array that is streamed through memory.
         stream_caches: an array is at least so many times the last-level cache (the rule of STREAM is four).
         working_sets: bytes, for the caches of a core.
-        shared_sets: bytes, for the cache that a GPU's cores share.
+        shared_sets: bytes, for the cache that a GPU's cores share; with less than 4 MiB the rate depends on which of
+            its slices hold the set.
         sweep_bytes: what one trial of a working set reads in all.
         rounds: of the loops in the kernels for vector and special rates: some milliseconds.
         link_bytes: of each copy over a link.
@@ -72,7 +73,7 @@ CUDA = Plan(
     ),
     stream_bytes=4 * GIB,
     working_sets=_doubling(4 * KIB, 1 * MIB),
-    shared_sets=_doubling(2 * MIB, 512 * MIB),
+    shared_sets=_doubling(4 * MIB, 512 * MIB),
     sweep_bytes=32 * GIB,
     rounds=1000,
 )

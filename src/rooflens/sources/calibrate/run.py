@@ -23,6 +23,8 @@ Progress = Callable[[float, str], None]
 """Told the share that is done, 0 to 1, and what is being done."""
 USED = 0.7
 """Part of the time that parts may plan with; the rest is for allocating, building and overrunning."""
+LATE, LATE_SECONDS = 0.9, 1.0
+"""Until when, as a part of the time, one for which others left none still gets some, and how much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +69,8 @@ def calibrate(
     plan = PLANS[where, quick]
     seconds = budget if budget is not None else SECONDS["quick" if quick else "full"]
     with pinned(where) as pinning, torch.no_grad():
-        timer, wall = timers(where)
-        bench = Bench(where=where, plan=plan, pinning=pinning, timer=timer, wall=wall, known=known)
+        timer, wall, steady = timers(where)
+        bench = Bench(where=where, plan=plan, pinning=pinning, timer=timer, wall=wall, steady=steady, known=known)
         found = run(parts(where, plan.compiled), bench, seconds, progress)
     found += Found(facts=_memory(where), notes=(f"torch {torch.__version__}, {pinning.words}",))
     return assembled(found, where=where, name=name, title=title, known=known)
@@ -82,18 +84,19 @@ def run(
     now: Callable[[], float] = time.monotonic,
 ) -> Found:
     """Every part in turn. One that fails, or for which no time is left, becomes a note that names it."""
-    end = now() + USED * seconds
+    begun = now()
+    end, last = begun + USED * seconds, begun + LATE * seconds
     found = Found()
     total = sum(part.share for part in wanted)
     done = 0.0
     for part in wanted:
         if progress is not None:
             progress(done / total, part.name)
-        left = end - now()
-        if left <= 0:
+        share = (end - now()) * part.share / (total - done)
+        if share <= 0 and now() >= last:
             found += Found(notes=(f"{part.name} not measured: no time left",))
         else:
-            found += _tried(part, bench, left * part.share / (total - done), found)
+            found += _tried(part, bench, share if share > 0 else LATE_SECONDS, found)
         done += part.share
     if progress is not None:
         progress(1.0, "done")

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from rooflens.devices.rules import Stated
 from rooflens.records import CeilingOrigin, Device, Fact, Silicon
@@ -24,6 +25,13 @@ TROUBLE = (RuntimeError, OSError, ImportError, ValueError, TypeError, AttributeE
 
 LEAST = {"cpu": 0.02, "cuda": 0.003}
 """Seconds of one sample: long against the clock and against what the host takes to launch."""
+REST = {"cpu": 0.0, "cuda": 0.06}
+"""Seconds without work before each burst. Under load a card soon runs into its power limit and lowers its clock;
+rested, it runs some milliseconds at the highest one, which no later work beats, and on which two runs agree."""
+BURST = {"cpu": 100, "cuda": 3}
+"""Samples in a row."""
+STEADY_SECONDS = 0.6
+"""Of work without a pause, for the rate that a card keeps up."""
 SAMPLES = 100
 FINALISTS = 2
 MOST_REPEATS = 1000
@@ -37,6 +45,8 @@ class Bench:
         where: ``cpu`` or ``cuda``.
         timer: of work in the current stream.
         wall: of work that has ended when its call returns.
+        steady: of work in the current stream that goes on without a pause: the median, not the shortest; None where
+            that is the same.
         known: the catalogue's entry for this machine.
     """
 
@@ -45,6 +55,7 @@ class Bench:
     pinning: Pinning
     timer: Timer
     wall: Timer
+    steady: Timer | None = None
     known: Device | None = None
 
 
@@ -81,20 +92,50 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
-    """The highest rate seen, and with what."""
+    """The highest rate seen, and with what; `candidate` is the way in which it was reached."""
 
     rate: float
     how: str
+    candidate: Candidate | None = None
 
 
-def shortest(call: Call, seconds: float, clock: Clock, least: float) -> float:
-    """The time of one call: the shortest of several samples of at least `least` seconds, within about `seconds`."""
+def shortest(
+    call: Call,
+    seconds: float,
+    clock: Clock,
+    least: float,
+    *,
+    rest: float = 0.0,
+    burst: int = SAMPLES,
+    pause: Callable[[float], None] = time.sleep,
+) -> float:
+    """The time of one call: the shortest of several samples of at least `least` seconds, within about `seconds`.
+
+    Args:
+        rest: seconds without work before each `burst` of samples.
+    """
     once = max(min(_samples(call, 1, clock, Policy(warmup=1, min_samples=1, max_samples=1))), 1e-9)
     if 4 * once > seconds:
         return once
     repeats = max(1, min(MOST_REPEATS, math.ceil(least / once)))
-    policy = Policy(warmup=1, min_samples=3, max_samples=SAMPLES, budget=max(seconds, 1e-3), precision=0.0)
-    return min(once, min(_samples(call, repeats, clock, policy)) / repeats)
+    taken, spent, best = 0, 0.0, once
+    while taken < SAMPLES and (spent < seconds or not taken):
+        pause(rest)
+        budget = max(seconds - spent, 1e-3)
+        policy = Policy(warmup=1, min_samples=min(3, burst), max_samples=burst, budget=budget, precision=0.0)
+        found = _samples(call, repeats, clock, policy)
+        taken, spent = taken + len(found), spent + rest + sum(found)
+        best = min(best, min(found) / repeats)
+    return best
+
+
+def steady(call: Call, seconds: float, clock: Clock, least: float) -> float:
+    """The time of one call while the same work goes on and on: the median of samples without a pause."""
+    once = max(min(_samples(call, 1, clock, Policy(warmup=1, min_samples=1, max_samples=1))), 1e-9)
+    repeats = max(1, math.ceil(least / once))
+    samples = max(3, math.ceil(seconds / (repeats * once)))
+    found = _samples(call, repeats, clock, Policy(warmup=1, min_samples=samples, max_samples=samples, budget=seconds))
+    return median(found) / repeats
 
 
 def _samples(call: Call, repeats: int, clock: Clock, policy: Policy) -> Sequence[float]:
@@ -106,14 +147,15 @@ def _samples(call: Call, repeats: int, clock: Clock, policy: Policy) -> Sequence
     return sample(run, ("forward",), clock, policy)["forward"].samples
 
 
-def timers(where: str) -> tuple[Timer, Timer]:
-    """The timers of a bench: of work in the current stream, and of work that has ended when its call returns."""
+def timers(where: str) -> tuple[Timer, Timer, Timer | None]:
+    """The timers of a bench: of work in the current stream, of work that has ended with its call, and steady."""
     monotonic = MonotonicClock()
     clock: Clock = CudaClock() if where == "cuda" else monotonic
     least = LEAST[where]
     return (
-        lambda call, seconds: shortest(call, seconds, clock, least),
+        lambda call, seconds: shortest(call, seconds, clock, least, rest=REST[where], burst=BURST[where]),
         lambda call, seconds: shortest(call, seconds, monotonic, least),
+        (lambda call, seconds: steady(call, seconds, clock, least)) if where == "cuda" else None,
     )
 
 
@@ -150,7 +192,7 @@ def race(
 
 
 def _tried(candidate: Candidate, seconds: float, timer: Timer) -> Best:
-    return Best(rate=candidate.amount / timer(candidate.make(), seconds), how=candidate.how)
+    return Best(rate=candidate.amount / timer(candidate.make(), seconds), how=candidate.how, candidate=candidate)
 
 
 def stated(

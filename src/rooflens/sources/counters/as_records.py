@@ -11,12 +11,13 @@ from functools import lru_cache
 from statistics import median
 
 from rooflens import units
-from rooflens.records import Case, Phase, Record
+from rooflens.costs import family_of
+from rooflens.records import Case, Record
 from rooflens.results import UNATTRIBUTED
 from rooflens.sources.counters.flops import uncounted
 from rooflens.sources.counters.launches import Launch, Names
 from rooflens.sources.counters.metrics import kind_of
-from rooflens.sources.counters.nvtx import place_of, renamed
+from rooflens.sources.counters.nvtx import Places, renamed
 from rooflens.sources.counters.peaks import Peaks, has_peaks
 from rooflens.sources.counters.reading import Contents
 from rooflens.sources.counters.work import clock_of, timing_of, work_of
@@ -69,13 +70,16 @@ def found_in(launches: Iterable[Launch], contents: Contents, case_of: Callable[[
     peaks: dict[Chip, Peaks] = {}
     collected: Counter[Names] = Counter()
     fastest: float | None = None
+    places = Places()
     for launch in launches:
         chip, counters = chip_of(launch), launch.counters
-        if chip not in cases:
-            cases[chip], peaks[chip] = case_of(chip), Peaks()
+        case = cases.get(chip)
+        if case is None:
+            case, peaks[chip] = case_of(chip), Peaks()
+            cases[chip] = case
             fastest = fastest or _fastest(launch)
         names = launch.names
-        entries.append((launch.line, record_of(launch, chip, cases[chip])))
+        entries.append((launch.line, record_of(launch, chip, case, places)))
         collected[names] += 1
         if (clock := clock_of(counters)) is not None:
             clocks.append(clock)
@@ -95,19 +99,22 @@ def found_in(launches: Iterable[Launch], contents: Contents, case_of: Callable[[
     )
 
 
-def record_of(launch: Launch, chip: Chip, case: Case) -> Record:
-    """One launch as a record."""
-    name, path, phase = _place(launch.name, launch.ranges)
+def record_of(launch: Launch, chip: Chip, case: Case, places: Places) -> Record:
+    """One launch as a record; `places` are those of the launches before it. Without ranges its module is not known."""
+    name, prefix = _renamed(launch.name)
+    place = places.of(launch.ranges)
+    path = prefix if place.path is None else place.path
     counters = launch.counters
     work, notes = work_of(name, launch.names, counters, chip.cc)
     return Record(
         case=case,
         source="counters",
         scope="kernel",
-        path=path,
-        kind="other",
+        path=UNATTRIBUTED if path is None else path,
+        kind=family_of(place.operation) if place.operation else "other",
         name=name,
-        phase=phase,
+        operation=place.operation,
+        phase=place.phase,
         work=work,
         timing=timing_of(counters),
         calls=launch.calls,
@@ -121,12 +128,7 @@ def _shared(notes: tuple[str, ...]) -> tuple[str, ...]:
     return notes
 
 
-@lru_cache(maxsize=65536)
-def _place(kernel: str, ranges: str) -> tuple[str, str, Phase | None]:
-    """Name, module path and phase of a kernel. Without ranges its module is not known."""
-    path, phase = place_of(ranges)
-    name, prefix = renamed(kernel)
-    return name, path or prefix or UNATTRIBUTED, phase
+_renamed = lru_cache(maxsize=65536)(renamed)
 
 
 def chip_of(launch: Launch) -> Chip:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import compress
 
 from rooflens.sources.counters.launches import Launch, Names, names_of
 from rooflens.sources.counters.metrics import kind_of
-from rooflens.sources.counters.numbers import NOT_AVAILABLE, Deferred, Numbers, Value, power_of, scaled
+from rooflens.sources.counters.numbers import NOT_AVAILABLE, Deferred, Numbers, Value, power_of, shifted
 from rooflens.sources.counters.rows import damaged
 from rooflens.sources.counters.unusual import Unusual
 
@@ -68,50 +69,48 @@ class Reader:
         Raises:
             FileError: it is no number, or the launch has another value already.
         """
-        value = self.numbers.read(text, target.power, line)
-        if target.percent and value is not None:
-            self.unusual.percent(target.metric, value)
-            return
-        if isinstance(value, int | float) and value < 0:  # what passes that did not agree leave of a difference
-            value = None
-        if value is None:
-            self.unusual.missing(target.metric)
         if target.percent:
-            return
-        if not launch.add(target.metric, value):
+            self._share(target, text, line)
+        elif not launch.add(target.metric, self._value(target, text, line)):
             raise damaged(self.where, line, f"{target.metric} has another value for the same launch above")
 
-    def fill(self, launch: Launch, cells: Sequence[Cell]) -> None:
-        """Keep all cells of a launch that are read: sums at once where each is written like one, which most are.
+    def fill(self, launch: Launch, shape: Shape, texts: Sequence[str], lines: Sequence[int]) -> None:
+        """Keep the cells of a launch, which has none yet. Sums are read at once: most are zero, or whole numbers.
 
         Raises:
             FileError: as :meth:`put`.
         """
-        if not cells:
-            return
-        targets, texts, lines = zip(*cells, strict=True)
-        shape = shape_of(targets)
-        if not self.sums(launch, shape, [texts[i] for i in shape.whole] if shape.others else texts):
-            for cell in cells:
-                self.put(launch, *cell)
-            return
+        values = shape.given.copy()
+        busy = [i for i in shape.sums if texts[i] != "0"]
+        numbers = self.numbers.whole([texts[i] for i in busy])
+        targets = shape.targets
+        if numbers is None:
+            for i in busy:
+                value = values[targets[i].metric] = self._value(targets[i], texts[i], lines[i])
+                launch.waits |= isinstance(value, Deferred)
+        else:
+            for i, number in zip(busy, numbers, strict=True):
+                target = targets[i]
+                values[target.metric] = shifted(number, target.power) if target.power else number
+        launch.take(shape.keys, values)
         for i in shape.others:
             self.put(launch, targets[i], texts[i], lines[i])
 
-    def sums(self, launch: Launch, shape: Shape, texts: Sequence[str]) -> bool:
-        """Keep the sums of a launch if each is written as a whole number; else nothing is kept."""
-        some = [i for i, text in enumerate(texts) if text != "0"]
-        numbers = self.numbers.whole([texts[i] for i in some]) if some else []
-        if numbers is None:
-            return False
-        values = shape.zeros.copy()
-        for i, number in zip(some, numbers, strict=True):
-            values[shape.names[i]] = number
-        for name, power in shape.scaled:
-            if value := values[name]:
-                values[name] = scaled(str(value), power)
-        launch.take(shape.keys, values)
-        return True
+    def _value(self, target: Target, text: str, line: int) -> Value | Deferred:
+        value = self.numbers.read(text, target.power, line)
+        if isinstance(value, int | float) and value < 0:  # what passes that did not agree leave of a difference
+            value = None
+        if value is None:
+            self.unusual.missing(target.metric)
+        return value
+
+    def _share(self, target: Target, text: str, line: int) -> None:
+        """A share is looked at and not kept."""
+        value = self.numbers.read(text, target.power, line)
+        if value is None:
+            self.unusual.missing(target.metric)
+        else:
+            self.unusual.percent(target.metric, value)
 
     def unused(self, metric: str, text: str, line: int) -> None:
         """Look at a cell that nobody needs: it may be missing, or tell how numbers are written."""
@@ -130,31 +129,39 @@ class Shape:
     """The cells that launches have in common.
 
     Attributes:
-        whole: places of the sums, each counter once; `names` and `keys` are theirs, and `zeros` their values if idle.
-        scaled: those of them whose unit is no base unit.
+        targets: what becomes of each cell.
+        sums: places of the sums, each counter once.
+        given: values of the launch before any cell is read: zero for a sum, which most are.
+        keys: the names of `given`.
         others: places of all other cells.
     """
 
-    whole: tuple[int, ...]
-    names: tuple[str, ...]
+    targets: tuple[Target, ...]
+    sums: tuple[int, ...]
+    given: dict[str, Value | Deferred]
     keys: Names
-    zeros: dict[str, Value | Deferred]
-    scaled: tuple[tuple[str, int], ...]
     others: tuple[int, ...]
 
 
 @lru_cache(maxsize=1024)
 def shape_of(targets: tuple[Target, ...]) -> Shape:
     first = {target: i for i, target in reversed(list(enumerate(targets)))}
-    whole = tuple(i for i, target in enumerate(targets) if target.whole and first[target] == i)
-    names = [targets[i].metric for i in whole]
-    whole = whole if len(set(names)) == len(names) else ()
-    kept = tuple(targets[i].metric for i in whole)
+    sums = tuple(i for i, target in enumerate(targets) if target.whole and first[target] == i)
+    names = tuple(targets[i].metric for i in sums)
+    if len(set(names)) < len(names):  # one counter in two units: its values are compared one by one
+        sums, names = (), ()
     return Shape(
-        whole=whole,
-        names=kept,
-        keys=names_of(kept),
-        zeros=dict.fromkeys(kept, 0),
-        scaled=tuple((targets[i].metric, targets[i].power) for i in whole if targets[i].power),
-        others=tuple(i for i in range(len(targets)) if i not in whole),
+        targets=targets,
+        sums=sums,
+        given=dict.fromkeys(names, 0),
+        keys=names_of(names),
+        others=tuple(i for i in range(len(targets)) if i not in sums),
     )
+
+
+def collected(shape: Shape, texts: Sequence[str]) -> tuple[Shape, tuple[str, ...]]:
+    """Without the cells that are empty: these counters were not collected for a launch."""
+    lacking = {target.metric for target, text in zip(shape.targets, texts, strict=True) if not text}
+    found = shape_of(tuple(compress(shape.targets, texts)))
+    given = found.given | {name: value for name, value in shape.given.items() if name not in lacking}
+    return replace(found, given=given, keys=names_of(tuple(given))), tuple(filter(None, texts))

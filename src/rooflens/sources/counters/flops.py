@@ -25,6 +25,8 @@ from rooflens.sources.counters.numbers import Value
 
 Counters = Mapping[str, Value]
 
+_MOST_KNOWN = 4096
+
 _LANES = ("smsp", "sm")
 """The same instructions are counted per processor and per quarter of it."""
 PIPE = "sm__inst_executed_pipe_tensor"
@@ -79,37 +81,56 @@ class Operands:
     sparse: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
-    """Which of the counters of a launch make up what.
+    """Which of the counters of a launch make up what, on a chip of compute capability `cc`.
 
     Attributes:
+        every: all of the counters below.
         lanes: precision of the general lanes, its terms, and the further ones of this chip, as counter and FLOP; None
             for a counter that is not there. A precision of which nothing was collected is not among them.
         operations: every counter that `tensor` needs.
         hfma: counter of half FMAs, None where none or where all of them are arithmetic.
         pipe: counter of instructions of the tensor pipe.
+        known: what came out before, by what the counters were: a kernel executes the same each time it is launched.
     """
 
+    cc: str | None
+    every: tuple[str, ...]
     lanes: tuple[tuple[Lanes, tuple[tuple[str | None, int], ...], tuple[tuple[str | None, int], ...]], ...]
     tensor: tuple[Operands, ...]
     operations: tuple[str, ...]
     hfma: str | None
     half: tuple[str, ...]
     pipe: str | None
+    known: dict[tuple[Value, ...], Counted] = field(default_factory=dict)
 
 
 def counted(name: str, names: Names, counters: Counters, cc: str | None) -> Counted:
-    """The FLOP of a launch of the kernel `name` on a chip of compute capability `cc`; `names` are of its counters."""
-    found = Counted()
+    """The FLOP of a launch of the kernel `name` on a chip of compute capability `cc`; `names` are of its counters.
+
+    They are shared by launches that executed the same, and not to be changed.
+    """
     plan = _plan(names, cc)
+    doubtful = _may_use_tensor_cores(name)
+    key = (doubtful, *map(counters.__getitem__, plan.every))
+    found = plan.known.get(key)
+    if found is None:
+        if len(plan.known) >= _MOST_KNOWN:
+            plan.known.clear()
+        found = plan.known[key] = _counted(plan, doubtful, counters)
+    return found
+
+
+def _counted(plan: Plan, doubtful: bool, counters: Counters) -> Counted:
+    found = Counted()
     moves = _moves(plan, counters)
     for precision, terms, packed in plan.lanes:
         _general(precision, terms, packed, counters, moves, found)
     if plan.tensor:
         _tensor(plan, counters, moves, found)
     else:
-        _without_operations(name, plan, counters, cc, moves, found)
+        _without_operations(doubtful, plan, counters, moves, found)
     if not found.flops and not found.unknown:
         found.lacks("no counter of FLOP was collected: FLOP are unknown")
     return found
@@ -131,13 +152,18 @@ def _plan(names: Names, cc: str | None) -> Plan:
         if any(metric is not None for metric, _ in terms):
             general.append((precision, terms, tuple((_lane(term, have), factor) for term, factor in packed.items())))
     half = [metric for term in ("hadd", "hmul") if (metric := _lane(term, have)) is not None]
+    operations = tuple(name for name in names.all if _TENSOR.fullmatch(name))
+    pipes = [name for name in (f"{PIPE}.sum", f"{PIPE}_v2.sum") if name in have]
+    added = [metric for _, terms, packed in general for metric, _ in (*terms, *packed) if metric is not None]
     return Plan(
+        cc=cc,
+        every=tuple(dict.fromkeys((*added, *operations, *pipes, *have & {MOVES}))),
         lanes=tuple(general),
         tensor=_operands(names.all),
-        operations=tuple(name for name in names.all if _TENSOR.fullmatch(name)),
+        operations=operations,
         hfma=_lane("hfma", have) if has_moves(cc) else None,
         half=tuple(half),
-        pipe=next((name for name in (f"{PIPE}.sum", f"{PIPE}_v2.sum") if name in have), None),
+        pipe=next(iter(pipes), None),
     )
 
 
@@ -295,22 +321,21 @@ def _tensor(plan: Plan, counters: Counters, moves: Moves, found: Counted) -> Non
         found.lacks("tensor instructions ran, and none of the collected counters of operations saw them")
 
 
-def _without_operations(
-    name: str, plan: Plan, counters: Counters, cc: str | None, moves: Moves, found: Counted
-) -> None:
+def _without_operations(doubtful: bool, plan: Plan, counters: Counters, moves: Moves, found: Counted) -> None:
     """Where only instructions of the tensor pipe were counted, they tell that there is work, and rarely how much."""
     pipe = counters[plan.pipe] if plan.pipe is not None else None
     if pipe is None:
-        if _may_use_tensor_cores(name):
+        if doubtful:
             found.lacks("tensor operations are not in this file, and the kernel's name says that it may have some")
         return
     real = pipe - moves.warps
     if real <= 0:
         return
-    if (known := tensor_instruction(cc)) is not None:
+    if (known := tensor_instruction(plan.cc)) is not None:
         resource, flops = known
         found.flops[resource] = flops * real
-        found.notes.append(f"{resource}: {flops} FLOP per tensor instruction, right on compute capability {cc} only")
+        only = f"right on compute capability {plan.cc} only"
+        found.notes.append(f"{resource}: {flops} FLOP per tensor instruction, {only}")
     else:
         found.lacks(
             "tensor instructions ran, and their FLOP were not counted: 512 per instruction is right on compute"

@@ -36,6 +36,7 @@ class Launch:
             was not collected.
         facts: what the file tells about device and run, by name.
         calls: how many launches the values are the mean of.
+        waits: whether a value can still be read in two ways.
     """
 
     line: int
@@ -47,6 +48,7 @@ class Launch:
     values: dict[str, Value | Deferred] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     calls: int = 1
+    waits: bool = False
     _names: Names | None = None
 
     @property
@@ -63,18 +65,15 @@ class Launch:
     def add(self, name: str, value: Value | Deferred) -> bool:
         """Have one more value; False if there is another one of this name."""
         self._names = None
+        self.waits |= isinstance(value, Deferred)
         return self.values.setdefault(name, value) == value
-
-    @property
-    def waits(self) -> bool:
-        """Whether a value can still be read in two ways."""
-        return any(isinstance(value, Deferred) for value in self.values.values())
 
     def settled(self, numbers: Numbers) -> Launch:
         """With every number decided."""
         for name, value in self.values.items():
             if isinstance(value, Deferred):
                 self.values[name] = numbers.settle(value)
+        self.waits = False
         return self
 
     @property

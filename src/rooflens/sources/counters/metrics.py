@@ -115,6 +115,12 @@ def chips_of(cc: str) -> tuple[str, ...]:
     return tuple(chip for chip, its in _availability()["chips"].items() if its == cc)
 
 
+def chips_with(metric: str) -> tuple[str, ...]:
+    """The chips that have a metric, whatever its roll-up; none where the selection of names does not hold it."""
+    chips: str = _availability()["metrics"].get(metric.partition(".")[0], "")
+    return tuple(chips.split())
+
+
 def near(metric: str, cc: str | None = None) -> list[str]:
     """Names of existing metrics like this one, with its roll-up; on the chips of `cc` where that is known."""
     base, _, rollup = metric.partition(".")

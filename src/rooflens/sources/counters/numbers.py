@@ -28,14 +28,11 @@ _COMMA = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d{1,
 _STYLES: dict[Style, re.Pattern[str]] = {"point": _POINT, "comma": _COMMA}
 _EITHER = re.compile(r"[1-9]\d{0,2}[.,]\d{3}", re.ASCII)
 _WHOLE = {
-    sign: re.compile(rf"{one}(?:\|{one})*", re.ASCII)
-    for sign, one in {
-        "": r"\d{1,30}",
-        ",": r"(?:\d{1,3}(?:,\d{3}){0,9}|\d{1,30})",
-        ".": r"(?:\d{1,3}(?:\.\d{3}){0,9}|\d{1,30})",
-    }.items()
+    "": re.compile(r"(?:[0-9]{1,30}+\|)++"),
+    ",": re.compile(r"(?:[0-9]{1,3}+(?:(?:,[0-9]{3}){0,9}+|[0-9]{0,27}+)\|)++"),
+    ".": re.compile(r"(?:[0-9]{1,3}+(?:(?:\.[0-9]{3}){0,9}+|[0-9]{0,27}+)\|)++"),
 }
-"""Whole numbers side by side, by what separates thousands."""
+"""Whole numbers one after the other, each with a bar behind it, by what separates thousands."""
 _SPACED = re.compile(r"(?<=\d)[ '\u2019\u00a0\u202f](?=\d{3}(?!\d))", re.ASCII)
 """Thousands of locales that separate them by a space or an apostrophe."""
 
@@ -105,7 +102,7 @@ class Numbers:
             FileError: it is no number, or contradicts the locale of the cells before.
         """
         if len(text) <= LONGEST:
-            if text.isdecimal():
+            if is_whole(text):
                 return int(text) if power == 0 else scaled(text, power)
             if self.style is not None and _STYLES[self.style].fullmatch(text):
                 return scaled(_plain(text, self.style), power)
@@ -113,15 +110,17 @@ class Numbers:
 
     def whole(self, texts: Sequence[str]) -> list[int] | None:
         """Cells in their own units if every one is a whole number, None if one is not or nothing has decided yet."""
-        joined = "|".join(texts)
+        if not texts:
+            return []
+        joined = "|".join(texts) + "|"
         thousands = "" if self.style is None else "," if self.style == "point" else "."
         if not _WHOLE[thousands].fullmatch(joined):
             return None
-        return list(map(int, (joined.replace(thousands, "") if thousands else joined).split("|")))
+        return list(map(int, (joined.replace(thousands, "") if thousands else joined)[:-1].split("|")))
 
     def see(self, text: str, line: int) -> None:
         """Let a cell that nobody needs decide for the others; one that is no number says nothing."""
-        if not text.isdecimal() and len(text) <= LONGEST and (_POINT.fullmatch(text) or _COMMA.fullmatch(text)):
+        if not is_whole(text) and len(text) <= LONGEST and (_POINT.fullmatch(text) or _COMMA.fullmatch(text)):
             self._decide(text, line)
 
     def settle(self, cell: Deferred) -> Value:
@@ -165,13 +164,27 @@ class Numbers:
             )
 
 
+def is_whole(text: str) -> bool:
+    """Whether it is a whole number in digits of ASCII: Python takes those of every script, and ncu writes no other."""
+    return text.isascii() and text.isdecimal()
+
+
 def _plain(text: str, style: Style) -> str:
     return text.replace(",", "") if style == "point" else text.replace(".", "").replace(",", ".")
 
 
 def scaled(text: str, power: int) -> int | float:
     """Exact where the result is whole, else the nearest number."""
-    if text.isdecimal():
-        return int(text) * int(10**power) if power >= 0 else int(text) / 10**-power
-    value = Decimal(text).scaleb(power)
-    return int(value) if power >= 0 and value == value.to_integral_value() else float(value)
+    if "e" in text or "E" in text:
+        value = Decimal(text).scaleb(power)
+        return int(value) if power >= 0 and value == value.to_integral_value() else float(value)
+    whole, _, decimals = text.partition(".")
+    number, shift = int(whole + decimals), power - len(decimals)
+    if shift < 0 <= power and number % 10**-shift == 0:
+        return number // int(10**-shift)
+    return shifted(number, shift)
+
+
+def shifted(number: int, power: int) -> int | float:
+    """A whole number times a power of ten, as :func:`scaled`."""
+    return number * int(10**power) if power >= 0 else number / int(10**-power)

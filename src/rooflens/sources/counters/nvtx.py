@@ -3,41 +3,116 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from urllib.parse import unquote
 
+from rooflens.costs.seen import is_engine, is_known, short
 from rooflens.records import PHASES, Phase
 
 _RANGE = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_SPECIAL, _ESCAPED = re.compile(r'(["\\])'), re.compile(r'\\(["\\])')
+"""What ends a range early, as such and behind a backslash."""
 _ATTRIBUTES = 6
 """What follows the name of a range: payload type and value, colour type and value, message type and message."""
 _MODULE, _PHASE = "rooflens:module:", "rooflens:phase:"
 """How rooflens itself names its ranges."""
 _RENAMED = re.compile(r"([^<>()/ ]+)/(?=\S)")
-_FOREIGN = ("::", ", seq = ")
-"""In the ranges of torch.autograd.profiler.emit_nvtx, one per operation: not modules."""
+_EMITTED = re.compile(r"(.*?)(?:, seq = (\d+))?(?:, op_id = \d+)?(?:, sizes = .*)?(?:, input_op_ids = .*)?", re.DOTALL)
+"""What torch.autograd.profiler.emit_nvtx writes behind the name of an operation or a range."""
+OUTSIDE = "(optimizer)"
+"""The path of what an optimizer does."""
+_OPTIMIZER = "Optimizer."
+"""torch.optim names its own ranges ``Optimizer.step#SGD.step``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a kernel ran; None is unknown.
+
+    Attributes:
+        path: module path.
+        operation: as an estimate names it, "" where ranges name none: the outermost one within that module that has a
+            formula, else the outermost.
+        sequence: autograd number of the node that it made in forward, or runs in backward.
+        backward: whether the autograd engine ran it.
+    """
+
+    path: str | None = None
+    phase: Phase | None = None
+    operation: str = ""
+    sequence: int | None = None
+    backward: bool = False
 
 
 @lru_cache(maxsize=4096)
 def ranges_of(cell: str) -> tuple[str, ...]:
-    """The names of the ranges in a cell, from outside in.
+    """The names of the ranges in a cell, from outside in; started ones, which are not nested, before pushed ones.
 
     >>> ranges_of('1  "<default domain>:forward:none:none:none:none:none:none"  "<default domain>:layer1:none" ')
     ('forward', 'layer1')
     """
-    return tuple(_name(text) for text in _RANGE.findall(cell))
+    texts = [_ESCAPED.sub(r"\1", text).split(":") for text in _RANGE.findall(cell)]
+    return tuple(_name(words) for words in sorted(texts, key=_is_started, reverse=True))
 
 
-@lru_cache(maxsize=4096)
-def place_of(cell: str) -> tuple[str | None, Phase | None]:
-    """Module path and phase that a cell names; None is unknown.
+def cell_of(pushed: Iterable[tuple[str, str]], started: Iterable[tuple[str, str]]) -> str:
+    """The cell of ranges whose domains and names are known.
 
-    The path is the innermost range that is neither a phase nor an operation.
+    >>> ranges_of(cell_of([("<default domain>", "forward"), ("a", 'say "hello"')], [("<default domain>", "step")]))
+    ('step', 'forward', 'say "hello"')
     """
-    names = ranges_of(cell)
-    phases = [phase for name in names if (phase := _phase(name)) is not None]
-    paths = [_path(name) for name in names if _phase(name) is None and not any(sign in name for sign in _FOREIGN)]
-    return (paths[-1] if paths else None), (phases[-1] if phases else None)
+    texts = [*(f"{domain}:{name}" for domain, name in pushed), *(f"0:{domain}:{name}" for domain, name in started)]
+    attributes = ":none" * _ATTRIBUTES
+    escaped = (_SPECIAL.sub(r"\\\1", text) for text in texts)
+    return "  ".join(f'"{text}{attributes}"' for text in escaped)
+
+
+@lru_cache(maxsize=65536)
+def place_of(cell: str) -> Place:
+    """What a cell says by itself.
+
+    The path is the innermost range that is neither a phase nor an operation. Operations are known by their namespace
+    (``aten::``), or by the number of an autograd node.
+    """
+    path: str | None = None
+    phase: Phase | None = None
+    operation, sequence, backward = "", None, False
+    for text in ranges_of(cell):
+        name, number = _emitted(text)
+        if is_engine(name):
+            backward, operation = True, ""
+        elif (its := _phase(name)) is not None:
+            phase = its
+        elif name.startswith(_OPTIMIZER):
+            path, phase, operation = OUTSIDE, phase or "optimizer", ""
+        elif "::" in name or number is not None:
+            operation = _outer(operation, name)
+            sequence = sequence if number is None else number
+        else:
+            path, operation = _path(name), ""
+    if backward and phase is None:
+        phase = "backward"
+    return Place(path=path, phase=phase, operation=short(operation), sequence=sequence, backward=backward)
+
+
+class Places:
+    """The places of launches that come one after the other: what runs in backward lies where its node was made."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, str | None] = {}
+
+    def of(self, cell: str) -> Place:
+        """The place of the next launch."""
+        place = place_of(cell)
+        if place.sequence is None:
+            return place
+        if not place.backward:
+            self._made[place.sequence] = place.path
+            return place
+        made = self._made.get(place.sequence)
+        return place if place.path is not None or made is None else replace(place, path=made)
 
 
 def renamed(kernel: str) -> tuple[str, str | None]:
@@ -50,12 +125,33 @@ def renamed(kernel: str) -> tuple[str, str | None]:
     return (kernel[match.end() :], match[1]) if match else (kernel, None)
 
 
-def _name(text: str) -> str:
-    """A range is ``domain:name:attributes``; names may hold colons, ours do."""
-    words = text.split(":")
+def _name(words: Sequence[str]) -> str:
+    """A range is ``domain:name:attributes``, a started one has a number before that; names may hold colons, ours do."""
+    before = 2 if _is_started(words) else 1
     if len(words) > _ATTRIBUTES + 1:
-        return ":".join(words[1:-_ATTRIBUTES])
-    return words[1] if len(words) > 1 else text
+        return ":".join(words[before:-_ATTRIBUTES])
+    return words[1] if len(words) > 1 else words[0]
+
+
+def _is_started(words: Sequence[str]) -> bool:
+    return words[0].isdecimal() and len(words) > _ATTRIBUTES + 2
+
+
+def _emitted(text: str) -> tuple[str, int | None]:
+    """A name without what torch writes behind it, and the autograd number in that.
+
+    >>> _emitted("aten::conv2d, seq = 216, op_id = 1080"), _emitted("layer1")
+    (('aten::conv2d', 216), ('layer1', None))
+    """
+    match = _EMITTED.fullmatch(text)
+    if match is None:
+        return text, None
+    return match[1], None if match[2] is None else int(match[2])
+
+
+def _outer(around: str, inside: str) -> str:
+    """The operation that stands for a kernel, of one and of another inside of it."""
+    return inside if not around or (is_known(inside) and not is_known(around)) else around
 
 
 def _phase(name: str) -> Phase | None:

@@ -18,9 +18,11 @@ from rooflens.sources.counters.launches import Launch
 from rooflens.sources.counters.log import Log
 from rooflens.sources.counters.numbers import Numbers
 from rooflens.sources.counters.page import Page, is_kernel
+from rooflens.sources.counters.reports import is_report, launches_of
 from rooflens.sources.counters.rows import begins, continued, damaged, is_header, is_open
-from rooflens.sources.counters.tables import Long, Wide, table
+from rooflens.sources.counters.tables import Long, table
 from rooflens.sources.counters.unusual import Unusual
+from rooflens.sources.counters.wide import Wide
 
 _ENCODINGS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _GZIP = b"\x1f\x8b"
@@ -50,8 +52,12 @@ def launches(path: Path, found: Contents) -> Iterator[Launch]:
     """The launches of a file, in the order in which they are complete.
 
     Raises:
-        FileError: the file cannot be opened, holds no launch (ncu's own words are quoted), or is damaged.
+        FileError: the file cannot be opened, holds no launch (ncu's own words are quoted), or is damaged; a report
+            (``.ncu-rep``) needs the package ncu-report.
     """
+    if is_report(path):
+        yield from launches_of(path, found.where, found.unusual)
+        return
     with opened(path) as lines:
         yield from parse(lines, found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rooflens.errors import FileError
 
@@ -45,6 +45,13 @@ def fields(text: str) -> list[str] | None:
 def damaged(where: str, line: int, why: str) -> FileError:
     """A row that cannot be read."""
     return FileError(f"{where}, line {line}: {why}; the row is damaged: remove it or export the report again")
+
+
+def misshapen(where: str, line: int, row: Sequence[str] | None, size: int) -> FileError:
+    """A row that has not the fields of its header; None is one that has no fields at all."""
+    if row is None:
+        return damaged(where, line, "a quote is in the wrong place")
+    return damaged(where, line, f"it has {len(row)} fields, and the header {size}")
 
 
 def is_open(text: str) -> bool:

@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Iterator, Sequence
 
-from rooflens.errors import FileError
 from rooflens.records.record import MOST_CALLS
 from rooflens.sources.counters.cells import Cell, Reader, Target, shape_of, unread
+from rooflens.sources.counters.header import Header
 from rooflens.sources.counters.launches import Launch
-from rooflens.sources.counters.metrics import is_fact, kind_of, labelled
+from rooflens.sources.counters.metrics import kind_of, labelled
 from rooflens.sources.counters.numbers import NOT_AVAILABLE, Deferred
-from rooflens.sources.counters.rows import SEPARATOR, damaged, fields
+from rooflens.sources.counters.rows import SEPARATOR, damaged, fields, misshapen
+from rooflens.sources.counters.wide import Wide
 
-RANGES = ("thread Domain:Push/Pop_Range", "Id:Domain:Start/Stop_Range")
 _LAST_OF_LAUNCH = "Section Name"
-
-
-class Header:
-    """Where the columns of a table are."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = list(names)
-        self.size = len(self.names)
-        self._places = {name: i for i, name in enumerate(self.names)}
-        self._ranges = [i for i, name in enumerate(self.names) if name.startswith(RANGES)]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._places
-
-    def place(self, name: str) -> int:
-        return self._places[name]
-
-    def get(self, row: Sequence[str], name: str) -> str:
-        """A field by the name of its column, "" where there is none."""
-        i = self._places.get(name)
-        return "" if i is None or i >= len(row) else row[i]
-
-    def launch(self, row: Sequence[str], line: int, key: tuple[str, ...]) -> Launch:
-        """What a row tells about its launch, without its counters."""
-        cells = [row[i] for i in self._ranges if i < len(row) and row[i].strip()]
-        return Launch(
-            line=line,
-            key=key,
-            name=self.get(row, "Kernel Name"),
-            device=self.get(row, "Device"),
-            cc=self.get(row, "CC") or None,
-            ranges="  ".join(cells),
-        )
 
 
 class Long:
@@ -104,7 +70,7 @@ class Long:
             text = text[:-1]
         row = fields(text)
         if row is None or not self._least <= len(row) <= self._header.size:
-            raise _misshapen(self._reader.where, line, row, self._header)
+            raise misshapen(self._reader.where, line, row, self._header.size)
         done = self._enter(row, line)
         metric = row[self._metric]
         if metric:  # else the row of a rule
@@ -123,7 +89,9 @@ class Long:
         yield from map(self._complete, self._open.values())
 
     def _complete(self, launch: Launch) -> Launch:
-        self._reader.fill(launch, self._cells.pop(launch.key))
+        if cells := self._cells.pop(launch.key):
+            targets, texts, lines = zip(*cells, strict=True)
+            self._reader.fill(launch, shape_of(targets), texts, lines)
         return launch
 
     def _learn(self, row: Sequence[str], text: str, target: Target) -> None:
@@ -175,108 +143,6 @@ class Long:
         return target
 
 
-class Wide:
-    """The raw page: one row per launch, one column per counter, units in the row below the header."""
-
-    def __init__(self, reader: Reader, header: Header) -> None:
-        self._reader = reader
-        self._header = header
-        self._columns: list[tuple[int, Target]] | None = None
-        self._shape = shape_of(())
-        self._sums: Callable[[Sequence[str]], Sequence[str]] = tuple
-        self._others: list[tuple[int, Target]] = []
-        self._fact_places = [(i, name) for i, name in enumerate(header.names) if is_fact(name)]
-        self._facts_known: dict[tuple[str, ...], dict[str, str]] = {}
-        self._unread = [
-            (i, name)
-            for i, name in enumerate(header.names)
-            if "__" in name and kind_of(name) is None and not name.startswith(("device__", "launch__"))
-        ]
-        self._closed: set[tuple[str, ...]] = set()
-
-    def quick(self, line: int, text: str) -> tuple[Launch, ...] | None:
-        """Take a row in which all is as it should be: every field quoted, and none with a quote of its own.
-
-        Raises:
-            FileError: a value is damaged.
-        """
-        row = text[1:-1].split(SEPARATOR)
-        size = self._header.size
-        if len(row) != size or self._columns is None or text.count('"') != 2 * size or text[0] + text[-1] != '""':
-            return None
-        return (self._launch(row, text, line),)
-
-    def add(self, line: int, text: str) -> Launch | None:
-        """Take a row; every one but that of units is a launch.
-
-        Raises:
-            FileError: the row is damaged.
-        """
-        row = fields(text)
-        if row is not None and text[0] == '"' and text[-1] == ",":  # ncu quotes what is empty: nothing follows here
-            row.pop()
-        if row is None or len(row) != self._header.size:
-            raise _misshapen(self._reader.where, line, row, self._header)
-        if self._columns is None:
-            self._units(row, line)
-            return None
-        return self._launch(row, text, line)
-
-    def finish(self) -> Iterator[Launch]:
-        """Nothing: every row was complete."""
-        yield from ()
-
-    def _launch(self, row: Sequence[str], text: str, line: int) -> Launch:
-        launch = self._header.launch(row, line, self._key(row, line))
-        launch.facts = self._facts(row)
-        if not self._reader.sums(launch, self._shape, self._sums(row)):
-            self._reader.fill(launch, [(target, row[i], line) for i, target in self._columns or () if row[i]])
-        else:
-            for i, target in self._others:
-                if row[i]:
-                    self._reader.put(launch, target, row[i], line)
-        if self._reader.numbers.style is None or '"n/a"' in text:
-            for i, name in self._unread:
-                self._reader.unused(name, row[i], line)
-        return launch
-
-    def _facts(self, row: Sequence[str]) -> dict[str, str]:
-        """What the row says of the device: the same in all rows, so kept once."""
-        cells = tuple([row[i] for i, _ in self._fact_places])
-        if cells not in self._facts_known:
-            named = zip(self._fact_places, cells, strict=True)
-            self._facts_known[cells] = {name: cell for (_, name), cell in named if cell}
-        return self._facts_known[cells]
-
-    def _key(self, row: Sequence[str], line: int) -> tuple[str, ...]:
-        header = self._header
-        key = (header.get(row, "Process ID"), header.get(row, "ID"), header.get(row, "Device"))
-        if not key[1].isdecimal():
-            raise damaged(self._reader.where, line, f"a launch cannot have the number {key[1]!r}")
-        if key in self._closed:
-            raise damaged(self._reader.where, line, f"launch {key[1]} of process {key[0]} appears twice")
-        self._closed.add(key)
-        return key
-
-    def _units(self, row: Sequence[str], line: int) -> None:
-        if self._header.get(row, "ID"):
-            raise damaged(self._reader.where, line, "the row of units below the header of the raw page is missing")
-        names = self._header.names
-        targets = [(i, self._reader.target(name, row[i], line)) for i, name in enumerate(names) if "__" in name]
-        self._columns = [(i, target) for i, target in targets if target.read]
-        self._shape = shape_of(tuple(target for _, target in self._columns))
-        places = [self._columns[place][0] for place in self._shape.whole]
-        # Of one place an itemgetter gives no sequence, of none there is no itemgetter.
-        self._sums = itemgetter(*places) if len(places) > 1 else lambda row: [row[place] for place in places]
-        self._others = [self._columns[place] for place in self._shape.others]
-
-
-def _misshapen(where: str, line: int, row: Sequence[str] | None, header: Header) -> FileError:
-    if row is None:
-        return damaged(where, line, "a quote is in the wrong place")
-    return damaged(where, line, f"it has {len(row)} fields, and the header {header.size}")
-
-
 def table(reader: Reader, text: str, line: int) -> Long | Wide:
     """The reader of the table that begins with this header.
 
@@ -287,12 +153,17 @@ def table(reader: Reader, text: str, line: int) -> Long | Wide:
     if names is None:
         raise damaged(reader.where, line, "the header has a quote in the wrong place")
     header = Header(names)
-    if "Metric Name" not in header:
-        if "ID" not in header:
-            raise damaged(reader.where, line, "the header has neither an ID nor a Metric Name")
-        return Wide(reader, header)
-    needed = ("Metric Unit", "Metric Value") if "ID" in header else ("Metric Unit", "Average", "Invocations")
-    lacking = [name for name in needed if name not in header]
+    is_wide = "Metric Name" not in header
+    if is_wide and "ID" not in header:
+        raise damaged(reader.where, line, "the header has neither an ID nor a Metric Name")
+    needed = (
+        ()
+        if is_wide
+        else ("Metric Unit", "Metric Value")
+        if "ID" in header
+        else ("Metric Unit", "Average", "Invocations")
+    )
+    lacking = [name for name in ("Kernel Name", *needed) if name not in header]
     if lacking:
         raise damaged(reader.where, line, f"the header lacks {', '.join(lacking)}")
-    return Long(reader, header)
+    return Wide(reader, header) if is_wide else Long(reader, header)

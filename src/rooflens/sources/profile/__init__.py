@@ -11,7 +11,7 @@ from rooflens.sources.profile.chrome import parse_trace, read_trace
 from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, Launch, Range
 from rooflens.sources.profile.places import Place
 from rooflens.sources.profile.ranges import module_range, phase_range
-from rooflens.sources.profile.run import profiled, records
+from rooflens.sources.profile.run import counted, marked, outside, profiled, records
 
 __all__ = [
     "DeviceActivity",
@@ -22,8 +22,11 @@ __all__ = [
     "Range",
     "Share",
     "attribute",
+    "counted",
     "is_attributed",
+    "marked",
     "module_range",
+    "outside",
     "parse_trace",
     "phase_range",
     "profiled",

@@ -30,7 +30,9 @@ def records_of(shares: Iterable[Share], case: Case, notes: tuple[str, ...] = ())
     yield from (_kernel(share, case) for share in items if share.call is None and share.activity is not None)
     yield from _engine([share for share in items if share.call is None and share.activity is None], case)
     if items:
-        yield Record(case=case, source="profile", scope="model", notes=(_coverage(items), *notes))
+        notes = (_coverage(items), *notes)
+    if notes:
+        yield Record(case=case, source="profile", scope="model", notes=notes)
 
 
 def is_attributed(share: Share) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from rooflens.costs.seen import is_engine, is_known, short
 from rooflens.records import Phase
 from rooflens.sources.profile.calls import Call, forest
 from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, Launch, Range
-from rooflens.sources.profile.names import is_engine, is_known, short
 from rooflens.sources.profile.places import Place, places_of
 from rooflens.sources.profile.ranges import module_of
 

@@ -28,6 +28,12 @@ _ACTIVITIES: dict[str, ActivityKind] = {
 _OPERATIONS = frozenset({"cpu_op", "Operator", "cpu_instant_event"})
 _LAUNCHES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "Runtime", "privateuse1_runtime"})
 _RANGES = frozenset({"user_annotation", "python_function"})
+_READ = (
+    ("kernels, copies and fills", frozenset(_ACTIVITIES)),
+    ("operations", _OPERATIONS),
+    ("launches", _LAUNCHES),
+    ("ranges", _RANGES),
+)
 _FLOW = "fwdbwd"
 _MICROSECOND = 1e-6
 _NO_JSON = re.compile(rb"(:\s*)-?(?:inf|nan|NaN|Infinity)(?=\s*[,}\]])")
@@ -74,11 +80,17 @@ def _decoded(raw: bytes, where: str) -> list[Any]:
                 raise
             decoded = msgspec.json.decode(mended, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise FileError(f"{where} is no Chrome trace: {error}") from error
+        raise FileError(f"{where} is no Chrome trace: {_place_of(error, raw)}") from error
     events = decoded if isinstance(decoded, list) else decoded.events
     if events is None:
         raise FileError(f"{where} is no Chrome trace: it has no 'traceEvents'")
     return events
+
+
+def _place_of(error: Exception, raw: bytes) -> str:
+    """What is wrong, and at which byte; where the text ends too early that is its end."""
+    said = str(error)
+    return said if "byte" in said or "at `" in said else f"{said} (byte {len(raw)}, line {raw.count(10) + 1})"
 
 
 @cache
@@ -134,7 +146,7 @@ class _Reader:
         self._begin = 0.0
 
     def events(self, raw: Sequence[Any]) -> Events:
-        complete = [(n, event) for n, event in enumerate(raw) if event.ph == "X"]
+        complete = [(n, event) for n, event in enumerate(raw) if event.ph == "X" and not _was_not_timed(event)]
         self._begin = min((event.ts for _, event in complete if event.ts is not None), default=0.0)
         operations = list(self._each(complete, _OPERATIONS.__contains__, self._operation))
         return Events(
@@ -144,6 +156,7 @@ class _Reader:
             ),
             ranges=tuple(self._each(complete, _RANGES.__contains__, self._range)),
             activities=tuple(self._each(complete, _ACTIVITIES.__contains__, self._activity)),
+            notes=tuple(_left_out(raw)),
         )
 
     def _each(
@@ -238,6 +251,29 @@ class _Reader:
         for (theirs, ours), _ in votes.most_common():
             told.setdefault(theirs, ours)
         return told
+
+
+def _was_not_timed(event: Any) -> bool:
+    """Whether the profiler lost the time of an event: it writes zeros then, for start and duration."""
+    return bool(event.ts == 0 and event.dur == 0)
+
+
+def _left_out(raw: Iterable[Any]) -> Iterator[str]:
+    """How many of the events that are read could not be: a total without them is too small."""
+    whole = Counter(event.cat for event in raw if event.ph == "X")
+    lost = Counter(event.cat for event in raw if event.ph == "X" and _was_not_timed(event))
+    halves = Counter(event.cat for event in raw if event.ph in ("B", "E"))
+    for what, categories in _READ:
+        if of_them := sum(lost[name] for name in categories):
+            yield (
+                f"{of_them} of {sum(whole[name] for name in categories)} {what} have no time (ts 0, dur 0: the profiler"
+                " lost it) and are left out: totals are too small"
+            )
+        if of_them := sum(halves[name] for name in categories):
+            yield (
+                f"{of_them} events of {what} that are written as begin and end (ph B, E) and not as a whole (ph X) are"
+                " left out: totals are too small"
+            )
 
 
 def _identity(args: Any) -> int | None:

@@ -77,9 +77,10 @@ class DeviceActivity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """Everything that a profiler saw, in the order of its file."""
+    """Everything that a profiler saw, in the order of its file; `notes` say what of it could not be taken."""
 
     operations: tuple[HostOperation, ...] = ()
     launches: tuple[Launch, ...] = ()
     ranges: tuple[Range, ...] = ()
     activities: tuple[DeviceActivity, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -10,10 +10,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from rooflens.costs.seen import accumulates, is_engine
 from rooflens.records import Phase
 from rooflens.sources.profile.calls import Call
 from rooflens.sources.profile.events import HostOperation, Launch, Range
-from rooflens.sources.profile.names import accumulates, is_engine
 from rooflens.sources.profile.ranges import is_optimizer, module_of, phase_of
 
 OPTIMIZER = "(optimizer)"

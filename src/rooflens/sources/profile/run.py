@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rooflens.errors import ModelError
 from rooflens.models import Run, Step, eager, running, switches, unwrapped
@@ -17,8 +17,8 @@ from rooflens.sources.profile.as_records import records_of
 from rooflens.sources.profile.attribution import attribute
 from rooflens.sources.profile.chrome import read_trace
 from rooflens.sources.profile.events import Events
+from rooflens.sources.profile.marking import modules_as_ranges, phases_as_ranges
 from rooflens.sources.profile.places import OPTIMIZER
-from rooflens.sources.profile.ranges import module_range, phase_range
 
 if TYPE_CHECKING:
     import torch
@@ -53,10 +53,13 @@ def records(
             f"the profiler saw no kernel of {step.name}: another profiler may hold the device, or this user may not"
             " read it; measure without a profile"
         )
-    outside: Mapping[Phase, str] = (
-        {"forward": _LOSS, "backward": _LOSS, "optimizer": OPTIMIZER} if step.training else {}
-    )
-    yield from records_of(attribute(events, outside), case, notes=(COMPILED,) if _is_compiled(step) else ())
+    notes = (COMPILED, *events.notes) if _is_compiled(step.module) else events.notes
+    yield from records_of(attribute(events, outside(step.training)), case, notes=notes)
+
+
+def outside(training: bool) -> Mapping[Phase, str]:
+    """The path of what runs outside of the modules of a step, by phase."""
+    return {"forward": _LOSS, "backward": _LOSS, "optimizer": OPTIMIZER} if training else {}
 
 
 def profiled(step: Step, run: Run, where: str, *, warmup: int = WARMUP, keep: str | Path | None = None) -> Events:
@@ -79,11 +82,11 @@ def profiled(step: Step, run: Run, where: str, *, warmup: int = WARMUP, keep: st
             acc_events=True,
         ) as profiler:
             # Hooks would be compiled too.
-            with nullcontext() if _is_compiled(step) else _modules_as_ranges(unwrapped(step.module)):
+            with nullcontext() if _is_compiled(step.module) else modules_as_ranges(unwrapped(step.module)):
                 run.once(_no_mark)
                 _wait(where)
                 profiler.step()
-                with _phases_as_ranges(run) as mark:
+                with phases_as_ranges(run) as mark:
                     run.once(mark)
                 _wait(where)
             profiler.step()
@@ -92,10 +95,38 @@ def profiled(step: Step, run: Run, where: str, *, warmup: int = WARMUP, keep: st
         return read_trace(path)
 
 
-def _is_compiled(step: Step) -> bool:
+def counted(step: Step, run: Run, *, warmup: int = WARMUP) -> None:
+    """Run one warm step between the marks by which Nsight Compute starts and stops, for a process under ncu.
+
+    It runs what :func:`profiled` runs, as often, so that both see the same kernels in the same order. Modules, phases
+    and operations are NVTX ranges.
+    """
+    for _ in range(warmup + 1):
+        run.once(_no_mark)
+    with marked(step.module), phases_as_ranges(run) as mark:
+        run.once(mark)
+
+
+@contextmanager
+def marked(module: torch.nn.Module | None) -> Iterator[None]:
+    """Between the marks by which ncu starts and stops; operations, and calls in `module`, are NVTX ranges."""
+    import torch
+
+    # Hooks would be compiled too.
+    named = module is not None and not _is_compiled(module)
+    with modules_as_ranges(unwrapped(module)) if module is not None and named else nullcontext():
+        torch.cuda.synchronize()
+        torch.cuda.profiler.start()
+        with torch.autograd.profiler.emit_nvtx():
+            yield
+        torch.cuda.synchronize()
+        torch.cuda.profiler.stop()
+
+
+def _is_compiled(module: torch.nn.Module) -> bool:
     from torch._dynamo import OptimizedModule
 
-    return isinstance(step.module, OptimizedModule)
+    return isinstance(module, OptimizedModule)
 
 
 def _no_mark() -> None:
@@ -107,53 +138,6 @@ def _wait(where: str) -> None:
         import torch
 
         torch.cuda.synchronize()
-
-
-@contextmanager
-def _phases_as_ranges(run: Run) -> Iterator[Callable[[], None]]:
-    """Name each phase in the profile; gives the function that ends one."""
-    from torch.profiler import record_function
-
-    waiting = [record_function(phase_range(phase)) for phase in reversed(run.phases)]
-    waiting[-1].__enter__()
-
-    def mark() -> None:
-        waiting.pop().__exit__(None, None, None)
-        if waiting:
-            waiting[-1].__enter__()
-
-    try:
-        yield mark
-    finally:
-        if waiting:
-            mark()
-
-
-@contextmanager
-def _modules_as_ranges(root: torch.nn.Module) -> Iterator[None]:
-    """Name each call of a module in the profile by its path, as a trace names it; the model itself is not touched."""
-    from torch.profiler import record_function
-
-    from rooflens.trace.modules import ModulePaths
-
-    class Ranges(ModulePaths):
-        """Opens a range where a trace would take down that a module is entered."""
-
-        def __init__(self) -> None:
-            super().__init__(root)
-            self._ranges: list[Any] = []
-
-        def _before(self, module: torch.nn.Module, args: Any) -> None:
-            super()._before(module, args)
-            self._ranges.append(record_function(module_range(self.current)))
-            self._ranges[-1].__enter__()
-
-        def _after(self, module: torch.nn.Module, args: Any, output: Any) -> None:
-            self._ranges.pop().__exit__(None, None, None)
-            super()._after(module, args, output)
-
-    with Ranges().followed():
-        yield
 
 
 @contextmanager

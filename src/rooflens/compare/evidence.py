@@ -1,13 +1,17 @@
-"""Evidence: an estimate and the measurement of the same case, side by side."""
+"""Evidence: an estimate and the measurement of the same case, side by side: the join that tables and figures read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from rooflens.records import PHASES, Case, Device, Phase, Record, Scalar, Timing, Work, in_sequence
 from rooflens.results import RecordSet, Total
 from rooflens.roofline import point
+
+RateOrigin = Literal["measured", "bound"]
+"""Whether a throughput was measured or is the most that the bound allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +144,24 @@ class Evidence:
         rest = _measured([r for r in timed if r.phase is None])
         return _together(known if rest is None else [*known, rest])
 
+    def runs(self, phase: Phase | None = None) -> tuple[Timing, ...]:
+        """The samples of a phase, or of the whole step, one timing per run; none where it was timed in pieces.
+
+        A step that was timed phase by phase is the sum of its phases, sample by sample.
+        """
+        timed = [(r.phase, r.timing) for r in self.time or () if r.timing is not None and r.scope == "model"]
+        if phase is not None and self.phases != (phase,):
+            return tuple(timing for its, timing in timed if its == phase)
+        whole = tuple(timing for its, timing in timed if its is None)
+        if whole:
+            return whole
+        each = [[timing for its, timing in timed if its == known] for known in self.phases]
+        if len({len(timings) for timings in each}) != 1:
+            return ()
+        steps = list(zip(*each, strict=True))
+        same = all(len({len(timing.samples) for timing in step}) == 1 for step in steps)
+        return tuple(map(in_sequence, steps)) if same else ()
+
 
 def join(rs: RecordSet) -> tuple[Evidence, ...]:
     """One piece of evidence per case and source, with estimates put beside the measurements of their case.
@@ -148,23 +170,25 @@ def join(rs: RecordSet) -> tuple[Evidence, ...]:
     both name one. A source that saw work of its own (counters) is never mixed with an estimate.
     """
     parts = list(rs.split())
-    estimates = [(case, records) for case, source, records in parts if source == "estimate"]
-    partner: dict[int, Case] = {}
-    for number, (case, source, records) in enumerate(parts):
-        found = None if source == "estimate" or _has_work(records) else _partner(case, [c for c, _ in estimates])
-        if found is not None:
-            partner[number] = found
-    found_evidence: list[Evidence] = []
+    estimates = Estimates(case for case, source, _ in parts if source == "estimate")
     profiles, beside = _beside_measurements(parts)
+    timed: dict[Case, list[int]] = {}
+    partnered: set[int] = set()
+    for number, (case, source, records) in enumerate(parts):
+        found = None if source == "estimate" or _has_work(records) else estimates.partner(case)
+        if found is not None:
+            partnered.add(number)
+            timed.setdefault(found, []).extend([] if number in beside else [number])
+    found_evidence: list[Evidence] = []
     for number, (case, source, records) in enumerate(parts):
         if number in beside:
             continue
         if source == "estimate":
-            joined = [n for n, estimate in partner.items() if estimate == case and n not in beside]
-            found_evidence += [_evidence(rs, work=records, time=parts[n][2], profile=profiles.get(n)) for n in joined]
-            if not joined:
-                found_evidence.append(_evidence(rs, work=records, time=None))
-        elif number not in partner:
+            joined = [
+                _evidence(rs, work=records, time=parts[n][2], profile=profiles.get(n)) for n in timed.get(case, ())
+            ]
+            found_evidence += joined or [_evidence(rs, work=records, time=None)]
+        elif number not in partnered:
             work = records if _has_work(records) else None
             found_evidence.append(_evidence(rs, work=work, time=records, profile=profiles.get(number)))
     return tuple(found_evidence)
@@ -205,7 +229,7 @@ def hfu(total: Total | None, seconds: float | None) -> float | None:
     return None if total is None else _utilisation([total.work, total.recomputed_work], total.device, seconds)
 
 
-def throughput(case: Case, total: Total | None, measured: Measured | None) -> tuple[float | None, str | None]:
+def throughput(case: Case, total: Total | None, measured: Measured | None) -> tuple[float | None, RateOrigin | None]:
     """Samples per second, and whether they come from the measured time or are the most that the bound allows.
 
     Devices that train together have a batch each.
@@ -255,15 +279,35 @@ RUNNING = frozenset({"cuda_graph", "flush", "gpus"})
 """Options that say how a step was run, and not what it computes."""
 
 
-def _partner(case: Case, estimates: Sequence[Case]) -> Case | None:
-    """The estimate of the same case: that of the same device, else the only one whose device does not contradict."""
-    if case in estimates:
-        return case
-    fitting = [estimate for estimate in estimates if _runs_the_same(estimate, case)]
-    return fitting[0] if len(fitting) == 1 else None
+class Estimates:
+    """The cases that were estimated, to find the partner of an observed one among thousands.
+
+    Attributes:
+        cases: all of them.
+    """
+
+    def __init__(self, cases: Iterable[Case]) -> None:
+        self.cases = tuple(cases)
+        self._by_step: dict[Case, list[Case]] = {}
+        for case in self.cases:
+            self._by_step.setdefault(_step(case), []).append(case)
+
+    def partner(self, case: Case) -> Case | None:
+        """The estimate of the same case: of the same device, else the only one whose device does not contradict."""
+        alike = self._by_step.get(_step(case), [])
+        if case in alike:
+            return case
+        fitting = [estimate for estimate in alike if same_step(estimate, case)]
+        return fitting[0] if len(fitting) == 1 else None
 
 
-def _runs_the_same(estimate: Case, case: Case) -> bool:
+def _step(case: Case) -> Case:
+    """What cases of the same step share, and some others too."""
+    return replace(case, device=None, options=_without(case.options, COUNTING | RUNNING))
+
+
+def same_step(estimate: Case, case: Case) -> bool:
+    """Whether an estimate is of the step that a case ran: options of counting and of timing tell no steps apart."""
     counted = replace(estimate, device=case.device, options=_without(estimate.options, COUNTING))
     same_device = estimate.device == case.device or None in (estimate.device, case.device)
     return same_device and counted == replace(case, options=_without(case.options, RUNNING))

@@ -1,10 +1,10 @@
-"""The name under which an estimate knows what a profiler saw."""
+"""The name under which an estimate knows what a profiler or NVTX ranges saw."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from rooflens.costs import family_of
+from rooflens.costs.registry import family_of
 
 _ENGINE = ("autograd::engine::", "torch::autograd::", "torch::dynamo::")
 _ATTENTION = "scaled_dot_product"

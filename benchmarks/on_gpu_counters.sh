@@ -1,0 +1,30 @@
+#!/bin/sh
+# What docs/counters.md and docs/calibrate.md state, from a card: sh benchmarks/on_gpu_counters.sh OUT [SECONDS]
+# One case after the other, each with its own time limit; records go to OUT, reports and traces to OUT/keep.
+# Afterwards: python benchmarks/counted.py --out benchmarks/results/counted-CARD.json OUT/*.jsonl
+set -u
+out=$1
+limit=${2:-600}
+mkdir -p "$out/keep"
+count() {
+    name=$1
+    shift
+    echo "== rooflens counters $*"
+    timeout -k 60 $((limit + 120)) python3 -m rooflens counters --limit "$limit" --keep "$out/keep/$name" \
+        -o "$out/$name.jsonl" "$@" > "$out/$name.txt" 2>&1 || echo "== failed: $?"
+}
+decoder=$out/keep/decoder-1b.json
+PYTHONPATH=. python3 -c 'import json; from benchmarks.several_gpus import DECODER; print(json.dumps(DECODER))' > "$decoder"
+count vit-train vit_b_16 -b 16 --dtype bf16 --mode train
+count decoder-train "hf:$decoder" -b 1 --seq-len 512 --dtype bf16 --mode train
+count resnet50 resnet50 -b 16 --dtype bf16
+for model in resnet18 mobilenet_v3_large; do
+    count $model $model -b 16 --dtype bf16
+    count $model-train $model -b 16 --dtype bf16 --mode train
+done
+count resnet50-train resnet50 -b 16 --dtype bf16 --mode train
+count vit vit_b_16 -b 16 --dtype bf16
+count decoder "hf:$decoder" -b 1 --seq-len 512 --dtype bf16
+count products -- python3 benchmarks/counted_products.py
+count products-warm --cache none -- python3 benchmarks/counted_products.py
+count region -- python3 examples/imagenet_region.py

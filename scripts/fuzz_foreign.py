@@ -1,0 +1,149 @@
+"""Exports of Nsight Systems and roofs of others: seeds for the fuzzer, and what the readers accept held against them.
+
+As in fuzz_oracles.py, an AssertionError is a number from nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from rooflens.errors import FileError
+from rooflens.records import Case
+from rooflens.sources import roofs
+from rooflens.sources.profile import nsys
+
+sys.path.append(str(Path(__file__).parents[1]))
+from tests import nsys_samples, roof_samples
+
+FOLDER = Path(tempfile.mkdtemp(prefix="rooflens-fuzz-"))
+ACTIVITIES = [f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")]
+LOOSE = {table: columns.replace(" NOT NULL", "") for table, columns in nsys_samples.SCHEMA.items()}
+"""Without the constraints by which SQLite itself would refuse a damaged cell."""
+PAGE = 512
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+DATABASE_WORDS = (b"CREATE TABLE ", b"CREATE VIEW ", b"CUPTI_ACTIVITY_KIND_KERNEL", b"NVTX_EVENTS", b"start", b"end")
+ROW_WORDS = (
+    *(b"null", b'"CUPTI_ACTIVITY_KIND_KERNEL": ', b'"StringIds": ', b'"NVTX_EVENTS": ', b"[1, 2, 0, 1, 7, 3, 4, 1, 1]"),
+    *(
+        b'"rooflens:module:a"',
+        b'"rooflens:phase:backward"',
+        b'"aten::mm, seq = 5"',
+        b"-1",
+        b"1.5",
+        b"9223372036854775807",
+    ),
+    b'"autograd::engine::evaluate_function: MmBackward0, seq = 5"',
+)
+ROOF_WORDS = (
+    *(b"memroofs ", b"mem_roof_names ", b"comproofs ", b"comp_roof_names ", b"AI_L2 ", b"FLOPS", b"labels ", b"'L1' "),
+    *(b'"empirical": {', b'"gbytes": ', b'"data": [', b'["L1", 5]', b"META_DATA\n", b" GFLOPs EMP\n", b" DRAM\n"),
+    *(b"GPU_BLOCKS 1\n", b"all FLOPs", b"Kernel Name", b"Count", b"64 1000 1.000 128000 64000\n"),
+)
+
+
+def databases() -> list[bytes]:
+    """Small databases whose pages are small too: most of a page is empty, and damage there does nothing."""
+    path = FOLDER / "seed.sqlite"
+    seeds = []
+    for rows in (nsys_samples.TRAINING, {ACTIVITIES[0]: nsys_samples.TRAINING[ACTIVITIES[0]]}):
+        path.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute(f"PRAGMA page_size = {PAGE}")
+            connection.execute("VACUUM")
+        seeds.append(nsys_samples.database(path, rows).read_bytes())
+    return seeds
+
+
+def database(data: bytes) -> None:
+    """A damaged file; it is made as long as its header says, for what was cut is refused at once."""
+    path = FOLDER / "bytes.sqlite"
+    pages = int.from_bytes(data[28:32])
+    path.write_bytes(data.ljust(PAGE * pages, b"\x00") if pages < 1000 else data)
+    _read(path)
+
+
+def row_files() -> list[bytes]:
+    """The rows of the samples as JSON."""
+    return [json.dumps({"StringIds": list(enumerate(nsys_samples.STRINGS)), **nsys_samples.TRAINING}).encode()]
+
+
+def rows(data: bytes) -> None:
+    """A sound database of any rows: what JSON or SQLite refuses is no case."""
+    path = FOLDER / "rows.sqlite"
+    path.unlink(missing_ok=True)
+    try:
+        listed = json.loads(data)
+        with closing(sqlite3.connect(path)) as connection:
+            for table, lines in listed.items():
+                connection.execute(f"CREATE TABLE {table} ({LOOSE[table]})")
+                for line in lines:
+                    connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(line))})", line)
+            connection.commit()
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError, sqlite3.Error) as error:
+        raise FileError(f"no rows: {error}") from error
+    _read(path)
+
+
+def _read(path: Path) -> None:
+    """Every record of a kernel or copy lasts as long as a row, and each row gives one."""
+    export = nsys.read_export(path)
+    found = list(nsys.records_of(export, lambda card: Case(model="fuzz", options=(("gpu", str(card)),))))
+    ours = sorted(record.timing.median for record in found if record.timing is not None)
+    theirs = sorted((end - start) / 1e9 for start, end in _times(path))
+    if ours != theirs:
+        raise AssertionError(f"{len(ours)} records last {sum(ours)} s, {len(theirs)} rows {sum(theirs)} s")
+
+
+def _times(path: Path) -> Iterator[tuple[int, int]]:
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        connection.text_factory = bytes
+        has = {name.decode(errors="replace") for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        for table in ACTIVITIES:
+            if table in has:
+                yield from connection.execute(f"SELECT start, end FROM {table}")
+
+
+def roof_files() -> list[bytes]:
+    return [text.encode() for text in (*roof_samples.VALID.values(), roof_samples.SUM)]
+
+
+def roof(data: bytes) -> None:
+    """Every rate of a device, and every quotient of a point, is a number that the file holds."""
+    kind = roofs.recognised(data)
+    if kind is None:
+        raise FileError("none of these files")
+    path = FOLDER / "roofs"
+    path.write_bytes(data)
+    found = roofs.read_roofs(path, kind, "fuzz")
+    if (
+        b"META_DATA" in data
+        and found.device is not None
+        and "trials" in {c.reference[:6] for c in found.device.ceilings}
+    ):
+        return  # rates of single runs are quotients
+    written = {float(match) for match in _NUMBER.findall(data.decode("utf-8-sig"))}
+    for number in _numbers(found, kind):
+        if not any(math.isclose(number, its, rel_tol=1e-9) for its in written):
+            raise AssertionError(f"{number} stands nowhere in the file")
+
+
+def _numbers(found: roofs.Roofs, kind: roofs.Kind) -> Iterable[float]:
+    for ceiling in () if found.device is None else found.device.ceilings:
+        if ceiling.origin != "derived":
+            yield ceiling.rate / 1e9
+    for record in found.records:
+        assert record.work is not None
+        if kind == "NERSC table":
+            yield from (n * record.calls for n in record.work.bytes.values())
+        else:
+            flops = record.work.total_flops
+            yield flops / 1e9
+            yield from (flops / n for n in record.work.bytes.values())

@@ -1,0 +1,82 @@
+"""Rebuild the studies under studies/ from estimates and recorded files, and the tables in their pages.
+
+    python scripts/studies.py [--check] [NAME ...]
+
+Nothing is measured: records go to out/studies/NAME, verdicts and figures into studies/NAME/README.md, between the
+comments that mark their place. With --check the pages are left alone, and one that is stale is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import rooflens as rl
+from rooflens.api.reported import study_figures
+from rooflens.report.beside import figures_tables
+from rooflens.report.render import render
+from rooflens.study import Verdict
+
+ROOT = Path(__file__).parents[1]
+STUDIES = ROOT / "studies"
+_MARKED = "<!-- {0} -->\n.*?<!-- end of {0} -->"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", metavar="NAME", nargs="*", help="folders under studies/ [default: all]")
+    parser.add_argument("--check", action="store_true", help="leave the pages alone; fail if one is stale")
+    options = parser.parse_args()
+    stale = [name for name in options.names or names() if not rebuilt(name, write=not options.check)]
+    if stale:
+        sys.exit(f"stale: {', '.join(f'studies/{name}/README.md' for name in stale)}; run make studies")
+
+
+def names() -> tuple[str, ...]:
+    """The studies, in the order of their names."""
+    return tuple(sorted(path.parent.name for path in STUDIES.glob("*/study.toml")))
+
+
+def rebuilt(name: str, *, write: bool) -> bool:
+    """Run a study without measuring, and whether its page says what came of it."""
+    begun = time.monotonic()
+    folder, page = ROOT / "out" / "studies" / name, STUDIES / name / "README.md"
+    status = rl.run_study(STUDIES / name / "study.toml", folder, jobs=2, sources=["estimate"])
+    if status.failures or any(cell.source == "estimate" for cell in status.cells("left")):
+        sys.exit(f"{name}: {[failure.message for failure in status.failures.values()] or 'estimates are left'}")
+    before = page.read_text()
+    now = filled(before, dict(sections(folder)))
+    if write:
+        page.write_text(now)
+    print(f"{name}: {status.count('done')} cells, {time.monotonic() - begun:.0f} s", flush=True)
+    return write or now == before
+
+
+def sections(folder: Path) -> Iterator[tuple[str, str]]:
+    """What a page tells of the records, by the name of the place."""
+    yield "verdicts", "".join(map(_verdict, rl.study_verdicts(folder)))
+    compared, rest = figures_tables(study_figures(folder))
+    yield "figures", render(compared, "md")
+    yield "not computed", render(rest, "md") if rest.rows else "Every reported figure has one of ours beside it.\n"
+
+
+def filled(page: str, sections: dict[str, str]) -> str:
+    """The page with its marked places filled."""
+    for name, text in sections.items():
+        place = re.compile(_MARKED.format(name), re.DOTALL)
+        if not place.search(page):
+            raise ValueError(f"the page has no place for {name}: <!-- {name} --> and <!-- end of {name} -->")
+        page = place.sub(lambda _, n=name, t=text: f"<!-- {n} -->\n\n{t.strip()}\n\n<!-- end of {n} -->", page)  # type: ignore[misc]
+    return page
+
+
+def _verdict(verdict: Verdict) -> str:
+    return f"- **{verdict.hypothesis.text}**: {verdict.sentence}\n"
+
+
+if __name__ == "__main__":
+    main()

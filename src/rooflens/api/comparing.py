@@ -1,0 +1,192 @@
+"""Comparison: two runs, evidence, kernels, devices, and what goes together with what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from rooflens.api.machine import find
+from rooflens.api.reading import read
+from rooflens.compare import (
+    Comparison,
+    Sweep,
+    compare_devices,
+    compare_evidence,
+    compare_kernels,
+    compare_runs,
+    correlations,
+    exponents,
+    join,
+    phase_ratios,
+    sweeps,
+)
+from rooflens.compare.kernels import is_launch
+from rooflens.errors import FileError, Incomparable, InvalidValue
+from rooflens.results import RecordSet
+
+Question = Literal["runs", "evidence", "kernels", "devices", "correlation", "scaling", "phases", "throughput"]
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+One = RecordSet | str | Path
+_TAKES: Mapping[Question, frozenset[str]] = {
+    "runs": frozenset({"across", "force"}),
+    "evidence": frozenset({"by"}),
+    "kernels": frozenset(),
+    "devices": frozenset({"baseline", "prices", "time"}),
+    "correlation": frozenset({"time", "against", "phase"}),
+    "scaling": frozenset({"time", "over", "phase"}),
+    "phases": frozenset(),
+    "throughput": frozenset(),
+}
+"""The options of each question."""
+
+
+def compare(
+    *sources: One | Sequence[One],
+    question: Question | None = None,
+    across: Collection[str] | None = None,
+    force: bool | None = None,
+    by: str | None = None,
+    baseline: str | None = None,
+    prices: Mapping[str, float] | None = None,
+    time: str | None = None,
+    against: str | None = None,
+    over: str | None = None,
+    phase: str | None = None,
+) -> Comparison:
+    """Compare records or files: ``rl.compare(before, after)``, ``rl.compare(est, time, hw)``.
+
+    Args:
+        sources: record sets, files, or folders of record files. A folder, or a list, is one side: several runs.
+        question: what is asked; default: what the sources allow.
+
+            - ``runs``: two sides of the same steps: slower or faster, with an interval and a test (two sources that
+              were measured);
+            - ``evidence``: estimate, measurement, profile and counters of the same case, and the errors (default for
+              other sources);
+            - ``kernels``: two files of kernels, by name and then by order (two sources that hold only kernels);
+            - ``devices``: the same steps on several devices;
+            - ``correlation``: FLOP, parameters, bytes and activations against latency, over models;
+            - ``scaling``: the power with which time grows with `over`;
+            - ``phases``: forward over backward; ``throughput``: samples per second against batch, and its knee.
+        across: of ``runs``: fields of the case that may differ, like ``["dtype"]``.
+        force: of ``runs``: compare although the environments forbid it.
+        by: of ``evidence``: ``case`` (default), ``phase``, ``module``, ``family`` or ``op``.
+        baseline: of ``devices``: the device that the others are put beside; default: the first.
+        prices: of ``devices``: price by device, in a unit of yours.
+        time: ``measured`` or ``bound``; default: measured if anything was.
+        against: of ``correlation``: another quantity than ``latency``.
+        over: of ``scaling``: ``batch`` (default), a quantity like ``flops``, or an option like ``seq_len``.
+        phase: of ``correlation`` and ``scaling``: one phase instead of the whole step.
+
+    Returns:
+        Frozen data; ``rl.table`` shows it. Of ``correlation`` and what follows it, a tuple with one item per setting.
+
+    Raises:
+        InvalidValue: an unknown question, an option that it does not take, or too many sources.
+        Incomparable: nothing in common, or environments that decide the result differ.
+        FileError: a file cannot be read.
+    """
+    given = {
+        "across": across, "force": force, "by": by, "baseline": baseline, "prices": prices, "time": time,
+        "against": against, "over": over, "phase": phase,
+    }  # fmt: skip
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if not sources:
+        raise InvalidValue("compare needs something to compare: record sets, or files")
+    sets = [_side(source) for source in sources]
+    asked = question or default_question(sets)
+    if asked not in QUESTIONS:
+        raise InvalidValue(f"unknown question {asked!r}; known: {', '.join(QUESTIONS)}")
+    alien = sorted(options.keys() - _TAKES[asked])
+    if alien:
+        taken = ", ".join(sorted(_TAKES[asked])) or "none"
+        raise InvalidValue(f"{alien[0]!r} is no option of the question {asked!r}; its options: {taken}")
+    if asked in ("runs", "kernels"):
+        return _two_sides(asked, sets, options)
+    together = sum(sets[1:], start=sets[0])
+    found: Comparison = _ONE_SET[asked](together, **_canonical(options, together))
+    if not found:
+        raise Incomparable(_NOTHING[asked])
+    return found
+
+
+def _two_sides(question: Question, sets: Sequence[RecordSet], options: Mapping[str, Any]) -> Comparison:
+    if len(sets) != 2:
+        raise InvalidValue(
+            f"the question {question!r} takes two sides, not {len(sets)}; put the files of a side into a folder (in"
+            " Python: into a list)"
+        )
+    before, after = sets
+    return compare_runs(before, after, **options) if question == "runs" else compare_kernels(before, after)
+
+
+def _canonical(options: Mapping[str, Any], records: RecordSet) -> dict[str, Any]:
+    """The options with devices by their names in the set; typed names may be any that the catalogue knows."""
+    here = {case.device for case in records.cases}
+
+    def name(device: str) -> str:
+        return device if device in here else find(device).name
+
+    baseline, prices = options.get("baseline"), options.get("prices")
+    return {
+        **options,
+        **({} if baseline is None else {"baseline": name(baseline)}),
+        **({} if prices is None else {"prices": {name(device): price for device, price in prices.items()}}),
+    }
+
+
+def default_question(sets: Sequence[RecordSet]) -> Question:
+    """What two or more sets most likely ask: two measurements are two runs, two sets of kernels are kernels."""
+    if len(sets) == 2 and all(_measured(records) for records in sets):
+        return "runs"
+    if len(sets) == 2 and all(any(map(is_launch, records)) and "estimate" not in records.sources for records in sets):
+        return "kernels"
+    return "evidence"
+
+
+def _measured(records: RecordSet) -> bool:
+    return any(r.source == "measure" and r.scope == "model" and r.timing is not None for r in records)
+
+
+def _side(source: One | Sequence[One]) -> RecordSet:
+    """One side: a set, a file, all record files of a folder, or several of these."""
+    if isinstance(source, RecordSet):
+        return source
+    if isinstance(source, str | Path):
+        path = Path(source)
+        return _together([read(file) for file in _files(path)]) if path.is_dir() else read(path)
+    return _together([_side(one) for one in source])
+
+
+def _together(sets: Sequence[RecordSet]) -> RecordSet:
+    if not sets:
+        raise InvalidValue("a side is an empty list: there is nothing to compare")
+    return sum(sets[1:], start=sets[0])
+
+
+def _files(folder: Path) -> list[Path]:
+    files = sorted(folder.glob("*.jsonl"))
+    if not files:
+        raise FileError(f"the folder {str(folder)!r} holds no record files (*.jsonl)")
+    return files
+
+
+def _throughput(records: RecordSet) -> tuple[Sweep, ...]:
+    return sweeps(join(records), records.failures)
+
+
+_ONE_SET: Mapping[Question, Callable[..., Any]] = {
+    "evidence": compare_evidence,
+    "devices": compare_devices,
+    "correlation": correlations,
+    "scaling": exponents,
+    "phases": phase_ratios,
+    "throughput": _throughput,
+}
+"""Questions to all records together, and who answers."""
+_NOTHING: Mapping[Question, str] = {
+    "correlation": "no setting (device, batch, dtype, mode, options) has three models with known numbers and times",
+    "scaling": "no series has enough different values: two batches or option values of a model, or three models",
+    "throughput": "no case has a batch and a time: this takes measurements, or estimates on a device",
+}

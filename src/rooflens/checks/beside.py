@@ -1,0 +1,288 @@
+"""Ours beside theirs: each reported figure, what records and catalogue say of the same, and the findings on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from rooflens.checks.context import lenient
+from rooflens.checks.expected import mode_of
+from rooflens.checks.figures import FOOTPRINTS, OF_A_DEVICE, Figure
+from rooflens.checks.finding import Finding
+from rooflens.devices import find
+from rooflens.errors import RooflensError
+from rooflens.records import Case, Device, Phase
+from rooflens.results import RecordSet, Total
+
+RATIOS = ("time_ratio", "flop_ratio")
+Names = Mapping[str, frozenset[str]]
+"""Words for a machine, like ``cpu``, and the devices that they turned out to be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ours:
+    """A number of ours, in the base unit of the figure that it stands beside.
+
+    Attributes:
+        of: what it is and of which case, in words.
+    """
+
+    value: float
+    of: str
+
+
+Further = Callable[[Figure], Ours | None]
+"""Answers for figures over many cases, which no single case can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """A reported figure, and ours.
+
+    Attributes:
+        ours: what arithmetic, or the catalogue, says of it; where these cannot, what was measured on the same device.
+        measured: the same as it was measured or counted, maybe on another device.
+        codes: of the findings on the figure.
+        why: what is missing where there is nothing of ours.
+    """
+
+    figure: Figure
+    ours: Ours | None = None
+    measured: Ours | None = None
+    codes: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Reported over ours; None where either is unknown."""
+        if self.ours is None or self.figure.value is None or not self.ours.value:
+            return None
+        return self.figure.value / self.ours.value
+
+
+def beside(
+    figures: Iterable[Figure],
+    records: RecordSet,
+    *,
+    findings: Iterable[Finding] = (),
+    names: Names | None = None,
+    further: Further = lambda _: None,
+) -> tuple[Beside, ...]:
+    """Each reported figure beside ours, in the order of the figures.
+
+    Amounts and bounds are those of the estimate of the same model, batch, image size and phases. fp32 that somebody
+    reports was run with torch's own switches, so the estimate of dtype ``default`` comes first where there is one.
+
+    Args:
+        findings: on these figures.
+        names: what words for a machine turned out to be.
+        further: asked for what no single case answers.
+    """
+    found = tuple(findings)
+    parts = tuple(_Part(case, source, part) for case, source, part in records.split())
+    return tuple(_beside(figure, parts, found, names or {}, further) for figure in figures)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The records of one case and source."""
+
+    case: Case
+    source: str
+    records: RecordSet
+
+
+def _beside(
+    figure: Figure, parts: Sequence[_Part], findings: Sequence[Finding], names: Names, further: Further
+) -> Beside:
+    devices = _devices(figure, names)
+    measured = next(_observed(figure, parts), None)
+    ours = _of_device(figure) if figure.quantity in OF_A_DEVICE else next(_estimated(figure, parts, devices), None)
+    ours = ours or further(figure) or next(_observed(figure, parts, devices), None)
+    codes = (f.code for f in findings if figure.place and f"{figure.place}:" in f.subject)
+    return Beside(
+        figure=figure,
+        ours=ours,
+        measured=measured if measured != ours else None,
+        codes=tuple(dict.fromkeys(codes)),
+        why="" if ours is not None else _why(figure, parts),
+    )
+
+
+def _devices(figure: Figure, names: Names) -> frozenset[str]:
+    """The devices that a figure may mean; none where it names none, or one that nobody knows."""
+    if not figure.device:
+        return frozenset()
+    device = _catalogued(figure.device)
+    return names.get(figure.device, frozenset()) if device is None else frozenset({device.name})
+
+
+def _catalogued(name: str) -> Device | None:
+    try:
+        return find(name)
+    except RooflensError:
+        return None
+
+
+def _of_device(figure: Figure) -> Ours | None:
+    """A rate of the catalogue; the peak is that of products in the dtype of the figure."""
+    device = _catalogued(figure.device) if figure.device else None
+    if device is None:
+        return None
+    peak, dram = device.ceiling(f"matmul.{figure.dtype or 'fp32'}"), device.ceiling("dram")
+    if figure.quantity == "peak" and peak is not None:
+        return Ours(value=peak.rate, of=f"{peak.resource} of {device.name}")
+    if figure.quantity == "bandwidth" and dram is not None:
+        return Ours(value=dram.rate, of=f"dram of {device.name}")
+    if figure.quantity == "ridge" and peak is not None and dram is not None:
+        return Ours(value=peak.rate / dram.rate, of=f"{peak.resource} over dram of {device.name}")
+    return None
+
+
+def _estimated(figure: Figure, parts: Sequence[_Part], devices: frozenset[str]) -> Iterator[Ours]:
+    """What estimates say, the one that fits best first."""
+    dtypes = dict.fromkeys((lenient(figure), figure.dtype or "fp32"))
+    for mode in _modes(figure):
+        for dtype in dtypes:
+            for part in parts:
+                if part.source == "estimate" and _fits(part, figure, mode) and part.case.dtype == dtype:
+                    yield from _from_estimate(figure, part, devices)
+
+
+def _modes(figure: Figure) -> tuple[str, ...]:
+    """The modes whose steps hold the phases of a figure; forward is part of both."""
+    if figure.quantity in RATIOS or not figure.phases:
+        return ("train",)
+    first = mode_of(figure.phases)
+    return (first,) if figure.quantity in FOOTPRINTS else tuple(dict.fromkeys((first, "train")))
+
+
+def _fits(part: _Part, figure: Figure, mode: str) -> bool:
+    """Whether a part is of the model, image size, mode and batch of a figure; parameters are those of any."""
+    case = part.case
+    if figure.quantity == "parameters":
+        return case.model == figure.model
+    same = (case.model, case.batch, dict(case.options).get("img_size")) == (figure.model, figure.batch, figure.image)
+    return same and case.mode == mode
+
+
+def _from_estimate(figure: Figure, part: _Part, devices: frozenset[str]) -> Iterator[Ours]:
+    """The quantity of a figure in an estimate, if it holds it; times need the figure's device."""
+    value, what = _amount(figure, part.records)
+    if value is None and part.case.device in devices:
+        value, what = _bounded(figure, part.records)
+    if value is not None:
+        yield Ours(value=value, of=f"{what}, {_words(part.case, device=False)}")
+
+
+def _amount(figure: Figure, part: RecordSet) -> tuple[float | None, str]:
+    """What depends on no device."""
+    if figure.quantity == "parameters":
+        return part.parameters, "parameters"
+    if figure.quantity in FOOTPRINTS:
+        return (None if part.memory is None else part.memory.peak), "peak memory"
+    if figure.quantity == "flop_ratio":
+        forward, backward = (_total(part, (phase,)).matmul_flops for phase in ("forward", "backward"))
+        return (forward / backward if forward and backward else None), "matmul FLOP of forward over backward"
+    total = _total(part, figure.phases)
+    if figure.quantity in ("flops", "counted_flops"):
+        return total.matmul_flops, "matmul FLOP"
+    if figure.quantity == "bytes":
+        return total.bytes.get("dram"), "compulsory DRAM bytes"
+    return (total.intensity, "FLOP over compulsory DRAM bytes") if figure.quantity == "intensity" else (None, "")
+
+
+def _bounded(figure: Figure, part: RecordSet) -> tuple[float | None, str]:
+    """What follows from the ceilings of a device."""
+    if figure.quantity == "time_ratio":
+        forward, backward = (_total(part, (phase,)).seconds for phase in ("forward", "backward"))
+        return (forward / backward if forward and backward else None), "bounds of forward over backward"
+    total = _total(part, figure.phases)
+    if figure.quantity in ("time", "estimated_time"):
+        return total.seconds, "bound"
+    if figure.quantity == "performance" and total.seconds and total.matmul_flops is not None:
+        return total.matmul_flops / total.seconds, "most that the bound allows"
+    return None, ""
+
+
+def _total(part: RecordSet, phases: Sequence[str]) -> Total:
+    """Some phases of a case, under the ceilings of its device."""
+    return Total([record for record in part if record.phase in phases], part.device())
+
+
+def _observed(figure: Figure, parts: Sequence[_Part], devices: frozenset[str] | None = None) -> Iterator[Ours]:
+    """The same as it was measured or counted, on some devices or on any; fp32 may have run in TF32."""
+    dtypes = ("default", "tf32", "fp32") if lenient(figure) == "default" and _has_tf32(figure) else (figure.dtype,)
+    for dtype in dtypes:
+        for part in parts:
+            if devices is not None and part.case.device not in devices:
+                continue
+            if part.source != "estimate" and part.case.dtype == dtype and _runs(part, figure):
+                value = _counted(figure, part) if part.source == "counters" else _timed(figure, part)
+                if value is not None:
+                    what = "counted" if part.source == "counters" else "measured"
+                    yield Ours(value=value, of=f"{what}, {_words(part.case, device=True)}")
+
+
+def _has_tf32(figure: Figure) -> bool:
+    """Whether what the figure calls fp32 may have been TF32: not where its device cannot do it."""
+    device = _catalogued(figure.device) if figure.device else None
+    return device is None or device.ceiling("matmul.tf32") is not None
+
+
+def _runs(part: _Part, figure: Figure) -> bool:
+    return any(_fits(part, figure, mode) for mode in _modes(figure))
+
+
+def _timed(figure: Figure, part: _Part) -> float | None:
+    """The times of the phases, added; a step that lacks one of them has none."""
+    records = part.records
+    if figure.quantity in FOOTPRINTS:
+        return None if records.memory is None else records.memory.peak
+    medians = {r.phase: r.timing.median for r in records if r.scope == "model" and r.timing is not None}
+    if figure.quantity == "time_ratio":
+        forward, backward = medians.get("forward"), medians.get("backward")
+        return forward / backward if forward is not None and backward else None
+    if figure.quantity != "time" or not figure.phases or not medians.keys() >= set(figure.phases):
+        return None
+    return fsum(medians[phase] for phase in figure.phases)
+
+
+def _counted(figure: Figure, part: _Part) -> float | None:
+    """What counters saw of a whole step, which must be that of the figure: a counter file knows no phases."""
+    if figure.phases != _counted_phases(part.case):
+        return None
+    total = Total(part.records, part.records.device())
+    if figure.quantity == "counted_flops":
+        return total.flops
+    if figure.quantity == "bytes":
+        return total.bytes.get("dram")
+    return total.measured_seconds if figure.quantity == "time" else None
+
+
+def _counted_phases(case: Case) -> tuple[Phase, ...]:
+    """The phases of the step that was counted."""
+    if case.mode == "inference":
+        return ("forward",)
+    return ("forward", "backward") if dict(case.options).get("optimizer") == "none" else ()
+
+
+def _words(case: Case, *, device: bool) -> str:
+    """A case in the words that tell where a number comes from."""
+    size = dict(case.options).get("img_size")
+    words = [case.dtype, case.mode, f"{size}x{size}" if size else "", f"on {case.device}" if device else ""]
+    return " ".join(filter(None, words))
+
+
+def _why(figure: Figure, parts: Sequence[_Part]) -> str:
+    """What is missing for a number of ours."""
+    if figure.quantity in OF_A_DEVICE:
+        return f"no source gives {figure.device} such a rate" if figure.device else "no device is named"
+    if figure.quantity == "failure":
+        return "a failure has no number"
+    if figure.batch is None:
+        return "the batch is not stated"
+    if all(part.case.model != figure.model for part in parts):
+        return "the study holds no such model"
+    return "the study holds no such case"

@@ -1,0 +1,73 @@
+"""Running on a Slurm cluster: the options for it, and what is told meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rooflens.cli.options import Command
+
+if TYPE_CHECKING:
+    from rooflens.study import Status
+
+NAMES = ("partition", "gres", "account", "time", "cpus", "parallel")
+
+
+def cluster_options(command: Command) -> Command:
+    """Where the jobs of a cluster run; the command is given ``cluster``, a dictionary or None."""
+
+    @wraps(command)
+    def called(*args: Any, cluster: str | None, **options: Any) -> Any:
+        said = {name: value for name in NAMES if (value := options.pop(name)) is not None}
+        if said and cluster is None:
+            raise click.UsageError(f"--{next(iter(said))} is for jobs of a cluster; add --cluster NAME")
+        return command(*args, cluster=None if cluster is None else {"cluster": cluster, **said}, **options)
+
+    for option in reversed(
+        (
+            click.option(
+                "--cluster",
+                metavar="NAME",
+                help="Run in jobs of Slurm: as a [cluster.NAME] table of the study says; 'slurm' needs none.",
+            ),
+            click.option("--partition", help="Of the jobs, instead of the table's; so are those below."),
+            click.option("--gres", help="Such as gpu:1."),
+            click.option("--account", help="Who pays."),
+            click.option("--time", type=click.IntRange(1), metavar="MINUTES", help="Of a job."),
+            click.option("--cpus", type=click.IntRange(1), help="Of a job."),
+            click.option("--parallel", type=click.IntRange(1), help="Jobs of an array that run at once."),
+        )
+    ):
+        called = option(called)
+    return called  # type: ignore[return-value]
+
+
+def run_on_cluster(what: Path, *, cluster: Mapping[str, Any], folder: Path | None = None, **options: Any) -> Status:
+    """Run a study on a cluster; an interrupt ends the waiting and leaves the jobs."""
+    from rooflens.api.clusters import run_study_on_cluster
+
+    try:
+        return run_study_on_cluster(what, folder, **cluster, **options)
+    except KeyboardInterrupt:
+        click.echo("the jobs go on: 'rooflens study resume' waits for them, 'scancel' ends them", err=True)
+        raise
+
+
+def progress_text(status: Status, jobs: Sequence[str]) -> str:
+    """How far a study is, and what its jobs do, in one line."""
+    failed = status.count("failed")
+    said = [f"{status.count('done')} of {len(status.states)} cells done", *([f"{failed} failed"] if failed else [])]
+    states = Counter(jobs)
+    what = ", ".join(f"{number} {_words(state)}" for state, number in sorted(states.items()))
+    return f"{', '.join(said)}; jobs: {what or 'none'}"
+
+
+def _words(state: str) -> str:
+    """A state as squeue tells it, ``PENDING Resources``, in words."""
+    name, _, why = state.partition(" ")
+    return f"{name.lower()} ({why})" if why else name.lower()

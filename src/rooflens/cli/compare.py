@@ -1,0 +1,171 @@
+"""``rooflens compare``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rooflens.cli.options import FORMATS, TABLES, OutputPath, check_outputs, examples
+
+if TYPE_CHECKING:
+    from rooflens.api.tables import Format
+    from rooflens.compare import Comparison, RunComparison
+
+# Repeated here so that --help imports nothing; a test compares them with the originals.
+QUESTIONS = ("runs", "evidence", "kernels", "devices", "correlation", "scaling", "phases", "throughput")
+FIELDS = ("model", "device", "batch", "dtype", "mode", "options")
+PIECES = ("case", "phase", "module", "family", "op")
+TIMES = ("measured", "bound")
+PHASES = ("forward", "backward", "optimizer")
+SLOWER = 3
+"""Exit code where a step is slower than --fail-if-slower allows, or failed."""
+
+
+class Percent(click.ParamType):  # type: ignore[type-arg]
+    """A share, written in percent."""
+
+    name = "n%"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / 100
+        except ValueError:
+            share = -1.0
+        if not text.endswith("%") or not 0 <= share < float("inf"):
+            self.fail(f"{value!r} is no percentage; write 5%", param, ctx)
+        return share
+
+
+class Price(click.ParamType):  # type: ignore[type-arg]
+    """What a device costs."""
+
+    name = "device=price"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
+        if isinstance(value, tuple):
+            return value
+        device, _, price = str(value).rpartition("=")
+        try:
+            amount = float(price) if device else None
+        except ValueError:
+            amount = None
+        if amount is None:
+            self.fail(f"{value!r} is no price; write h200=3.5", param, ctx)
+        return device, amount
+
+
+@click.command(
+    epilog=examples(
+        "rooflens compare before.jsonl after.jsonl",
+        "rooflens compare before/ after/ --fail-if-slower 5% --junit gate.xml",
+        "rooflens compare fp32.jsonl bf16.jsonl --across dtype",
+        "rooflens compare estimate.jsonl measure.jsonl counters.csv --by module",
+        "rooflens compare old.csv new.csv --question kernels",
+        "rooflens compare t4.jsonl h200.jsonl --question devices --price t4=0.4 --price h200=3.5",
+        "rooflens compare study.jsonl --question correlation --format csv -o correlation.tex",
+    )
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--question", type=click.Choice(QUESTIONS), help="What is asked; default: what the files allow.")
+@click.option(
+    "--fail-if-slower",
+    "threshold",
+    type=Percent(),
+    help="Exit with 3 if a step is slower by more than this, and significantly, or fails on the second side (runs).",
+)
+@click.option("--junit", type=OutputPath(".xml"), help="Write the verdicts as JUnit XML (with --fail-if-slower).")
+@click.option("--across", type=click.Choice(FIELDS), multiple=True, help="May differ between the sides. Repeatable.")
+@click.option("--force", is_flag=True, default=None, help="Compare runs although their environments forbid it.")
+@click.option("--by", type=click.Choice(PIECES), help="The pieces that are joined (evidence).  [default: case]")
+@click.option("--baseline", help="The device that others are put beside (devices); default: the first.")
+@click.option("--price", "prices", type=Price(), multiple=True, help="Price of a device, in any unit. Repeatable.")
+@click.option("--time", type=click.Choice(TIMES), help="Which time counts; default: measured if anything was.")
+@click.option("--against", help="What is correlated with the others.  [default: latency]")
+@click.option("--over", help="What time grows with: batch, flops ..., seq_len ... (scaling).  [default: batch]")
+@click.option("--phase", type=click.Choice(PHASES), help="One phase instead of the step (correlation, scaling).")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="csv holds the first table; csv and json hold numbers in base units.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    type=OutputPath(*TABLES),
+    multiple=True,
+    help="Also write this file: .json .csv .md .tex .txt. Repeatable.",
+)
+@click.pass_context
+def compare(
+    context: click.Context,
+    /,
+    files: tuple[Path, ...],
+    threshold: float | None,
+    junit: Path | None,
+    format_: Format,
+    outputs: tuple[Path, ...],
+    prices: tuple[tuple[str, float], ...],
+    across: tuple[str, ...],
+    **words: Any,
+) -> None:
+    """Compare runs, sources, kernels or devices, with intervals and tests.
+
+    Two measurements are compared run against run: the ratio of medians, its 95 % interval, and whether it is more than
+    chance. Two files of kernels are compared by name, then by order. Everything else joins evidence: estimate,
+    measurement, profile and counters of the same case, and how far they are apart. A FILE is whatever 'rooflens read'
+    takes, or a folder of record files: several runs of one side.
+    """
+    from rooflens import api
+    from rooflens.compare import RunComparison
+
+    if junit is not None and threshold is None:
+        raise click.UsageError("--junit needs --fail-if-slower: without a threshold there are no verdicts")
+    check_outputs([*outputs, *([] if junit is None else [junit])])
+    found = api.compare(*files, across=across or None, prices=dict(prices) or None, **words)
+    if threshold is not None and not isinstance(found, RunComparison):
+        raise click.UsageError("--fail-if-slower needs two measured sides; add --question runs to see what is missing")
+    _emit(found, format_, outputs)
+    if threshold is not None and isinstance(found, RunComparison):
+        _judge(context, found, threshold, junit)
+
+
+def _emit(found: Comparison, format_: Format, outputs: tuple[Path, ...]) -> None:
+    from rooflens.api import table
+    from rooflens.records import write_atomically
+
+    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    click.echo(table(found, format=format_, color=color), nl=False)
+    for path in outputs:
+        write_atomically(path, table(found, format=TABLES[path.suffix.lower()]))
+        click.echo(f"wrote {path}", err=True)
+
+
+def _judge(context: click.Context, found: RunComparison, threshold: float, junit: Path | None) -> None:
+    """Say what is too slow, write the verdicts, and leave with the exit code of the gate."""
+    from rooflens.records import write_atomically
+    from rooflens.report.junit import gate_xml, sentence
+
+    if junit is not None:
+        write_atomically(junit, gate_xml(found, threshold))
+        click.echo(f"wrote {junit}", err=True)
+    slower = found.slower_than(threshold)
+    for row in slower:
+        click.echo(f"slower than {100 * threshold:g} %: {row.after.label()}: {sentence(row)}", err=True)
+    for failure in found.failed:
+        click.echo(f"failed on the second side: {failure.case.label()}: {failure.kind}, {failure.message}", err=True)
+    if not slower:
+        unsure = sum(row.significant is None for row in found.steps)
+        rest = f"; of {unsure} nothing can be said" if unsure else ""
+        click.echo(f"none of {len(found.steps)} steps is slower than {100 * threshold:g} %{rest}", err=True)
+    context.exit(SLOWER if slower or found.failed else 0)

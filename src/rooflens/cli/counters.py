@@ -1,0 +1,108 @@
+"""``rooflens counters``."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rooflens.cli.options import check_outputs, emit, examples, model_options, output_options, progress_bar
+
+if TYPE_CHECKING:
+    from rooflens.api.tables import Format
+
+CACHES = ("all", "none")
+_PROGRAM = "rooflens.program"
+
+
+class ModelOrProgram(click.Command):
+    """What stands behind ``--`` is a program, as it is typed; else a model is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        model = next(param for param in self.params if param.name == "model")
+        if "--" in args:
+            end = args.index("--")
+            ctx.meta[_PROGRAM] = args[end + 1 :]
+            args = args[:end]
+        model.required = _PROGRAM not in ctx.meta
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS]", "MODEL | -- PROGRAM [ARGUMENTS]"]
+
+
+@click.command(
+    cls=ModelOrProgram,
+    epilog=examples(
+        "rooflens counters resnet18 -b 32",
+        "rooflens counters vit_b_16 -b 64 --dtype bf16 --mode train -o vit.jsonl -o vit.html",
+        "rooflens counters resnet50 -b 64 --keep reports --limit 300",
+        "rooflens counters --limit 900 -o run.jsonl -- python train.py --epochs 1",
+    ),
+)
+@model_options
+@click.option(
+    "--cache",
+    type=click.Choice(CACHES),
+    default="all",
+    show_default=True,
+    help="all empties the caches before each kernel, so that bytes repeat; none leaves them as earlier kernels did.",
+)
+@click.option(
+    "--limit",
+    "--time-limit",
+    "limit",
+    type=click.FloatRange(0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="Seconds of counting per batch; then ncu is stopped, and what it has is kept.",
+)
+@click.option("--roof", help="Whose ceilings hold: a device name, a device file, or 'measured'.")
+@click.option("--estimate/--no-estimate", default=True, show_default=True, help="Estimate the same step beside it.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Folder for ncu's reports and the profiler's traces.")
+@output_options
+@click.pass_context
+def counters(
+    ctx: click.Context,
+    /,
+    model: str | None,
+    outputs: tuple[Path, ...],
+    format_: Format,
+    depth: int,
+    by: str | None,
+    **options: Any,
+) -> None:
+    """Count FLOP and bytes of every kernel with Nsight Compute: of one warm step of a model, or of a program.
+
+    A model's step runs twice: once for times, operations and modules, once under ncu. In a program one step is counted:
+    the one between torch.cuda.profiler.start() and stop(), or an iteration of rooflens.region after those it skips.
+    Without ncu, or where counters are locked, the estimate and the profiler's times stand alone and say so.
+    """
+    from rooflens import api
+
+    check_outputs(outputs)
+    program: list[str] | None = ctx.meta.get(_PROGRAM)
+    with progress_bar() as tell, redirect_stdout(sys.stderr):
+        if program is None:
+            found = api.counters(model, progress=tell, **options)  # type: ignore[arg-type]
+        else:
+            _check_program(ctx, model, program)
+            kept = {name: options[name] for name in ("cache", "limit", "roof", "keep")}
+            found = api.count_program(program, progress=tell, echo=lambda line: click.echo(line, err=True), **kept)
+    emit(found, format_=format_, outputs=outputs, depth=depth, by=by)
+
+
+def _check_program(ctx: click.Context, model: str | None, program: list[str]) -> None:
+    """A program says itself what it runs."""
+    if model is not None:
+        raise click.UsageError(f"give a model ({model}) or a program (-- {' '.join(program)}), not both")
+    if not program:
+        raise click.UsageError("no program stands behind --; write 'rooflens counters -- python train.py'")
+    typed = click.core.ParameterSource.COMMANDLINE
+    own = ("batch", "dtype", "mode", "optimizer", "fused", "compile", "img_size", "seq_len", "channels_last")
+    wrong = [name for name in own if ctx.get_parameter_source(name) is typed]
+    if wrong:
+        raise click.UsageError(f"--{wrong[0].replace('_', '-')} is of a model; a program says itself how it runs")

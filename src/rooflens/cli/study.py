@@ -1,0 +1,239 @@
+"""``rooflens study``: run, resume, status, report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rooflens.cli.cluster import cluster_options, progress_text, run_on_cluster
+from rooflens.cli.options import Command, examples, progress_bar
+
+if TYPE_CHECKING:
+    from rooflens.study import Change, Status, Step, StudyFolder
+
+# Repeated here so that --help imports nothing; a test compares them with the originals.
+SOURCES = ("estimate", "measure", "counters", "replay")
+FAILED = 3
+"""Exit code where cells have failed."""
+
+
+@click.group(
+    epilog=examples(
+        "rooflens study run study.toml",
+        "rooflens study run study.toml --jobs 4 --source estimate",
+        "rooflens study status out/study",
+        "rooflens study resume out/study --retry",
+        "rooflens study report out/study -o report.html",
+    )
+)
+def study() -> None:
+    """Run a grid of cases from one file, and resume it at any moment.
+
+    A study file (docs/study.md) names models, devices, batches, dtypes and modes, and what is to be done with each
+    case: estimate, measure, count. Each case and source becomes a record file in the study's folder, and these files
+    are all that a study remembers: killed at any moment and started again, it loses nothing and repeats nothing.
+    Several runs may work on one folder at once, on any nodes that share it.
+    """
+
+
+def run_options(command: Command) -> Command:
+    """What is run of a study, and how."""
+    for option in reversed(
+        (
+            click.option(
+                "-j",
+                "--jobs",
+                type=click.IntRange(1),
+                default=1,
+                show_default=True,
+                help="Worker processes for estimates. Measurements follow one by one, since they must be alone.",
+            ),
+            click.option("--retry", is_flag=True, help="Also run cells that failed before."),
+            click.option(
+                "--source", "sources", type=click.Choice(SOURCES), multiple=True, help="Only this. Repeatable."
+            ),
+            click.option("--device", "devices", multiple=True, help="Only cells of this device. Repeatable."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@study.command(
+    epilog=examples(
+        "rooflens study run study.toml",
+        "rooflens study run study.toml -d out/first --jobs 2",
+        "rooflens study run study.toml --source estimate --source replay",
+        "rooflens study run study.toml --cluster slurm --partition gpu --gres gpu:1",
+    )
+)
+@click.argument("file", metavar="STUDY.toml", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("-d", "--folder", type=click.Path(path_type=Path, file_okay=False), help="[default: out/STUDY]")
+@run_options
+@cluster_options
+@click.option("--no-recorded", is_flag=True, help="Run also what the study holds recorded files for.")
+@click.pass_context
+def run(context: click.Context, /, file: Path, folder: Path | None, no_recorded: bool, **options: Any) -> None:
+    """Run a study, or what is left of it.
+
+    Cells that are done are skipped, so the same command goes on after any end. If the file has changed since, what it
+    adds is run, and what it no longer asks for stays in the folder. Cells of a device that this machine does not have
+    are left for one that does.
+
+    Ends with exit code 3 if cells have failed.
+    """
+    _run(context, file, folder=folder, recorded=not no_recorded, **options)
+
+
+@study.command(epilog=examples("rooflens study resume out/study", "rooflens study resume out/study --retry --jobs 2"))
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@run_options
+@cluster_options
+@click.pass_context
+def resume(context: click.Context, /, folder: Path, **options: Any) -> None:
+    """Go on with a study from its folder, as its file was when it was last run.
+
+    Ends with exit code 3 if cells have failed.
+    """
+    _run(context, folder, **options)
+
+
+@study.command(epilog=examples("rooflens study status out/study", "rooflens study status out/study --format json"))
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--format", "format_", type=click.Choice(("table", "json")), default="table", show_default=True)
+@click.pass_context
+def status(context: click.Context, /, folder: Path, format_: str) -> None:
+    """Tell what is done, failed, running and left, and how long the rest should take.
+
+    The time is that of one worker, by what cells like those left took. Ends with exit code 3 if cells have failed.
+    """
+    from rooflens.api.studies import study_status
+    from rooflens.study.words import status_json, status_text
+
+    found = study_status(folder)
+    click.echo(status_json(found) if format_ == "json" else status_text(found), nl=False)
+    context.exit(FAILED if found.count("failed") else 0)
+
+
+@study.command(
+    epilog=examples(
+        "rooflens study report out/study -o report.html",
+        "rooflens study report out/study -o report.md -o report.tex --tables out/tables --figures out/figures",
+    )
+)
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "-o",
+    "--out",
+    "out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    help="Write here: .html, .md (with images), .tex (tables) or .csv (results). Repeatable. [default: report.html]",
+)
+@click.option("--figures", type=click.Path(path_type=Path, file_okay=False), help="Each figure here, as SVG and PDF.")
+@click.option("--tables", type=click.Path(path_type=Path, file_okay=False), help="Each table here, as CSV.")
+def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Path | None) -> None:
+    """Write what a study found: one page that opens anywhere, or files for a paper.
+
+    The page holds the question, the answers with their numbers, every case, figures, doubts, failures and what repeats
+    the study. It asks nothing of any other host. A study may be reported at any moment; the report says what is not
+    done yet.
+    """
+    from rooflens.api.reporting import study_report
+
+    wanted = out or (() if figures or tables else (Path("report.html"),))
+    study_report(folder, wanted, figures=figures, tables=tables)
+    for path in (*wanted, figures, tables):
+        if path is not None:
+            click.echo(path)
+
+
+def _run(context: click.Context, what: Path, *, cluster: Mapping[str, Any] | None, jobs: int, **options: Any) -> None:
+    """Run what is left, telling of it on stderr; then how far the study is, on stdout."""
+    from rooflens.api.studies import run_study
+    from rooflens.study.words import status_text
+
+    with _live() as live, redirect_stdout(sys.stderr):
+        if cluster is None:
+            with _told_of_interrupts(live):
+                found = run_study(what, begun=live.begun, progress=live, jobs=jobs, **options)
+        else:
+            found = run_on_cluster(what, cluster=cluster, begun=live.begun, progress=live.look, **options)
+    click.echo(status_text(found), nl=False)
+    click.echo(f"records are in {live.folder}", err=True)
+    context.exit(FAILED if found.count("failed") else 0)
+
+
+class _Live:
+    """Tells what is being done: a bar where there is a terminal, else a line for each cell that is over.
+
+    Args:
+        bar: moves the bar.
+    """
+
+    def __init__(self, bar: Callable[[float, str], None], *, lines: bool) -> None:
+        self._bar, self._lines = bar, lines
+        self._total, self._failed = 0, 0
+        self._over: set[str] = set()
+        self._shares: dict[str, float] = {}
+        self._said = ""
+        self.folder = Path()
+
+    def begun(self, folder: StudyFolder, change: Change | None) -> None:
+        from rooflens.study.words import change_text
+
+        self.folder = folder.path
+        self._total = len(folder.cells)
+        self._over = {cell.key for cell in folder.cells if folder.has(cell) is not None}
+        if change is not None:
+            click.echo(change_text(change), err=True)
+
+    def __call__(self, step: Step) -> None:
+        key = step.cell.key
+        if step.what == "running":
+            self._shares[key] = step.share
+        else:
+            self._shares.pop(key, None)
+            self._over |= {key} if step.what in ("done", "failed") else set()
+            self._failed += step.what == "failed"
+            if self._lines and step.seconds is not None:
+                click.echo(self._line(step), err=True)
+        share = (len(self._over) + sum(self._shares.values())) / max(1, self._total)
+        failed = f", {self._failed} failed" if self._failed else ""
+        self._bar(share, f"{len(self._over)} of {self._total}{failed}: {step.cell.label()}")
+
+    def look(self, status: Status, jobs: Sequence[str]) -> None:
+        """The same for a study whose cells are run by the jobs of a cluster."""
+        text = progress_text(status, jobs)
+        if self._lines and text != self._said:
+            click.echo(text, err=True)
+        self._said = text
+        self._bar(status.count("done") / max(1, self._total), text)
+
+    def _line(self, step: Step) -> str:
+        from rooflens.study.words import duration
+
+        why = f": {' '.join(step.text.split())}" if step.text else ""
+        place = f"{len(self._over):>{len(str(self._total))}}/{self._total}"
+        return f"{place}  {step.what:<6}  {duration(step.seconds or 0.0):>6}  {step.cell.label()}{why}"
+
+
+@contextmanager
+def _told_of_interrupts(live: _Live) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if live.folder != Path():
+            click.echo(f"what is done is kept; 'rooflens study resume {live.folder}' goes on", err=True)
+        raise
+
+
+@contextmanager
+def _live() -> Iterator[_Live]:
+    with progress_bar() as tell:
+        yield _Live(tell, lines=not sys.stderr.isatty())

@@ -1,0 +1,94 @@
+"""Do FLOP, parameters or bytes tell how long a model takes? Correlation over models, setting by setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rooflens.compare.quantities import QUANTITIES, Quantity, Step, Time, check_quantities, steps
+from rooflens.compare.statistics import METHODS, Coefficient, Method, correlate
+from rooflens.records import Case, Phase
+from rooflens.results import RecordSet
+
+FEWEST_MODELS = 3
+"""Below, every correlation is 1, -1 or undefined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlation:
+    """How closely two quantities go together over the models of one setting.
+
+    Attributes:
+        setting: what the points share (device, batch, dtype, mode, options); its model is "".
+        quantity: the one, `against`: the other.
+        time: which time latency is.
+        points: model, quantity and the other, one per model for which both are known.
+        coefficients: Pearson's r, Spearman's rho and Kendall's tau-b; without those that a constant makes undefined.
+    """
+
+    setting: Case
+    quantity: Quantity
+    against: Quantity
+    time: Time
+    points: tuple[tuple[str, float, float], ...]
+    coefficients: Mapping[Method, Coefficient]
+
+
+def correlations(
+    records: RecordSet,
+    *,
+    against: Quantity = "latency",
+    quantities: Sequence[Quantity] = QUANTITIES,
+    time: Time | None = None,
+    phase: Phase | None = None,
+) -> tuple[Correlation, ...]:
+    """Correlation of quantities with one of them, over the models of each device, batch, dtype, mode and options.
+
+    Settings of fewer than three models have none. For a matrix, go through `against`.
+
+    Args:
+        against: what each of `quantities` is correlated with.
+        time: measured or bound; default: measured if there is any measurement.
+        phase: one phase instead of the whole step.
+
+    Raises:
+        InvalidValue: an unknown quantity, time or phase.
+        Incomparable: no case has a time.
+    """
+    check_quantities((*quantities, against))
+    return tuple(
+        found
+        for setting, group in settings(steps(records, time=time, phase=phase)).items()
+        for quantity in quantities
+        if quantity != against and (found := _correlation(setting, group, quantity, against)) is not None
+    )
+
+
+def settings(items: Iterable[Step]) -> Mapping[Case, list[Step]]:
+    """Steps that differ in nothing but the model, under their case without it."""
+    groups: dict[Case, list[Step]] = {}
+    for step in items:
+        groups.setdefault(replace(step.case, model=""), []).append(step)
+    return groups
+
+
+def points(group: Iterable[Step], x: Quantity, y: Quantity) -> tuple[tuple[str, float, float], ...]:
+    """The models for which both quantities are known."""
+    values = [(step.case.model, step.value(x), step.value(y)) for step in group]
+    return tuple((model, first, second) for model, first, second in values if first is not None and second is not None)
+
+
+def _correlation(setting: Case, group: Sequence[Step], quantity: Quantity, against: Quantity) -> Correlation | None:
+    known = points(group, quantity, against)
+    if len(known) < FEWEST_MODELS:
+        return None
+    x, y = [point[1] for point in known], [point[2] for point in known]
+    found = {method: correlate(x, y, method) for method in METHODS}
+    return Correlation(
+        setting=setting,
+        quantity=quantity,
+        against=against,
+        time=group[0].time,
+        points=known,
+        coefficients={method: coefficient for method, coefficient in found.items() if coefficient is not None},
+    )

@@ -1,0 +1,144 @@
+"""The same steps on several devices: speed-up, and what it costs in power and in money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rooflens.compare.quantities import Step, Time, steps
+from rooflens.compare.resampling import Interval
+from rooflens.compare.statistics import Change, change
+from rooflens.errors import Incomparable, InvalidValue
+from rooflens.records import Case, Device
+from rooflens.results import RecordSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnDevice:
+    """One step on one device beside the same step on the baseline; None is unknown.
+
+    Attributes:
+        case: the step on this device; baseline: the device beside which it is put.
+        time: measured or bound.
+        seconds: of the step.
+        speedup: the baseline's seconds over these; above 1 this device is faster. `interval`: at 95 %.
+        watts: rated power of the device (all of them together, where it is several).
+        joules_per_sample: energy of a sample at rated power: an upper bound of what the device draws.
+        speedup_per_watt: speed-up over the ratio of rated powers.
+        price: as it was given.
+        speedup_per_price: speed-up over the ratio of prices.
+    """
+
+    case: Case
+    baseline: str
+    time: Time
+    seconds: float
+    speedup: float | None
+    interval: Interval | None = None
+    p: float | None = None
+    watts: float | None = None
+    joules_per_sample: float | None = None
+    speedup_per_watt: float | None = None
+    price: float | None = None
+    speedup_per_price: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceComparison:
+    """Steps on several devices.
+
+    Attributes:
+        rows: step by step, in the order of the devices; the baseline's own rows are among them.
+        alone: steps that only one device, or not the baseline ran.
+    """
+
+    baseline: str
+    rows: tuple[OnDevice, ...]
+    alone: tuple[Case, ...]
+
+
+def compare_devices(
+    records: RecordSet,
+    *,
+    baseline: str | None = None,
+    prices: Mapping[str, float] | None = None,
+    time: Time | None = None,
+) -> DeviceComparison:
+    """Each step on each device beside the same step on a baseline.
+
+    Args:
+        baseline: canonical name of a device in the set; default: the first one.
+        prices: of devices by canonical name, in any unit that is the same for all: to buy one, or to rent it for an
+            hour. A device of several (``2x t4``) has a price of its own.
+        time: measured or bound; default: measured if there is any measurement. The two are never mixed.
+
+    Raises:
+        InvalidValue: the set has no such device, or a price is none.
+        Incomparable: no step was run or estimated on the baseline and on another device.
+    """
+    found = [step for step in steps(records, time=time) if step.case.device is not None]
+    names = list(dict.fromkeys(step.case.device or "" for step in found))
+    known = dict(prices or {})
+    for name in (*known, *([baseline] if baseline is not None else [])):
+        if name not in names:
+            raise InvalidValue(f"no step on a device {name!r}; devices here: {', '.join(names) or 'none'}")
+    wrong = [name for name, price in known.items() if not price > 0]
+    if wrong:
+        raise InvalidValue(f"the price of {wrong[0]!r} is {known[wrong[0]]}; leave out a price that is not known")
+    first = baseline or (names[0] if names else "")
+    groups: dict[Case, dict[str, Step]] = {}
+    for step in found:
+        groups.setdefault(replace(step.case, device=None), {})[step.case.device or ""] = step
+    several = [group for group in groups.values() if first in group and len(group) > 1]
+    if not several:
+        raise Incomparable(
+            f"no step was seen on {first!r} and on another device (devices here: {', '.join(names) or 'none'}); measure"
+            " or estimate the same cases on both"
+        )
+    rows = [
+        _row(group[name], group[first], records.devices, known) for group in several for name in names if name in group
+    ]
+    alone = [step.case for group in groups.values() if group not in several for step in group.values()]
+    return DeviceComparison(baseline=first, rows=tuple(rows), alone=tuple(alone))
+
+
+def _row(step: Step, base: Step, devices: Mapping[str, Device], prices: Mapping[str, float]) -> OnDevice:
+    here, there = step.case.device or "", base.case.device or ""
+    seconds, compared = step.seconds or 0.0, _speedup(step, base)
+    watts, base_watts = _watts(devices.get(here)), _watts(devices.get(there))
+    price, base_price = prices.get(here), prices.get(there)
+    batch = step.case.batch
+    return OnDevice(
+        case=step.case,
+        baseline=there,
+        time=step.time,
+        seconds=seconds,
+        speedup=compared.ratio,
+        interval=compared.interval,
+        p=compared.p,
+        watts=watts,
+        joules_per_sample=watts * seconds / batch if watts is not None and batch else None,
+        speedup_per_watt=_relative(compared.ratio, watts, base_watts),
+        price=price,
+        speedup_per_price=_relative(compared.ratio, price, base_price),
+    )
+
+
+def _speedup(step: Step, base: Step) -> Change:
+    """Seconds of the baseline over those of a device."""
+    if step is base:
+        return Change(ratio=1.0)
+    if step.samples and base.samples:
+        return change(step.samples, base.samples)
+    seconds, before = step.seconds, base.seconds
+    return Change(ratio=before / seconds if seconds and before is not None else None)
+
+
+def _watts(device: Device | None) -> float | None:
+    if device is None or "power" not in device.facts:
+        return None
+    return device.facts["power"].value * device.count
+
+
+def _relative(speedup: float | None, cost: float | None, base: float | None) -> float | None:
+    return None if speedup is None or cost is None or not base else speedup / (cost / base)

@@ -1,0 +1,262 @@
+"""Two runs of the same steps: what got slower or faster, and whether that is more than chance."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+from rooflens.compare.environments import Difference, differences
+from rooflens.compare.evidence import Evidence, join
+from rooflens.compare.statistics import FEWEST, Change, adjusted, change, typical
+from rooflens.errors import Incomparable, InvalidValue
+from rooflens.records import Case, Failure, Phase
+from rooflens.results import RecordSet
+
+Direction = Literal["slower", "faster", "no difference", "unknown"]
+FIELDS = tuple(field.name for field in fields(Case))
+"""What `across` may name."""
+_LISTED = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunChange:
+    """One step, or one phase of it, before and after.
+
+    Attributes:
+        before: the case on the first side; after: on the second: another one only in the fields compared across.
+        phase: None is the whole step.
+        before_seconds: the median of its samples; of several runs the geometric mean of their medians; the sum where
+            it was timed in pieces.
+        change: ratio, interval and test.
+        p: p-value adjusted for the other rows of its kind (whole steps, or phases); None where nothing can be tested.
+    """
+
+    before: Case
+    after: Case
+    phase: Phase | None
+    before_seconds: float
+    after_seconds: float
+    change: Change
+    p: float | None = None
+
+    @property
+    def significant(self) -> bool | None:
+        """Whether more than chance tells the sides apart; None where there are too few values to say."""
+        return self.change.significant(self.p)
+
+    @property
+    def direction(self) -> Direction:
+        """The verdict in a word."""
+        if self.significant is None or self.change.ratio is None:
+            return "unknown"
+        if not self.significant:
+            return "no difference"
+        return "slower" if self.change.ratio > 1 else "faster"
+
+    def slower_than(self, threshold: float) -> bool:
+        """Whether it is slower by more than `threshold` (0.05 is 5 %), and significantly slower."""
+        return self.direction == "slower" and self.change.ratio is not None and self.change.ratio > 1 + threshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunComparison:
+    """Two sets of runs.
+
+    Attributes:
+        changes: one per case that both sides hold, and one per phase where a step has several: phases come first.
+        only_before: timed cases without a partner; only_after: likewise.
+        failed: what failed on the second side and was timed on the first.
+        differences: in what the environments differ.
+        notes: what to know before using the numbers.
+    """
+
+    changes: tuple[RunChange, ...]
+    only_before: tuple[Case, ...] = ()
+    only_after: tuple[Case, ...] = ()
+    failed: tuple[Failure, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> tuple[RunChange, ...]:
+        """The whole steps."""
+        return tuple(item for item in self.changes if item.phase is None)
+
+    def slower_than(self, threshold: float) -> tuple[RunChange, ...]:
+        """The whole steps that are slower by more than `threshold` (0.05 is 5 %), and significantly slower."""
+        return tuple(item for item in self.steps if item.slower_than(threshold))
+
+
+def compare_runs(
+    before: RecordSet, after: RecordSet, *, across: Collection[str] = (), force: bool = False
+) -> RunComparison:
+    """The same steps timed twice, case by case.
+
+    Cases are partners if they agree in every field that is not named in `across`; a device that one side does not name
+    is no difference. Several records of a case are several runs of it.
+
+    Args:
+        across: fields of the case that may differ, like ``("dtype",)``.
+        force: compare although the environments forbid it.
+
+    Raises:
+        InvalidValue: `across` names no field, or makes several cases of one side alike.
+        Incomparable: no case has a partner, or the environments differ in what decides times.
+    """
+    unknown = [name for name in across if name not in FIELDS]
+    if unknown:
+        raise InvalidValue(f"cannot compare across {unknown[0]!r}; known: {', '.join(FIELDS)}")
+    one, other = ([item for item in join(side) if item.measured() is not None] for side in (before, after))
+    pairs = _pairs(one, other, across)
+    if not pairs:
+        raise Incomparable(_nothing_in_common(one, other))
+    found = differences(before, after, pairs)
+    if "device" in across:
+        found = tuple(replace(item, forbids=False) if item.what in ("card", "cpu") else item for item in found)
+    forbidding = [item for item in found if item.forbids]
+    if forbidding and not force:
+        raise Incomparable(
+            f"the two sides are different experiments: {'; '.join(map(str, forbidding))}. Measure both alike, or"
+            " compare them all the same (--force, force=True)"
+        )
+    only_before = _without(one, [pair[0] for pair in pairs])
+    changes = _with_adjusted([row for pair in pairs for row in _rows(*pair)])
+    return RunComparison(
+        changes=changes,
+        only_before=only_before,
+        only_after=_without(other, [pair[1] for pair in pairs]),
+        failed=tuple(failure for failure in after.failures if failure.case in only_before),
+        differences=found,
+        notes=(*_unknown(before, after), *_notes(pairs, [row for row in changes if row.phase is None])),
+    )
+
+
+def _pairs(
+    before: Sequence[Evidence], after: Sequence[Evidence], across: Collection[str]
+) -> list[tuple[Evidence, Evidence]]:
+    """Each case with its partner: the same case, else the only one that does not contradict it."""
+    names = [name for name in FIELDS if name not in (*across, "device")]
+
+    def alike(one: Evidence, items: Mapping[tuple[object, ...], list[Evidence]]) -> list[Evidence]:
+        found = items.get(tuple(getattr(one.case, name) for name in names), [])
+        return [other for other in found if "device" in across or _same_device(one.case, other.case)]
+
+    ours, theirs = (_indexed(side, names) for side in (before, after))
+    pairs = []
+    for item in before:
+        fitting = alike(item, theirs)
+        same = [other for other in fitting if other.case == item.case]
+        rivals = [] if same or not fitting else alike(fitting[0], ours)
+        if len(several := max(same or fitting, rivals, key=len)) > 1:
+            named = ", ".join(one.case.label() for one in several[:_LISTED])
+            raise InvalidValue(
+                f"{item.case.label()!r} has no single partner: {named} are alike but for what is compared across;"
+                " narrow the sets with where(...), or give each its own file"
+            )
+        pairs += [(item, partner) for partner in same or fitting]
+    return pairs
+
+
+def _indexed(side: Iterable[Evidence], names: Sequence[str]) -> Mapping[tuple[object, ...], list[Evidence]]:
+    """The cases of a side by the fields in which partners agree."""
+    found: dict[tuple[object, ...], list[Evidence]] = {}
+    for item in side:
+        found.setdefault(tuple(getattr(item.case, name) for name in names), []).append(item)
+    return found
+
+
+def _same_device(one: Case, other: Case) -> bool:
+    return one.device == other.device or None in (one.device, other.device)
+
+
+def _without(side: Iterable[Evidence], paired: Collection[Evidence]) -> tuple[Case, ...]:
+    known = {id(item) for item in paired}
+    return tuple(item.case for item in side if id(item) not in known)
+
+
+def _rows(one: Evidence, other: Evidence) -> Iterator[RunChange]:
+    phases = [phase for phase in one.phases if phase in other.phases] if len(one.phases) > 1 else []
+    for phase in (*phases, None):
+        before, after = one.measured(phase), other.measured(phase)
+        if before is None or after is None:
+            continue
+        samples = [[timing.samples for timing in item.runs(phase)] for item in (one, other)]
+        if all(samples):
+            seconds, changed = (typical(samples[0]), typical(samples[1])), change(*samples)
+        else:
+            seconds = (before.seconds, after.seconds)
+            changed = Change(ratio=after.seconds / before.seconds if before.seconds else None, values=(0, 0))
+        yield RunChange(
+            before=one.case,
+            after=other.case,
+            phase=phase,
+            before_seconds=seconds[0],
+            after_seconds=seconds[1],
+            change=changed,
+        )
+
+
+def _with_adjusted(rows: Sequence[RunChange]) -> tuple[RunChange, ...]:
+    """Each p-value adjusted for its company: many tests at once find something by chance."""
+    better: dict[int, float] = {}
+    for whole in (True, False):
+        tested = [(n, row.change.p) for n, row in enumerate(rows) if (row.phase is None) == whole]
+        known = [(n, p) for n, p in tested if p is not None]
+        better |= dict(zip((n for n, _ in known), adjusted([p for _, p in known]), strict=True))
+    return tuple(replace(row, p=better.get(n)) for n, row in enumerate(rows))
+
+
+def _unknown(before: RecordSet, after: RecordSet) -> Iterator[str]:
+    for which, side in (("first", before), ("second", after)):
+        if side.environment is None:
+            yield f"the {which} side tells nothing of its environment: whether both were measured alike is not known"
+
+
+def _notes(pairs: Sequence[tuple[Evidence, Evidence]], steps: Sequence[RunChange]) -> Iterator[str]:
+    if any(row.change.unit == "samples" and row.change.p is not None for row in steps):
+        yield (
+            "one run a side: what differs from run to run is in no interval; measure each side several times (a folder"
+            " of record files is one side)"
+        )
+    for which, n in (("first", 0), ("second", 1)):
+        drifting = [pair[n].case for pair in pairs if any(timing.drift for timing in pair[n].runs())]
+        if drifting:
+            yield f"not steady on the {which} side, so that its median depends on when it was taken: {_some(drifting)}"
+    if pieces := [row.before for row in steps if 0 in row.change.values]:
+        yield f"timed in pieces, once: nothing can be said about chance: {_some(pieces)}"
+    if few := [row.before for row in steps if row.change.p is None and 0 not in row.change.values]:
+        yield (
+            f"fewer than {FEWEST} samples that are independent of their neighbours, or too few runs: nothing can be"
+            f" said about chance: {_some(few)}"
+        )
+
+
+def _nothing_in_common(before: Sequence[Evidence], after: Sequence[Evidence]) -> str:
+    for which, side in (("first", before), ("second", after)):
+        if not side:
+            return f"the {which} side holds no measured time: there is nothing to compare (rooflens measure makes one)"
+    if {item.case.model for item in before}.isdisjoint(item.case.model for item in after):
+        remedy = "compare the same models (or across='model')"
+    elif unlike := _unlike(before, after):
+        remedy = f"the sides differ in {' and '.join(unlike)}: compare across it (--across {unlike[0]})"
+        if "device" in unlike:
+            remedy += ", or compare devices (--question devices)"
+    else:
+        remedy = "measure the same cases on both sides"
+    sides = (_some([item.case for item in side]) for side in (before, after))
+    return f"no case has a partner: {' against '.join(sides)}; {remedy}"
+
+
+def _unlike(before: Sequence[Evidence], after: Sequence[Evidence]) -> list[str]:
+    """Fields of which the two sides share no value."""
+    return [
+        name
+        for name in FIELDS
+        if {getattr(item.case, name) for item in before}.isdisjoint(getattr(item.case, name) for item in after)
+    ]
+
+
+def _some(cases: Sequence[Case]) -> str:
+    shown = ", ".join(case.label() for case in cases[:_LISTED])
+    return shown if len(cases) <= _LISTED else f"{shown} and {len(cases) - _LISTED} more"

@@ -1,0 +1,99 @@
+"""With which power does time grow with batch, sequence length, FLOP or bytes?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rooflens.compare.correlation import FEWEST_MODELS, points, settings
+from rooflens.compare.quantities import QUANTITIES, Quantity, Step, Time, check_quantities, steps
+from rooflens.compare.statistics import Fit, power_law
+from rooflens.errors import InvalidValue
+from rooflens.records import Case, Phase
+from rooflens.results import RecordSet
+
+BATCH = "batch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exponent:
+    """``of = factor * over ** exponent``.
+
+    Attributes:
+        case: what the points share; model is "" where they are models, batch None where they are batches, and an
+            option is left out where they are its values.
+        of: the quantity that grows; over: what it grows with: a quantity, ``batch``, or an option like ``seq_len``.
+        time: which time latency is.
+        points: the values of `over` and of `of`, by rising `over`.
+        fit: exponent with its interval, factor and share of variance explained.
+    """
+
+    case: Case
+    of: Quantity
+    over: str
+    time: Time
+    points: tuple[tuple[float, float], ...]
+    fit: Fit
+
+
+def exponents(
+    records: RecordSet,
+    over: str = BATCH,
+    *,
+    of: Quantity = "latency",
+    time: Time | None = None,
+    phase: Phase | None = None,
+) -> tuple[Exponent, ...]:
+    """The exponent of each series: 1 is proportional, below 1 there is something to gain from more, 0 is a fixed cost.
+
+    Over a quantity the points of a series are the models of a setting (three and more); over ``batch`` or an option
+    they are the values of it for one model (two and more; from three on there is an interval).
+
+    Args:
+        over: ``flops``, ``bytes`` ..., ``batch``, or the name of an option.
+        of: what grows.
+        time: measured or bound; default: measured if there is any measurement.
+
+    Raises:
+        InvalidValue: an unknown quantity, or no case with such an option.
+        Incomparable: no case has a time.
+    """
+    check_quantities([of])
+    items = steps(records, time=time, phase=phase)
+    if over in QUANTITIES:
+        series = {case: [point[1:] for point in points(group, over, of)] for case, group in settings(items).items()}
+        fewest = FEWEST_MODELS
+    else:
+        series, fewest = _series(items, over, of), 2
+    found = {case: sorted(values) for case, values in series.items() if len({x for x, _ in values}) >= fewest}
+    fits = {case: power_law([x for x, _ in values], [y for _, y in values]) for case, values in found.items()}
+    return tuple(
+        Exponent(case=case, of=of, over=over, time=items[0].time, points=tuple(found[case]), fit=fit)
+        for case, fit in fits.items()
+        if fit is not None
+    )
+
+
+def _series(items: Sequence[Step], over: str, of: Quantity) -> dict[Case, list[tuple[float, float]]]:
+    """The values of a batch or an option, under the case without it."""
+    groups: dict[Case, list[tuple[float, float]]] = {}
+    known = {name for step in items for name, value in step.case.options if _is_number(value)}
+    if over != BATCH and over not in known:
+        listed = ", ".join((*QUANTITIES, BATCH, *sorted(known)))
+        raise InvalidValue(f"no case has a number {over!r} to grow over; known here: {listed}")
+    for step in items:
+        x = step.case.batch if over == BATCH else dict(step.case.options).get(over)
+        y = step.value(of)
+        if y is not None and isinstance(x, int | float):
+            groups.setdefault(_rest(step.case, over), []).append((float(x), y))
+    return groups
+
+
+def _rest(case: Case, over: str) -> Case:
+    if over == BATCH:
+        return replace(case, batch=None)
+    return replace(case, options=tuple(option for option in case.options if option[0] != over))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

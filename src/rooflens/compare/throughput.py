@@ -1,0 +1,78 @@
+"""Throughput against batch: the most samples per second, where it stops to rise, and where memory ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from rooflens.compare.evidence import Evidence, RateOrigin, throughput
+from rooflens.records import Case, Failure
+
+KNEE = 0.95
+"""The knee is the smallest batch that reaches this share of the highest throughput."""
+FEWEST = 4
+"""Batches from which on a sweep has a knee."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """One step over several batches.
+
+    Attributes:
+        case: what the batches share; its own batch is None.
+        origin: whether the rates were measured or are the most that the bound allows.
+        rates: batch and samples per second, by rising batch.
+        ran_out: batches at which the device ran out of memory.
+    """
+
+    case: Case
+    origin: RateOrigin
+    rates: tuple[tuple[int, float], ...]
+    ran_out: tuple[int, ...] = ()
+
+    @property
+    def best(self) -> tuple[int, float]:
+        """The batch of the highest throughput, and that throughput."""
+        return max(self.rates, key=lambda rate: rate[1])
+
+    @property
+    def knee(self) -> int | None:
+        """The smallest batch that reaches `KNEE` of the highest throughput; None for fewer than `FEWEST` batches."""
+        return knee(self.rates, self.best[1]) if len(self.rates) >= FEWEST else None
+
+    @property
+    def largest(self) -> int | None:
+        """The largest batch that fits, where one more was tried and did not."""
+        largest = self.rates[-1][0]
+        return largest if largest + 1 in self.ran_out else None
+
+
+def sweeps(
+    evidence: Iterable[Evidence],
+    failures: Iterable[Failure] = (),
+    origins: Sequence[RateOrigin] = ("measured", "bound"),
+) -> tuple[Sweep, ...]:
+    """One sweep per case and origin: cases that differ in nothing but the batch."""
+    rates: dict[tuple[Case, RateOrigin], dict[int, float]] = {}
+    for item in evidence:
+        rate, origin = throughput(item.case, item.total(), item.measured())
+        if item.case.batch is not None and rate is not None and origin is not None and origin in origins:
+            rates.setdefault((replace(item.case, batch=None), origin), {})[item.case.batch] = rate
+    ran_out: dict[Case, list[int]] = {}
+    for failure in failures:
+        if failure.kind == "out of memory" and failure.case.batch is not None:
+            ran_out.setdefault(replace(failure.case, batch=None), []).append(failure.case.batch)
+    return tuple(
+        Sweep(
+            case=case,
+            origin=origin,
+            rates=tuple(sorted(found.items())),
+            ran_out=tuple(sorted(ran_out.get(case, ()))),
+        )
+        for (case, origin), found in rates.items()
+    )
+
+
+def knee(rates: Sequence[tuple[int, float]], best: float) -> int:
+    """The smallest batch whose rate is `KNEE` of the best; `rates` by rising batch."""
+    return next(batch for batch, rate in rates if rate >= KNEE * best)

@@ -1,0 +1,106 @@
+"""Reported figures beside ours as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rooflens import units
+from rooflens.checks.beside import Beside, Ours
+from rooflens.checks.figures import QUANTITIES, Figure
+from rooflens.report.table import COUNT, Cell, Cells, Column, Table, build, plain
+
+COLUMNS = (
+    Column(key="place", header="place", align="left", show="files"),
+    Column(key="quantity", header="quantity", align="left"),
+    Column(key="model", header="model", align="left"),
+    Column(key="device", header="device", align="left"),
+    Column(key="batch", header="batch", unit=COUNT),
+    Column(key="dtype", header="dtype", align="left", show="files"),
+    Column(key="phase", header="phase", align="left"),
+    Column(key="reported", header="reported"),
+    Column(key="ours", header="ours"),
+    Column(key="ratio", header="ratio"),
+    Column(key="of", header="ours is", align="left"),
+    Column(key="measured", header="measured"),
+    Column(key="measured_of", header="measured as", align="left"),
+    Column(key="unit", header="unit", align="left", show="files"),
+    Column(key="findings", header="findings", align="left"),
+)
+NOT_COMPUTED = (
+    Column(key="quantity", header="quantity", align="left"),
+    Column(key="model", header="model", align="left"),
+    Column(key="device", header="device", align="left"),
+    Column(key="batch", header="batch", unit=COUNT),
+    Column(key="phase", header="phase", align="left"),
+    Column(key="reported", header="reported"),
+    Column(key="why", header="not computed, since", align="left"),
+    Column(key="findings", header="findings", align="left"),
+)
+
+
+def figures_tables(rows: Iterable[Beside]) -> tuple[Table, Table]:
+    """The figures that have a number of ours, and those that have none and why."""
+    every = list(rows)
+    compared = [row for row in every if row.ours is not None]
+    rest = [row for row in every if row.ours is None]
+    notes = [
+        "ratio: reported over ours; findings: codes of 'rooflens check', docs/check.md",
+        "a bound is the least time that the rates of a datasheet allow: what was measured lies above it",
+    ]
+    return (
+        build("Reported beside ours", COLUMNS, map(_compared, compared), notes=notes),
+        build("Reported, not computed", NOT_COMPUTED, map(_rest, rest)),
+    )
+
+
+def _compared(row: Beside) -> Cells:
+    ours, measured = row.ours, row.measured
+    return {
+        **_figure(row),
+        "place": row.figure.place,
+        "dtype": row.figure.dtype,
+        "unit": QUANTITIES.get(row.figure.quantity, ""),
+        "ours": _cell(row.figure, None if ours is None else ours.value),
+        "of": _of(ours),
+        "ratio": Cell(row.ratio, label=None if row.ratio is None else _ratio(row.ratio)),
+        "measured": _cell(row.figure, None if measured is None else measured.value),
+        "measured_of": _of(measured),
+    }
+
+
+def _rest(row: Beside) -> Cells:
+    return {**_figure(row), "why": row.why}
+
+
+def _figure(row: Beside) -> Cells:
+    """What both tables say of a reported figure."""
+    figure = row.figure
+    return {
+        "quantity": figure.quantity.replace("_", " "),
+        "model": figure.model,
+        "device": figure.device,
+        "batch": figure.batch,
+        "phase": figure.phase,
+        "reported": _cell(figure, figure.value),
+        "findings": ", ".join(row.codes),
+    }
+
+
+def _cell(figure: Figure, value: float | None) -> Cell:
+    """A number with the unit of its figure, since rows of one column have different ones."""
+    unit = QUANTITIES.get(figure.quantity, "")
+    if value is None:
+        return Cell(None)
+    if unit == "FLOP/B":
+        return Cell(value, label=f"{plain(value, 4)} FLOP/B")
+    return Cell(value, label=units.show(value, unit) if unit else f"{value:.0f}" if value >= 1e4 else plain(value, 3))
+
+
+def _of(ours: Ours | None) -> str | None:
+    return None if ours is None else ours.of
+
+
+def _ratio(ratio: float) -> str:
+    """Three digits, without an exponent: 0.00123, 0.98, 1290."""
+    rounded = float(f"{ratio:.3g}")
+    return f"{rounded:.0f}" if abs(rounded) >= 100 else f"{rounded:.6f}".rstrip("0").rstrip(".")

@@ -1,0 +1,148 @@
+"""What a chart is before anything draws it: points, bars and cells in the units of the data.
+
+As with a roofline (:mod:`rooflens.report.drawing`), a backend adds ink and decides nothing about the content.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+XY = tuple[float, float]
+Scale = Literal["log", "linear"]
+Shape = Literal["circle", "diamond", "square", "triangle-up", "triangle-down", "cross"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """An axis that holds everything on the chart.
+
+    Attributes:
+        label: what it shows, with the unit where the ticks do not name it.
+        unit: base unit of the ticks, "" for bare numbers.
+    """
+
+    label: str
+    low: float
+    high: float
+    unit: str = ""
+    scale: Scale = "log"
+
+    @classmethod
+    def around(cls, label: str, values: list[float], unit: str = "", margin: float = 1.6) -> Axis:
+        """A logarithmic axis with some room on either side of the values."""
+        return cls(label=label, low=min(values) / margin, high=max(values) * margin, unit=unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """One mark, and the lines that are told of it."""
+
+    x: float
+    y: float
+    tip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Marks and a line that belong together; without either, an entry of the legend that explains a shape.
+
+    Attributes:
+        name: its entry in the legend; "" has none.
+        path: corners of a line.
+        dash: lengths of ink and gap.
+        tip: what is told of the line.
+        label: what is written at the right end of the line.
+    """
+
+    name: str
+    colour: str
+    shape: Shape = "circle"
+    dots: tuple[Dot, ...] = ()
+    path: tuple[XY, ...] = ()
+    dash: tuple[float, ...] = ()
+    width: float = 1.6
+    tip: tuple[str, ...] = ()
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """Points and lines between two axes.
+
+    Attributes:
+        key: name of its file and of its place on a page.
+        notes: what a reader must know to read it.
+        band: corners of an area behind everything else: where predictions expect the points.
+    """
+
+    key: str
+    title: str
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    notes: tuple[str, ...] = ()
+    band: tuple[XY, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a bar."""
+
+    group: str
+    value: float
+    tip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One row: what it is about, and the pieces that it is made of."""
+
+    label: str
+    parts: tuple[Part, ...]
+
+    @property
+    def length(self) -> float:
+        """The sum of the pieces."""
+        return sum(part.value for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """Bars of pieces, one below the other.
+
+    Attributes:
+        groups: names of the pieces to colours, in the order in which they are stacked.
+        unit: base unit of the values; ``%`` for shares.
+    """
+
+    key: str
+    title: str
+    axis: str
+    unit: str
+    bars: tuple[Bar, ...]
+    groups: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeatCell:
+    """A value from -1 to 1, None where it is unknown."""
+
+    value: float | None
+    text: str
+    tip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """Values by row and column, told by colour and by number."""
+
+    key: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[HeatCell, ...]], ...]
+    notes: tuple[str, ...] = ()
+
+
+Chart = Plot | Bars | HeatMap

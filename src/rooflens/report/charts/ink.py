@@ -1,0 +1,193 @@
+"""Charts in ink: SVG, PDF and PNG files by matplotlib, without pyplot and its global state."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rooflens.report.charts.chart import Axis, Bars, Chart, HeatMap, Plot, Series
+from rooflens.report.charts.scales import diverging, ink_on, tick_text, ticks
+from rooflens.report.charts.svg import legend_names, shortened
+from rooflens.report.escape import printable
+from rooflens.report.palette import FAINT, GREY, INK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+_MARKERS = {"circle": "o", "diamond": "D", "square": "s", "triangle-up": "^", "triangle-down": "v", "cross": "P"}
+_WIDTH, _PLANE, _ROW, _EDGE = 7.0, 4.4, 0.26, 1.1
+"""Inches: of a figure, of a plane between two axes, of a row, and of what lies around the rows."""
+_MOST_KEYS = 24
+_DPI = 160
+
+
+def render(chart: Chart, suffix: str) -> bytes:
+    """The bytes of a file; equal charts give equal bytes."""
+    import matplotlib as mpl
+    from matplotlib import style
+
+    settings: Any = {"svg.hashsalt": "rooflens", "pdf.fonttype": 42, "font.family": "DejaVu Sans", "font.size": 9}
+    with style.context("default"), mpl.rc_context(settings):
+        file = io.BytesIO()
+        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+        canvas = _draw(chart)
+        canvas.savefig(
+            file, format=suffix, dpi=_DPI, facecolor="white", bbox_inches="tight", metadata=dates.get(suffix)
+        )
+    return file.getvalue()
+
+
+def _draw(chart: Chart) -> Canvas:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    rows = 0 if isinstance(chart, Plot) else len(chart.bars if isinstance(chart, Bars) else chart.rows)
+    canvas = Canvas(figsize=(_WIDTH, _PLANE if isinstance(chart, Plot) else _EDGE + _ROW * rows))
+    FigureCanvasAgg(canvas)
+    plane = canvas.add_subplot()
+    plane.set_title(_plain(chart.title), loc="left", fontsize=10.5, color=INK, fontweight="bold")
+    if isinstance(chart, Plot):
+        _plot(plane, chart)
+    elif isinstance(chart, Bars):
+        _bars(plane, chart)
+    else:
+        _heat(plane, chart)
+    return canvas
+
+
+def _plain(text: str) -> str:
+    """Text of others, which matplotlib would otherwise take for mathematics."""
+    return printable(text).replace("$", r"\$")
+
+
+def _plot(plane: Axes, chart: Plot) -> None:
+    for name, axis in (("x", chart.x), ("y", chart.y)):
+        _axis(plane, name, axis)
+    _frame(plane)
+    if chart.band:
+        plane.fill(*zip(*chart.band, strict=True), color=GREY, alpha=0.16, linewidth=0)
+    for series in chart.series:
+        _series(plane, series)
+    _legend(plane, chart)
+
+
+def _axis(plane: Axes, name: str, axis: Axis) -> None:
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    shown = ticks(axis)
+    plane.set(**{f"{name}scale": axis.scale, f"{name}lim": (axis.low, axis.high)})
+    its = plane.xaxis if name == "x" else plane.yaxis
+    its.set_major_locator(FixedLocator(shown))
+    its.set_minor_locator(NullLocator())
+    its.set_ticklabels([tick_text(axis, tick) for tick in shown])
+    its.set_label_text(_plain(axis.label), color=INK)
+
+
+def _frame(plane: Axes) -> None:
+    plane.tick_params(color=GREY, labelcolor=INK, labelsize=8.2)
+    plane.grid(which="major", color=FAINT, linewidth=0.8)
+    plane.set_axisbelow(True)
+    for side, spine in plane.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(GREY)
+
+
+def _series(plane: Axes, series: Series) -> None:
+    if series.path:
+        dash = (0, series.dash) if series.dash else "-"
+        plane.plot(*zip(*series.path, strict=True), color=series.colour, linewidth=series.width * 0.75, linestyle=dash)
+        if series.label:
+            plane.annotate(
+                _plain(series.label),
+                series.path[-1],
+                xytext=(-3, 3),
+                textcoords="offset points",
+                ha="right",
+                fontsize=7.4,
+                color=INK,
+            )
+    if series.dots:
+        x, y = [dot.x for dot in series.dots], [dot.y for dot in series.dots]
+        plane.scatter(
+            x, y, s=20, color=series.colour, marker=_MARKERS[series.shape], edgecolor="white", linewidth=0.4, zorder=3
+        )
+
+
+def _legend(plane: Axes, chart: Plot | Bars) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    names = legend_names(chart)
+    if len(names) < 2:
+        return
+    handles: list[Any] = []
+    if isinstance(chart, Bars):
+        handles = [Patch(facecolor=chart.groups[name], label=_plain(name)) for name in names]
+    else:
+        by_name = {series.name: series for series in reversed(chart.series)}
+        for name in names:
+            series = by_name[name]
+            marker = _MARKERS[series.shape] if series.dots or not series.path else ""
+            wide = 1.5 if series.path else 0.0
+            handles.append(Line2D([], [], color=series.colour, marker=marker, linewidth=wide, label=_plain(name)))
+    columns = 2 if len(handles) > 6 else 1
+    plane.legend(
+        handles=handles[:_MOST_KEYS],
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.0),
+        frameon=False,
+        fontsize=8,
+        ncols=columns if len(handles) > _MOST_KEYS / 2 else 1,
+        borderaxespad=0,
+    )
+
+
+def _bars(plane: Axes, chart: Bars) -> None:
+    labels = [_plain(shortened(bar.label)) for bar in chart.bars]
+    for group, colour in chart.groups.items():
+        lefts, widths = _stacked(chart, group)
+        plane.barh(range(len(labels)), widths, left=lefts, color=colour, height=0.68, edgecolor="white", linewidth=0.4)
+    longest = 1.0 if chart.unit == "%" else max((bar.length for bar in chart.bars), default=0.0) or 1.0
+    _axis(plane, "x", Axis(label=chart.axis, low=0.0, high=longest, unit=chart.unit, scale="linear"))
+    plane.set_yticks(range(len(labels)), labels)
+    plane.set_ylim(len(labels) - 0.4, -0.6)
+    _frame(plane)
+    plane.grid(visible=False, axis="y")
+    _legend(plane, chart)
+
+
+def _stacked(chart: Bars, group: str) -> tuple[list[float], list[float]]:
+    """Where the pieces of a group begin, and how long they are, bar by bar."""
+    lefts, widths = [], []
+    for bar in chart.bars:
+        before = 0.0
+        for part in bar.parts:
+            if part.group == group:
+                break
+            before += part.value
+        lefts.append(before)
+        widths.append(sum(part.value for part in bar.parts if part.group == group))
+    return lefts, widths
+
+
+def _heat(plane: Axes, chart: HeatMap) -> None:
+    from matplotlib.patches import Rectangle
+
+    for y, (_, cells) in enumerate(chart.rows):
+        for x, cell in enumerate(cells):
+            ground = FAINT if cell.value is None else diverging(cell.value)
+            plane.add_patch(Rectangle((x, y), 0.96, 0.94, facecolor=ground, linewidth=0))
+            plane.text(x + 0.48, y + 0.47, cell.text, ha="center", va="center", fontsize=8, color=ink_on(ground))
+    _named(plane, chart.columns, [label for label, _ in chart.rows])
+
+
+def _named(plane: Axes, columns: Sequence[str], rows: Sequence[str]) -> None:
+    plane.set(xlim=(0, max(1, len(columns))), ylim=(max(1, len(rows)), 0))
+    plane.set_xticks([x + 0.48 for x in range(len(columns))], columns)
+    plane.set_yticks([y + 0.47 for y in range(len(rows))], [_plain(shortened(row)) for row in rows])
+    plane.xaxis.tick_top()
+    plane.tick_params(length=0, labelcolor=INK, labelsize=8.2)
+    for spine in plane.spines.values():
+        spine.set_visible(False)

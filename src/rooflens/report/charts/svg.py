@@ -1,0 +1,214 @@
+"""Charts as SVG inside of a page: light, with colours for light and for dark paper, and marks that tell of themselves.
+
+A mark carries its words in ``data-t``; the script of the page shows them. Sizes are in the units of the view box, which
+a phone shows at about two thirds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from rooflens.report.charts.chart import XY, Axis, Bars, Chart, HeatMap, Part, Plot, Series
+from rooflens.report.charts.scales import diverging, ink_on, on_dark, place, tick_text, ticks
+from rooflens.report.escape import printable
+
+WIDTH, HEIGHT = 560.0, 370.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76.0, 14.0, 26.0, 46.0
+_LETTER = 6.6
+"""Width of an average letter of a tick or a label."""
+_ROW, _BAR, _EDGE = 22.0, 15.0, 6.0
+_LONGEST = 30
+_REACH = {"circle": 4.6, "diamond": 5.6, "square": 4.2, "triangle-up": 5.4, "triangle-down": 5.4, "cross": 5.4}
+_CORNERS = {
+    "diamond": ((0, -1), (1, 0), (0, 1), (-1, 0)),
+    "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
+    "triangle-up": ((0, -1), (1, 0.8), (-1, 0.8)),
+    "triangle-down": ((0, 1), (1, -0.8), (-1, -0.8)),
+    "cross": (
+        *((-0.33, -1), (0.33, -1), (0.33, -0.33), (1, -0.33), (1, 0.33), (0.33, 0.33)),
+        *((0.33, 1), (-0.33, 1), (-0.33, 0.33), (-1, 0.33), (-1, -0.33), (-0.33, -0.33)),
+    ),
+}
+
+
+def shapes() -> str:
+    """The marks that every chart of a page refers to."""
+    circle = f'<circle id="circle" r="{_REACH["circle"]}"/>'
+    others = (
+        f'<path id="{name}" d="M{" ".join(f"{_REACH[name] * x:.3g},{_REACH[name] * y:.3g}" for x, y in corners)}z"/>'
+        for name, corners in _CORNERS.items()
+    )
+    return f"<defs>{circle}{''.join(others)}</defs>"
+
+
+def draw(chart: Chart) -> str:
+    """The chart as an ``svg`` element."""
+    if isinstance(chart, Plot):
+        height, parts = HEIGHT, _plot(chart)
+    elif isinstance(chart, Bars):
+        height, parts = _EDGE + _ROW * len(chart.bars) + _BOTTOM, _bars(chart)
+    else:
+        height, parts = _heat_height(chart), _heat(chart)
+    name = escape(printable(chart.title), quote=True)
+    return f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{name}" tabindex="0">{"".join(parts)}</svg>'
+
+
+def legend_names(chart: Chart) -> list[str]:
+    """What the legend explains, in the order of the chart."""
+    if isinstance(chart, HeatMap):
+        return []
+    if isinstance(chart, Bars):
+        shown = {part.group for bar in chart.bars for part in bar.parts if part.value}
+        return [group for group in chart.groups if group in shown]
+    return list(dict.fromkeys(series.name for series in chart.series if series.name))
+
+
+def legend(chart: Chart) -> list[tuple[str, str]]:
+    """The entries of the legend: a swatch, and its words."""
+    names = legend_names(chart)
+    if isinstance(chart, Bars):
+        swatches = [f'<rect x="1" y="4" width="18" height="11" {_ink(chart.groups[n])} class="c f"/>' for n in names]
+    else:
+        first = {series.name: series for series in reversed(chart.series)} if isinstance(chart, Plot) else {}
+        swatches = [_swatch(first[name]) for name in names]
+    keys = (f'<svg class="key" viewBox="0 0 20 18" aria-hidden="true">{swatch}</svg>' for swatch in swatches)
+    return list(zip(keys, names, strict=True))
+
+
+def _swatch(series: Series) -> str:
+    line = f'<path d="M0,9H20" {_ink(series.colour)} class="c l" {_dashed(series)}/>' if series.path else ""
+    if series.path and not series.dots:
+        return line
+    return f'{line}<use href="#{series.shape}" x="10" y="9" {_ink(series.colour)} class="c d"/>'
+
+
+def _ink(colour: str) -> str:
+    """The colour on light and on dark paper."""
+    return f'style="--l:{colour};--k:{on_dark(colour)}"'
+
+
+def _dashed(series: Series) -> str:
+    dash = f' stroke-dasharray="{" ".join(f"{n * series.width:g}" for n in series.dash)}"' if series.dash else ""
+    return f'stroke-width="{series.width:g}"{dash}'
+
+
+def _tip(lines: Iterable[str]) -> str:
+    text = escape("\n".join(map(printable, lines)), quote=True)
+    return f' data-t="{text}"' if text else ""
+
+
+def _text(x: float, y: float, words: str, *, anchor: str = "middle", more: str = "") -> str:
+    return f'<text x="{x:.4g}" y="{y:.4g}" text-anchor="{anchor}"{more}>{escape(printable(words))}</text>'
+
+
+def _plot(chart: Plot) -> Iterator[str]:
+    width, height = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+
+    def at(point: XY) -> XY:
+        return _LEFT + width * place(chart.x, point[0]), _TOP + height * (1 - place(chart.y, point[1]))
+
+    yield from _grid(chart.x, chart.y, width, height)
+    if chart.band:
+        yield f'<path d="{_corners(map(at, chart.band))}z" class="band"/>'
+    for series in chart.series:
+        marks = "".join(_mark(series, at((dot.x, dot.y)), dot.tip) for dot in series.dots)
+        line = ""
+        if series.path:
+            line = f'<path d="{_corners(map(at, series.path))}" class="l" {_dashed(series)}{_tip(series.tip)}/>'
+        yield f'<g class="c" {_ink(series.colour)}>{line}{marks}</g>'
+        if series.path and series.label:
+            x, y = at(series.path[-1])
+            yield _text(x - 4, y - 5, series.label, anchor="end", more=' class="label"')
+
+
+def _mark(series: Series, point: XY, tip: tuple[str, ...]) -> str:
+    return f'<use href="#{series.shape}" x="{point[0]:.1f}" y="{point[1]:.1f}" class="d"{_tip(tip)}/>'
+
+
+def _corners(points: Iterable[XY]) -> str:
+    return "M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def _grid(x: Axis, y: Axis, width: float, height: float) -> Iterator[str]:
+    foot = _TOP + height
+    for tick in ticks(x, _room(x, width)):
+        at = _LEFT + width * place(x, tick)
+        yield f'<path d="M{at:.1f},{_TOP}V{foot}" class="grid"/>' + _text(at, foot + 16, tick_text(x, tick))
+    for tick in ticks(y):
+        at = _TOP + height * (1 - place(y, tick))
+        yield f'<path d="M{_LEFT},{at:.1f}H{_LEFT + width}" class="grid"/>'
+        yield _text(_LEFT - 6, at + 4, tick_text(y, tick), anchor="end")
+    yield f'<path d="M{_LEFT},{_TOP}V{foot}H{_LEFT + width}" class="axis"/>'
+    yield _text(_LEFT + width / 2, foot + 38, x.label)
+    yield _text(4, _TOP - 12, y.label, anchor="start")
+
+
+def _room(axis: Axis, width: float) -> int:
+    """Ticks that have room below an axis, with the larger letters of a phone."""
+    longest = max((len(tick_text(axis, tick)) for tick in ticks(axis)), default=1)
+    return max(2, min(8, int(width / (1.2 * _LETTER * (longest + 1)))))
+
+
+def _bars(chart: Bars) -> Iterator[str]:
+    left = _margin([bar.label for bar in chart.bars])
+    width, height = WIDTH - left - _RIGHT - 10, _ROW * len(chart.bars)
+    longest = 1.0 if chart.unit == "%" else max((bar.length for bar in chart.bars), default=0.0) or 1.0
+    axis = Axis(label=chart.axis, low=0.0, high=longest, unit=chart.unit, scale="linear")
+    for tick in ticks(axis, _room(axis, width)):
+        x = left + width * place(axis, tick)
+        yield f'<path d="M{x:.1f},{_EDGE}V{_EDGE + height}" class="grid"/>'
+        yield _text(x, _EDGE + height + 16, tick_text(axis, tick))
+    for number, bar in enumerate(chart.bars):
+        y = _EDGE + _ROW * number + (_ROW - _BAR) / 2
+        yield _text(left - 6, y + 12, shortened(bar.label), anchor="end", more=' class="row"' + _tip([bar.label]))
+        x = left
+        for part in bar.parts:
+            long = width * part.value / longest
+            if long > 0:
+                yield _piece(chart, part, (x, y), long)
+            x += long
+    yield _text(left + width / 2, _EDGE + height + 38, chart.axis)
+
+
+def _piece(chart: Bars, part: Part, at: XY, long: float) -> str:
+    return (
+        f'<rect x="{at[0]:.1f}" y="{at[1]:.1f}" width="{max(long, 0.3):.1f}" height="{_BAR:g}" class="c f"'
+        f" {_ink(chart.groups[part.group])}{_tip(part.tip)}/>"
+    )
+
+
+def shortened(label: str) -> str:
+    """A label that has room beside a bar; its end tells the batch and the device."""
+    half = (_LONGEST - 1) // 2
+    return label if len(label) <= _LONGEST else f"{label[:half]}…{label[-half:]}"
+
+
+def _margin(labels: Iterable[str]) -> float:
+    return 14 + _LETTER * max((len(shortened(label)) for label in labels), default=0)
+
+
+_CELL, _HEAD = 30.0, 36.0
+
+
+def _heat_height(chart: HeatMap) -> float:
+    return _HEAD + _CELL * len(chart.rows) + 6
+
+
+def _heat(chart: HeatMap) -> Iterator[str]:
+    left = _margin(label for label, _ in chart.rows)
+    wide = (WIDTH - left - 4) / max(1, len(chart.columns))
+    for number, column in enumerate(chart.columns):
+        lines = column.split(" ", 1)
+        for line, words in enumerate(reversed(lines)):
+            yield _text(left + wide * (number + 0.5), _HEAD - 9 - 14 * line, words, more=' class="row"')
+    for row, (label, cells) in enumerate(chart.rows):
+        y = _HEAD + _CELL * row
+        yield _text(left - 6, y + _CELL / 2 + 4, shortened(label), anchor="end", more=' class="row"' + _tip([label]))
+        for number, cell in enumerate(cells):
+            x = left + wide * number
+            ground = "#e3e7eb" if cell.value is None else diverging(cell.value)
+            size = f'width="{wide - 2:.1f}" height="{_CELL - 2:g}"'
+            yield f'<rect x="{x:.1f}" y="{y:.1f}" {size} fill="{ground}"{_tip(cell.tip)}/>'
+            ink = f' style="fill:{ink_on(ground)}" pointer-events="none"'
+            yield _text(x + wide / 2 - 1, y + _CELL / 2 + 4, cell.text, more=ink)

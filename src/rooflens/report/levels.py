@@ -1,0 +1,95 @@
+"""Memory levels on a figure: which it shows, how their bytes were counted, and where an intensity means nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rooflens.errors import InvalidValue
+from rooflens.records import LEVELS, LINKS, Device, Record
+from rooflens.report.ceilings import FEW_DEVICES
+from rooflens.report.drawing import Mark
+
+NEAREST_FIRST = (*reversed(LEVELS), *LINKS)
+"""The order of levels on a figure, which is that of their roofs from left to right."""
+
+# A note on the bytes of a level begins with the level; it says what they are, or what they miss.
+_ARE, _MISS = "{} bytes are", "{} bytes miss"
+# What Nsight Compute's counters mean where no note says otherwise: see docs/read.md.
+_NCU: Mapping[str, str] = {
+    "l1": "l1 bytes are l1tex__t_bytes: what passes the tags of L1TEX",
+    "l2": "l2 bytes are 32 x lts__t_sectors_srcunit_tex: what passes between SMs and L2",
+    "dram": "dram bytes are dram__bytes: all that is read and written",
+}
+_OTHERS = "Nsight Compute's own charts define l1 and l2 in another way"
+
+
+def chosen(level: str | Sequence[str] | None, records: Iterable[Record], devices: Sequence[Device]) -> tuple[str, ...]:
+    """The levels of a figure, nearest first.
+
+    Args:
+        level: what was asked for; None is every level that a record knows, or a ceiling where there are no records. Of
+            many devices only one diagonal each is drawn, of the farthest level.
+
+    Raises:
+        InvalidValue: there is no such level.
+    """
+    if level is not None:
+        wanted = {level} if isinstance(level, str) else set(level)
+        unknown = sorted(wanted.difference(NEAREST_FIRST))
+        if unknown or not wanted:
+            named = repr(unknown[0]) if unknown else "''"
+            raise InvalidValue(f"unknown level {named}; known: {', '.join(LEVELS + LINKS)}")
+        return tuple(name for name in NEAREST_FIRST if name in wanted)
+    works = [r.work for r in records if r.work is not None]
+    roofs = {ceiling.resource for device in devices for ceiling in device.ceilings}
+    seen = {name for work in works for name in work.bytes} if works else roofs
+    known = tuple(name for name in NEAREST_FIRST if name in seen and name in LEVELS) or ("dram",)
+    return known[-1:] if len(devices) > FEW_DEVICES else known
+
+
+def missed(records: Iterable[Record], level: str) -> str | None:
+    """The note that bytes of `level` were not seen, so that an intensity means nothing; None if all were."""
+    start = _MISS.format(level)
+    return next((note for r in records for note in r.notes if note.startswith(start)), None)
+
+
+def remarks(records: Iterable[Record], level: str) -> tuple[str, ...]:
+    """The notes that concern the bytes of `level`, once."""
+    words = f"{level} bytes"
+    concerned = (n for r in records for n in r.notes if n.startswith(words) or f": {words}" in n)
+    return tuple(dict.fromkeys(concerned))
+
+
+def definitions(records: Iterable[Record], levels: tuple[str, ...]) -> Iterator[str]:
+    """What the bytes of each level are, where they were counted: tools count different things under one name."""
+    if levels == ("dram",):
+        return  # everybody means the same there
+    found: dict[str, None] = {}
+    for record in records:
+        if record.work is not None and record.work.origin == "executed" and _is_of_ncu(record):
+            for level in levels:
+                if level in record.work.bytes:
+                    found.update(dict.fromkeys(_own_words(record, level) or filter(None, [_NCU.get(level)])))
+    if found:
+        ordered = sorted(found, key=lambda words: NEAREST_FIRST.index(words.partition(" ")[0]))
+        yield f"{'. '.join([*ordered, _OTHERS])}."
+
+
+def _is_of_ncu(record: Record) -> bool:
+    return record.timing is not None and record.timing.origin == "ncu"
+
+
+def _own_words(record: Record, level: str) -> list[str]:
+    return [note for note in record.notes if note.startswith(_ARE.format(level))]
+
+
+def without_roof(devices: Sequence[Device], marks: Sequence[Mark]) -> Iterator[str]:
+    """Which of the devices drawn have marks at levels at which they have no roof."""
+    for number, device in enumerate(devices):
+        seen = {mark.level for mark in marks if mark.device == number}
+        bare = [level for level in NEAREST_FIRST if level in seen and device.ceiling(level) is None]
+        if bare:
+            yield (
+                f"No roof of {device.title} is known at {' and '.join(bare)}: its marks there are held against flat"
+                " roofs only ('rooflens calibrate' measures l1, l2 and dram)."
+            )

@@ -1,0 +1,155 @@
+"""Estimates beside what was observed: bound and prediction against measured time, achieved against attainable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rooflens import units
+from rooflens.compare import Evidence, compare_evidence
+from rooflens.errors import Incomparable
+from rooflens.report.charts import Axis, Dot, Plot, Series
+from rooflens.report.comparison import agreement_tables
+from rooflens.report.palette import GREY, device_colour
+from rooflens.report.study.cases import SHAPES, naming
+from rooflens.report.study.content import Block, Drawn, Listed, Section, StudyView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A step whose bound and measured time are known.
+
+    Attributes:
+        flops: all FLOP of the step; None is unknown.
+        predicted, low, high: the expected seconds and their band, where a predictor gave them.
+    """
+
+    item: Evidence
+    bound: float
+    seconds: float
+    flops: float | None
+    predicted: float | None
+    low: float | None
+    high: float | None
+
+
+def pairs(evidence: Iterable[Evidence]) -> list[Pair]:
+    """Every step that was estimated on a device and timed."""
+    found = []
+    for item in evidence:
+        total, measured = item.total(), item.measured()
+        if total is not None and total.seconds and measured is not None and measured.seconds:
+            found.append(
+                Pair(
+                    item=item,
+                    bound=total.seconds,
+                    seconds=measured.seconds,
+                    flops=total.flops,
+                    predicted=total.predicted_seconds,
+                    low=total.predicted_low,
+                    high=total.predicted_high,
+                )
+            )
+    return found
+
+
+def agreement(view: StudyView) -> Section | None:
+    """How far measured times lie from bounds and predictions."""
+    found = pairs(view.evidence)
+    blocks: list[Block] = []
+    if found:
+        blocks += [Drawn(chart=against_measured(found)), Drawn(chart=achieved(found))]
+    try:
+        tables = agreement_tables(compare_evidence(view.records))
+    except Incomparable:
+        tables = []
+    keys = {"Evidence": "evidence", "Errors of the estimates": "errors", "Furthest apart": "worst", "Joined": "joined"}
+    order = sorted(tables, key=lambda table: table.title != "Errors of the estimates")
+    blocks += [Listed(key=keys[table.title], table=table, folded=table.title == "Joined") for table in order]
+    return Section(key="agreement", title="Estimated and measured", blocks=tuple(blocks)) if blocks else None
+
+
+def against_measured(found: Sequence[Pair]) -> Plot:
+    """Predicted against measured with its band, where there is a prediction, else the bound against measured."""
+    predicted = [pair for pair in found if pair.predicted is not None]
+    shown = predicted or found
+    points = [(pair, pair.predicted if predicted else pair.bound) for pair in shown]
+    placed = [(pair, x) for pair, x in points if x]
+    ends = [value for pair, x in placed for value in (x, pair.seconds)]
+    what = "predicted" if predicted else "bound"
+    notes = ["on the line both are equal; above it a step takes longer than " + ("predicted" if predicted else "bound")]
+    band = _band(predicted)
+    if band:
+        notes.append("grey: the band of the prediction, at its widest")
+    return Plot(
+        key=f"{what}-measured",
+        title=f"{what.capitalize()} against measured time",
+        x=Axis.around(f"{what} time", ends, "s"),
+        y=Axis.around("measured time", ends, "s"),
+        series=(
+            _line(min(ends), max(ends), "equal"),
+            *_by_device([(pair.item, x, pair.seconds, _told(pair)) for pair, x in placed]),
+        ),
+        notes=tuple(notes),
+        band=band,
+    )
+
+
+def achieved(found: Sequence[Pair]) -> Plot:
+    """FLOP/s that the bound allows against FLOP/s that were reached."""
+    points = [
+        (pair.item, pair.flops / pair.bound, pair.flops / pair.seconds, _told(pair)) for pair in found if pair.flops
+    ]
+    ends = [value for _, x, y, _ in points for value in (x, y)] or [1.0]
+    return Plot(
+        key="achieved-attainable",
+        title="Achieved against attainable performance",
+        x=Axis.around("attainable: FLOP over bound", ends, "FLOP/s"),
+        y=Axis.around("achieved: FLOP over measured time", ends, "FLOP/s"),
+        series=(_line(min(ends), max(ends), "all that the roofline allows"), *_by_device(points)),
+        notes=("vertical distance from the line: what is lost to launches, tiles, clocks and everything else",),
+    )
+
+
+def _line(low: float, high: float, name: str) -> Series:
+    return Series(name=name, colour=GREY, dash=(4, 3), width=1.2, path=((low, low), (high, high)), tip=(name,))
+
+
+def _told(pair: Pair) -> tuple[str, ...]:
+    told = [f"bound: {units.show(pair.bound, 's')}", f"measured: {units.show(pair.seconds, 's')}"]
+    if pair.predicted is not None:
+        told.append(f"predicted: {units.show(pair.predicted, 's')}")
+    return (*told, f"efficiency: {100 * pair.bound / pair.seconds:.3g} %")
+
+
+def _by_device(points: Sequence[tuple[Evidence, float, float, tuple[str, ...]]]) -> list[Series]:
+    """One colour and shape per device."""
+    named = naming([item.case for item, *_ in points])
+    devices = list(dict.fromkeys(item.case.device or "" for item, *_ in points))
+    return [
+        Series(
+            name=device,
+            colour=device_colour(number, max(2, len(devices))),
+            shape=SHAPES[number % len(SHAPES)],
+            dots=tuple(
+                Dot(x, y, (named(item.case), *told))
+                for item, x, y, told in points
+                if (item.case.device or "") == device
+            ),
+        )
+        for number, device in enumerate(devices)
+    ]
+
+
+def _band(predicted: Sequence[Pair]) -> tuple[tuple[float, float], ...]:
+    """The area between the lowest and the highest end of all bands, as shares of the prediction."""
+    known = [
+        (pair.predicted, pair.low, pair.high)
+        for pair in predicted
+        if pair.predicted and pair.low is not None and pair.high is not None
+    ]
+    if not known:
+        return ()
+    low, high = min(b / p for p, b, _ in known), max(t / p for p, _, t in known)
+    left, right = min(p for p, _, _ in known), max(p for p, _, _ in known)
+    return ((left, left * low), (right, right * low), (right, right * high), (left, left * high))

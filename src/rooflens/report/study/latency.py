@@ -1,0 +1,100 @@
+"""What tells how long a model takes: latency against FLOP and parameters, correlations, exponents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rooflens import units
+from rooflens.compare import Correlation
+from rooflens.compare.quantities import Quantity, Step, steps
+from rooflens.compare.scaling import BATCH, exponents
+from rooflens.errors import Incomparable
+from rooflens.records import Case
+from rooflens.report.charts import Axis, Dot, HeatCell, HeatMap, Plot, Series
+from rooflens.report.palette import device_colour
+from rooflens.report.statistics import METHOD_WORDS, WORDS, correlation_table, exponent_table
+from rooflens.report.study.cases import SHAPES, naming
+from rooflens.report.study.content import Block, Drawn, Listed, Section, StudyView
+
+MOST_ROWS = 24
+"""Settings that a heat map shows."""
+_SHOWN: tuple[tuple[Quantity, str], ...] = (("flops", "FLOP"), ("parameters", ""))
+
+
+def latency(view: StudyView) -> Section | None:
+    """Whether FLOP or parameters tell the time."""
+    try:
+        known = steps(view.records)
+    except Incomparable:
+        return None
+    blocks: list[Block] = [Drawn(chart=chart) for x, unit in _SHOWN if (chart := against(known, x, unit)) is not None]
+    found = view.correlations
+    if found:
+        blocks += [Drawn(chart=heat_map(found)), Listed(key="correlations", table=correlation_table(found))]
+    grown = exponents(view.records, BATCH)
+    if grown:
+        blocks.append(Listed(key="exponents", table=exponent_table(grown), folded=len(grown) > MOST_ROWS))
+    return Section(key="latency", title="What tells the time", blocks=tuple(blocks)) if blocks else None
+
+
+def against(known: Sequence[Step], x: Quantity, unit: str) -> Plot | None:
+    """Latency against a quantity: one mark per case, one colour and shape per device."""
+    points = [(step, step.value(x), step.seconds) for step in known]
+    placed = [(step, a, b) for step, a, b in points if a and b]
+    if len(placed) < 2:
+        return None
+    named = naming([step.case for step, _, _ in placed])
+    devices = list(dict.fromkeys(step.case.device or "" for step, _, _ in placed))
+    time = "measured time" if known[0].time == "measured" else "bound"
+    series = []
+    for number, device in enumerate(devices):
+        dots = tuple(
+            Dot(a, b, (named(step.case), f"{WORDS[x]}: {units.show(a, unit)}", f"{time}: {units.show(b, 's')}"))
+            for step, a, b in placed
+            if (step.case.device or "") == device
+        )
+        colour, shape = device_colour(number, max(2, len(devices))), SHAPES[number % len(SHAPES)]
+        series.append(Series(name=device, colour=colour, shape=shape, dots=dots))
+    return Plot(
+        key=f"latency-{x.replace('_', '-')}",
+        title=f"Latency against {WORDS[x]}",
+        x=Axis.around(f"{WORDS[x]} of a step" if unit else WORDS[x], [a for _, a, _ in placed], unit),
+        y=Axis.around(time, [b for _, _, b in placed], "s"),
+        series=tuple(series),
+        notes=(f"latency is the {time}",),
+    )
+
+
+def heat_map(found: Sequence[Correlation]) -> HeatMap:
+    """Spearman's rank correlation of each quantity with latency, setting by setting."""
+    columns = list(dict.fromkeys(item.quantity for item in found))
+    settings: dict[Case, dict[Quantity, Correlation]] = {}
+    for item in found:
+        settings.setdefault(item.setting, {})[item.quantity] = item
+    named = naming(list(settings))
+    shown = list(settings.items())[:MOST_ROWS]
+    notes = ["Spearman's rank correlation over the models of a setting: 1 where more always takes longer"]
+    if len(settings) > MOST_ROWS:
+        notes.append(f"the first {MOST_ROWS} of {len(settings)} settings; the table has all")
+    return HeatMap(
+        key="correlation",
+        title="Rank correlation with latency",
+        columns=tuple(WORDS[column] for column in columns),
+        rows=tuple((named(setting), tuple(_cell(cells.get(column)) for column in columns)) for setting, cells in shown),
+        notes=tuple(notes),
+    )
+
+
+def _cell(item: Correlation | None) -> HeatCell:
+    rho = None if item is None else item.coefficients.get("spearman")
+    if item is None or rho is None:
+        return HeatCell(None, "-")
+    return HeatCell(rho.value, f"{rho.value:.2f}", tuple(_told(item)))
+
+
+def _told(item: Correlation) -> Iterator[str]:
+    yield f"{WORDS[item.quantity]} and latency, {len(item.points)} models"
+    for method, coefficient in item.coefficients.items():
+        low, high = coefficient.interval or (None, None)
+        between = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
+        yield f"{METHOD_WORDS[method]} {coefficient.value:.2f}{between}, p = {coefficient.p:.2g}"

@@ -1,0 +1,96 @@
+"""A report as one HTML file that asks nothing of any host.
+
+Everything is in the file as it stands: tables with all of their rows, figures as SVG. The script only sorts, filters,
+folds and tells what lies under the pointer, so that the page is whole without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from rooflens.report.charts import svg
+from rooflens.report.escape import printable
+from rooflens.report.study.content import Block, Code, Drawn, Facts, Listed, Report, Sentences
+from rooflens.report.table import Cell, Column, Row, Table, for_people, text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+FIRST = 60
+"""Rows of a table that are shown before somebody asks for more."""
+WIDE = 11
+"""Columns beyond which a table is printed on a page of its own, across."""
+
+
+def render(report: Report) -> str:
+    """The page; equal reports give equal pages."""
+    return _templates().get_template("page.html").render(report=report, shapes=svg.shapes())
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    found = Environment(
+        loader=PackageLoader("rooflens.report.study"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters.update(kind=_kind, runs=_runs, view=_view, draw=svg.draw, legend=svg.legend, printable=_shown)
+    return found
+
+
+def _shown(words: str) -> str:
+    """Text of others, its line breaks kept."""
+    return "\n".join(map(printable, words.splitlines()))
+
+
+def _kind(block: Block) -> str:
+    kinds = {str: "text", Facts: "facts", Sentences: "sentences", Code: "code", Listed: "table", Drawn: "figure"}
+    return kinds[type(block)]
+
+
+def _runs(blocks: Iterable[Block]) -> list[tuple[bool, list[Block]]]:
+    """Figures that follow each other together, since they may stand side by side."""
+    return [(drawn, list(run)) for drawn, run in groupby(blocks, key=lambda block: isinstance(block, Drawn))]
+
+
+def _view(listed: Listed) -> dict[str, Any]:
+    """What the template shows of a table: text and raw numbers, cell by cell."""
+    table = for_people(listed.table)
+    rows = [list(_cells(table, row)) for row in table.rows]
+    return {
+        "key": listed.key,
+        "title": printable(table.title),
+        "columns": [(printable(column.header) or "what", column.align) for column in table.columns],
+        "rows": rows,
+        "total": None if table.total is None else list(_cells(table, table.total)),
+        "notes": [printable(note) for note in table.notes],
+        "first": FIRST,
+        "wide": WIDE,
+        "folded": listed.folded,
+    }
+
+
+def _cells(table: Table, row: Row) -> Iterator[tuple[str, str, str]]:
+    """Text, the number to sort by where there is one, and the class of the cell."""
+    for cell, column in zip(row, table.columns, strict=True):
+        words = " ".join(filter(None, (cell.mark, cell.sign, printable(text(cell, column)))))
+        yield words, _number(cell), _class(cell, column)
+
+
+def _number(cell: Cell) -> str:
+    value = cell.value
+    return f"{value:.6g}" if isinstance(value, int | float) and not isinstance(value, bool) else ""
+
+
+def _class(cell: Cell, column: Column) -> str:
+    words = ["n"] if column.align == "right" else []
+    words += [f"i{min(cell.indent, 8)}"] if cell.indent else []
+    long = isinstance(cell.value, str) and len(cell.value) > 40
+    return " ".join([*words, *(["w"] if long else [])])

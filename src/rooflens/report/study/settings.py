@@ -1,0 +1,78 @@
+"""The first section: the question, how it was asked, and how far the study is; the last ones: where, and how again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rooflens.records import Environment, Scalar
+from rooflens.report.study.content import Block, Code, Facts, Listed, Section, StudyView
+from rooflens.report.table import COUNT, Cells, Column, build
+
+_ENVIRONMENT = (
+    Column(key="what", header="", align="left"),
+    Column(key="name", header="name", align="left"),
+    Column(key="value", header="value", align="left"),
+    Column(key="cells", header="record files", unit=COUNT),
+)
+
+
+def setting(view: StudyView) -> Section:
+    """Question, method, what was varied, what was left out, how many cells are done."""
+    return Section(key="question", title="Question and setting", blocks=tuple(_setting(view)))
+
+
+def environment(view: StudyView) -> Section | None:
+    """What the records were made with: said once where all say alike."""
+    if not view.environments:
+        return None
+    rows = list(_environment_rows(view.environments))
+    made = sorted(found.created for found, _ in view.environments)
+    notes = [f"records were made between {made[0]} and {made[-1]} (UTC)"] if made[0] != made[-1] else []
+    table = build("Environment", _ENVIRONMENT, rows, notes=notes)
+    return Section(key="environment", title="Environment", blocks=(Listed(key="environment", table=table),))
+
+
+def repeat(view: StudyView) -> Section:
+    """Everything that is needed to run the study again."""
+    blocks: list[Block] = [
+        "The study file below names every case. These commands run it, tell how far it is, and write this report.",
+        Code("Commands", "\n".join(view.commands)),
+    ]
+    versions = {found.rooflens for found, _ in view.environments}
+    commits = {found.commit for found, _ in view.environments if found.commit}
+    facts = [("rooflens", ", ".join(sorted(versions)))] if versions else []
+    facts += [("working tree", ", ".join(sorted(commits)))] if commits else []
+    blocks += [Facts(tuple(facts))] if facts else []
+    return Section(key="repeat", title="How to repeat it", blocks=(*blocks, Code("Study file", view.text)))
+
+
+def _setting(view: StudyView) -> Iterator[Block]:
+    if view.question:
+        yield view.question
+    if view.method:
+        yield view.method
+    cells = ", ".join(f"{n} {state}" for state, n in view.counts.items() if n)
+    facts = [*view.axes, *([("cells", cells)] if cells else [])]
+    if facts:
+        yield Facts(tuple(facts))
+    if view.excluded:
+        yield "Left out:"
+        yield Facts(view.excluded)
+
+
+def _environment_rows(environments: tuple[tuple[Environment, int], ...]) -> Iterator[Cells]:
+    counted: dict[tuple[str, str, str], int] = {}
+    for found, files in environments:
+        for what, values in _parts(found).items():
+            for name, value in sorted(values.items()):
+                key = (what, name, str(value))
+                counted[key] = counted.get(key, 0) + files
+    for (what, name, value), files in sorted(counted.items(), key=lambda item: (_ORDER.index(item[0][0]), item[0])):
+        yield {"what": what, "name": name, "value": value, "cells": files}
+
+
+_ORDER = ("versions", "machine", "flags")
+
+
+def _parts(found: Environment) -> Mapping[str, Mapping[str, Scalar]]:
+    return {"versions": {"rooflens": found.rooflens, **found.versions}, "machine": found.machine, "flags": found.flags}

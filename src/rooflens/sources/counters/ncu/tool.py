@@ -1,0 +1,120 @@
+"""Nsight Compute's command line: where it is, what it can do, and what to ask of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rooflens.errors import CountersUnavailable
+
+PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/cuda-*/bin/ncu")
+"""Where installers put it without adding it to the path."""
+VARIABLE = "ROOFLENS_NCU"
+"""Names the program where it is elsewhere."""
+ASK_SECONDS = 60.0
+PRINT_SECONDS = 600.0
+CACHES = ("all", "none")
+_VERSION = re.compile(r"Version (\d[\w.]*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """An ncu that runs.
+
+    Attributes:
+        version: as it says, like ``2025.3.1.0``.
+        options: the names of its options.
+    """
+
+    path: str
+    version: str
+    options: frozenset[str]
+
+    def command(self, metrics: Sequence[str], report: Path, *, cache: str, program: Sequence[str]) -> list[str]:
+        """The command line that runs a program and counts between its profiler marks.
+
+        Clocks are left as they are and caches are controlled as asked, always said: defaults differ by version. Without
+        the code of the kernels in it a report is a hundredth of the size.
+        """
+        return [
+            self.path,
+            "--force-overwrite",
+            *("--export", str(report)),
+            *("--target-processes", "all"),
+            *("--clock-control", "none"),
+            *("--cache-control", cache),
+            *("--profile-from-start", "off"),
+            *(("--import-sass", "no") if "--import-sass" in self.options else ()),
+            "--nvtx",
+            *("--metrics", ",".join(metrics)),
+            *program,
+        ]
+
+    @contextmanager
+    def printed(self, report: Path) -> Iterator[Iterator[str]]:
+        """The lines of a report as its raw page in CSV and base units.
+
+        Raises:
+            CountersUnavailable: ncu cannot print it, or takes too long.
+        """
+        page = [self.path, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"]
+        with subprocess.Popen(page, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_plain()) as run:
+            assert run.stdout is not None
+            hang = threading.Timer(PRINT_SECONDS, run.kill)
+            hang.start()
+            try:
+                yield iter(run.stdout)
+                code = run.wait()
+            finally:
+                hang.cancel()
+                run.stdout.close()
+                run.kill()
+        if code:
+            raise CountersUnavailable(f"ncu cannot print {str(report)!r}: it ended with code {code}")
+
+
+def _plain() -> dict[str, str]:
+    """The environment with numbers as C prints them."""
+    return os.environ | {"LC_ALL": "C"}
+
+
+@cache
+def find() -> Tool:
+    """The ncu of this machine: the one that ``ROOFLENS_NCU`` names, else that on the path, else where CUDA lies.
+
+    Raises:
+        CountersUnavailable: there is none, or it does not run.
+    """
+    named = os.environ.get(VARIABLE)
+    path = named or shutil.which("ncu") or _installed()
+    if path is None:
+        raise CountersUnavailable(
+            "Nsight Compute (ncu) is not on this machine's path; install it (conda install -c nvidia nsight-compute, or"
+            f" the CUDA toolkit), or name it in the variable {VARIABLE}"
+        )
+    version = _VERSION.search(_asked(path, "--version"))
+    if version is None:
+        raise CountersUnavailable(f"{path!r} does not tell its version as Nsight Compute does; is it another program?")
+    options = frozenset(re.findall(r"--[a-z][a-z-]+", _asked(path, "--help")))
+    return Tool(path=path, version=version[1], options=options)
+
+
+def _installed() -> str | None:
+    found = (path for place in PLACES for path in sorted(Path("/").glob(place.removeprefix("/")), reverse=True))
+    return next((str(path) for path in found if os.access(path, os.X_OK)), None)
+
+
+def _asked(path: str, question: str) -> str:
+    try:
+        answer = subprocess.run([path, question], capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CountersUnavailable(f"cannot run {path!r} {question}: {error}") from error
+    return answer.stdout + answer.stderr

@@ -1,0 +1,69 @@
+"""What the process that reads a report is asked, and what it answers: lines of JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Ranges = list[tuple[str, str]]
+"""Domain and name of NVTX ranges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The only line that it gets; the report is its argument.
+
+    Attributes:
+        results: which ones to tell, by their place in the file.
+        memory: bytes of address space at most.
+    """
+
+    results: list[int]
+    memory: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """The report was opened.
+
+    Attributes:
+        package: version of ncu-report, None where it came with ncu itself.
+        results: how many there are.
+    """
+
+    package: str | None
+    results: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One result.
+
+    Attributes:
+        pushed: NVTX ranges of the thread that launched it, from outside in within each domain.
+        started: NVTX ranges of the process that had begun and not ended.
+        facts: what it tells about device and run.
+        values: unit and value by metric, None for one without a value.
+    """
+
+    name: str
+    device: str
+    pushed: Ranges
+    started: Ranges
+    facts: dict[str, str]
+    values: dict[str, tuple[str, int | float | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One line: :class:`Opened` first, then each result that was asked for, then `done`; or `failed` at any time.
+
+    Attributes:
+        lacking: why the package cannot be imported.
+        failed: why the report cannot be read.
+    """
+
+    opened: Opened | None = None
+    told: Told | None = None
+    lacking: str = ""
+    failed: str = ""
+    done: bool = False

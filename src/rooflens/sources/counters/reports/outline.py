@@ -1,0 +1,196 @@
+"""What a report of Nsight Compute holds, by its framing alone.
+
+NVIDIA documents the format in the Customization Guide and ships its message definitions with ncu: after a sign and a
+header follow blocks, each with the counts and the size of what it holds. The package that reads reports says nothing of
+what it cannot read: of a report that was cut off it gives the part that is left. So its results are compared with this.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from rooflens.errors import FileError
+
+_SIGN, _GZIP = b"NVR\x00", b"\x1f\x8b"
+_SESSION, _PAYLOAD, _PROCESS = 3, 5, 6
+_SOURCES, _GRAPHS = 1, 10
+_RESULTS = frozenset({2, 7, 8, 9})
+"""Fields of a block's header: how many kernels, ranges, command lists and graphs were measured."""
+_VERSIONS, _PROVIDER, _VERSION, _PROCESS_ID = 8, 1, 2, 1
+_TOOL = b"Nsight Compute"
+_NUMBERS = re.compile(rb"(\d{4})\.(\d{1,2})", re.ASCII)
+_LEAST = 32
+"""Bytes of an entry at least; a kernel's names alone have more."""
+
+_VARINT, _SIZED, _FIXED = 0, 2, {1: 8, 5: 4}
+"""Kinds of fields: a number, bytes behind their size, and those of always as many bytes."""
+_SIZE, _MOST = 4, 64 * 2**20
+"""Bytes of the size of a header, and of a header at most: it holds the names of all metrics."""
+_64_BITS = 2**64 - 1
+
+Field = int | bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """What a report holds, in the order of the file.
+
+    Attributes:
+        version: year and release of the ncu that wrote it, None where it does not tell.
+        sizes: bytes of each result; where a block has several, all are taken to be alike.
+        processes: the number of the process of each result.
+    """
+
+    version: tuple[int, int] | None
+    sizes: array[int]
+    processes: array[int]
+
+    def ordered(self) -> list[int]:
+        """The results process after process, as ncu prints them: those of several are interleaved in a file."""
+        seen: dict[int, int] = {}
+        ranks = [seen.setdefault(process, len(seen)) for process in self.processes]
+        return sorted(range(len(ranks)), key=ranks.__getitem__)
+
+
+class _Damaged(Exception):
+    """The framing does not hold."""
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a report of Nsight Compute.
+
+    Raises:
+        FileError: it cannot be opened, or is a compressed report.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_SIGN))
+            if head[:2] != _GZIP:
+                return head == _SIGN
+            file.seek(0)
+            with gzip.GzipFile(fileobj=file) as plain:
+                inside = plain.read(len(_SIGN))
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
+    if inside == _SIGN:
+        raise FileError(f"{str(path)!r} is a report of Nsight Compute that was compressed: unpack it (gunzip)")
+    return False
+
+
+def outline_of(path: Path, where: str) -> Outline:
+    """The outline of a report; memory for a few bytes per result, not for the file.
+
+    Raises:
+        FileError: it cannot be opened, was cut off or is damaged.
+    """
+    try:
+        with path.open("rb") as file:
+            return outline(file, path.stat().st_size, where)
+    except OSError as error:
+        raise FileError(f"cannot read {where}: {error.strerror}") from error
+
+
+def outline(file: BinaryIO, size: int, where: str) -> Outline:
+    """The outline of a report of `size` bytes.
+
+    Raises:
+        FileError: it was cut off or is damaged.
+    """
+    try:
+        return _outline(file, size)
+    except _Damaged as error:
+        raise FileError(f"{where} is damaged: {error}; copy it once more, or measure again") from error
+
+
+def _outline(file: BinaryIO, size: int) -> Outline:
+    version: tuple[int, int] | None = None
+    sizes, processes = array("Q"), array("Q")
+    position = len(_SIGN)
+    position += len(_header(file, position)) + _SIZE
+    while position < size:
+        encoded = _header(file, position)
+        header = dict(_fields(encoded))
+        payload = _number(header, _PAYLOAD)
+        following = position + _SIZE + len(encoded) + payload
+        if following > size:
+            raise _Damaged(f"it was cut off, its block at byte {position} reaches to byte {following}")
+        results = sum(_number(header, field) for field in _RESULTS)
+        entries = results + _number(header, _SOURCES) + _number(header, _GRAPHS)
+        if entries * _LEAST > payload:
+            raise _Damaged(f"its block at byte {position} cannot hold {entries} entries in {payload} bytes")
+        if results:
+            sizes.extend([payload // results] * results)
+            processes.extend([_number(dict(_fields(_bytes(header, _PROCESS))), _PROCESS_ID)] * results)
+        version = version or _written_by(_bytes(header, _SESSION))
+        position = following
+    return Outline(version=version, sizes=sizes, processes=processes)
+
+
+def _header(file: BinaryIO, position: int) -> bytes:
+    """A header; its size stands before it, at `position`."""
+    file.seek(position)
+    size = int.from_bytes(file.read(_SIZE), "little")
+    encoded = file.read(min(size, _MOST))
+    if not encoded or len(encoded) < size:
+        raise _Damaged(f"the header at byte {position} was cut off, or is none")
+    return encoded
+
+
+def _fields(encoded: bytes) -> Iterator[tuple[int, Field]]:
+    """The fields of a Protocol Buffers message."""
+    position = 0
+    while position < len(encoded):
+        tag, position = _varint(encoded, position)
+        field, kind = tag >> 3, tag & 7
+        if kind == _VARINT:
+            value, position = _varint(encoded, position)
+            yield field, value
+            continue
+        if kind == _SIZED:
+            size, position = _varint(encoded, position)
+        elif kind in _FIXED:
+            size = _FIXED[kind]
+        else:
+            raise _Damaged(f"a field of its header is of no kind ({kind})")
+        position += size
+        if position > len(encoded):
+            raise _Damaged("a field of its header is longer than the header")
+        yield field, encoded[position - size : position]
+
+
+def _varint(encoded: bytes, position: int) -> tuple[int, int]:
+    """A number with seven bits in each byte, and where it ends."""
+    value = 0
+    for shift, byte in enumerate(encoded[position : position + 10]):
+        value |= (byte & 127) << (7 * shift)
+        if byte < 128:
+            return value & _64_BITS, position + shift + 1
+    raise _Damaged("a number in its header does not end")
+
+
+def _number(header: Mapping[int, Field], field: int) -> int:
+    value = header.get(field, 0)
+    return value if isinstance(value, int) else 0
+
+
+def _bytes(header: Mapping[int, Field], field: int) -> bytes:
+    value = header.get(field, b"")
+    return value if isinstance(value, bytes) else b""
+
+
+def _written_by(session: bytes) -> tuple[int, int] | None:
+    """Year and release of ncu, if these details of a session tell."""
+    for field, value in _fields(session):
+        if field == _VERSIONS and isinstance(value, bytes):
+            texts = dict(_fields(value))
+            found = _NUMBERS.match(_bytes(texts, _VERSION))
+            if found is not None and _bytes(texts, _PROVIDER).startswith(_TOOL):
+                return int(found[1]), int(found[2])
+    return None

@@ -1,0 +1,10 @@
+"""Exports of Nsight Systems: ``nsys export --type sqlite``.
+
+A database is data of somebody else: it is opened read-only, only known columns of plain tables are read, and nothing in
+it (views, triggers, functions) is run.
+"""
+
+from rooflens.sources.profile.nsys.as_records import cards_of, records_of
+from rooflens.sources.profile.nsys.reading import Export, read_export
+
+__all__ = ["Export", "cards_of", "read_export", "records_of"]

@@ -1,0 +1,114 @@
+"""What NVTX ranges say: modules, phases, and operations as ``torch.autograd.profiler.emit_nvtx`` names them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from rooflens.costs.seen import is_engine
+from rooflens.records import PHASES
+from rooflens.sources.profile.events import HostOperation, Range
+from rooflens.sources.profile.ranges import is_optimizer, module_of, module_range, phase_of, phase_range
+
+_EMITTED = re.compile(r", (?:(?:stashed )?seq ?= ?(\d{1,18})|(?:op_id|sizes|input_op_ids) = )")
+"""What torch writes behind the name of an operation or a range; until 2020 it marked the number of a node."""
+_ATEN = "aten::"
+_NODE = "autograd::engine::evaluate_function: "
+_OURS = "rooflens:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked:
+    """A range as it is written; `thread` is a number of ours, `process` the system's."""
+
+    text: str
+    start: float
+    seconds: float
+    thread: int
+    process: int
+
+
+def as_events(marks: Iterable[Marked]) -> tuple[tuple[Range, ...], tuple[HostOperation, ...], bool]:
+    """Ranges and operations, and whether they tell the phase of what runs.
+
+    Where torch wrote ranges, one is an operation if its name has a namespace (``aten::``) or the number of an autograd
+    node. Any other is a module or a phase, by the words of rooflens; where rooflens wrote none, a range called forward,
+    backward or optimizer is a phase, and every other one a module.
+    """
+    ordered = sorted(marks, key=lambda mark: (mark.start, -mark.seconds))
+    ours = any(mark.text.startswith(_OURS) for mark in ordered)
+    by_torch = any(mark.text.startswith(_ATEN) or _EMITTED.search(mark.text) for mark in ordered)
+    ranges: list[Range] = []
+    operations: list[tuple[int, HostOperation]] = []
+    nodes: dict[int, HostOperation] = {}
+    for mark in ordered:
+        name, sequence = _parsed(mark.text)
+        if by_torch and ("::" in name or sequence is not None):
+            operation = _operation(mark, name, sequence, nodes)
+            operations.append((mark.process, operation))
+        else:
+            words = name if ours else _as_ours(name)
+            ranges.append(Range(name=words, start=mark.start, seconds=mark.seconds, thread=mark.thread))
+    named = bool(operations) or any(phase_of(its.name) or is_optimizer(its.name) for its in ranges)
+    return tuple(ranges), tuple(_with_makers(operations)), named
+
+
+def _parsed(text: str) -> tuple[str, int | None]:
+    """A name without what torch writes behind it, and the autograd number in that.
+
+    >>> _parsed("aten::conv2d, seq = 216, op_id = 1080"), _parsed("layer1")
+    (('aten::conv2d', 216), ('layer1', None))
+    """
+    written = _EMITTED.search(text)
+    if written is None:
+        return text, None
+    return text[: written.start()], None if written[1] is None else int(written[1])
+
+
+def _as_ours(name: str) -> str:
+    phase = next((phase for phase in PHASES if name.lower() == phase), None)
+    if phase is not None:
+        return phase_range(phase)
+    return name if is_optimizer(name) or module_of(name, None) is not None else module_range(name)
+
+
+def _operation(mark: Marked, name: str, sequence: int | None, nodes: dict[int, HostOperation]) -> HostOperation:
+    """An operation; within the engine's call of a node, the range that has its number is the node itself."""
+    around = nodes.get(mark.thread)
+    if around is not None and mark.start >= around.start + around.seconds:
+        around = None
+    evaluates = name.startswith(_NODE)
+    is_node = evaluates or (
+        around is not None and sequence is not None and sequence == around.sequence and "::" not in name
+    )
+    made = HostOperation(
+        name=name,
+        start=mark.start,
+        seconds=mark.seconds,
+        thread=mark.thread,
+        sequence=sequence,
+        backward=is_node,
+    )
+    if evaluates:
+        nodes[mark.thread] = made
+    return made
+
+
+def _with_makers(operations: Sequence[tuple[int, HostOperation]]) -> Iterable[HostOperation]:
+    """The operations with the thread that made each node: the one of its process that ran forward under its number.
+
+    Where several did, nobody knows which.
+    """
+    engine = {op.thread for _, op in operations if op.backward}
+    makers: dict[tuple[int, int], set[int]] = {}
+    for process, op in operations:
+        if op.sequence is not None and not op.backward and not is_engine(op.name):
+            makers.setdefault((process, op.sequence), set()).add(op.thread)
+    for process, op in operations:
+        if not op.backward or op.sequence is None:
+            yield op
+            continue
+        threads = makers.get((process, op.sequence), set())
+        threads = threads if len(threads) == 1 else threads - engine
+        yield replace(op, forward_thread=next(iter(threads))) if len(threads) == 1 else op

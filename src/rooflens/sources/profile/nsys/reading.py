@@ -1,0 +1,253 @@
+"""Kernels, copies, launches and ranges of an export, by NVIDIA's schema reference of any version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from rooflens.errors import FileError
+from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events, Launch
+from rooflens.sources.profile.nsys.annotations import Marked, as_events
+from rooflens.sources.profile.nsys.database import Cell, Column, Database, opened
+
+_KERNEL, _MEMCPY, _MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
+_GRAPH, _RUNTIME = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"
+_KINDS: Mapping[str, ActivityKind] = {_KERNEL: "kernel", _MEMCPY: "memcpy", _MEMSET: "memset", _GRAPH: "kernel"}
+_NVTX, _STRINGS = "NVTX_EVENTS", "StringIds"
+_GPUS, _CUDA_DEVICES = "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
+_NAMES = ("demangledName", "shortName", "mangledName")
+_COPIES = {
+    1: "HtoD",
+    2: "DtoH",
+    3: "HtoA",
+    4: "AtoH",
+    5: "AtoA",
+    6: "AtoD",
+    7: "DtoA",
+    8: "DtoD",
+    9: "HtoH",
+    10: "PtoP",
+}
+"""CUpti_ActivityMemcpyKind; Nsight Systems numbers the moves of unified memory after them."""
+_UNIFIED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}
+_PUSH_POP = (59, 70)
+"""Event types of ranges that are pushed and popped, so that those of one thread nest; 70 comes from a text file."""
+_START, _END = Column(name="start", needed=True), Column(name="end", needed=True)
+_CORRELATION, _PROCESS, _THREAD = Column(name="correlationId"), Column(name="globalPid"), Column(name="globalTid")
+_PER_SECOND = 1e9
+"""Times are in nanoseconds."""
+_THREAD_BITS = 24
+"""A serialised thread id is that of its process, then so many bits of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """What a database holds.
+
+    Attributes:
+        events: everything on devices, what launched it, and the ranges that were open.
+        titles: name of each GPU by CUDA's number of it; a number that no table tells is missing.
+        named: whether torch or rooflens wrote ranges that tell the phase of what runs.
+        notes: what was left out.
+    """
+
+    events: Events
+    titles: Mapping[int, str]
+    named: bool
+    notes: tuple[str, ...]
+
+
+def read_export(path: str | Path) -> Export:
+    """The database that ``nsys export --type sqlite`` writes.
+
+    Raises:
+        FileError: it cannot be read, is damaged or no such export, or saw no kernel and no copy; the message names the
+            table, and the row and column where one cell is wrong.
+    """
+    with opened(Path(path)) as database:
+        if not any(database.columns(table) for table in (*_KINDS, _NVTX, _RUNTIME)):
+            raise FileError(
+                f"{database.where} is a database, but no export of Nsight Systems: it has no table {_KERNEL}; make one"
+                " with 'nsys export --type sqlite'"
+            )
+        return _Reader(database).export()
+
+
+class _Reader:
+    """One export on its way to events; times count from the first of them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._strings: dict[Cell, Cell] = {
+            number: text
+            for number, text in database.rows(_STRINGS, Column(name="id"), Column(name="value", kind=str))
+            if number is not None and text is not None
+        }
+        self._threads: dict[Cell, int] = {}
+        self._numbers: dict[tuple[int | None, int], int] = {}
+        self._begin: int | None = None
+
+    def export(self) -> Export:
+        activities = tuple(activity for table in _KINDS for activity in self._activities(table))
+        if not activities:
+            raise FileError(
+                f"{self._database.where} holds no kernel and no copy; profile with 'nsys profile --trace=cuda,nvtx'"
+            )
+        marks, notes = self._marks()
+        ranges, operations, named = as_events(marks)
+        if any(True for _ in self._database.rows(_GRAPH, _START)):
+            notes.append("CUDA graphs were traced as wholes: each launch of one is a record, its kernels are not seen")
+        return Export(
+            events=Events(
+                operations=operations, launches=tuple(self._launches()), ranges=ranges, activities=activities
+            ),
+            titles=self._titles(),
+            named=named,
+            notes=tuple(notes),
+        )
+
+    def _times(self, table: str, start: Cell, end: Cell) -> tuple[float, float]:
+        """Start and duration in seconds, from the first event on: a difference is exact only between whole numbers."""
+        begin, finish = cast("int", start), cast("int", end)
+        if not 0 <= begin <= finish:
+            raise FileError(
+                f"{self._database.where}: table {table} has an event from {begin} to {finish} ns, which cannot be;"
+                " export the report again"
+            )
+        if self._begin is None:
+            self._begin = begin
+        return (begin - self._begin) / _PER_SECOND, (finish - begin) / _PER_SECOND
+
+    def _activities(self, table: str) -> Iterator[DeviceActivity]:
+        names = self._name_columns(table)
+        common = (_START, _END, Column(name="deviceId"), Column(name="streamId"), _CORRELATION, _PROCESS)
+        for start, end, device, stream, correlation, process, *rest in self._database.rows(table, *common, *names):
+            begin, seconds = self._times(table, start, end)
+            yield DeviceActivity(
+                name=self._name(table, rest),
+                kind=_KINDS[table],
+                start=begin,
+                seconds=seconds,
+                device=cast("int | None", device),
+                stream=cast("int | None", stream),
+                correlation=self._number(process, correlation),
+            )
+
+    def _name_columns(self, table: str) -> tuple[Column, ...]:
+        if table != _KERNEL:
+            return {_MEMCPY: (Column(name="copyKind"),), _GRAPH: (Column(name="graphId"),)}.get(table, ())
+        has = self._database.columns(table)
+        named = next((name for name in _NAMES if name in has), None)
+        if has and named is None:
+            raise FileError(
+                f"{self._database.where}: table {table} has no column with names of kernels; known: {', '.join(_NAMES)}"
+            )
+        return (Column(name=named or _NAMES[0], needed=True),)
+
+    def _name(self, table: str, cells: list[Cell]) -> str:
+        number = cells[0] if cells else None
+        if table == _KERNEL:
+            return self._string(table, number)
+        if table == _GRAPH:
+            return "CUDA graph" if number is None else f"CUDA graph {number}"
+        return _copy(cast("int | None", number)) if table == _MEMCPY else "Memset"
+
+    def _string(self, table: str, number: Cell) -> str:
+        found = self._strings.get(number)
+        if found is None:
+            raise FileError(
+                f"{self._database.where}: table {table} names text {number}, which table {_STRINGS} does not hold;"
+                " export the report again"
+            )
+        return cast("str", found)
+
+    def _number(self, process: Cell, correlation: Cell) -> int | None:
+        """A number of our own for a launch: CUDA counts anew in every process."""
+        if not correlation:
+            return None
+        key = None if process is None else cast("int", process) >> _THREAD_BITS, cast("int", correlation)
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def _launches(self) -> Iterator[Launch]:
+        """The calls that started something."""
+        found: dict[int, Launch | None] = {}
+        columns = (_START, _END, _THREAD, _CORRELATION, Column(name="nameId"))
+        for start, end, thread, correlation, name in self._database.rows(_RUNTIME, *columns):
+            number = self._launched(thread, correlation)
+            if number is None:
+                continue
+            begin, seconds = self._times(_RUNTIME, start, end)
+            launch = Launch(
+                name=cast("str", self._strings.get(name, "")),
+                start=begin,
+                seconds=seconds,
+                thread=self._thread(thread),
+                correlation=number,
+            )
+            # Two threads that may both have launched it: nobody knows which did.
+            seen = found.setdefault(number, launch)
+            if seen is not None and seen.thread != launch.thread:
+                found[number] = None
+        yield from (launch for launch in found.values() if launch is not None)
+
+    def _launched(self, thread: Cell, correlation: Cell) -> int | None:
+        """Our number of a launch, if it started something; older exports do not tell the process of what runs."""
+        if thread is None or correlation is None:
+            return None
+        process, number = cast("int", thread) >> _THREAD_BITS, cast("int", correlation)
+        return self._numbers.get((process, number), self._numbers.get((None, number)))
+
+    def _marks(self) -> tuple[list[Marked], list[str]]:
+        columns = (Column(name="eventType"), _THREAD, Column(name="domainId"), Column(name="textId"))
+        found, unclosed = [], 0
+        for start, end, text, kind, thread, domain, number in self._database.rows(
+            _NVTX, _START, Column(name="end"), Column(name="text", kind=str), *columns
+        ):
+            # Libraries (NCCL, cuBLAS ...) have domains of their own; programs and torch write into domain 0.
+            if thread is None or domain or kind not in (None, *_PUSH_POP):
+                continue
+            if end is None:
+                unclosed += kind is not None
+                continue
+            name = text if text is not None else None if number is None else self._string(_NVTX, number)
+            if name:
+                begin, seconds = self._times(_NVTX, start, end)
+                process = cast("int", thread) >> _THREAD_BITS
+                found.append(
+                    Marked(
+                        text=cast("str", name),
+                        start=begin,
+                        seconds=seconds,
+                        thread=self._thread(thread),
+                        process=process,
+                    )
+                )
+        return found, [f"{unclosed} NVTX ranges have no end and are left out"] if unclosed else []
+
+    def _thread(self, identity: Cell) -> int:
+        return self._threads.setdefault(identity, len(self._threads))
+
+    def _titles(self) -> Mapping[int, str]:
+        """GPU names by CUDA's number; where only numbers of the system are told, if all GPUs have one name."""
+        by_gpu = {
+            number: cast("str", name)
+            for number, name in self._database.rows(_GPUS, Column(name="id"), Column(name="name", kind=str))
+            if isinstance(number, int) and name
+        }
+        by_cuda: dict[int, set[str]] = {}
+        for cuda, gpu in self._database.rows(_CUDA_DEVICES, Column(name="cudaId"), Column(name="gpuId")):
+            if isinstance(cuda, int) and isinstance(gpu, int) and gpu in by_gpu:
+                by_cuda.setdefault(cuda, set()).add(by_gpu[gpu])
+        if by_cuda:
+            # Processes may number the same cards differently.
+            return {number: next(iter(names)) for number, names in by_cuda.items() if len(names) == 1}
+        only = set(by_gpu.values())
+        return dict.fromkeys(range(len(by_gpu)), only.pop()) if len(only) == 1 else {}
+
+
+def _copy(kind: int | None) -> str:
+    if kind in _UNIFIED:
+        return f"Memcpy {_UNIFIED[kind]} (unified memory)"
+    return f"Memcpy {_COPIES[kind]}" if kind is not None and 0 < kind < len(_COPIES) else "Memcpy"

@@ -1,0 +1,176 @@
+"""The ``[[hypothesis]]`` tables of a study file: what somebody expects, in words and as a claim."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import get_args
+
+from rooflens.devices import find
+from rooflens.errors import RooflensError, UnitError
+from rooflens.records import PHASES, Scalar
+from rooflens.study.grid import agrees
+from rooflens.study.reading import Table, near
+from rooflens.study.study import HERE, OPTIONS, SOURCES, Amount, Claim, Hypothesis, Relation, Side, Study
+from rooflens.units import parse
+
+QUANTITIES: Mapping[str, str] = {
+    "time": "s",
+    "bound": "s",
+    "throughput": "",
+    "performance": "FLOP/s",
+    "efficiency": "",
+    "flops": "FLOP",
+    "matmul_flops": "FLOP",
+    "bytes": "B",
+    "intensity": "FLOP/B",
+    "memory": "B",
+    "parameters": "",
+    "activations": "B",
+}
+"""What a claim may be about, and its base unit."""
+CORRELATIONS = ("pearson", "spearman", "kendall")
+"""A claim may also be about a correlation over models, of what ``of`` names with the time."""
+CORRELATED = ("flops", "matmul_flops", "parameters", "bytes", "activations")
+FIELDS = ("model", "device", "batch", "dtype", "mode", "seq_len", "img_size", *OPTIONS)
+RELATIONS: tuple[Relation, ...] = get_args(Relation)
+_CLAIM = ("quantity", "left", "relation", "right")
+AMOUNTS: tuple[Amount, ...] = get_args(Amount)
+_FOR = re.compile(r"(every|most|some)\s+(\w+)")
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+
+
+def hypotheses(top: Table, study: Study) -> Iterator[Hypothesis]:
+    """Every hypothesis of a file, its names held against those of the study.
+
+    Raises:
+        StudyFileError: a key or a value means nothing, or names what the study does not hold.
+    """
+    for table in top.tables("hypothesis"):
+        table.refuse_others(("text", *_CLAIM, "for", "margin", "where"))
+        text = table.text_of("text")
+        if not text:
+            table.fail("text", "is missing: say what is expected")
+        given = [key for key in _CLAIM if table.has(key)]
+        if given and len(given) < len(_CLAIM):
+            missing = next(key for key in _CLAIM if key not in given)
+            table.fail(missing, f"is missing; a claim has {', '.join(_CLAIM)}")
+        for key in ("for", "margin", "where"):
+            if table.has(key) and not given:
+                table.fail(key, f"belongs to a claim, and there is none; a claim has {', '.join(_CLAIM)}")
+        yield Hypothesis(text=text, claim=_claim(table, study) if given else None, line=table.line())
+
+
+def _claim(table: Table, study: Study) -> Claim:
+    quantity = _quantity(table)
+    amount, every = _for(table)
+    return Claim(
+        quantity=quantity,
+        left=_side(table, "left", quantity, study),
+        relation=table.word("relation", RELATIONS),
+        right=_side(table, "right", quantity, study),
+        every=every,
+        amount=amount,
+        margin=_margin(table),
+        where=_conditions(table.table("where"), study, ()),
+    )
+
+
+def _quantity(table: Table) -> str:
+    return str(table.word("quantity", (*QUANTITIES, *CORRELATIONS)))
+
+
+def _side(table: Table, key: str, quantity: str, study: Study) -> Side:
+    """A number, a quantity with its unit, or conditions."""
+    value = table.values[key]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Side(value=float(value))
+    if isinstance(value, str):
+        try:
+            return Side(value=parse(value, QUANTITIES.get(quantity, "")))
+        except UnitError as error:
+            table.fail(key, f"is {value!r}: {error}; for cases write {key} = {{device = ...}}")
+    inner = table.table(key)
+    own = _quantity(inner) if inner.has("quantity") else None
+    if ((own or quantity) in CORRELATIONS) != (quantity in CORRELATIONS):
+        inner.fail("quantity", f"is {own!r}; a correlation is compared with a correlation only")
+    return Side(
+        quantity=own, conditions=_conditions(inner, study, ("times", "quantity")), times=inner.number("times", 1.0)
+    )
+
+
+def _for(table: Table) -> tuple[Amount, str]:
+    said = table.text_of("for", "every case")
+    match = _FOR.fullmatch(said)
+    known = ("case", *FIELDS)
+    if match is None or match[2] not in known:
+        hint = "" if match is None else near(match[2], known)
+        table.fail("for", f"is {said!r}{hint}; write every, most or some, and one of {', '.join(known)}")
+    (amount,) = (each for each in AMOUNTS if each == match[1])
+    return amount, match[2]
+
+
+def _margin(table: Table) -> float:
+    value = table.values.get("margin", 0)
+    percent = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
+    share = float(percent[1]) / 100 if percent is not None else value
+    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share < float("inf"):
+        table.fail("margin", f"is {value!r}; it has to be a share like 0.05, or '5 %'")
+    return float(share)
+
+
+def _conditions(table: Table, study: Study, other: tuple[str, ...]) -> dict[str, Scalar]:
+    """What cases have to be like; a name that the study does not hold is a mistake, since no case could meet it."""
+    known = (*FIELDS, "phase", "source", "of")
+    table.refuse_others((*known, *other))
+    found: dict[str, Scalar] = {}
+    for key in table.values:
+        if key in other:
+            continue
+        if isinstance(table.values[key], list):
+            table.fail(key, f"is {table.values[key]!r}; give one value, or a pattern like 'resnet*'")
+        (found[key],) = table.scalars(key)
+        allowed = _allowed(key, study)
+        if key == "device":
+            found[key] = _device(table, found[key], allowed)
+        elif allowed is not None and not any(agrees(value, found[key]) for value in allowed):
+            words = [str(value) for value in allowed]
+            hint = near(found[key], words)
+            table.fail(key, f"is {found[key]!r}, which the study does not hold{hint}; it holds: {', '.join(words)}")
+    return found
+
+
+def _device(table: Table, value: Scalar, allowed: list[Scalar] | None) -> Scalar:
+    """A device by the catalogue's name; words for this machine as they are."""
+    if (allowed is None and is_open(str(value))) or any(agrees(each, value) for each in allowed or ()):
+        return value
+    try:
+        name = find(str(value)).name
+    except RooflensError as error:
+        table.fail("device", f"is {value!r}: {error}")
+    # Words for this machine may turn out to be any device, under its own name.
+    if allowed is not None and name not in allowed and not any(is_open(str(each)) for each in allowed):
+        table.fail("device", f"is {value!r}, which the study does not hold; it holds: {', '.join(map(str, allowed))}")
+    return name
+
+
+def is_open(device: str) -> bool:
+    """Whether the records of a device may have another name than the study: a word for this machine, or a file."""
+    return device in HERE or device.lower().endswith(".toml")
+
+
+def _allowed(key: str, study: Study) -> list[Scalar] | None:
+    """What a condition may ask for; None where anything may turn up."""
+    if key == "phase":
+        return list(PHASES)
+    if key == "source":
+        return [source for source in SOURCES if source != "replay"]
+    if key == "of":
+        return list(CORRELATED)
+    axes = {"model": "models", "device": "devices", "batch": "batches", "dtype": "dtypes", "mode": "modes"}
+    if study.recorded or key not in axes:
+        return None
+    values = [value for grid in study.grids for value in getattr(grid, axes[key])]
+    if key == "device":
+        values += [value for grid in study.grids for devices in grid.devices_of.values() for value in devices]
+    return list(dict.fromkeys(values)) or None

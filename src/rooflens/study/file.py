@@ -1,0 +1,235 @@
+"""Study files: TOML, read strictly."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rooflens.devices import find
+from rooflens.errors import RooflensError, StudyFileError
+from rooflens.records import AS_IS, DTYPES, MODES, Scalar
+from rooflens.study.clusters import clusters
+from rooflens.study.expectations import hypotheses
+from rooflens.study.grid import cells, excluding_nothing
+from rooflens.study.reading import Table, near
+from rooflens.study.study import HERE, OPTIONS, SOURCES, Exclusion, Grid, Recorded, Settings, SourceName, Study
+
+AXES = ("models", "devices", "batches", "dtypes", "modes", "seq_lens", "img_sizes", "sources", "options")
+TEXTS = ("title", "question", "method")
+_RUN: tuple[SourceName, ...] = ("estimate", "measure", "counters")
+TABLES = (*_RUN, "grid", "exclude", "recorded", "hypothesis", "cluster")
+SETTINGS: Mapping[SourceName, tuple[str, ...]] = {
+    "estimate": ("devices", "limit"),
+    "measure": ("devices", "budget", "limit", "fresh", "roof"),
+    "counters": ("devices", "limit", "roof", "cache"),
+}
+FIELDS = ("model", "device", "batch", "dtype", "mode")
+CONDITIONS = ("source", *FIELDS, "seq_len", "img_size", *OPTIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFile:
+    """A study, and the file that it came from.
+
+    Attributes:
+        home: the folder that its paths are relative to.
+    """
+
+    study: Study
+    text: str
+    home: Path
+
+
+def read_study(path: str | Path, *, home: Path | None = None) -> StudyFile:
+    """Read a study file; docs/study.md describes the keys.
+
+    Args:
+        home: the folder that its paths are relative to; default is where the file lies.
+
+    Raises:
+        StudyFileError: the file cannot be read, or holds an unknown key or a value that cannot be used; the message
+            names file, line, key and value, what is allowed, and near names.
+    """
+    path = Path(path)
+    home = path.parent if home is None else home
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text)
+    except OSError as error:
+        raise StudyFileError(f"cannot read study {str(path)!r}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise StudyFileError(f"{path} is no TOML file: {error}") from error
+    study = _study(Table(str(path), text, values), home)
+    return StudyFile(study=study, text=text, home=home)
+
+
+def _study(top: Table, home: Path) -> Study:
+    top.refuse_others((*TEXTS, *AXES, "budget", "figures", *TABLES))
+    if not top.text_of("title"):
+        top.fail("title", "is missing; every study has a title")
+    settings = {source: top.table(source) for source in _RUN}
+    for source, table in settings.items():
+        table.refuse_others(SETTINGS[source])
+    grids = tuple(_grids(top, settings, home))
+    recorded = tuple(_recorded(top, home))
+    if not grids and not recorded:
+        top.fail("models", "is missing, and nothing is recorded: there is nothing to study")
+    figures = top.text_of("figures") or None
+    if figures is not None and not (home / figures).is_file():
+        top.fail("figures", f"is {figures!r}, and there is no such file in {str(home)!r}")
+    study = Study(
+        title=top.text_of("title"),
+        question=top.text_of("question"),
+        method=top.text_of("method"),
+        grids=grids,
+        excluded=tuple(_exclusion(table) for table in top.tables("exclude")),
+        recorded=recorded,
+        settings=_settings(settings),
+        budget=top.seconds("budget", None),
+        figures=figures,
+        clusters=clusters(top.table("cluster")),
+    )
+    idle = excluding_nothing(study)
+    for number, exclusion in enumerate(study.excluded):
+        if exclusion in idle:
+            top.fail("exclude", "leaves nothing out: no cell of the study meets all of its conditions", number)
+    if not cells(study, home):
+        top.fail("exclude", "leaves nothing of the study")
+    return replace(study, hypotheses=tuple(hypotheses(top, study)))
+
+
+def _grids(top: Table, settings: Mapping[SourceName, Table], home: Path) -> Iterator[Grid]:
+    """The grid of the file, or those under [[grid]], which take what they do not say from the top."""
+    of_sources: dict[str, tuple[str, ...]] = {
+        source: _devices(table, home) for source, table in settings.items() if table.has("devices")
+    }
+    base = replace(_axes(top, Grid(models=()), home), devices_of=of_sources)
+    tables = list(top.tables("grid"))
+    for table in tables:
+        table.refuse_others(AXES)
+        # Devices of its own are for all of its sources.
+        grid = _axes(table, replace(base, devices_of={}) if table.has("devices") else base, home)
+        if not grid.models:
+            table.fail("models", "is missing, here and at the top of the file")
+        yield grid
+    if not tables and base.models:
+        yield base
+
+
+def _axes(table: Table, base: Grid, home: Path) -> Grid:
+    return Grid(
+        models=table.texts("models") or base.models,
+        devices=_devices(table, home) or base.devices,
+        batches=table.counts("batches") or base.batches,
+        dtypes=table.chosen("dtypes", (*DTYPES, AS_IS)) or base.dtypes,
+        modes=table.chosen("modes", MODES) or base.modes,
+        seq_lens=table.counts("seq_lens") or base.seq_lens,
+        img_sizes=table.counts("img_sizes") or base.img_sizes,
+        options={**base.options, **_options(table.table("options"))},
+        sources=table.chosen("sources", _RUN) or base.sources,
+        devices_of=base.devices_of,
+    )
+
+
+def _devices(table: Table, home: Path) -> tuple[str, ...]:
+    """Devices by the catalogue's names; files and words for this machine stay as they are."""
+
+    def one(key: str, value: object, at: tuple[int, ...]) -> str:
+        if not isinstance(value, str):
+            table.fail(key, f"is {value!r}; it has to be the name of a device", *at)
+        if value in HERE:
+            return value
+        try:
+            if value.lower().endswith(".toml"):
+                find(str(home / value))
+                return value
+            return find(value).name
+        except RooflensError as error:
+            table.fail(key, f"is {value!r}: {error}; for this machine write {' or '.join(HERE)}", *at)
+
+    return table.list_of("devices", one)
+
+
+def _options(table: Table) -> dict[str, tuple[Scalar, ...]]:
+    table.refuse_others(OPTIONS)
+    found: dict[str, tuple[Scalar, ...]] = {}
+    for name in table.values:
+        kind = OPTIONS[name]
+        if isinstance(kind, tuple):
+            found[name] = table.chosen(name, kind)
+        elif kind is int:
+            found[name] = table.counts(name)
+        else:
+            found[name] = table.list_of(name, lambda key, value, at, t=table: _flag(t, key, value, at))  # type: ignore[misc]
+    return found
+
+
+def _flag(table: Table, key: str, value: object, at: tuple[int, ...]) -> bool:
+    if not isinstance(value, bool):
+        table.fail(key, f"is {value!r}; allowed: true, false", *at)
+    return value
+
+
+def _settings(tables: Mapping[SourceName, Table]) -> Settings:
+    measure, counting = tables["measure"], tables["counters"]
+    usual = Settings()
+    limits: dict[str, float] = {s: table.seconds("limit", usual.limits[s]) for s, table in tables.items()}
+    return Settings(
+        budget=measure.seconds("budget", usual.budget),
+        limits=limits,
+        fresh=measure.flag("fresh"),
+        roof=measure.text_of("roof") or counting.text_of("roof") or None,
+        cache=counting.word("cache", ("all", "none")) or usual.cache,
+    )
+
+
+def _exclusion(table: Table) -> Exclusion:
+    table.refuse_others((*CONDITIONS, "why"))
+    conditions = {name: table.scalars(name) for name in table.values if name != "why"}
+    if not conditions:
+        table.fail("", f"names no condition; known: {', '.join(CONDITIONS)}")
+    for name, allowed in (("source", SOURCES), ("dtype", (*DTYPES, AS_IS)), ("mode", MODES)):
+        for value in conditions.get(name, ()):
+            if value not in allowed:
+                table.fail(name, f"is {value!r}{near(value, allowed)}; allowed: {', '.join(allowed)}")
+    if "device" in conditions:
+        conditions["device"] = tuple(canonical(value) for value in conditions["device"])
+    return Exclusion(conditions=conditions, why=table.text_of("why"), line=table.line())
+
+
+def canonical(device: Scalar) -> Scalar:
+    """A device by the catalogue's name; a pattern, or what the catalogue does not know, as it is."""
+    if not isinstance(device, str) or device in HERE or re.search(r"[*?\[]|\.toml$", device):
+        return device
+    try:
+        return find(device).name
+    except RooflensError:
+        return device
+
+
+def _recorded(top: Table, home: Path) -> Iterator[Recorded]:
+    for table in top.tables("recorded"):
+        table.refuse_others(("files", *FIELDS))
+        files = table.texts("files")
+        if not files:
+            table.fail("files", "is missing: patterns of record files, counters or traces")
+        for n, pattern in enumerate(files):
+            if Path(pattern).is_absolute():
+                table.fail("files", f"is {pattern!r}; name files from the folder of the study", n)
+            if not any(path.is_file() for path in home.glob(pattern)):
+                table.fail("files", f"is {pattern!r}, and no such file is in {str(home)!r}", n)
+        said: dict[str, Scalar] = {key: table.text_of(key) for key in ("model",) if table.has(key)}
+        for key, allowed in (("dtype", (*DTYPES, AS_IS)), ("mode", MODES)):
+            if table.has(key):
+                said[key] = table.word(key, allowed)
+        if (batch := table.count("batch")) is not None:
+            said["batch"] = batch
+        if table.has("device"):
+            try:
+                said["device"] = find(table.text_of("device")).name
+            except RooflensError as error:
+                table.fail("device", f"is {table.text_of('device')!r}: {error}")
+        yield Recorded(files=files, case=said)

@@ -1,0 +1,175 @@
+"""From a study to its cells: the product of the axes, less what is excluded, and the files that were recorded."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from itertools import product
+from pathlib import Path
+
+from rooflens.errors import FileError
+from rooflens.records import AS_IS, Case, Scalar
+from rooflens.study.study import OPTIONS, SOURCES, Cell, Exclusion, Grid, Recorded, SourceName, Study
+
+UNUSED: Mapping[SourceName, frozenset[str]] = {
+    "estimate": frozenset({"cuda_graph", "flush", "profile", "gpus"}),
+    "measure": frozenset({"causal", "fusion"}),
+    "counters": frozenset({"causal", "fusion", "cuda_graph", "flush", "profile", "gpus"}),
+    "replay": frozenset(),
+}
+"""Options that mean nothing to a source: its cells do not have them."""
+_TRAINING = frozenset({"optimizer", "fused"})
+_COMPARISON = re.compile(r"(<=|>=|<|>)\s*([0-9]+)")
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def cells(study: Study, home: Path) -> tuple[Cell, ...]:
+    """Every cell of a study once: estimates first, then what is measured, each in the order of the axes.
+
+    The devices of a case follow each other, since estimates of one step share their trace.
+
+    Args:
+        home: the folder of the study file.
+
+    Raises:
+        FileError: a recorded file is not there.
+    """
+    own = [cell for cell in _product(study.grids) if not _excluded(cell, study.excluded)]
+    names = {cell.key for cell in own}
+    found = (
+        *own,
+        *(cell for cell in _replays(study.recorded, home) if _stands_for(Path(cell.file or "")) not in names),
+    )
+    return tuple(sorted(dict.fromkeys(found), key=lambda cell: SOURCES.index(cell.source)))
+
+
+def standing(study: Study, home: Path, own: Iterable[Cell]) -> dict[str, Path]:
+    """The recorded files that are named for cells of the study, by the key of the cell."""
+    names = {cell.key for cell in own}
+    found = {_stands_for(path): path for entry in study.recorded for path in _files(entry, home)}
+    return {key: path for key, path in found.items() if key in names}
+
+
+def excluding_nothing(study: Study) -> list[Exclusion]:
+    """Exclusions that no cell meets: a name in them is wrong, or the grid has changed."""
+    every = list(_product(study.grids))
+    return [exclusion for exclusion in study.excluded if not any(_meets(cell, exclusion) for cell in every)]
+
+
+def excluded(study: Study) -> dict[Cell, str]:
+    """The cells that are left out, and why."""
+    found: dict[Cell, str] = {}
+    for cell in _product(study.grids):
+        for exclusion in study.excluded:
+            if _meets(cell, exclusion):
+                found.setdefault(cell, exclusion.why)
+    return found
+
+
+def _product(grids: Iterable[Grid]) -> Iterator[Cell]:
+    for grid in grids:
+        sizes: Mapping[str, tuple[Scalar, ...]] = {"seq_len": grid.seq_lens, "img_size": grid.img_sizes}
+        named = {name: values for name, values in {**grid.options, **sizes}.items() if values}
+        options = [tuple(zip(named, values, strict=True)) for values in product(*named.values())]
+        for source in grid.sources:
+            devices = grid.devices_of.get(source, grid.devices) or (None,)
+            axes = (grid.models, grid.modes, grid.dtypes, options, grid.batches or (None,), devices)
+            for model, mode, dtype, chosen, batch, device in product(*axes):
+                case = Case(
+                    model=model,
+                    device=device,
+                    batch=batch,
+                    dtype=dtype,
+                    mode=mode,
+                    options=tuple(sorted(option for option in chosen if _is_said(*option, source, mode))),
+                )
+                yield Cell(case=case, source=source)
+
+
+def _is_said(name: str, value: Scalar, source: SourceName, mode: str) -> bool:
+    """Whether an option belongs to a case: it means something there, and is not what holds anyway."""
+    if name in UNUSED[source] or (name in _TRAINING and mode != "train"):
+        return False
+    kind = OPTIONS.get(name)
+    default = kind[0] if isinstance(kind, tuple) else 1 if name == "gpus" else False
+    return kind is None or value != default
+
+
+def _excluded(cell: Cell, exclusions: Iterable[Exclusion]) -> bool:
+    return any(_meets(cell, exclusion) for exclusion in exclusions)
+
+
+def _meets(cell: Cell, exclusion: Exclusion) -> bool:
+    return all(
+        any(agrees(value_of(cell, name), wanted) for wanted in values) for name, values in exclusion.conditions.items()
+    )
+
+
+def value_of(cell: Cell, name: str) -> Scalar | None:
+    """A field of a cell or of its case, or an option."""
+    if name == "source":
+        return cell.source
+    if name in ("model", "device", "batch", "dtype", "mode"):
+        value: Scalar | None = getattr(cell.case, name)
+        return value
+    return dict(cell.case.options).get(name, False if OPTIONS.get(name) is bool else None)
+
+
+def agrees(value: Scalar | None, wanted: Scalar) -> bool:
+    """Whether a value is the one that is wanted: equal, matching a pattern, or as a comparison says."""
+    if value is None:
+        return False
+    if not isinstance(wanted, str):
+        return value == wanted and type(value) is type(wanted)
+    comparison = _COMPARISON.fullmatch(wanted)
+    if comparison is not None and isinstance(value, int | float):
+        return _COMPARE[comparison[1]](value, int(comparison[2]))
+    return isinstance(value, str) and fnmatchcase(value, wanted)
+
+
+def _replays(recorded: Iterable[Recorded], home: Path) -> Iterator[Cell]:
+    for entry in recorded:
+        for path in _files(entry, home):
+            said = dict(entry.case)
+            name = path.relative_to(home).as_posix() if path.is_relative_to(home) else path.as_posix()
+            case = Case(
+                model=str(said.get("model", path.name.partition(".")[0])),
+                device=None if "device" not in said else str(said["device"]),
+                batch=None if "batch" not in said else int(said["batch"]),
+                dtype=str(said.get("dtype", AS_IS)),
+                mode=str(said.get("mode", "inference")),
+            )
+            yield Cell(case=case, source="replay", file=name)
+
+
+def stated(study: Study, home: Path, file: str) -> Mapping[str, Scalar]:
+    """What a study says of the cases of a recorded file: fields of a case."""
+    entries = (entry for entry in study.recorded if home / file in _files(entry, home))
+    return next((entry.case for entry in entries), {})
+
+
+def _files(entry: Recorded, home: Path) -> list[Path]:
+    """The files that the patterns of an entry name.
+
+    Raises:
+        FileError: a pattern names none.
+    """
+    found: list[Path] = []
+    for pattern in entry.files:
+        fitting = sorted(path for path in home.glob(pattern) if path.is_file())
+        if not fitting:
+            raise FileError(f"no recorded file {pattern!r} in {str(home)!r}")
+        found += fitting
+    return list(dict.fromkeys(found))
+
+
+def _stands_for(path: Path) -> str:
+    """The key of the cell that a file is named for, if it is named for one."""
+    return path.name.removesuffix(".jsonl").removesuffix(".failed")

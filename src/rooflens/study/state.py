@@ -1,0 +1,372 @@
+"""The folder of a study: its record files are its state.
+
+::
+
+    FOLDER/
+      study.toml              a copy of the study file
+      study.json              where the study file lies, and the hash by which a change of it is told
+      figures.csv             a copy of the reported figures, if the study has any
+      cells/KEY.jsonl         the records of a cell: it is done
+      cells/KEY.failed.jsonl  why a cell failed
+      journal/RUN.jsonl       seconds that each cell took, one file per run: only the time of the rest hangs on it
+
+A file appears whole or not at all, so a run that is killed leaves what is done and what is not, and nothing between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from statistics import fmean
+from typing import Literal
+
+from rooflens.errors import InvalidValue, OutputError, RecordFileError, StudyFileError
+from rooflens.records import Failure, RecordFile, check_writable, read_records, write_atomically, write_records
+from rooflens.results import RecordSet
+from rooflens.study.file import StudyFile, read_study
+from rooflens.study.grid import cells as cells_of
+from rooflens.study.grid import standing
+from rooflens.study.lease import is_leased
+from rooflens.study.study import HERE, Cell, Study
+
+FORMAT = 1
+DONE, FAILED = ".jsonl", ".failed.jsonl"
+State = Literal["done", "failed", "running", "left"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """How a study differs from the one that a folder was begun with.
+
+    Attributes:
+        added: cells that it asks for now.
+        dropped: cells that it no longer asks for; their files stay.
+    """
+
+    added: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How far a study is.
+
+    Attributes:
+        states: every cell of the study, in its order.
+        failures: what went wrong, by the key of the cell.
+        seconds: what the cells that are done took together; None where nobody noted it.
+        expected: what those left will take, one after another; None where nothing like them is done yet.
+        unlike: cells left whose kind has no example yet: they are not in `expected`.
+        strangers: record files of cells that the study does not ask for.
+    """
+
+    states: Mapping[Cell, State]
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    seconds: float | None = None
+    expected: float | None = None
+    unlike: int = 0
+    strangers: tuple[str, ...] = ()
+
+    def count(self, state: State) -> int:
+        """How many cells are in a state."""
+        return sum(each == state for each in self.states.values())
+
+    def cells(self, *states: State) -> tuple[Cell, ...]:
+        """The cells that are in one of some states."""
+        return tuple(cell for cell, state in self.states.items() if state in states)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell is done."""
+        return self.count("done") == len(self.states)
+
+    def left_by_device(self) -> dict[str | None, int]:
+        """Cells left by the device that they need, None for those that run anywhere."""
+        found: dict[str | None, int] = {}
+        for cell in self.cells("left"):
+            found[cell.needs] = found.get(cell.needs, 0) + 1
+        return found
+
+
+class StudyFolder:
+    """A study and what has been done of it: ``StudyFolder.open("out/resnets").records()``."""
+
+    def __init__(self, path: Path, file: StudyFile) -> None:
+        self.path, self._file = path, file
+
+    @classmethod
+    def open(cls, path: str | Path) -> StudyFolder:
+        """The folder of a study that was begun before, with the study as it was then.
+
+        Raises:
+            InvalidValue: there is no study in this folder.
+            StudyFileError: its study file cannot be read.
+        """
+        folder = Path(path)
+        begun = _begun(folder)
+        if begun is None:
+            raise InvalidValue(
+                f"{str(path)!r} holds no study; begin one with 'rooflens study run STUDY.toml -d {path}'"
+            )
+        home = Path(os.path.normpath(folder / str(begun["home"])))
+        return cls(folder, read_study(folder / "study.toml", home=home))
+
+    @classmethod
+    def begin(cls, path: str | Path, study: str | Path) -> tuple[StudyFolder, Change | None]:
+        """Make the folder of a study, or go on with the one that is there.
+
+        Returns:
+            The folder, and how the study changed since, None if it did not.
+
+        Raises:
+            StudyFileError: the study cannot be read.
+            OutputError: the folder cannot be written.
+        """
+        folder, source = Path(path), Path(study)
+        file = read_study(source)
+        begun = _begun(folder)
+        sha256 = hashlib.sha256(file.text.encode()).hexdigest()
+        if begun is not None and begun["sha256"] == sha256:
+            return cls(folder, file), None
+        check_writable(folder / "study.toml")
+        new = cls(folder, file)
+        before = _keys_before(folder) if begun is not None else set()
+        (folder / "cells").mkdir(exist_ok=True)
+        if file.study.figures is not None:
+            write_atomically(folder / "figures.csv", (file.home / file.study.figures).read_bytes())
+        write_atomically(folder / "study.toml", file.text)
+        # Last: what it tells is then there.
+        home = os.path.relpath(file.home, folder)
+        write_atomically(folder / "study.json", json.dumps({"format": FORMAT, "sha256": sha256, "home": home}) + "\n")
+        now = {cell.key for cell in new.cells}
+        change = Change(added=tuple(sorted(now - before)), dropped=tuple(sorted(before - now)))
+        return new, None if begun is None else change
+
+    @property
+    def study(self) -> Study:
+        """The study."""
+        return self._file.study
+
+    @property
+    def home(self) -> Path:
+        """The folder of the study file, which its paths are relative to."""
+        return self._file.home
+
+    @property
+    def figures(self) -> Path | None:
+        """The reported figures that stand beside ours."""
+        return self.path / "figures.csv" if self.study.figures is not None else None
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """Every cell of the study, in the order in which they are best run."""
+        return cells_of(self.study, self.home)
+
+    def named(self, keys: Iterable[str]) -> tuple[Cell, ...]:
+        """The cells of these keys, in the order of the study.
+
+        Raises:
+            InvalidValue: the study has no such cell.
+        """
+        wanted = set(keys)
+        found = tuple(cell for cell in self.cells if cell.key in wanted)
+        if len(found) < len(wanted):
+            unknown = sorted(wanted - {cell.key for cell in found})
+            raise InvalidValue(f"the study in {str(self.path)!r} has no cell {unknown[0]!r}")
+        return found
+
+    @property
+    def files(self) -> Path:
+        """Where the record files and leases are."""
+        return self.path / "cells"
+
+    def has(self, cell: Cell) -> Literal["done", "failed"] | None:
+        """What the folder holds of a cell: its records, why it failed, or nothing."""
+        if (self.files / f"{cell.key}{DONE}").exists():
+            return "done"
+        return "failed" if (self.files / f"{cell.key}{FAILED}").exists() else None
+
+    def wants(self, cell: Cell, *, retry: bool) -> bool:
+        """Whether a cell is still to be run.
+
+        Args:
+            retry: whether one that failed is.
+        """
+        has = self.has(cell)
+        return has is None or (has == "failed" and retry)
+
+    def has_any(self) -> bool:
+        """Whether anything came of any cell yet."""
+        return any(_key(name) is not None for name in os.listdir(self.files))
+
+    def keep(self, cell: Cell, found: RecordFile) -> None:
+        """Write what came of a cell: its records, or why there are none."""
+        good = bool(found.records)
+        write_records(self.files / f"{cell.key}{DONE if good else FAILED}", found)
+        if good:
+            (self.files / f"{cell.key}{FAILED}").unlink(missing_ok=True)
+
+    def take_recorded(self) -> int:
+        """Copy the files that were recorded elsewhere and stand for cells that are not done here; how many."""
+        names = set(os.listdir(self.files))
+        taken = 0
+        for key, path in standing(self.study, self.home, self.cells).items():
+            if f"{key}{DONE}" not in names and path.name not in names:
+                write_atomically(self.files / path.name, path.read_bytes())
+                taken += 1
+        return taken
+
+    def sweep(self) -> None:
+        """Remove what killed runs left of cells that are done."""
+        for name in os.listdir(self.files):
+            known = re.fullmatch(r"\.(.+?)(?:\.lease-.*|(?:\.failed)?\.jsonl\..*\.tmp)", name)
+            if known and (self.files / f"{known[1]}{DONE}").exists() and not is_leased(self.files, known[1]):
+                (self.files / name).unlink(missing_ok=True)
+
+    def status(self) -> Status:
+        """How far the study is, and how long the rest should take."""
+        names = set(os.listdir(self.files))
+        states = {cell: self._state(cell, names) for cell in self.cells}
+        keys = {cell.key for cell in self.cells}
+        took = self._took()
+        expected, unlike = _expected([cell for cell, state in states.items() if state == "left"], self.cells, took)
+        seconds = [took[cell.key] for cell, state in states.items() if state == "done" and cell.key in took]
+        return Status(
+            states=states,
+            failures={cell.key: self.failure(cell) for cell, state in states.items() if state == "failed"},
+            seconds=sum(seconds) if seconds else None,
+            expected=expected,
+            unlike=unlike,
+            strangers=tuple(sorted(key for name in names if (key := _key(name)) is not None and key not in keys)),
+        )
+
+    def _state(self, cell: Cell, names: set[str]) -> State:
+        """What is known of a cell, from a listing of the folder."""
+        if f"{cell.key}{DONE}" in names:
+            return "done"
+        if f".{cell.key}.lease-1" in names and is_leased(self.files, cell.key):
+            return "running"
+        return "failed" if f"{cell.key}{FAILED}" in names else "left"
+
+    def failure(self, cell: Cell) -> Failure:
+        """Why a cell failed."""
+        path = self.files / f"{cell.key}{FAILED}"
+        failures = read_records(path).failures
+        if not failures:
+            raise RecordFileError(f"{path} tells no failure; remove it, and the cell is run again")
+        return failures[0]
+
+    def each(self) -> Iterator[tuple[Cell, RecordFile]]:
+        """The cells that are done or failed, each with its records or failures, in the order of the study.
+
+        Raises:
+            RecordFileError: a file is damaged; it is named.
+        """
+        names = set(os.listdir(self.files))
+        for cell in self.cells:
+            for suffix in (DONE, FAILED):
+                if f"{cell.key}{suffix}" in names:
+                    yield cell, read_records(self.files / f"{cell.key}{suffix}")
+                    break
+
+    def records(self) -> RecordSet:
+        """Everything that the study found: records, failures, and of the environments what all say alike.
+
+        Raises:
+            RecordFileError: a file is damaged; it is named.
+            InvalidValue: two cells name a device alike and give it other rates.
+        """
+        found = [contents for _, contents in self.each()]
+        # Records may be many: only what is small goes through the sum of sets.
+        rest = sum((RecordSet((), devices=f.devices, environment=f.environment) for f in found[1:]), start=_rest(found))
+        return RecordSet(
+            (record for contents in found for record in contents.records),
+            devices=rest.devices,
+            failures=(failure for contents in found for failure in contents.failures),
+            environment=rest.environment,
+        )
+
+    def names(self) -> dict[str, frozenset[str]]:
+        """What the study's words for this machine (``cuda``) and its device files turned out to be."""
+        found: dict[str, frozenset[str]] = {}
+        for cell, contents in self.each():
+            word = cell.case.device
+            if word is not None and (word in HERE or word.endswith(".toml")):
+                devices = {record.case.device for record in contents.records if record.case.device is not None}
+                found[word] = found.get(word, frozenset()) | devices
+        return found
+
+    def journal(self) -> Path:
+        """A new file to note seconds in, for one run."""
+        folder = self.path / "journal"
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"cannot write {str(folder)!r}: {error.strerror}") from error
+        return folder / f"{os.urandom(6).hex()}.jsonl"
+
+    def _took(self) -> dict[str, float]:
+        """Seconds of cells by key, as far as they were noted; a line that a killed run left half is skipped."""
+        took: dict[str, float] = {}
+        for path in sorted((self.path / "journal").glob("*.jsonl")):
+            for line in path.read_text().splitlines():
+                try:
+                    noted = json.loads(line)
+                    took[noted["cell"]] = float(noted["seconds"])
+                except (ValueError, LookupError, TypeError):
+                    continue
+        return took
+
+
+def _begun(folder: Path) -> Mapping[str, object] | None:
+    """What a folder says of the study that it holds, None if it holds none."""
+    path = folder / "study.json"
+    try:
+        begun = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise InvalidValue(f"cannot read {str(path)!r}: {error}") from error
+    if not isinstance(begun, dict) or begun.get("format") != FORMAT or not {"sha256", "home"} <= begun.keys():
+        raise InvalidValue(f"{str(path)!r} was not written by this version of rooflens; it reads format {FORMAT}")
+    return begun
+
+
+def _keys_before(folder: Path) -> set[str]:
+    """The cells that a folder was asked for; of a study that can no longer be read, those that it has files of."""
+    try:
+        return {cell.key for cell in StudyFolder.open(folder).cells}
+    except StudyFileError:  # a device or a recorded file has gone, which the new file no longer needs
+        return {key for name in os.listdir(folder / "cells") if (key := _key(name)) is not None}
+
+
+def _key(name: str) -> str | None:
+    """The key of a cell by the name of its file."""
+    if name.startswith(".") or not name.endswith(DONE):
+        return None
+    return name.removesuffix(FAILED) if name.endswith(FAILED) else name.removesuffix(DONE)
+
+
+def _rest(found: Sequence[RecordFile]) -> RecordSet:
+    return RecordSet((), devices=found[0].devices, environment=found[0].environment) if found else RecordSet(())
+
+
+def _expected(left: Iterable[Cell], cells: Iterable[Cell], took: Mapping[str, float]) -> tuple[float | None, int]:
+    """Seconds that cells will take, each as those like it took on average, and how many have none like them."""
+
+    def kinds(cell: Cell) -> tuple[tuple[str, ...], ...]:
+        """What makes cells alike, the closest first."""
+        return (cell.source, cell.case.model, cell.case.mode), (cell.source, cell.case.model), (cell.source,)
+
+    examples = sorted((kind, took[cell.key]) for cell in cells if cell.key in took for kind in kinds(cell))
+    typical = {kind: fmean(s for _, s in group) for kind, group in groupby(examples, key=lambda example: example[0])}
+    guesses = [next((typical[kind] for kind in kinds(cell) if kind in typical), None) for cell in left]
+    known = [guess for guess in guesses if guess is not None]
+    return (sum(known) if known or not guesses else None), len(guesses) - len(known)

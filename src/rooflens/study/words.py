@@ -1,0 +1,114 @@
+"""How far a study is, in words and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import get_args
+
+from rooflens.study.state import Change, State, Status
+from rooflens.study.study import SOURCES, Cell
+
+STATES: tuple[State, ...] = get_args(State)
+_MOST = 20
+"""Failures that are listed for people; JSON has them all."""
+
+
+def status_text(status: Status) -> str:
+    """A few lines for people: counts, what each source has, what is left and for how long, and what failed."""
+    return "\n".join(_lines(status)) + "\n"
+
+
+def status_json(status: Status) -> str:
+    """Everything of a status as one JSON object; times in seconds."""
+    counts: dict[str, int] = {state: status.count(state) for state in STATES}
+    sources: dict[str, dict[str, int]] = dict(_by_source(status))
+    cells = {cell.key: cell for cell in status.states}
+    told = {
+        "format": 1,
+        "cells": len(status.states),
+        **counts,
+        "complete": status.complete,
+        "seconds": status.seconds,
+        "expected_seconds": status.expected,
+        "without_example": status.unlike,
+        "sources": sources,
+        "left_by_device": {device or "any": n for device, n in status.left_by_device().items()},
+        "failures": [
+            {
+                "key": key,
+                "cell": cells[key].label(),
+                "stage": failure.stage,
+                "kind": failure.kind,
+                "message": failure.message,
+            }
+            for key, failure in status.failures.items()
+        ],
+        "not_asked_for": list(status.strangers),
+    }
+    return json.dumps(told, indent=2) + "\n"
+
+
+def change_text(change: Change) -> str:
+    """How a study file differs from the one that its folder was begun with."""
+    said = []
+    if change.added:
+        said.append(f"asks for {len(change.added)} more cells")
+    if change.dropped:
+        said.append(f"no longer asks for {len(change.dropped)} cells, whose files stay")
+    return f"the study file changed since: it {' and '.join(said) or 'asks for the same cells'}"
+
+
+def duration(seconds: float) -> str:
+    """A time that somebody has to wait, in two digits or so.
+
+    >>> duration(4.21), duration(754), duration(11000)
+    ('4.2 s', '13 min', '3.1 h')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def _lines(status: Status) -> Iterator[str]:
+    yield f"{len(status.states)} cells: {', '.join(f'{status.count(state)} {state}' for state in STATES)}"
+    for source, counted in _by_source(status):
+        yield f"  {source:<9} " + ", ".join(f"{n} {state}" for state, n in counted.items() if n)
+    if status.seconds is not None:
+        yield f"done so far in {duration(status.seconds)} of work"
+    if status.count("left"):
+        yield _rest(status)
+    for device, n in status.left_by_device().items():
+        if device is not None:
+            yield f"  {n} of them need {device}"
+    if status.failures:
+        yield "failed ('--retry' runs them again):"
+    cells = {cell.key: cell for cell in status.states}
+    for key, failure in list(status.failures.items())[:_MOST]:
+        yield f"  {_one_line(cells[key])}: {failure.kind} at {failure.stage}: {' '.join(failure.message.split())}"
+    if len(status.failures) > _MOST:
+        yield f"  and {len(status.failures) - _MOST} more"
+    if status.strangers:
+        yield f"{len(status.strangers)} record files belong to no cell of the study; an older file of it asked for them"
+
+
+def _rest(status: Status) -> str:
+    left = status.count("left")
+    if status.expected is None:
+        return f"left: {left} cells; nothing like them is done yet, so nobody knows for how long"
+    said = f"left: {left} cells, about {duration(status.expected)} one after another"
+    return said if not status.unlike else f"{said}, without {status.unlike} cells that are like none before"
+
+
+def _by_source(status: Status) -> Iterator[tuple[str, dict[str, int]]]:
+    """How many cells of each source are in each state."""
+    for source in SOURCES:
+        states = [state for cell, state in status.states.items() if cell.source == source]
+        if states:
+            yield source, {state: states.count(state) for state in STATES}
+
+
+def _one_line(cell: Cell) -> str:
+    return cell.label().replace("\n", " ")

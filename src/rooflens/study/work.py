@@ -1,0 +1,102 @@
+"""Working through cells: what is done is skipped, what is running elsewhere is left alone, the rest is run and kept."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rooflens.errors import RooflensError
+from rooflens.records import Failure, RecordFile
+from rooflens.study.lease import lease
+from rooflens.study.state import StudyFolder
+from rooflens.study.study import Cell
+
+Share = Callable[[float, str], None]
+"""Told the share of a cell that is done, 0 to 1, and what is being done."""
+Run = Callable[[Cell, Share], RecordFile]
+"""Runs a cell, whatever comes of it; handed in, since a study does not know how its sources work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """News of a cell.
+
+    Attributes:
+        what: ``running`` (again and again while it runs), ``done``, ``failed``, or ``elsewhere``: another has it.
+        share: how much of the cell is done, 0 to 1.
+        text: what is being done, or why it failed.
+        seconds: how long it took, once it is over.
+    """
+
+    cell: Cell
+    what: Literal["running", "done", "failed", "elsewhere"]
+    share: float = 0.0
+    text: str = ""
+    seconds: float | None = None
+
+
+Tell = Callable[[Step], None]
+
+
+def work(
+    folder: StudyFolder,
+    cells: Iterable[Cell],
+    run: Run,
+    *,
+    tell: Tell = lambda _: None,
+    retry: bool = False,
+    until: float | None = None,
+) -> None:
+    """Run cells one after another; each is kept before the next one begins.
+
+    Several of these may work on the same cells at once, on any nodes that share the folder: no cell is run by two.
+
+    Args:
+        retry: also run cells that failed before.
+        until: the moment on :func:`time.monotonic`'s clock after which no further cell begins.
+
+    Raises:
+        OutputError: the folder cannot be written.
+    """
+    journal = folder.journal()
+    for cell in cells:
+        if until is not None and time.monotonic() >= until:
+            return
+        if not folder.wants(cell, retry=retry):
+            continue
+        with lease(folder.files, cell.key) as held:
+            if held is None:
+                tell(Step(cell=cell, what="elsewhere"))
+                continue
+            if not folder.wants(cell, retry=retry):  # done by another while this runner was looking
+                continue
+            begun = time.monotonic()
+            found = _ran(run, cell, tell)
+            if not held.is_held():  # lost to another, who runs it again: one of the two is kept
+                tell(Step(cell=cell, what="elsewhere"))
+                continue
+            folder.keep(cell, found)
+            seconds = time.monotonic() - begun
+            _note(journal, cell, seconds)
+        why = "" if found.records else "; ".join(failure.message for failure in found.failures)
+        tell(Step(cell=cell, what="done" if found.records else "failed", share=1.0, text=why, seconds=seconds))
+
+
+def _ran(run: Run, cell: Cell, tell: Tell) -> RecordFile:
+    """What came of a cell; what makes no sense, or cannot be built, is a failure like any other."""
+    tell(Step(cell=cell, what="running"))
+    try:
+        return run(cell, lambda share, text: tell(Step(cell=cell, what="running", share=share, text=text)))
+    except RooflensError as error:
+        source = "measure" if cell.source == "replay" else cell.source
+        failure = Failure(case=cell.case, source=source, stage="start", kind="error", message=str(error))
+        return RecordFile(records=(), failures=(failure,))
+
+
+def _note(journal: Path, cell: Cell, seconds: float) -> None:
+    with journal.open("a") as file:
+        file.write(json.dumps({"cell": cell.key, "seconds": round(seconds, 3)}) + "\n")

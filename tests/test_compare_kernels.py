@@ -1,0 +1,133 @@
+"""Two files of kernels: by name, then by order; nothing is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rooflens as rl
+from rooflens.compare import compare_kernels
+from rooflens.compare.kernels import spelling
+from rooflens.errors import AmbiguousResult, Incomparable
+from rooflens.records import Case, Record, Timing, Work
+from rooflens.results import RecordSet
+
+DATA = Path(__file__).parent / "data" / "ncu"
+FILE = Case(model="report", dtype="as-is")
+
+
+def launch(name: str, seconds: float | None = 1.0, case: Case = FILE, flops: float = 8) -> Record:
+    return Record(
+        case=case,
+        source="counters",
+        scope="kernel",
+        name=name,
+        timing=None if seconds is None else Timing(samples=(seconds,), origin="ncu"),
+        work=Work(flops={"vector.fp32": flops}, bytes={"dram": 4}, origin="executed"),
+    )
+
+
+def launches(*pairs: tuple[str, float]) -> RecordSet:
+    return RecordSet(launch(name, seconds) for name, seconds in pairs)
+
+
+def test_the_nth_launch_of_a_name_meets_the_nth_of_that_name() -> None:
+    found = compare_kernels(launches(("a", 1), ("b", 2), ("a", 3)), launches(("a", 10), ("a", 30), ("c", 5)))
+    times = [
+        (item.name, item.number, item.before and item.before.timing, item.after and item.after.timing)
+        for item in found.launches
+    ]
+    assert [(name, number, one and one.median, other and other.median) for name, number, one, other in times] == [
+        ("a", 1, 1, 10),
+        ("b", 1, 2, None),
+        ("a", 2, 3, 30),
+        ("c", 1, None, 5),
+    ]
+    assert [(item.name, item.number) for item in found.only_before] == [("b", 1)]
+    assert [(item.name, item.number) for item in found.only_after] == [("c", 1)]
+
+
+def test_kernels_are_summed_by_name_the_largest_change_first() -> None:
+    found = compare_kernels(launches(("a", 1), ("b", 2), ("a", 3)), launches(("a", 10), ("a", 30), ("c", 5)))
+    assert [(kernel.name, kernel.gained, kernel.ratio) for kernel in found.kernels] == [
+        ("a", 36, 10),
+        ("c", 5, None),
+        ("b", -2, None),
+    ]
+    first = found.kernels[0]
+    assert (first.before.launches, first.before.seconds, first.before.flops, first.before.dram) == (2, 4, 16, 8)
+    assert (found.total.before.seconds, found.total.after.seconds, found.total.ratio) == (6, 45, 7.5)
+
+
+def test_an_unknown_time_makes_a_sum_unknown() -> None:
+    found = compare_kernels(RecordSet([launch("a"), launch("a", None)]), launches(("a", 1)))
+    assert (found.kernels[0].before.seconds, found.kernels[0].ratio) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("void f<(int)128, (bool)0>(T1 *, const T2 &)", "void f<128,0>(T1*, const T2&)"),
+        ("void at::native::<unnamed>::pool<c10::Half>(int)", "void at::<unnamed>::pool<c10::Half>(int)"),
+        ("void (anonymous namespace)::g<(unsigned long)2>(T)", "void g<2>(T)"),
+    ],
+)
+def test_the_same_kernel_in_two_spellings(one: str, other: str) -> None:
+    assert spelling(one) == spelling(other)
+    (found,) = compare_kernels(launches((one, 1)), launches((other, 2))).launches
+    assert found.paired
+    assert found.name == one
+
+
+def test_other_arguments_are_another_kernel() -> None:
+    assert spelling("f<float, 4>(int)") != spelling("f<float, 8>(int)")
+    assert spelling("gemm_128x64") != spelling("gemm_64x64")
+
+
+def test_two_pages_of_one_workload_meet_launch_by_launch() -> None:
+    # Two runs of one workload, printed as two pages that spell names differently (README of the data): 42 launches
+    # each, 289,632 ns and 288,960 ns, equal tensor totals.
+    raw, long = rl.read(DATA / "raw_alexnet_b4_fp16_nvtx.csv"), rl.read(DATA / "long_alexnet_b4_fp16_nvtx.csv")
+    found = compare_kernels(raw, long)
+    assert len(found.launches) == 42
+    assert all(item.paired for item in found.launches)
+    assert found.total.before.seconds == pytest.approx(289_632e-9)
+    assert found.total.after.seconds == pytest.approx(288_960e-9)
+    assert found.total.before.flops == found.total.after.flops
+    places = [(item.before.path, item.after.path) for item in found.launches if item.before and item.after]
+    assert all(one == other for one, other in places), "each launch meets that of its own module"
+
+
+def test_a_side_without_kernels_is_an_error() -> None:
+    with pytest.raises(Incomparable, match="the second side holds no kernels"):
+        compare_kernels(launches(("a", 1)), RecordSet(()))
+
+
+def test_kernels_of_several_cases_are_not_mixed() -> None:
+    other = replace(FILE, model="other")
+    with pytest.raises(AmbiguousResult, match=r"the first side holds the kernels of 2 cases \(report.*other"):
+        compare_kernels(RecordSet([launch("a"), launch("a", case=other)]), launches(("a", 1)))
+
+
+def test_stated_work_is_no_launch() -> None:
+    stated = replace(launch("a"), case=replace(FILE, options=(("work", "stated"),)), work=Work(origin="stated"))
+    found = compare_kernels(RecordSet([launch("a"), stated]), launches(("a", 1)))
+    assert len(found.launches) == 1
+
+
+NAMES = st.lists(st.sampled_from(["a", "b", "c<1>", "c<2>"]), min_size=1, max_size=12)
+
+
+@given(NAMES, NAMES)
+def test_no_launch_is_lost_or_doubled(before: Sequence[str], after: Sequence[str]) -> None:
+    one, other = (RecordSet(launch(name) for name in names) for names in (before, after))
+    found = compare_kernels(one, other)
+    assert [item.before for item in found.launches if item.before is not None] == list(one)
+    assert Counter(item.name for item in found.launches if item.after is not None) == Counter(after)
+    assert sum(item.paired for item in found.launches) == (Counter(before) & Counter(after)).total()

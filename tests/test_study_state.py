@@ -1,0 +1,393 @@
+"""The folder of a study: what is done and left, killed runs, runs side by side, changed files, expected times."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.study_samples import SMALL, begun, found, timed, written
+
+from rooflens.errors import InvalidValue, ModelError, RecordFileError, StudyFileError
+from rooflens.records import Case, Failure, RecordFile, read_records, write_records
+from rooflens.study import Cell, Change, Share, Step, StudyFolder, work
+from rooflens.study.lease import lease
+from rooflens.study.words import change_text, duration, status_json, status_text
+
+ROOT = Path(__file__).parents[1]
+WORKER = """
+import sys, time
+from rooflens.study import StudyFolder, work
+from tests.study_samples import found
+
+folder, seconds = StudyFolder.open(sys.argv[1]), float(sys.argv[2])
+
+def run(cell, share):
+    print(cell.key, flush=True)
+    time.sleep(seconds)
+    return found(cell)
+
+work(folder, folder.cells, run)
+folder.sweep()
+"""
+LARGE = f'title = "Large"\nmodels = ["a", "b"]\nbatches = {list(range(1, 26))}\nmodes = ["inference", "train"]\n'
+LARGE += 'dtypes = ["fp32", "bf16"]\n'
+
+
+def started(folder: StudyFolder, seconds: float) -> subprocess.Popen[str]:
+    """A process that works through a study and prints the key of each cell that it begins."""
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(folder.path), str(seconds)],
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def noted(folder: StudyFolder) -> list[str]:
+    lines = [line for path in (folder.path / "journal").iterdir() for line in path.read_text().splitlines()]
+    return [json.loads(line)["cell"] for line in lines]
+
+
+def failing(cell: Cell, _: Share) -> RecordFile:
+    raise ModelError(f"{cell.case.model} cannot be built")
+
+
+def test_a_run_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
+    folder, rng = begun(tmp_path, LARGE), random.Random(7)
+    assert len(folder.cells) == 200
+    for _ in range(10):
+        process = started(folder, 0.004)
+        assert process.stdout is not None
+        for _ in range(rng.randrange(1, 25)):
+            process.stdout.readline()
+        time.sleep(rng.uniform(0, 0.008))  # before, while and after a file is written
+        process.kill()
+        process.communicate()
+    assert 0 < folder.status().count("done") < 200
+    last = started(folder, 0.0)
+    last.communicate()
+    assert last.returncode == 0
+    assert folder.status().complete
+    assert sorted(os.listdir(folder.files)) == sorted(f"{cell.key}.jsonl" for cell in folder.cells)
+    assert [(cell, contents.records) for cell, contents in folder.each()] == [
+        (cell, found(cell).records) for cell in folder.cells
+    ]
+    assert max(Counter(noted(folder)).values()) == 1
+
+
+def test_runs_side_by_side_share_the_cells(tmp_path: Path) -> None:
+    folder = begun(tmp_path, LARGE)
+    processes = [started(folder, 0.004) for _ in range(3)]
+    runs = [process.communicate()[0].split() for process in processes]
+    assert sorted(key for keys in runs for key in keys) == sorted(cell.key for cell in folder.cells)
+    assert all(process.returncode == 0 for process in processes)
+    assert sum(len(keys) > 10 for keys in runs) > 1
+    assert folder.status().complete
+
+
+def test_what_is_told_of_each_cell(tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    first, second, third = folder.cells[:3]
+    steps: list[Step] = []
+    with lease(folder.files, second.key):
+        work(folder, (first, second), found, tell=steps.append)
+    work(folder, (first,), found, tell=steps.append)  # it is done
+    work(folder, (third,), failing, tell=steps.append)
+    assert [(step.cell, step.what, step.share, step.text) for step in steps] == [
+        (first, "running", 0.0, ""),
+        (first, "running", 0.5, "half of it"),
+        (first, "done", 1.0, ""),
+        (second, "elsewhere", 0.0, ""),
+        (third, "running", 0.0, ""),
+        (third, "failed", 1.0, "resnet18 cannot be built"),
+    ]
+    assert [step.seconds is not None for step in steps] == [False, False, True, False, False, True]
+
+
+def test_what_failed_is_run_again_when_asked_for(tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    work(folder, folder.cells, failing)
+    status = folder.status()
+    assert status.count("failed") == 12
+    assert status.failures[folder.cells[0].key] == Failure(
+        case=folder.cells[0].case, source="estimate", stage="start", kind="error", message="resnet18 cannot be built"
+    )
+    work(folder, folder.cells, found)
+    assert folder.status().count("failed") == 12
+    work(folder, folder.cells[:5], found, retry=True)
+    assert (folder.status().count("failed"), folder.status().count("done")) == (7, 5)
+    work(folder, folder.cells[:6], failing, retry=True)  # what is done stays
+    assert folder.status().count("done") == 5
+    assert len(os.listdir(folder.files)) == 12
+
+
+def test_a_killed_retry_leaves_one_of_both(tmp_path: Path) -> None:
+    # Killed between writing the records and removing the failure.
+    folder = begun(tmp_path)
+    cell = folder.cells[0]
+    work(folder, [cell], failing)
+    write_records(folder.files / f"{cell.key}.jsonl", found(cell))
+    assert folder.status().count("failed") == 0
+    assert [contents.records for _, contents in folder.each()] == [found(cell).records]
+
+
+def test_a_cell_that_was_lost_to_another_run_is_not_kept_twice(tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    steps: list[Step] = []
+
+    def loses(cell: Cell, share: Share) -> RecordFile:
+        # Another one found the lease stale, and took it over.
+        (path,) = folder.files.glob(".*lease-1")
+        path.with_name(path.name.replace("lease-1", "lease-2")).write_text(path.read_text())
+        return found(cell, share)
+
+    work(folder, folder.cells[:1], loses, tell=steps.append)
+    assert steps[-1].what == "elsewhere"
+    assert noted(folder) == []
+    assert folder.has(folder.cells[0]) is None
+
+
+def test_nothing_begins_after_the_time_is_over(tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    work(folder, folder.cells, found, until=time.monotonic())
+    assert folder.status().count("left") == 12
+    work(folder, folder.cells, found, until=time.monotonic() + 60)
+    assert folder.status().complete
+
+
+def test_what_killed_runs_left_goes_once_the_cell_is_done(tmp_path: Path) -> None:
+    folder = begun(tmp_path)
+    done, left = folder.cells[:2]
+    work(folder, [done], found)
+    litter = [f".{done.key}.lease-1", f".{done.key}.lease-1.0abc", f".{done.key}.jsonl.x1.tmp"]
+    litter += [f".{done.key}.failed.jsonl.x2.tmp", f".{left.key}.jsonl.x3.tmp"]
+    for name in litter:
+        (folder.files / name).write_text('{"place": "", "pid": 0, "started": "", "token": ""}')
+        os.utime(folder.files / name, (0, 0))
+    folder.sweep()
+    assert sorted(os.listdir(folder.files)) == sorted([f"{done.key}.jsonl", litter[-1]])
+
+
+class TestChanges:
+    def test_the_same_file_again(self, tmp_path: Path) -> None:
+        folder = begun(tmp_path)
+        work(folder, folder.cells, found)
+        again, change = StudyFolder.begin(folder.path, tmp_path / "study.toml")
+        assert change is None
+        assert again.status().complete
+
+    def test_a_study_that_grows_keeps_what_it_has(self, tmp_path: Path) -> None:
+        folder = begun(tmp_path)
+        work(folder, folder.cells, found)
+        (again, change) = StudyFolder.begin(folder.path, written(tmp_path, SMALL.replace("1, 2, 4", "2, 4, 8")))
+        assert change is not None
+        assert (len(change.added), len(change.dropped)) == (4, 4)  # two models on two devices
+        status = again.status()
+        assert (status.count("done"), status.count("left"), status.strangers) == (8, 4, change.dropped)
+        assert StudyFolder.open(folder.path).study == again.study
+        assert "4 record files belong to no cell of the study" in status_text(status)
+
+    def test_a_change_of_words(self, tmp_path: Path) -> None:
+        folder = begun(tmp_path)
+        _, change = StudyFolder.begin(folder.path, written(tmp_path, SMALL.replace("Small", "Little")))
+        assert change == Change()
+
+    def test_a_file_that_can_no_longer_be_read(self, tmp_path: Path) -> None:
+        (tmp_path / "old.csv").touch()
+        folder = begun(tmp_path, SMALL + '[[recorded]]\nfiles = ["old.csv"]\n')
+        work(folder, folder.cells[:2], found)
+        (tmp_path / "old.csv").unlink()
+        again, change = StudyFolder.begin(folder.path, written(tmp_path))
+        assert change is not None
+        assert (len(change.added), change.dropped) == (10, ())
+        assert again.status().count("done") == 2
+
+    def test_in_words(self) -> None:
+        both = change_text(Change(added=("a", "b"), dropped=("c",)))
+        assert both == (
+            "the study file changed since: it asks for 2 more cells and no longer asks for 1 cells, whose files stay"
+        )
+        assert change_text(Change()).endswith("it asks for the same cells")
+
+
+class TestFolder:
+    def test_it_can_be_opened_from_anywhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "home").mkdir()
+        (tmp_path / "home" / "figures.csv").write_text("quantity,value\n")
+        written(tmp_path / "home", 'figures = "figures.csv"\n' + SMALL)
+        monkeypatch.chdir(tmp_path / "home")
+        folder, _ = StudyFolder.begin("../out", "study.toml")
+        assert folder.figures is not None
+        monkeypatch.chdir(tmp_path)
+        again = StudyFolder.open("out")
+        assert again.home.resolve() == tmp_path / "home"
+        assert again.cells == folder.cells
+        assert again.figures is not None
+        assert again.figures.read_text() == "quantity,value\n"
+
+    def test_it_moves_with_its_study(self, tmp_path: Path) -> None:
+        (tmp_path / "here").mkdir()
+        begun(tmp_path / "here")
+        (tmp_path / "here").rename(tmp_path / "there")
+        assert StudyFolder.open(tmp_path / "there" / "out").home == tmp_path / "there"
+
+    def test_one_that_holds_no_study(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidValue, match="holds no study; begin one with 'rooflens study run"):
+            StudyFolder.open(tmp_path)
+
+    def test_one_of_another_version(self, tmp_path: Path) -> None:
+        folder = begun(tmp_path)
+        (folder.path / "study.json").write_text('{"format": 99}')
+        with pytest.raises(InvalidValue, match="was not written by this version of rooflens; it reads format 1"):
+            StudyFolder.open(folder.path)
+
+    def test_cells_by_their_keys(self, tmp_path: Path) -> None:
+        folder = begun(tmp_path)
+        keys = [cell.key for cell in folder.cells]
+        assert folder.named([keys[3], keys[1]]) == (folder.cells[1], folder.cells[3])
+        with pytest.raises(InvalidValue, match="has no cell 'no'"):
+            folder.named(["no"])
+
+    def test_a_damaged_file_is_named(self, tmp_path: Path) -> None:
+        folder = begun(tmp_path)
+        work(folder, folder.cells, found)
+        damaged = folder.files / f"{folder.cells[0].key}.jsonl"
+        damaged.write_text(damaged.read_text()[:-20])
+        with pytest.raises(RecordFileError, match=damaged.name):
+            folder.records()
+
+    def test_records_of_all_cells(self, tmp_path: Path) -> None:
+        folder = begun(tmp_path)
+        work(folder, folder.cells[:11], found)
+        work(folder, folder.cells[11:], failing)
+        records = folder.records()
+        assert [record.case for record in records] == [cell.case for cell in folder.cells[:11]]
+        assert [failure.case for failure in records.failures] == [folder.cells[11].case]
+        assert len(records.failures) == 1
+
+    def test_what_words_for_this_machine_turned_out_to_be(self, tmp_path: Path) -> None:
+        folder = begun(tmp_path, SMALL.replace('"t4", "a100-sxm4-40gb"', '"cuda", "t4"'))
+
+        def on_a_card(cell: Cell, _: Share) -> RecordFile:
+            device = "h200-sxm-141gb" if cell.case.device == "cuda" else cell.case.device
+            return RecordFile(records=(timed(Case(model=cell.case.model, device=device)),))
+
+        work(folder, folder.cells, on_a_card)
+        assert folder.names() == {"cuda": frozenset({"h200-sxm-141gb"})}
+
+
+class TestRecorded:
+    STUDY = SMALL + '[[recorded]]\nfiles = ["old/*.jsonl"]\n'
+
+    def test_files_stand_for_the_cells_that_they_are_named_for(self, tmp_path: Path) -> None:
+        before = begun(tmp_path)
+        work(before, before.cells[:3], found)
+        work(before, before.cells[3:4], failing)
+        before.files.rename(tmp_path / "old")
+        folder, _ = StudyFolder.begin(tmp_path / "new", written(tmp_path, self.STUDY))
+        assert folder.cells == before.cells
+        assert folder.take_recorded() == 4
+        assert folder.take_recorded() == 0
+        status = folder.status()
+        assert (status.count("done"), status.count("failed"), status.count("left")) == (3, 1, 8)
+        name = f"{folder.cells[0].key}.jsonl"
+        assert read_records(folder.files / name) == read_records(tmp_path / "old" / name)
+
+    def test_what_is_done_here_stays(self, tmp_path: Path) -> None:
+        before = begun(tmp_path)
+        work(before, before.cells[:1], failing)
+        before.files.rename(tmp_path / "old")
+        folder, _ = StudyFolder.begin(tmp_path / "new", written(tmp_path, self.STUDY))
+        work(folder, folder.cells[:1], found)
+        assert folder.take_recorded() == 0
+        assert folder.status().count("done") == 1
+
+    def test_a_file_that_has_gone_since(self, tmp_path: Path) -> None:
+        (tmp_path / "old").mkdir()
+        (tmp_path / "old" / "a.jsonl").touch()
+        folder = begun(tmp_path, self.STUDY)
+        (tmp_path / "old" / "a.jsonl").unlink()
+        with pytest.raises(StudyFileError, match=r"recorded\[1\].files\[1\] is 'old/\*.jsonl', and no such file"):
+            StudyFolder.open(folder.path)
+
+
+class TestStatus:
+    def note(self, folder: StudyFolder, seconds: dict[int, float]) -> None:
+        for number in seconds:
+            folder.keep(folder.cells[number], found(folder.cells[number]))
+        lines = [json.dumps({"cell": folder.cells[n].key, "seconds": s}) for n, s in seconds.items()]
+        (folder.path / "journal").mkdir()
+        (folder.path / "journal" / "one.jsonl").write_text("\n".join([*lines, '{"cell": "killed amid a li']))
+
+    def test_cells_take_as_long_as_those_like_them(self, tmp_path: Path) -> None:
+        folder = begun(tmp_path)  # six cells of resnet18, then six of alexnet
+        self.note(folder, {0: 1.0, 1: 3.0, 6: 10.0})
+        status = folder.status()
+        assert status.seconds == 14.0
+        # Four of resnet18 at 2 s on average, five of alexnet at 10 s.
+        assert status.expected == 4 * 2.0 + 5 * 10.0
+        assert status.unlike == 0
+        assert status_text(status) == (
+            "12 cells: 3 done, 0 failed, 0 running, 9 left\n"
+            "  estimate  3 done, 9 left\n"
+            "done so far in 14 s of work\n"
+            "left: 9 cells, about 58 s one after another\n"
+        )
+
+    def test_models_without_an_example_take_as_long_as_others(self, tmp_path: Path) -> None:
+        folder = begun(tmp_path)
+        self.note(folder, {0: 1.0, 1: 3.0})
+        assert folder.status().expected == 10 * 2.0
+
+    def test_a_source_without_an_example_is_not_guessed(self, tmp_path: Path) -> None:
+        folder = begun(tmp_path, SMALL + 'sources = ["estimate", "measure"]\n[measure]\ndevices = "cuda"\n')
+        assert folder.status().expected is None
+        assert "nothing like them is done yet" in status_text(folder.status())
+        self.note(folder, {0: 2.0})
+        status = folder.status()
+        assert (status.expected, status.unlike) == (22.0, 6)
+        assert "left: 17 cells, about 22 s one after another, without 6 cells that are like none before" in (
+            status_text(status)
+        )
+        assert "  6 of them need cuda\n" in status_text(status)
+
+    def test_what_runs_is_running(self, tmp_path: Path) -> None:
+        folder = begun(tmp_path)
+        with lease(folder.files, folder.cells[0].key):
+            assert folder.status().cells("running") == folder.cells[:1]
+        assert folder.status().count("running") == 0
+
+    def test_as_json(self, tmp_path: Path) -> None:
+        folder = begun(tmp_path)
+        work(folder, folder.cells[:2], found)
+        work(folder, folder.cells[2:3], failing)
+        told = json.loads(status_json(folder.status()))
+        assert {key: told[key] for key in ("format", "cells", "done", "failed", "running", "left", "complete")} == {
+            "format": 1, "cells": 12, "done": 2, "failed": 1, "running": 0, "left": 9, "complete": False,
+        }  # fmt: skip
+        assert told["sources"] == {"estimate": {"done": 2, "failed": 1, "running": 0, "left": 9}}
+        assert told["left_by_device"] == {"any": 9}
+        assert told["failures"] == [
+            {
+                "key": folder.cells[2].key,
+                "cell": "estimate resnet18 batch 2 fp32 inference on tesla-t4",
+                "stage": "start",
+                "kind": "error",
+                "message": "resnet18 cannot be built",
+            }
+        ]
+
+    @pytest.mark.parametrize(
+        ("seconds", "words"),
+        [(0.04, "0.0 s"), (9.94, "9.9 s"), (89.4, "89 s"), (91, "2 min"), (5399, "90 min"), (5400, "1.5 h")],
+    )
+    def test_durations(self, seconds: float, words: str) -> None:
+        assert duration(seconds) == words
