@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CODE := src tests $(sort $(dir $(wildcard examples/*.py benchmarks/*.py scripts/*.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint types layers spelling format coverage clean
+.PHONY: help install demo studies test check lint types layers spelling format coverage clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
@@ -22,8 +22,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
 	@touch $@
 
-demo: $(READY) ## estimate, measure and draw three models; results in out/demo
+demo: $(READY) ## estimate, measure and draw three models, run a small study; results in out/demo
 	$(BIN)/python examples/demo.py
+
+studies: $(READY) ## rebuild the five studies, without a GPU, and their pages; CHECK=--check fails if stale
+	$(BIN)/python scripts/studies.py $(CHECK)
 
 test: $(READY) ## run the tests
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal

@@ -1,9 +1,14 @@
-"""Estimate and measure three models on this machine; records and figures go to out/demo. Run by `make demo`."""
+"""Estimate and measure three models on this machine, then run a small study. Run by `make demo`.
+
+Records, figures and the report of the study go to out/demo; where there is a screen, the report opens.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+import webbrowser
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +19,7 @@ BATCHES = (1, 16)
 SECONDS = 2.0
 """Of sampling, per model and batch; a time that settles sooner stops sooner."""
 OUT = Path("out") / "demo"
+STUDY = Path(__file__).with_name("resnets.toml")
 
 
 def main() -> None:
@@ -27,7 +33,20 @@ def main() -> None:
         figure = rl.roofline(records)
         paths += [figure.save(OUT / f"{place}{suffix}") for suffix in (".png", ".html")]
         print(f"\n{rl.table(records)}", flush=True)
+    paths.append(studied(say))
     print(*paths, sep="\n")
+    if sys.stdout.isatty() and (sys.platform in ("darwin", "win32") or "DISPLAY" in os.environ):
+        webbrowser.open(paths[-1].resolve().as_uri())
+
+
+def studied(say: Callable[[str], None]) -> Path:
+    """Run the study beside this file, which needs no measurement, and write its report."""
+    say(f"study {STUDY.name}: estimating its cases")
+    rl.run_study(STUDY, OUT / "study")
+    say(f"study {STUDY.name}: writing the report")
+    report = OUT / "report.html"
+    rl.study_report(OUT / "study", report)
+    return report
 
 
 def places() -> Iterator[str]:

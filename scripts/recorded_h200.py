@@ -52,7 +52,8 @@ TWO = replace(PLAIN, versions={}, machine={**PLAIN.machine, "cards": 2}, flags={
 
 def main(folder: Path) -> None:
     """Write the files, and say which cells of the studies have none."""
-    found = {case: contents for case, contents in [*counted(folder), *timed(folder / "timing.json"), *sampled(), *together()]}
+    # Of two measurements of a cell the later one stands: that of which every sample was kept.
+    found = dict([*counted(folder), *timed(folder / "timing.json"), *sampled(), *together()])
     for study in sorted(ROOT.glob("studies/*/study.toml")):
         wanted = [cell for cell in cells_of(study) if cell.case.device == "cuda"]
         for cell in wanted:
@@ -148,7 +149,7 @@ def counted(folder: Path) -> Iterator[tuple[tuple[str, Case], RecordFile]]:
         found = rl.read(folder / name, device=CARD)
         on_card = replace(case, device=CARD)
         records = tuple(replace(record, case=on_card) for record in found)
-        ncu = replace(PLAIN, versions={**PLAIN.versions, "ncu": "2025.3"})
+        ncu = replace(PLAIN, versions={**PLAIN.versions, "ncu": "2025.3"}, flags={})
         yield ("counters", case), _file(records, ncu)
 
 

@@ -2,8 +2,9 @@
 
     python scripts/studies.py [--check] [NAME ...]
 
-Nothing is measured: records go to out/studies/NAME, verdicts and figures into studies/NAME/README.md, between the
-comments that mark their place. With --check the pages are left alone, and one that is stale is an error.
+Nothing is measured: records go to out/studies/NAME, the report to out/studies/NAME.html, and verdicts and figures into
+studies/NAME/README.md, between the comments that mark their place. With --check the pages are left alone, and one that
+is stale is an error.
 """
 
 from __future__ import annotations
@@ -13,13 +14,19 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import rooflens as rl
-from rooflens.api.reported import study_figures
+from rooflens.api.reported import figures_of
+from rooflens.api.reporting import study_view
 from rooflens.report.beside import figures_tables
 from rooflens.report.render import render
-from rooflens.study import Verdict
+from rooflens.report.study import StudyView, compose
+from rooflens.report.study.files import write as write_report
+from rooflens.study import StudyFolder
 
 ROOT = Path(__file__).parents[1]
 STUDIES = ROOT / "studies"
@@ -31,7 +38,11 @@ def main() -> None:
     parser.add_argument("names", metavar="NAME", nargs="*", help="folders under studies/ [default: all]")
     parser.add_argument("--check", action="store_true", help="leave the pages alone; fail if one is stale")
     options = parser.parse_args()
-    stale = [name for name in options.names or names() if not rebuilt(name, write=not options.check)]
+    wanted = options.names or names()
+    # Side by side, since only estimates use all cores; spawned, since forks and torch's threads do not go together.
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        fresh = list(pool.map(partial(rebuilt, write=not options.check), wanted))
+    stale = [name for name, is_fresh in zip(wanted, fresh, strict=True) if not is_fresh]
     if stale:
         sys.exit(f"stale: {', '.join(f'studies/{name}/README.md' for name in stale)}; run make studies")
 
@@ -47,19 +58,23 @@ def rebuilt(name: str, *, write: bool) -> bool:
     folder, page = ROOT / "out" / "studies" / name, STUDIES / name / "README.md"
     status = rl.run_study(STUDIES / name / "study.toml", folder, jobs=2, sources=["estimate"])
     if status.failures or any(cell.source == "estimate" for cell in status.cells("left")):
-        sys.exit(f"{name}: {[failure.message for failure in status.failures.values()] or 'estimates are left'}")
+        why = [failure.message for failure in status.failures.values()] or "estimates are left"
+        raise RuntimeError(f"{name}: {why}")
+    opened = StudyFolder.open(folder)
+    view = study_view(opened)
+    write_report(compose(view), folder.with_suffix(".html"))
     before = page.read_text()
-    now = filled(before, dict(sections(folder)))
+    now = filled(before, dict(sections(opened, view)))
     if write:
         page.write_text(now)
     print(f"{name}: {status.count('done')} cells, {time.monotonic() - begun:.0f} s", flush=True)
     return write or now == before
 
 
-def sections(folder: Path) -> Iterator[tuple[str, str]]:
+def sections(folder: StudyFolder, view: StudyView) -> Iterator[tuple[str, str]]:
     """What a page tells of the records, by the name of the place."""
-    yield "verdicts", "".join(map(_verdict, rl.study_verdicts(folder)))
-    compared, rest = figures_tables(study_figures(folder))
+    yield "verdicts", "".join(f"- **{judged.text}**: {judged.sentence}\n" for judged in view.judged)
+    compared, rest = figures_tables(figures_of(folder, view.records))
     yield "figures", render(compared, "md")
     yield "not computed", render(rest, "md") if rest.rows else "Every reported figure has one of ours beside it.\n"
 
@@ -72,10 +87,6 @@ def filled(page: str, sections: dict[str, str]) -> str:
             raise ValueError(f"the page has no place for {name}: <!-- {name} --> and <!-- end of {name} -->")
         page = place.sub(lambda _, n=name, t=text: f"<!-- {n} -->\n\n{t.strip()}\n\n<!-- end of {n} -->", page)  # type: ignore[misc]
     return page
-
-
-def _verdict(verdict: Verdict) -> str:
-    return f"- **{verdict.hypothesis.text}**: {verdict.sentence}\n"
 
 
 if __name__ == "__main__":

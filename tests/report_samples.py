@@ -63,6 +63,13 @@ models = ["resnet18", "mobilenet_v2"]
 batches = [32]
 modes = ["train"]
 """
+TINY = """\
+title = "One device"
+devices = ["t4"]
+models = ["resnet18", "alexnet", "mobilenet_v2"]
+batches = [1, 8]
+sources = ["estimate", "measure"]
+"""
 LARGE = """\
 title = "Two thousand cases"
 question = "Does a report of many cases stay readable?"

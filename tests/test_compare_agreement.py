@@ -132,6 +132,16 @@ def test_counters_show_executed_over_algorithmic_and_counted_over_compulsory() -
     assert row.ratio("bound") == pytest.approx(90 / 55.296)
 
 
+def test_flop_that_were_not_all_counted_are_held_against_nothing() -> None:
+    """A quotient with a lower bound says that less was executed than the algorithm needs."""
+    (counted,) = RecordSet([piece("features.0", 90e-6, source="counters", flops=110_592, phase=None)])
+    assert counted.work is not None
+    lower = replace(counted, work=replace(counted.work, missing=frozenset({"gemm"})))
+    row = next(row for row in compare_evidence(estimated() + RecordSet([lower]), by="module").rows if row.paired)
+    assert (row.pair("flops"), row.observed["counters"].flops) == (None, None)
+    assert row.ratio("dram") == pytest.approx(7000 / 6496)
+
+
 def test_recomputed_work_is_executed_too() -> None:
     step = trained() + RecordSet(
         [piece("features.0", 1.0, source="counters", case=TRAINING, phase="backward", flops=1)]
@@ -214,3 +224,15 @@ def test_every_piece_is_in_one_row(paths: list[str], seen: list[str]) -> None:
     assert sum(row.observed["profile"].seconds or 0 for row in found.rows if row.observed) == pytest.approx(
         len(seen) * 1e-6
     )
+
+
+def test_a_step_that_was_run_in_several_ways_has_a_row_for_each() -> None:
+    graphed, two = (replace(INFERENCE, options=(option,)) for option in (("cuda_graph", True), ("gpus", 2)))
+    timings = [times(two, "forward", 4e-4), times(graphed, "forward", 1e-4)]
+    rows = compare_evidence(RecordSet([*timings, *both()], devices=both().devices)).rows
+    found = {row.case.options: row.observed["measure"].seconds for row in rows}
+    assert found == {(): 200e-6, (("cuda_graph", True),): 1e-4, (("gpus", 2),): 4e-4}
+    assert all(row.estimated is not None and row.estimated.seconds == pytest.approx(BOUND) for row in rows)
+    # One way alone is joined as before, with whatever else observed the case.
+    alone = compare_evidence(RecordSet([timings[0], *estimated()], devices=both().devices)).rows
+    assert [row.observed["measure"].seconds for row in alone] == [4e-4]

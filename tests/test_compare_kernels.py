@@ -70,6 +70,12 @@ def test_an_unknown_time_makes_a_sum_unknown() -> None:
     assert (found.kernels[0].before.seconds, found.kernels[0].ratio) == (None, None)
 
 
+def test_flop_that_were_not_all_counted_make_a_sum_unknown() -> None:
+    lower = replace(launch("a"), work=Work(flops={"vector.fp32": 8}, origin="executed", missing=frozenset({"a"})))
+    found = compare_kernels(RecordSet([launch("a"), lower]), launches(("a", 1)))
+    assert (found.kernels[0].before.flops, found.kernels[0].after.flops, found.total.before.flops) == (None, 8, None)
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,18 @@ def test_executed_over_algorithmic() -> None:
     assert whole.kernels == 3
     assert whole.seconds == 6.0
     assert whole.flops_ratio == 600 / 151
+
+
+def test_kernels_without_a_phase_are_of_the_only_one_that_was_estimated() -> None:
+    """As a file with ranges of modules has them: 100 FLOP where 50 are needed, 10 bytes where 40 are compulsory."""
+    ours = replace(counted("gemm"), path="fc")
+    found = RecordSet([estimate("addmm", "fc", 50, 40, "matmul"), ours])
+    (item,) = executed(found, "module")
+    assert (item.phase, item.key, item.flops_ratio, item.bytes_ratio) == ("forward", "fc", 2.0, 0.25)
+    assert "Executed and algorithmic work by module" in rl.table(found)
+    backward = replace(estimate("addmm", "fc", 50, 40, "matmul"), phase="backward")
+    several = executed(RecordSet([*found, backward]), "module")
+    assert {item.phase: item.flops_ratio for item in several} == {"forward": None, "backward": None, None: None}
 
 
 def test_flops_that_were_not_counted_give_no_ratio() -> None:

@@ -156,6 +156,20 @@ def test_pieces_of_a_model_are_added_with_their_calls() -> None:
     assert time.seconds == pytest.approx(5e-3)
 
 
+def test_pieces_of_which_one_was_not_timed_have_no_sum() -> None:
+    """A sum over the others is too small, and what is held against it too high."""
+    piece = replace(times(INFERENCE, "forward", 1e-3), scope="kernel", source="counters")
+    bare = replace(piece, timing=None, work=Work(flops={"vector.fp32": 1}, origin="executed"))
+    (item,) = join(RecordSet([piece, bare]))
+    assert item.measured() is None
+    (phases,) = join(RecordSet([piece, replace(bare, phase="backward")]))
+    assert phases.measured() is None
+    timed = phases.measured("forward")
+    assert timed is not None
+    assert timed.seconds == pytest.approx(1e-3)
+    assert phases.measured("backward") is None
+
+
 def test_efficiency_and_utilisation_need_a_bound_and_a_time() -> None:
     (item,) = join(trained())
     total = item.total()

@@ -37,13 +37,16 @@ def test_the_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytes
     monkeypatch.setattr(demo, "places", lambda: ["cpu"])
     monkeypatch.setattr(demo, "MODELS", ("squeezenet1_1", "shufflenet_v2_x0_5"))
     monkeypatch.setattr(demo, "BATCHES", (1, 2))
+    study = tmp_path / "small.toml"
+    study.write_text('title = "small"\nmodels = ["squeezenet1_1"]\ndevices = ["t4", "l4"]\nbatches = [1]\n')
+    monkeypatch.setattr(demo, "STUDY", study)
 
     demo.main()
 
     assert len(calls) == 1, "ceilings are measured once for all models"
     captured = capsys.readouterr()
-    paths = [f"out/demo/cpu{suffix}" for suffix in (".jsonl", ".png", ".html")]
-    assert captured.out.splitlines()[-3:] == paths
+    paths = [*(f"out/demo/cpu{suffix}" for suffix in (".jsonl", ".png", ".html")), "out/demo/report.html"]
+    assert captured.out.splitlines()[-4:] == paths
     assert all(Path(path).stat().st_size > 1000 for path in paths)
     assert max(map(len, captured.out.splitlines())) <= 80
     for word in ("squeezenet1_1", "bound", "measured", "efficiency"):

@@ -405,7 +405,7 @@ def test_several_answers_have_no_single_batch() -> None:
         fits.batch  # noqa: B018
     assert len(fits) == 2
     assert "tesla-t4: " in repr(fits)
-    with pytest.raises(InvalidValue, match="show them apart"):
+    with pytest.raises(InvalidValue, match="show each apart"):
         rl.table(fits, fits)
 
 

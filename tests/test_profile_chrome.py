@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import rooflens as rl
 from rooflens.errors import FileError
-from rooflens.sources.profile import Events, attribute, is_attributed, parse_trace, read_trace
+from rooflens.sources.profile import Events, attribute, chrome, is_attributed, parse_trace, read_trace
 
 SHARED = Path(__file__).parents[2] / "shared"
 TRACES = SHARED / "data" / "traces"
@@ -328,3 +328,15 @@ def test_case_88(tmp_path: Path) -> None:
     assert any(f"{expected['zeros_excluded']} of 2 kernels" in note for note in records.notes)
     with pytest.raises(FileError, match=r"truncated\.json.*byte \d+"):
         rl.read(files["truncated"])
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_trace_that_unpacks_to_too_much_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packed: bool
+) -> None:
+    monkeypatch.setattr(chrome, "MOST_BYTES", 1000)
+    text = b'{"traceEvents": []' + b" " * 1000 + b"}"
+    path = tmp_path / "trace.json"
+    path.write_bytes(gzip.compress(text) if packed else text)
+    with pytest.raises(FileError, match="more than 1000 bytes"):
+        chrome.read_trace(path)

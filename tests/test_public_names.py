@@ -30,6 +30,7 @@ PROMISED = {
     "run_study",
     "run_study_on_cluster",
     "study_records",
+    "study_report",
     "study_status",
     "study_verdicts",
     "table",

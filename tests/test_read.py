@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import gzip
 import json
 from pathlib import Path
@@ -121,6 +122,26 @@ def test_stated_work_stands_beside_the_executed() -> None:
     assert total.bytes == {"dram": 2 * 3 * 2 * 4096**2}
     assert total.measured_seconds == pytest.approx((203_456 + 203_104) / 1e9)
     assert records.where(options=()).total().bytes["dram"] == 102_334_464 + 102_334_592
+
+
+def test_of_several_statements_about_a_kernel_the_first_counts(tmp_path: Path) -> None:
+    path = tmp_path / "report.csv"
+    rows = (row("dram__bytes.sum", "byte", "8", number=n, kernel=kernel) for n, kernel in enumerate("aab"))
+    path.write_text(HEADER + "".join(rows))
+    found = rl.read(path, work={"a": {"flops": 5}, "*": {"flops": 7}})
+    assert [(r.name, r.work.flops) for r in found.where(options=(("work", "stated"),)) if r.work] == [
+        ("a", {"vector.fp32": 5}),
+        ("a", {"vector.fp32": 5}),
+        ("b", {"vector.fp32": 7}),
+    ]
+    with pytest.raises(InvalidValue, match="'a' fits is stated before; put narrow patterns in front"):
+        rl.read(path, work={"*": {"flops": 7}, "a": {"flops": 5}})
+    with pytest.raises(UnknownName, match=r"unknown kernel 'zzz'; known: a, b$"):
+        rl.read(path, work={"zzz": {"flops": 7}})
+    with pytest.raises(InvalidValue, match="states flops twice"):
+        parse_statement("a:flops=1, flops=2")
+    shown = rl.table(found)
+    assert "no options: " in shown  # what is true of the executed work only says whose it is
 
 
 def test_stated_flop_are_of_the_unit_that_worked() -> None:
@@ -308,3 +329,18 @@ def test_peaks_of_the_file_are_ceilings(tmp_path: Path) -> None:
     assert {c.resource: c.rate for c in counted.ceilings} == pytest.approx(
         {"dram": 3.84e12, "vector.fp32": 5.0688e13, "matmul.bf16": 8.11008e14}
     )
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_is_as_it_was(tmp_path: Path, enabled: bool) -> None:
+    """It is paused while a counter file is read, also where that fails."""
+    damaged = tmp_path / "damaged.csv"
+    damaged.write_text((LAYOUTS / "raw_wide.csv").read_text()[:-9])
+    (gc.enable if enabled else gc.disable)()
+    try:
+        rl.read(LAYOUTS / "raw_wide.csv")
+        with pytest.raises(FileError):
+            rl.read(damaged)
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()

@@ -14,6 +14,7 @@ from tests.table_samples import (
     both,
     conv_net,
     demo,
+    device,
     estimated,
     measured,
     times,
@@ -278,3 +279,17 @@ def test_work_of_unknown_traffic_has_no_intensity() -> None:
     view = summary(RecordSet(bare))
     assert row(view)["flops"] == 24
     assert row(view)["dram_bytes"] is row(view)["intensity"] is None
+
+
+def test_traffic_that_one_operation_lacks_gives_the_sum_of_all_no_roofline() -> None:
+    """Without the bytes of one, those of the others are not the traffic of all: a time from FLOP alone is too short."""
+    devices = {"toy": device(matmul_fp32=1e9, vector_fp32=1e8, dram=1e8)}
+    records = conv_net(INFERENCE)
+    # 39,384 bytes at 100 MB/s.
+    assert row(summary(RecordSet(records, devices=devices)))["whole_model_seconds"] == pytest.approx(393.84e-6)
+    bare = [replace(r, work=Work(flops=r.work.flops) if r.work is not None else None) for r in records]
+    one = next(n for n, record in enumerate(bare) if record.work is not None)
+    lacking = RecordSet([*records[:one], bare[one], *records[one + 1 :]], devices=devices)
+    assert row(summary(lacking))["whole_model_seconds"] is None
+    # Of nobody's bytes: 75,776 FLOP in products at 1 GFLOP/s, beside 1,024 others at 100 MFLOP/s on units of their own.
+    assert row(summary(RecordSet(bare, devices=devices)))["whole_model_seconds"] == pytest.approx(75.776e-6)

@@ -13,6 +13,7 @@ from rooflens.api.explanation import explain
 from rooflens.api.measurement import measure
 from rooflens.api.reading import read
 from rooflens.api.regions import region
+from rooflens.api.reporting import study_report
 from rooflens.api.studies import run_study, study_records, study_status, study_verdicts
 from rooflens.api.tables import table
 
@@ -34,6 +35,7 @@ __all__ = [
     "run_study",
     "run_study_on_cluster",
     "study_records",
+    "study_report",
     "study_status",
     "study_verdicts",
     "table",

@@ -244,7 +244,8 @@ class _Counting:
         if self.machine.where != "cuda":
             raise CountersUnavailable(NO_GPU)
         tool = ncu.find()
-        shares = profile.attribute(profile.read_trace(trace), profile.outside(case.mode == "train"))
+        events = profile.read_trace(trace)
+        shares = profile.attribute(events, profile.outside(case.mode == "train"))
         kernels = sum(share.activity is not None and share.activity.kind == "kernel" for share in shares)
         job, report = stem.with_name(f"{stem.name}.job.json"), stem.with_name(f"{stem.name}.ncu-rep")
         job.write_bytes(msgspec.json.encode(dict(cell)))
@@ -261,7 +262,8 @@ class _Counting:
             )
         finally:
             job.unlink()
-        return joined(tool, done, case, shares, kernels, self.cache)
+        first, *others = joined(tool, done, case, shares, kernels, self.cache)
+        return [replace(first, notes=(*first.notes, *events.notes)), *others]
 
 
 def _read(tool: Tool, done: Collected, case: Case) -> list[Record]:
@@ -296,7 +298,7 @@ def _how(tool: Tool, done: Collected, launches: int, kernels: int | None, cache:
 
 def _marked(records: Sequence[Record], why: str) -> list[Record]:
     """Times without counters, so marked that nobody takes estimated work for counted work."""
-    note = f"NOT COUNTED: FLOP and bytes are estimated, beside times of the profiler, since {why}"
+    note = f"NOT COUNTED: times are the profiler's, and FLOP and bytes, where there are any, are estimated, since {why}"
     return [replace(records[0], notes=(note, *records[0].notes)), *records[1:]]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rooflens.api.checking import check
 from rooflens.errors import InvalidValue
+from rooflens.results import RecordSet
 from rooflens.study import StudyFolder
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def study_figures(folder: str | Path) -> tuple[Beside, ...]:
-    """The reported figures of a study beside ours: ``for row in rl.study_figures("out/study"): print(row.ratio)``.
+    """The reported figures of a study beside ours.
 
     Args:
         folder: of a study whose file names ``figures``.
@@ -28,15 +29,18 @@ def study_figures(folder: str | Path) -> tuple[Beside, ...]:
         FiguresError: a cell of the figures is damaged.
         RecordFileError: one of its record files is damaged.
     """
+    opened = StudyFolder.open(folder)
+    return figures_of(opened, opened.records())
+
+
+def figures_of(folder: StudyFolder, records: RecordSet) -> tuple[Beside, ...]:
+    """The same for a study whose records are at hand."""
     from rooflens.checks import read_figures
     from rooflens.study.reported import figures_beside
 
-    opened = StudyFolder.open(folder)
-    if opened.figures is None:
-        raise InvalidValue(f"the study in {str(folder)!r} has no reported figures; name a CSV file: figures = 'FILE.csv'")
-    return figures_beside(
-        read_figures(opened.figures),
-        opened.records(),
-        findings=check(opened.figures),
-        names=opened.names(),
-    )
+    if folder.figures is None:
+        raise InvalidValue(
+            f"the study in {str(folder.path)!r} has no reported figures; name a CSV file in it: figures = 'FILE.csv'"
+        )
+    findings, names = check(folder.figures), folder.names()
+    return figures_beside(read_figures(folder.figures), records, findings=findings, names=names)

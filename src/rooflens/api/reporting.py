@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rooflens.api.reported import figures_of
 from rooflens.records import Environment, RecordFile
 from rooflens.study import Pair, StudyFolder, Verdict, excluded, judge
 from rooflens.study.expectations import QUANTITIES
@@ -39,6 +40,7 @@ def study_report(
     Raises:
         InvalidValue: there is no study in this folder, or a suffix is unknown.
         RecordFileError: one of its record files is damaged.
+        FiguresError: its reported figures cannot be read; the line is named.
         OutputError: a file cannot be written.
     """
     from rooflens.report.study import compose
@@ -63,8 +65,9 @@ def study_view(folder: StudyFolder) -> StudyView:
 
     study, contents = folder.study, list(folder.each())
     records, status = folder.records(), folder.status()
-    reported = [] if folder.figures is None else list(read_figures(folder.figures))
+    typed = () if folder.figures is None else read_figures(folder.figures)
     left = status.cells("left", "running")
+    names = folder.names() if study.hypotheses else {}
     return StudyView(
         title=study.title,
         question=study.question,
@@ -74,9 +77,9 @@ def study_view(folder: StudyFolder) -> StudyView:
         counts={state: status.count(state) for state in ("done", "failed", "running", "left")},
         excluded=tuple(_excluded(folder)),
         environments=_environments(found for _, found in contents),
-        judged=tuple(_judged(verdict) for verdict in judge(study.hypotheses, records, folder.names(), left)),
-        findings=examine(reported, records),
-        reported=tuple(reported),
+        judged=tuple(_judged(verdict) for verdict in judge(study.hypotheses, records, names, left)),
+        findings=examine(typed, records),
+        reported=() if folder.figures is None else figures_of(folder, records),
         text=(folder.path / "study.toml").read_text(encoding="utf-8"),
         commands=("rooflens study run study.toml", *_named(folder)),
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from rooflens.errors import InvalidValue
-from rooflens.results import Fits, RecordSet
+from rooflens.results import UNATTRIBUTED, Fits, RecordSet
 
 if TYPE_CHECKING:
     from rooflens.compare import Comparison
@@ -100,5 +100,6 @@ def _counted(records: RecordSet, depth: int) -> list[Table]:
         return []
     counters = records.where(source="counters")
     case, coverage = counters.cases[0], counters.coverage
-    modules = [by_module(executed(records, "module"), case, depth)] if coverage.time_share else []
+    placed = any(r.path != UNATTRIBUTED for r in counters if r.scope == "kernel")
+    modules = [by_module(executed(records, "module"), case, depth)] if placed else []
     return [by_family(families, case, coverage), *modules]

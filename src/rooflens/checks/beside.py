@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import fsum
 
 from rooflens.checks.context import lenient
-from rooflens.checks.expected import mode_of
-from rooflens.checks.figures import FOOTPRINTS, OF_A_DEVICE, Figure
+from rooflens.checks.expected import mode_of, own_image
+from rooflens.checks.figures import CORRELATION, FOOTPRINTS, OF_A_DEVICE, Figure
 from rooflens.checks.finding import Finding
 from rooflens.devices import find
 from rooflens.errors import RooflensError
@@ -32,8 +32,8 @@ class Ours:
     of: str
 
 
-Further = Callable[[Figure], Ours | None]
-"""Answers for figures over many cases, which no single case can."""
+Further = Callable[[Figure], tuple[Ours | None, Ours | None]]
+"""Ours, and what was measured, for figures over many cases, which no single case answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def beside(
     *,
     findings: Iterable[Finding] = (),
     names: Names | None = None,
-    further: Further = lambda _: None,
+    further: Further = lambda _: (None, None),
 ) -> tuple[Beside, ...]:
     """Each reported figure beside ours, in the order of the figures.
 
@@ -97,9 +97,11 @@ def _beside(
     figure: Figure, parts: Sequence[_Part], findings: Sequence[Finding], names: Names, further: Further
 ) -> Beside:
     devices = _devices(figure, names)
-    measured = next(_observed(figure, parts), None)
-    ours = _of_device(figure) if figure.quantity in OF_A_DEVICE else next(_estimated(figure, parts, devices), None)
-    ours = ours or further(figure) or next(_observed(figure, parts, devices), None)
+    ours, measured = further(figure)
+    measured = measured or next(_observed(figure, parts), None)
+    if ours is None:
+        ours = _of_device(figure) if figure.quantity in OF_A_DEVICE else next(_estimated(figure, parts, devices), None)
+    ours = ours or next(_observed(figure, parts, devices), None)
     codes = (f.code for f in findings if figure.place and f"{figure.place}:" in f.subject)
     return Beside(
         figure=figure,
@@ -163,7 +165,8 @@ def _fits(part: _Part, figure: Figure, mode: str) -> bool:
     case = part.case
     if figure.quantity == "parameters":
         return case.model == figure.model
-    same = (case.model, case.batch, dict(case.options).get("img_size")) == (figure.model, figure.batch, figure.image)
+    image, own = dict(case.options).get("img_size"), own_image(case.model)
+    same = (case.model, case.batch, image or own) == (figure.model, figure.batch, figure.image or own)
     return same and case.mode == mode
 
 
@@ -277,12 +280,14 @@ def _words(case: Case, *, device: bool) -> str:
 
 def _why(figure: Figure, parts: Sequence[_Part]) -> str:
     """What is missing for a number of ours."""
-    if figure.quantity in OF_A_DEVICE:
-        return f"no source gives {figure.device} such a rate" if figure.device else "no device is named"
-    if figure.quantity == "failure":
-        return "a failure has no number"
-    if figure.batch is None:
-        return "the batch is not stated"
-    if all(part.case.model != figure.model for part in parts):
-        return "the study holds no such model"
-    return "the study holds no such case"
+    unknown = bool(figure.device) and _catalogued(figure.device) is None
+    over_models = figure.quantity.startswith(CORRELATION)
+    reasons = {
+        "a failure has no number": figure.quantity == "failure",
+        f"no source gives {figure.device} such a rate": figure.quantity in OF_A_DEVICE,
+        "the batch is not stated": figure.batch is None and not over_models,
+        f"nothing was recorded on a {figure.device}, and no source gives its rates": unknown,
+        "too few models have a time": over_models,
+        "the study holds no such model": all(part.case.model != figure.model for part in parts),
+    }
+    return next((why for why, holds in reasons.items() if holds), "the study holds no such case")

@@ -202,6 +202,12 @@ def parameters_of(model: str) -> int | None:
     return None if row is None else row.parameters
 
 
+def own_image(model: str) -> int | None:
+    """Height and width of the images that a model of the table takes unless told otherwise."""
+    row = _table().get((model, "inference", "forward"))
+    return None if row is None else row.image
+
+
 def in_table(figure: Figure) -> bool:
     """Whether the table answers for the figure's model and image size."""
     row = _table().get((figure.model, "inference", "forward"))

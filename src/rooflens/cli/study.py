@@ -126,7 +126,7 @@ def status(context: click.Context, /, folder: Path, format_: str) -> None:
         "rooflens study report out/study -o report.md -o report.tex --tables out/tables --figures out/figures",
     )
 )
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
     "-o",
     "--out",

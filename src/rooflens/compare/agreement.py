@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from rooflens.compare.evidence import Estimates, Evidence
+from rooflens.compare.evidence import RUNNING, Estimates, Evidence
 from rooflens.compare.statistics import Errors, errors_of
 from rooflens.errors import Incomparable, InvalidValue
-from rooflens.records import AS_IS, Case, Device, Phase, Record, Source
+from rooflens.records import AS_IS, Case, Device, Phase, Record, Scalar, Source
 from rooflens.results import RecordSet, Total
 
 Level = Literal["case", "phase", "module", "family", "op"]
@@ -27,6 +27,8 @@ STATED = ("work", "stated")
 """The option of cases that hold what the user stated of kernels: neither an estimate nor observed."""
 
 Part = tuple[Source, RecordSet]
+Way = tuple[tuple[str, Scalar], ...]
+"""How a step was run, where that tells two runs of it apart: on several GPUs, in a CUDA graph ..."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,8 @@ class Amounts:
     Attributes:
         seconds: of an estimate its bound, of an observer the time.
         predicted: seconds that an estimate expects.
-        flops: all FLOP, recomputed ones included: of an estimate the algorithm's, of counters those executed.
+        flops: all FLOP, recomputed ones included: of an estimate the algorithm's, of counters those executed, None
+            where some were not counted.
         dram: bytes to and from DRAM: of an estimate the compulsory ones.
     """
 
@@ -181,7 +184,12 @@ def compare_evidence(records: RecordSet, by: Level = "case") -> Agreement:
     for case, source, part in parts:
         if source != "estimate":
             beside.setdefault(_estimate_of(case, known, notes), []).append((source, part))
-    rows = [row for case, part in estimates.items() for row in _rows(part, beside.get(case, []), by)]
+    rows = [
+        row
+        for case, part in estimates.items()
+        for way, observers in _ways(beside.get(case, []))
+        for row in _rows(part, observers, by, way)
+    ]
     lost = [row for part in beside.get(None, ()) for row in _rows(None, [part], by)]
     return Agreement(level=by, rows=(*rows, *lost), notes=tuple(dict.fromkeys(notes)))
 
@@ -198,11 +206,30 @@ def _estimate_of(case: Case, estimates: Estimates, notes: list[str]) -> Case | N
     return fitting[0]
 
 
-def _rows(estimate: RecordSet | None, observers: Sequence[Part], by: Level) -> Iterator[Joined]:
+def _ways(observers: Sequence[Part]) -> Iterator[tuple[Way, Sequence[Part]]]:
+    """The observers of one case; those of a source that ran it in several ways one by one, after the plainest."""
+    plain: list[Part] = []
+    others: list[tuple[Way, Part]] = []
+    for source, part in sorted(observers, key=lambda observer: len(_way(observer))):
+        way = _way((source, part))
+        if way and any(source == known for known, _ in plain):
+            others.append((way, (source, part)))
+        else:
+            plain.append((source, part))
+    yield (), plain
+    yield from ((way, [part]) for way, part in others)
+
+
+def _way(observer: Part) -> Way:
+    return tuple(option for option in observer[1].cases[0].options if option[0] in RUNNING)
+
+
+def _rows(estimate: RecordSet | None, observers: Sequence[Part], by: Level, way: Way = ()) -> Iterator[Joined]:
     """The pieces of one case, each with what the sources say of it."""
     sources = [source for source, _ in observers]
     sets = [part for part in (estimate, *(part for _, part in observers)) if part is not None]
-    case = _named(sets)
+    named = _named(sets)
+    case = replace(named, options=tuple(sorted({*named.options, *way})))
     if len(set(sources)) < len(sources):
         twice = next(source for source in sources if sources.count(source) > 1)
         raise InvalidValue(f"{case.label()}: two sets from {twice!r} belong to it; compare one at a time")
@@ -275,7 +302,7 @@ def _observed(
         measured = evidence.measured(None if by == "case" else key.phase) if whole else None
         found[key] = Amounts(
             seconds=measured.seconds if measured is not None else total.measured_seconds,
-            flops=_all_flops(total),
+            flops=None if total.missing else _all_flops(total),
             dram=total.bytes.get("dram"),
         )
     return found

@@ -131,7 +131,7 @@ class Evidence:
         """
         if self.time is None:
             return None
-        timed = [r for r in self.time if r.timing is not None]
+        timed = [r for r in self.time if r.timing is not None or r.scope != "model"]
         if phase is not None and self.phases != (phase,):
             return _measured([r for r in timed if r.phase == phase])
         whole = _measured([r for r in timed if r.phase is None and r.scope == "model"])
@@ -320,7 +320,8 @@ def _without(options: Iterable[tuple[str, Scalar]], left_out: frozenset[str]) ->
 def _measured(records: Sequence[Record]) -> Measured | None:
     """Records of one phase as one time: those of the whole model where there are any, else the sum of the pieces.
 
-    Several records of the whole are measurements of the same thing: their samples are pooled, never added.
+    Several records of the whole are measurements of the same thing: their samples are pooled, never added. Of pieces
+    of which one was not timed, the sum is unknown.
     """
     whole = [r.timing for r in records if r.scope == "model" and r.timing is not None]
     if len(whole) == 1:
@@ -332,10 +333,9 @@ def _measured(records: Sequence[Record]) -> Measured | None:
             warmup=tuple(s for timing in whole for s in timing.warmup),
         )
         return Measured(seconds=pool.median, timing=pool, pooled=len(whole))
-    pieces = [(r.timing, r.calls) for r in records if r.timing is not None]
-    if not pieces:
-        return None
-    return Measured(seconds=sum(timing.median * calls for timing, calls in pieces), pieces=True)
+    pieces = [None if r.timing is None else r.timing.median * r.calls for r in records]
+    known = [seconds for seconds in pieces if seconds is not None]
+    return Measured(seconds=sum(known), pieces=True) if known and len(known) == len(pieces) else None
 
 
 def _together(parts: Sequence[Measured]) -> Measured | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rooflens.compare.evidence import same_step
@@ -65,8 +65,8 @@ def executed(rs: RecordSet, by: Level) -> tuple[Executed, ...]:
     if len(estimates) != 1:
         return ()
     device = counted[0].device()
-    launched = [r for r in counted[0] if r.scope == "kernel"]
     estimated = [r for r in estimates[0] if r.work is not None]
+    launched = _in_phases([r for r in counted[0] if r.scope == "kernel"], {r.phase for r in estimated})
     ours = _grouped(launched, lambda r: r.kind if by == "family" else r.path)
     fused = _fused(launched, estimated)
     theirs = _grouped(estimated, lambda r: fused.get((r.phase, r.path), r.kind) if by == "family" else r.path)
@@ -81,6 +81,14 @@ def executed(rs: RecordSet, by: Level) -> tuple[Executed, ...]:
         )
         for phase, key in _keys(ours, theirs)
     )
+
+
+def _in_phases(launched: list[Record], phases: Set[Phase | None]) -> list[Record]:
+    """The launches, in the only phase of the estimate where the counters tell of none."""
+    if len(phases) != 1 or any(r.phase is not None for r in launched):
+        return launched
+    (only,) = phases
+    return [replace(r, phase=only) for r in launched]
 
 
 Places = dict[tuple[Phase | None, str], list[Record]]

@@ -43,7 +43,8 @@ class Side:
 
     Attributes:
         launches: how many.
-        seconds: their times together, likewise executed FLOP and DRAM bytes: None where one has none.
+        seconds: their times together, likewise executed FLOP and DRAM bytes: None where one has none, or
+            its FLOP were not all counted.
     """
 
     launches: int
@@ -196,7 +197,7 @@ def _side(records: Iterable[Record]) -> Side:
     return Side(
         launches=sum(record.calls for record in items),
         seconds=_sum(None if r.timing is None else r.timing.median * r.calls for r in items),
-        flops=_sum(None if r.work is None else r.work.total_flops * r.calls for r in items),
+        flops=_sum(None if r.work is None or r.work.missing else r.work.total_flops * r.calls for r in items),
         dram=_sum(None if r.work is None else _times(r.work.bytes.get("dram"), r.calls) for r in items),
     )
 

@@ -62,8 +62,9 @@ def differing(cases: Sequence[Case]) -> tuple[str, ...]:
 
 
 def name_of(case: Case, fields: Iterable[str]) -> str:
-    """The case in the words of some of its fields."""
-    return " ".join(filter(None, (_FIELDS[field](case) for field in fields)))
+    """The case in the words of some of its fields; where it has none of them, in that word."""
+    asked = tuple(fields)
+    return " ".join(filter(None, (_FIELDS[field](case) for field in asked))) or f"no {asked[0]}"
 
 
 def colour_field(cases: Sequence[Case], several_phases: bool) -> str:
@@ -76,7 +77,7 @@ def colour_field(cases: Sequence[Case], several_phases: bool) -> str:
 
 def colour_group(case: Case, phase: Phase | None, field: str) -> str:
     """The group of a mark under :func:`colour_field`."""
-    return PHASE_WORDS[phase] if field == "phase" else name_of(case, [field]) or f"no {field}"
+    return PHASE_WORDS[phase] if field == "phase" else name_of(case, [field])
 
 
 def title(cases: Sequence[Case], devices: Sequence[str]) -> str:

@@ -135,7 +135,7 @@ def _step(item: Evidence, phase: Phase | None, naming: Naming, *, beside_parts: 
 def _parts(item: Evidence, by: Part, naming: Naming) -> Iterator[Piece]:
     """Modules, families or operations of a case, with the time of each where a source timed them one by one."""
     worked = RecordSet(r for r in item.work or () if r.work is not None and r.scope != "model")
-    timed = RecordSet(r for r in item.pieces or () if r.timing is not None and r.scope != "model")
+    timed = RecordSet(r for r in item.pieces or () if r.scope != "model")
     times = {group.key: group.total.measured_seconds for group in timed.by(by)} if len(timed) else {}
     several_phases = len(worked.phases) > 1
     for group in worked.by(by) if len(worked) else ():

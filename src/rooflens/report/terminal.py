@@ -166,7 +166,7 @@ def _turned(table: Table) -> _Grid | None:
 
     def name(row: Sequence[Cell]) -> str:
         parts = (table.columns[i].title.format(text(row[i], table.columns[i])) for i in leading if row[i].value)
-        return printable(" ".join(parts))
+        return printable(" ".join(parts)) or (f"no {table.columns[leading[0]].header}" if leading else "")
 
     return _Grid(
         headers=("", *(name(row) for row in table.rows)),

@@ -101,11 +101,17 @@ class Total:
 
     @cached_property
     def whole_bound(self) -> Bound | None:
-        """The bound of the summed work: what a roofline of the whole model as one point says."""
+        """The bound of the summed work: what a roofline of the whole model as one point says.
+
+        None where some record lacks the bytes of a level that others have: nothing is known of their sum there.
+        """
         if self.device is None:
             return None
-        needed = Work.sum(_times(_needed(r), r.calls) for r in self.records if r.work is not None)
-        return None if needed is None else bound(needed, self.device)
+        parts = [_times(_needed(r), r.calls) for r in self.records if r.work is not None]
+        needed = Work.sum(parts)
+        if needed is None or any(self.device.ceiling(level) for level in _levels(parts) - set(needed.bytes)):
+            return None
+        return bound(needed, self.device)
 
     @property
     def seconds(self) -> float | None:
@@ -167,6 +173,11 @@ class Total:
             seconds for r, seconds in pieces if (r.scope == "op" or r.operation) and r.path != UNATTRIBUTED
         )
         return attributed / seen if seen else None
+
+
+def _levels(parts: Iterable[Work]) -> set[str]:
+    """The levels at which any of the works has bytes."""
+    return {level for part in parts for level in part.bytes}
 
 
 def _times(work: Work, calls: int) -> Work:

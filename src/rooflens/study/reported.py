@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
-from rooflens.checks import Figure, Finding
+from rooflens.checks import Figure, Finding, mode_of
 from rooflens.checks.beside import Beside, Names, Ours, beside
 from rooflens.checks.figures import CORRELATION
 from rooflens.compare import Correlation, correlations
+from rooflens.compare.quantities import Time
+from rooflens.compare.statistics import Method
 from rooflens.devices import find
 from rooflens.errors import Incomparable, RooflensError
 from rooflens.results import RecordSet
 
-METHOD = "spearman"
+METHOD: Method = "spearman"
 """Of ranks: the quantities span five orders of magnitude, so that Pearson's r is that of the largest model."""
 
 
@@ -27,25 +29,36 @@ def figures_beside(
         findings: on the figures.
         names: what words for a machine turned out to be.
     """
-    found = {time: _correlations(records, time == "measured") for time in ("measured", "bound")}
+    measured, bounds = _correlations(records, "measured"), _correlations(records, "bound")
 
-    def over_models(figure: Figure) -> Ours | None:
+    def over_models(figure: Figure) -> tuple[Ours | None, Ours | None]:
         if not figure.quantity.startswith(CORRELATION):
-            return None
-        quantity = figure.quantity.removeprefix(CORRELATION).strip().removesuffix("-latency")
+            return None, None
         devices = names.get(figure.device) or _known(figure.device)
-        for time, items in found.items():
-            of = [item for item in items if item.quantity == quantity and item.setting.device in devices]
-            values = [item.coefficients["spearman"].value for item in of if METHOD in item.coefficients]
-            if values:
-                spread = f"{min(values):.2f} to {max(values):.2f}"
-                return Ours(
-                    value=median(values),
-                    of=f"Spearman with the {time} time, median of {len(values)} settings ({spread})",
-                )
-        return None
+        on_it = _median(figure, measured, devices) or _median(figure, bounds, devices)
+        return on_it, _median(figure, measured, None)
 
     return beside(figures, records, findings=findings, names=names, further=over_models)
+
+
+def _median(figure: Figure, found: Iterable[Correlation], devices: frozenset[str] | None) -> Ours | None:
+    """The coefficients of the settings of a figure, on some devices or on all, as their median."""
+    quantity = figure.quantity.removeprefix(CORRELATION).strip().removesuffix("-latency")
+    fitting = [
+        item
+        for item in found
+        if item.quantity == quantity
+        and item.setting.mode == mode_of(figure.phases)
+        and (devices is None or item.setting.device in devices)
+        and METHOD in item.coefficients
+    ]
+    if not fitting:
+        return None
+    values = [item.coefficients[METHOD].value for item in fitting]
+    where = "" if devices is not None else f" on {', '.join(sorted({str(item.setting.device) for item in fitting}))}"
+    spread = f"{min(values):.2f} to {max(values):.2f}"
+    time = "time" if fitting[0].time == "measured" else "bound"
+    return Ours(value=median(values), of=f"Spearman with the {time}{where}, median of {len(values)} settings, {spread}")
 
 
 def _known(name: str) -> frozenset[str]:
@@ -55,8 +68,8 @@ def _known(name: str) -> frozenset[str]:
         return frozenset()
 
 
-def _correlations(records: RecordSet, measured: bool) -> tuple[Correlation, ...]:
+def _correlations(records: RecordSet, time: Time) -> tuple[Correlation, ...]:
     try:
-        return correlations(records, time="measured" if measured else "bound")
+        return correlations(records, time=time)
     except Incomparable:  # no case has such a time
         return ()

@@ -96,8 +96,8 @@ def _frame(plane: Axes) -> None:
 
 def _series(plane: Axes, series: Series) -> None:
     if series.path:
-        dash = (0, series.dash) if series.dash else "-"
-        plane.plot(*zip(*series.path, strict=True), color=series.colour, linewidth=series.width * 0.75, linestyle=dash)
+        (line,) = plane.plot(*zip(*series.path, strict=True), color=series.colour, linewidth=series.width * 0.75)
+        line.set_linestyle(_dash(series))
         if series.label:
             plane.annotate(
                 _plain(series.label),
@@ -115,6 +115,10 @@ def _series(plane: Axes, series: Series) -> None:
         )
 
 
+def _dash(series: Series) -> Any:
+    return (0, series.dash) if series.dash else "-"
+
+
 def _legend(plane: Axes, chart: Plot | Bars) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -130,8 +134,9 @@ def _legend(plane: Axes, chart: Plot | Bars) -> None:
         for name in names:
             series = by_name[name]
             marker = _MARKERS[series.shape] if series.dots or not series.path else ""
-            wide = 1.5 if series.path else 0.0
-            handles.append(Line2D([], [], color=series.colour, marker=marker, linewidth=wide, label=_plain(name)))
+            handle = Line2D([], [], color=series.colour, marker=marker, label=_plain(name), linewidth=1.2)
+            handle.set_linestyle(_dash(series) if series.path else "none")
+            handles.append(handle)
     columns = 2 if len(handles) > 6 else 1
     plane.legend(
         handles=handles[:_MOST_KEYS],

@@ -62,7 +62,8 @@ def diverging(value: float) -> str:
 
 def ink_on(colour: str) -> str:
     """Black or white, whichever is read better on a colour."""
-    return "#ffffff" if _luminance(_rgb(colour)) < 0.36 else "#1b1f24"
+    ground = _luminance(_rgb(colour)) + 0.05
+    return "#ffffff" if 1.05 / ground > ground / 0.05 else "#000000"
 
 
 def on_dark(colour: str) -> str:

@@ -18,7 +18,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 76.0, 14.0, 26.0, 46.0
 _LETTER = 6.6
 """Width of an average letter of a tick or a label."""
 _ROW, _BAR, _EDGE = 22.0, 15.0, 6.0
-_LONGEST = 30
+_LONGEST = 38
 _REACH = {"circle": 4.6, "diamond": 5.6, "square": 4.2, "triangle-up": 5.4, "triangle-down": 5.4, "cross": 5.4}
 _CORNERS = {
     "diamond": ((0, -1), (1, 0), (0, 1), (-1, 0)),
@@ -94,7 +94,7 @@ def _dashed(series: Series) -> str:
 
 
 def _tip(lines: Iterable[str]) -> str:
-    text = escape("\n".join(map(printable, lines)), quote=True)
+    text = "&#10;".join(escape(printable(line), quote=True) for line in lines)
     return f' data-t="{text}"' if text else ""
 
 
@@ -185,7 +185,7 @@ def shortened(label: str) -> str:
 
 
 def _margin(labels: Iterable[str]) -> float:
-    return 14 + _LETTER * max((len(shortened(label)) for label in labels), default=0)
+    return 12 + 1.04 * _LETTER * max((len(shortened(label)) for label in labels), default=0)
 
 
 _CELL, _HEAD = 30.0, 36.0

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rooflens.checks import Figure, Findings
-from rooflens.compare import Correlation, Evidence, correlations, join
+from rooflens.checks import Findings
+from rooflens.checks.beside import Beside
+from rooflens.compare import TIMES, Correlation, DeviceComparison, Evidence, compare_devices, correlations, join
 from rooflens.errors import Incomparable
 from rooflens.records import Environment
 from rooflens.report.charts import Chart
@@ -47,7 +48,7 @@ class StudyView:
         counts: cells by state (done, failed, running, left).
         excluded: what was left out, and why.
         environments: each that records were made in, with the cells it stands for.
-        reported: figures of somebody else that stand beside ours.
+        reported: figures of somebody else beside ours.
         text: the study file.
         commands: what repeats the study.
     """
@@ -62,7 +63,7 @@ class StudyView:
     environments: tuple[tuple[Environment, int], ...] = ()
     judged: tuple[Judged, ...] = ()
     findings: Findings = field(default_factory=lambda: Findings(()))
-    reported: tuple[Figure, ...] = ()
+    reported: tuple[Beside, ...] = ()
     text: str = ""
     commands: tuple[str, ...] = ()
 
@@ -70,6 +71,16 @@ class StudyView:
     def evidence(self) -> tuple[Evidence, ...]:
         """Estimates beside the measurements of their cases, joined once for all sections."""
         return join(self.records)
+
+    @cached_property
+    def devices(self) -> DeviceComparison | None:
+        """The same steps on several devices, by measured times or else by bounds; None where neither is on two."""
+        for time in TIMES:
+            try:
+                return compare_devices(self.records, time=time)
+            except Incomparable:
+                continue
+        return None
 
     @cached_property
     def correlations(self) -> tuple[Correlation, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from statistics import median
 
 from rooflens import units
 from rooflens.checks import SEVERITIES
-from rooflens.compare import compare_devices, phase_ratios, sweeps
+from rooflens.compare import phase_ratios, sweeps
 from rooflens.compare.throughput import KNEE
 from rooflens.errors import Incomparable
 from rooflens.records import MEMORY_CAUSES
@@ -64,7 +65,9 @@ def _efficiency(view: StudyView) -> Iterator[str]:
 
 
 def _devices(view: StudyView) -> Iterator[str]:
-    found = compare_devices(view.records)
+    found = view.devices
+    if found is None:
+        return
     speedups: dict[str, list[float]] = {}
     for row in found.rows:
         if row.speedup is not None and row.case.device not in (None, found.baseline):
@@ -73,20 +76,23 @@ def _devices(view: StudyView) -> Iterator[str]:
     for device, ratios in list(speedups.items())[:_MOST]:
         yield (
             f"{device} is {median(ratios):.3g} times as fast as {found.baseline} {time}"
-            f" (median of {len(ratios)} steps{spread(ratios)})."
+            f" (median of {count(len(ratios), 'step')}{spread(ratios)})."
         )
 
 
 def _bound_by(view: StudyView) -> Iterator[str]:
+    """What holds most of the bound in most steps of each device, in one sentence per resource."""
     held: dict[str, Counter[str]] = {}
     for item in view.evidence:
         total = item.total()
         if total is not None and total.bound_by and item.case.device is not None:
             held.setdefault(item.case.device, Counter())[total.bound_by] += 1
-    for device, counted in list(held.items())[:_MOST]:
-        steps = counted.total()
-        said = ", ".join(f"{name} holds most of the bound in {n}" for name, n in counted.most_common(3))
-        yield f"Of {steps} steps on {device}, {said}."
+    said: dict[str, list[str]] = {}
+    for device, counted in held.items():
+        ((resource, n),) = counted.most_common(1)
+        said.setdefault(resource, []).append(f"{device} ({n} of {counted.total()})")
+    for resource, devices in said.items():
+        yield f"The bound is mostly that of {resource} in most steps on {', '.join(devices)}."
 
 
 def _correlated(view: StudyView) -> Iterator[str]:
@@ -109,10 +115,8 @@ def _knees(view: StudyView) -> Iterator[str]:
     knees = [sweep.knee for sweep in measured if sweep.knee is not None]
     if knees:
         what = "Measured throughput" if measured[0].origin == "measured" else "The throughput that the bound allows"
-        yield (
-            f"{what} reaches {100 * KNEE:.0f} % of its highest at batch {median(knees):g} (median of {len(knees)}"
-            f" sweeps{spread(knees)})."
-        )
+        over = f"median of {count(len(knees), 'sweep')}{spread(knees)}"
+        yield f"{what} reaches {100 * KNEE:.0f} % of its highest at batch {median(knees):g} ({over})."
 
 
 def _phases(view: StudyView) -> Iterator[str]:
@@ -120,7 +124,7 @@ def _phases(view: StudyView) -> Iterator[str]:
     for name, words in (("time", "measured"), ("bound", "at the bound")):
         ratios = [1 / ratio for item in found if (ratio := getattr(item, name))]
         if ratios:
-            over = f"median of {len(ratios)} steps"
+            over = f"median of {count(len(ratios), 'step')}"
             yield f"Backward takes {median(ratios):.3g} times as long as forward, {words} ({over})."
 
 
@@ -132,7 +136,7 @@ def _memory(view: StudyView) -> Iterator[str]:
     peak, memory, case = max(peaks, key=lambda entry: entry[0])
     causes = {cause: getattr(memory, cause) or 0 for cause in MEMORY_CAUSES}
     largest = max(causes, key=lambda cause: causes[cause])
-    said = f"Most memory is estimated for {case.label()}: {units.show(peak, 'B')}"
+    said = f"Most memory is estimated for {replace(case, device=None).label()}: {units.show(peak, 'B')}"
     share = causes[largest] / peak
     yield f"{said}, {percent(share)} of it {largest.replace('_', ' ')}." if share else f"{said}."
 

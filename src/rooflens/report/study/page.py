@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FIRST = 60
 """Rows of a table that are shown before somebody asks for more."""
 WIDE = 11
-"""Columns beyond which a table is printed on a page of its own, across."""
+"""Columns beyond which a table shows some on demand only, and is printed across the page if it still has more."""
 
 
 def render(report: Report) -> str:
@@ -67,12 +67,13 @@ def _view(listed: Listed) -> dict[str, Any]:
     return {
         "key": listed.key,
         "title": printable(table.title),
-        "columns": [(printable(column.header) or "what", column.align) for column in table.columns],
+        "columns": [(printable(column.header) or "what", _of_column(column)) for column in table.columns],
         "rows": rows,
         "total": None if table.total is None else list(_cells(table, table.total)),
         "notes": [printable(note) for note in table.notes],
         "first": FIRST,
-        "wide": WIDE,
+        "wide": len(table.columns) > WIDE,
+        "across": sum(column.show == "always" for column in table.columns) > WIDE,
         "folded": listed.folded,
     }
 
@@ -90,7 +91,11 @@ def _number(cell: Cell) -> str:
 
 
 def _class(cell: Cell, column: Column) -> str:
-    words = ["n"] if column.align == "right" else []
-    words += [f"i{min(cell.indent, 8)}"] if cell.indent else []
     long = isinstance(cell.value, str) and len(cell.value) > 40
-    return " ".join([*words, *(["w"] if long else [])])
+    words = (_of_column(column), f"i{min(cell.indent, 8)}" if cell.indent else "", "w" if long else "")
+    return " ".join(filter(None, words))
+
+
+def _of_column(column: Column) -> str:
+    """Numbers stand to the right; what a terminal shows where it has room, a wide table shows on demand."""
+    return " ".join(filter(None, ("n" if column.align == "right" else "", "r" if column.show == "room" else "")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from rooflens.records import Environment, Scalar
@@ -47,10 +48,8 @@ def repeat(view: StudyView) -> Section:
 
 
 def _setting(view: StudyView) -> Iterator[Block]:
-    if view.question:
-        yield view.question
-    if view.method:
-        yield view.method
+    yield from _paragraphs(view.question)
+    yield from _paragraphs(view.method)
     cells = ", ".join(f"{n} {state}" for state, n in view.counts.items() if n)
     facts = [*view.axes, *([("cells", cells)] if cells else [])]
     if facts:
@@ -58,6 +57,11 @@ def _setting(view: StudyView) -> Iterator[Block]:
     if view.excluded:
         yield "Left out:"
         yield Facts(view.excluded)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Text of a study file: an empty line ends a paragraph, the other line breaks are the editor's."""
+    yield from filter(None, (" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", text)))
 
 
 def _environment_rows(environments: tuple[tuple[Environment, int], ...]) -> Iterator[Cells]:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rooflens import units
-from rooflens.compare import Sweep, compare_devices, sweeps
-from rooflens.errors import Incomparable
+from rooflens.compare import Sweep, sweeps
 from rooflens.report.charts import Axis, Dot, Plot, Series
 from rooflens.report.comparison import devices_tables
 from rooflens.report.palette import device_colour
@@ -68,10 +67,8 @@ def against_batch(found: Sequence[Sweep]) -> Plot:
 
 def devices(view: StudyView) -> Section | None:
     """The same steps on several devices."""
-    try:
-        found = compare_devices(view.records)
-    except Incomparable:
+    if view.devices is None:
         return None
-    first, *others = devices_tables(found)
+    first, *others = devices_tables(view.devices)
     blocks = (Listed(key="devices", table=first), *(Listed(key="alone", table=table, folded=True) for table in others))
     return Section(key="devices", title="Devices", blocks=blocks)

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
@@ -26,6 +27,8 @@ from rooflens.sources.counters.wide import Wide
 
 _ENCODINGS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _GZIP = b"\x1f\x8b"
+_LONGEST = 2**24
+"""Characters of a line. The widest raw pages have some ten thousand metrics; a compressed file may hold any number."""
 
 
 @dataclass(slots=True)
@@ -94,8 +97,7 @@ def _complete(lines: Iterable[str], found: Contents) -> Iterator[Launch]:
         if done is not None:
             yield from done
             continue
-        if is_open(text):
-            text = continued(number, text, numbered, found.where)
+        text = _whole(number, text, numbered, found.where)
         if text.startswith("=="):
             log.tool(text)
         elif is_header(text):
@@ -114,13 +116,20 @@ def _complete(lines: Iterable[str], found: Contents) -> Iterator[Launch]:
         yield from current.finish()
 
 
+def _whole(number: int, text: str, following: Iterator[tuple[int, str]], where: str) -> str:
+    """A line with those that follow, if it is a row that goes on in them."""
+    if len(text) >= _LONGEST:
+        raise damaged(where, number, f"it has {_LONGEST} characters and more")
+    return continued(number, text, following, where) if is_open(text) else text
+
+
 def _never(line: int, text: str) -> None:
     """No table has begun."""
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[str]]:
-    """A text file in whatever encoding ncu or a shell wrote it, compressed or not.
+def opened(path: Path) -> Iterator[Iterator[str]]:
+    """The lines of a file in whatever encoding ncu or a shell wrote it, compressed or not; a line too long is cut.
 
     Raises:
         FileError: it cannot be opened or read.
@@ -131,7 +140,7 @@ def opened(path: Path) -> Iterator[IO[str]]:
             head = cast("io.BufferedReader", plain).peek(4)[:4]
             encoding = next((name for sign, name in _ENCODINGS if head.startswith(sign)), "utf-8")
             with io.TextIOWrapper(plain, encoding=encoding, errors="replace") as text:
-                yield text
+                yield iter(partial(text.readline, _LONGEST), "")
     except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
     except UnicodeError as error:

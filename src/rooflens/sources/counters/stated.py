@@ -16,6 +16,7 @@ OPTION = ("work", "stated")
 """By which the case of stated work is told from that of executed work."""
 _DEFAULT = "vector.fp32"
 _WILD = frozenset("*?[")
+_MOST_NAMES = 5
 
 Amount = str | float
 
@@ -54,7 +55,10 @@ def parse_statement(text: str) -> Statement:
     if not colon or not pattern or "=" not in amounts:
         raise InvalidValue(f"cannot read {text!r} as work of kernels; write 'PATTERN:flops=2*4096**3,dram=100663296'")
     pairs = [part.partition("=") for part in amounts.split(",")]
-    return statement(pattern, {name.strip(): value for name, _, value in pairs})
+    names = [name.strip() for name, _, _ in pairs]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise InvalidValue(f"{text!r} states {twice[0]} twice; state it once")
+    return statement(pattern, {name: value for name, (_, _, value) in zip(names, pairs, strict=True)})
 
 
 def statement(pattern: str, amounts: Mapping[str, Amount]) -> Statement:
@@ -83,17 +87,30 @@ def statement(pattern: str, amounts: Mapping[str, Amount]) -> Statement:
 def stated(records: Iterable[Record], statements: Iterable[Statement]) -> Iterator[Record]:
     """A second record for each kernel that a statement is about, with the algorithm's work and the same time.
 
-    They are of a case of their own, so that stated and executed work are seen side by side and never added.
+    They are of a case of their own, so that stated and executed work are seen side by side and never added. Of several
+    statements that fit a kernel the first counts, so that no launch is there twice.
 
     Raises:
         UnknownName: a statement is about no kernel.
+        InvalidValue: a statement is only about kernels that earlier ones are about.
     """
     items = [record for record in records if record.scope in ("kernel", "op") and record.name]
+    names = dict.fromkeys(record.name for record in items)
+    told: set[str] = set()
     for its in statements:
-        meant = [record for record in items if its.fits(record.name)]
+        meant = {name for name in names if its.fits(name)}
         if not meant:
-            raise UnknownName("kernel", its.pattern, {short(record.name) for record in items})
-        yield from (_stated(record, its) for record in meant)
+            known = list(dict.fromkeys(map(short, names)))
+            listed = f"; known: {', '.join(known[:_MOST_NAMES])}{', ...' if len(known) > _MOST_NAMES else ''}"
+            raise UnknownName("kernel", its.pattern, known, listed if known else "; there are no kernels")
+        if meant <= told:
+            raise InvalidValue(
+                f"the work of every kernel that {its.pattern!r} fits is stated before; put narrow patterns in front of"
+                " wide ones, and FLOP and bytes of a pattern in one statement"
+            )
+        left = meant - told
+        told |= meant
+        yield from (_stated(record, its) for record in items if record.name in left)
 
 
 def _stated(record: Record, its: Statement) -> Record:

@@ -34,6 +34,8 @@ _READ = (
     ("launches", _LAUNCHES),
     ("ranges", _RANGES),
 )
+MOST_BYTES = 2 << 30
+"""Of the text of a trace, some ten million events: all of it is held while it is decoded."""
 _FLOW = "fwdbwd"
 _MICROSECOND = 1e-6
 _NO_JSON = re.compile(rb"(:\s*)-?(?:inf|nan|NaN|Infinity)(?=\s*[,}\]])")
@@ -44,15 +46,20 @@ def read_trace(path: str | Path) -> Events:
     """The events of a Chrome trace.
 
     Raises:
-        FileError: the file cannot be opened, is no Chrome trace, or holds an event without a usable time.
+        FileError: the file cannot be opened, unpacks to more than `MOST_BYTES`, is no Chrome trace, or holds an event
+            without a usable time.
     """
     where = repr(str(path))
     try:
-        raw = Path(path).read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            raw = gzip.decompress(raw)
+        with Path(path).open("rb") as file:
+            packed = file.peek(2)[:2] == b"\x1f\x8b"
+            raw = (gzip.GzipFile(fileobj=file) if packed else file).read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"cannot read {where}: {getattr(error, 'strerror', None) or error}") from error
+    if len(raw) > MOST_BYTES:
+        raise FileError(
+            f"{where} holds more than {MOST_BYTES} bytes{' when it is unpacked' if packed else ''}; profile fewer steps"
+        )
     return parse_trace(raw, where)
 
 

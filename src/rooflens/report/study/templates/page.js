@@ -9,7 +9,7 @@ function enhance(block) {
   const step = Number(table.dataset.first);
   let limit = step;
   const chosen = new Map();
-  const words = rows.map((row) => row.textContent.toLowerCase());
+  const words = rows.map((row) => [...row.cells].map((cell) => cell.textContent.toLowerCase()).join(" "));
 
   // Sorting: a button in each header; a number by its value, what is unknown last.
   const key = (row, column) => {
@@ -85,6 +85,7 @@ function enhance(block) {
       tools.append(select.parentNode);
     });
     tools.append(output);
+    if ("wide" in table.dataset && heads.some((head) => head.classList.contains("r"))) tools.append(columns(table));
     block.querySelector(".scroll").before(tools);
   }
   more.addEventListener("click", () => {
@@ -93,6 +94,19 @@ function enhance(block) {
   });
   block.querySelector(".scroll").after(more);
   show();
+}
+
+// A wide table begins with the columns that matter most.
+function columns(table) {
+  const button = document.createElement("button");
+  button.type = "button";
+  const set = (few) => {
+    table.classList.toggle("few", few);
+    button.textContent = few ? "All columns" : "Fewer columns";
+  };
+  button.addEventListener("click", () => set(!table.classList.contains("few")));
+  set(true);
+  return button;
 }
 
 function labelled(words, field, title) {

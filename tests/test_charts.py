@@ -1,0 +1,137 @@
+"""Charts: where values lie, ticks that can be read, colours that can be seen, and both backends."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rooflens.report.charts import Axis, Bar, Bars, Chart, Dot, HeatCell, HeatMap, Part, Plot, Series, ink, svg
+from rooflens.report.charts.scales import diverging, ink_on, on_dark, place, tick_text, ticks
+from rooflens.report.palette import _DEVICES, _FAMILIES
+
+AXIS = Axis(label="bytes", low=1.0, high=1e4, unit="B")
+PLOT = Plot(
+    key="plot",
+    title="A <plot> of $x_1$",
+    x=AXIS,
+    y=Axis(label="time", low=1e-3, high=1.0, unit="s"),
+    series=(
+        Series(name="line", colour="#332288", path=((1.0, 1e-3), (1e4, 1.0)), label="roof", tip=("a roof",)),
+        Series(name="dots", colour="#117733", shape="diamond", dots=(Dot(100.0, 0.1, ("first", 'a "b" <c>')),)),
+    ),
+    band=((1.0, 1e-3), (1e4, 0.1), (1e4, 1.0), (1.0, 1e-2)),
+)
+BARS = Bars(
+    key="bars",
+    title="Bars",
+    axis="share",
+    unit="%",
+    bars=(Bar("one", (Part("a", 0.25, ("a",)), Part("b", 0.75))), Bar("two", (Part("b", 1.0),))),
+    groups={"a": "#0072b2", "b": "#d55e00", "unused": "#009e73"},
+)
+HEAT = HeatMap(
+    key="heat",
+    title="Heat",
+    columns=("DRAM bytes", "FLOP"),
+    rows=(("row", (HeatCell(1.0, "1.00", ("told",)), HeatCell(None, "-"))),),
+)
+CHARTS = pytest.mark.parametrize("chart", [PLOT, BARS, HEAT], ids=lambda chart: chart.key)
+
+
+def test_values_lie_between_the_ends() -> None:
+    assert [place(AXIS, value) for value in (1.0, 100.0, 1e4)] == pytest.approx([0.0, 0.5, 1.0])
+    linear = Axis(label="", low=0.0, high=8.0, scale="linear")
+    assert place(linear, 2.0) == 0.25
+
+
+@given(
+    low=st.floats(1e-12, 1e12),
+    decades=st.floats(0.1, 20),
+    most=st.integers(2, 8),
+)
+def test_ticks_are_inside_and_few(low: float, decades: float, most: int) -> None:
+    axis = Axis(label="", low=low, high=low * 10**decades)
+    found = ticks(axis, most)
+    assert len(found) <= most
+    assert all(axis.low <= tick <= axis.high for tick in found)
+    assert found == sorted(set(found))
+    # Between any two powers of ten there is something to read a value by.
+    assert found or decades < 1
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "text"),
+    [("s", 1e-3, "1 ms"), ("FLOP/s", 2e13, "20 TFLOP/s"), ("", 500.0, "500"), ("", 2e6, "2 M"), ("%", 0.2, "20 %")],
+)
+def test_a_tick_reads_as_people_write(unit: str, value: float, text: str) -> None:
+    assert tick_text(Axis(label="", low=value / 2, high=value * 2, unit=unit), value) == text
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return math.fsum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("colour", [*_DEVICES, *_FAMILIES.values()])
+def test_every_colour_is_seen_on_a_dark_page(colour: str) -> None:
+    assert contrast(on_dark(colour), "#14181d") >= 4.5
+
+
+@pytest.mark.parametrize("value", [-1, -0.7, -0.3, 0, 0.2, 0.45, 0.6, 0.8, 1])
+def test_numbers_of_a_heat_map_are_read_on_their_ground(value: float) -> None:
+    ground = diverging(value)
+    assert contrast(ground, ink_on(ground)) >= 4.5
+
+
+@CHARTS
+def test_a_page_gets_well_formed_svg_with_words_of_marks(chart: Chart) -> None:
+    drawn = svg.draw(chart)
+    root = ElementTree.fromstring(drawn)
+    assert root.get("aria-label") == chart.title
+    assert root.get("role") == "img"
+    assert any(each.get("data-t") for each in root.iter())
+    # Nothing lies outside of the view box.
+    _, _, width, height = map(float, (root.get("viewBox") or "").split())
+    for each in root.iter("rect"):
+        assert -0.1 <= float(each.get("x", 0)) <= width
+        assert float(each.get("x", 0)) + float(each.get("width", 0)) <= width + 0.1
+        assert float(each.get("y", 0)) + float(each.get("height", 0)) <= height + 0.1
+
+
+def test_a_mark_keeps_its_words_as_they_are() -> None:
+    (mark,) = (each for each in ElementTree.fromstring(svg.draw(PLOT)).iter("use"))
+    assert mark.get("data-t") == 'first\na "b" <c>'
+    assert mark.get("href") == "#diamond"
+
+
+def test_bars_are_as_long_as_their_shares() -> None:
+    pieces = list(ElementTree.fromstring(svg.draw(BARS)).iter("rect"))
+    first, second, third = (float(each.get("width", 0)) for each in pieces)
+    assert second == pytest.approx(3 * first, rel=0.01)
+    assert third == pytest.approx(first + second, rel=0.01)
+    assert [name for _, name in svg.legend(BARS)] == ["a", "b"]
+
+
+@CHARTS
+@pytest.mark.parametrize(("suffix", "begins"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")])
+def test_files_are_drawn_and_equal_charts_give_equal_bytes(chart: Chart, suffix: str, begins: bytes) -> None:
+    drawn = ink.render(chart, suffix)
+    assert drawn.startswith(begins)
+    assert drawn == ink.render(chart, suffix)
+
+
+def test_dashes_and_labels_of_lines_are_drawn() -> None:
+    drawn = svg.draw(PLOT)
+    assert ">roof<" in drawn
+    assert re.search(r'class="band"', drawn)
