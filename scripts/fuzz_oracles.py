@@ -217,7 +217,7 @@ def figures(data: bytes) -> None:
     for figure, row in zip(found, below, strict=True):
         if figure.value is None:
             continue
-        if not row[values].strip().isascii() or not _is_scaled(figure.value, float(row[values])):
+        if not row[values].strip().isascii() or not _is_scaled(figure.value, float(row[values].strip())):
             raise AssertionError(f"{figure.quantity} is {figure.value!r}, and its row says {row[values]!r}")
     list(examine(found, RecordSet(())))
 
