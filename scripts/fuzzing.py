@@ -250,7 +250,8 @@ def save(results: Path, page: Path, name: str, outcome: Outcome, mended: int) ->
         "found": len(outcome.findings),
         "mended": mended,
     }
-    results.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
+    known = dict(sorted(known.items()))
+    results.write_text(json.dumps(known, indent=1) + "\n")
     page.write_text(quoted(page.read_text(), known))
 
 
