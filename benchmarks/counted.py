@@ -1,6 +1,6 @@
 """What was executed against what the algorithm needs, by operation family, of records that `rooflens counters` wrote:
 
-    python benchmarks/counted.py --out benchmarks/results/counted-h200.json runs/*.jsonl
+    PYTHONPATH=. python benchmarks/counted.py --out benchmarks/results/counted-h200.json runs/*.jsonl
 
 Each file holds the counters of one case and its estimate (``rooflens counters MODEL ... -o runs/NAME.jsonl``).
 """
@@ -13,8 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.memory import DECODER
+
 import rooflens as rl
 from rooflens.compare.executed import executed
+
+WIDE_DECODER = DECODER | {"hidden_size": 4096, "intermediate_size": 11264, "num_hidden_layers": 4}
+"""As many parameters in a quarter of the layers, hence of the kernels: ncu takes a third of a second for each."""
+DECODERS = {"decoder-1b": "decoder of 1 billion", "decoder-wide": "decoder of 1 billion in 4 wide layers"}
+"""By the names of the files that `on_gpu_counters.sh` writes."""
 
 
 def main() -> None:
@@ -36,7 +43,7 @@ def case(records: rl.RecordSet) -> dict[str, Any]:
     environment = records.environment
     assert environment is not None
     return {
-        "model": "decoder of 1 billion" if its.model.endswith(".json") else its.model,
+        "model": DECODERS.get(Path(its.model).stem, its.model),
         "batch": its.batch,
         "dtype": its.dtype,
         "mode": its.mode,

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What docs/counters.md and docs/calibrate.md state, from a card: sh benchmarks/on_gpu_counters.sh OUT [SECONDS]
 # One case after the other, each with its own time limit; records go to OUT, reports and traces to OUT/keep.
-# Afterwards: python benchmarks/counted.py --out benchmarks/results/counted-CARD.json OUT/*.jsonl
+# Afterwards: PYTHONPATH=. python benchmarks/counted.py --out benchmarks/results/counted-CARD.json OUT/*.jsonl
 set -u
 out=$1
 limit=${2:-600}
@@ -9,14 +9,19 @@ mkdir -p "$out/keep"
 count() {
     name=$1
     shift
+    begun=$(date +%s)
     echo "== rooflens counters $*"
     timeout -k 60 $((limit + 120)) python3 -m rooflens counters --limit "$limit" --keep "$out/keep/$name" \
         -o "$out/$name.jsonl" "$@" > "$out/$name.txt" 2>&1 || echo "== failed: $?"
+    echo "== $(($(date +%s) - begun)) s"
 }
 decoder=$out/keep/decoder-1b.json
-PYTHONPATH=. python3 -c 'import json; from benchmarks.several_gpus import DECODER; print(json.dumps(DECODER))' > "$decoder"
+PYTHONPATH=. python3 -c 'import json; from benchmarks.memory import DECODER; print(json.dumps(DECODER))' > "$decoder"
+# ncu needs more than nine minutes for a training step of its 16 layers: as many parameters in 4 layers.
+wide=$out/keep/decoder-wide.json
+PYTHONPATH=. python3 -c 'import json; from benchmarks.counted import WIDE_DECODER; print(json.dumps(WIDE_DECODER))' > "$wide"
 count vit-train vit_b_16 -b 16 --dtype bf16 --mode train
-count decoder-train "hf:$decoder" -b 1 --seq-len 512 --dtype bf16 --mode train
+count decoder-train "hf:$wide" -b 1 --seq-len 512 --dtype bf16 --mode train
 count resnet50 resnet50 -b 16 --dtype bf16
 for model in resnet18 mobilenet_v3_large; do
     count $model $model -b 16 --dtype bf16
