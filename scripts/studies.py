@@ -2,7 +2,7 @@
 
     python scripts/studies.py [--check] [NAME ...]
 
-Nothing is measured: records go to out/studies/NAME, the report to out/studies/NAME.html, and verdicts and figures into
+Nothing is measured and every estimate is made anew: records go to out/studies/NAME, the report to out/studies/NAME.html, and verdicts and figures into
 studies/NAME/README.md, between the comments that mark their place. With --check the pages are left alone, and one that
 is stale is an error.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -56,6 +57,7 @@ def rebuilt(name: str, *, write: bool) -> bool:
     """Run a study without measuring, and whether its page says what came of it."""
     begun = time.monotonic()
     folder, page = ROOT / "out" / "studies" / name, STUDIES / name / "README.md"
+    shutil.rmtree(folder, ignore_errors=True)  # what an older version left there would stand
     status = rl.run_study(STUDIES / name / "study.toml", folder, jobs=2, sources=["estimate"])
     if status.failures or any(cell.source == "estimate" for cell in status.cells("left")):
         why = [failure.message for failure in status.failures.values()] or "estimates are left"

@@ -165,6 +165,9 @@ def test_a_word_for_a_machine_means_what_it_turned_out_to_be() -> None:
     unknown = only([wanted], timed)
     assert unknown.ours is None
     assert unknown.why == "nothing was recorded on a cpu, and no source gives its rates"
+    another = figure("time_ratio", 0.5, phase="forward:backward", device="cpu", model="other")
+    found = only([another], timed, names={"cpu": frozenset({"some-cpu"})})
+    assert found.why == "the study holds no such model"
 
 
 def test_counters_know_no_phases_so_only_a_whole_step_is_compared() -> None:
@@ -232,6 +235,32 @@ def test_a_correlation_is_the_median_over_the_settings_of_its_device() -> None:
         (found,) = figures_beside([asked], held, findings=(), names={})
         assert found.ours is not None
         assert found.ours.value == pytest.approx(ours)
+
+
+def test_a_correlation_on_a_machine_without_rates_takes_the_work_of_any_device_and_stays_of_its_kind() -> None:
+    # FLOP rise with the times on the CPU (rho 1) and fall with those on the H200 (rho -1).
+    records = [
+        record(Case(model=f"m{n}", device=name), "forward", matmul=n * 1e12, dram=1.0)
+        for n in (1, 2, 3)
+        for name in (None, T4.name, H200.name)
+    ]
+    timed = [
+        record(Case(model=f"m{n}", device=name), "forward", source="measure", seconds=float(seconds))
+        for n in (1, 2, 3)
+        for name, seconds in (("some-cpu", n), (H200.name, 4 - n))
+    ]
+    held = rl.RecordSet([*records, *timed], devices={T4.name: T4, H200.name: H200})
+    figures = [figure("correlation flops-latency", 0.5, model="all", batch=None, device=name) for name in ("cpu", "t4")]
+    on_cpu, on_t4 = figures_beside(figures, held, findings=(), names={"cpu": frozenset({"some-cpu"})})
+    assert on_cpu.ours is not None
+    assert on_cpu.ours.value == pytest.approx(1.0)
+    assert on_cpu.ours.of == "Spearman with the time on some-cpu"
+    assert on_cpu.measured is None  # a GPU is no CPU
+    assert on_t4.ours is not None
+    assert on_t4.ours.value == pytest.approx(1.0)  # bounds rise with the FLOP
+    assert on_t4.measured is not None
+    assert on_t4.measured.value == pytest.approx(-1.0)
+    assert "on h200-sxm-141gb" in on_t4.measured.of
 
 
 def test_tables_name_what_is_compared_and_what_is_not(tmp_path: Path) -> None:

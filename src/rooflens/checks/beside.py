@@ -108,7 +108,7 @@ def _beside(
         ours=ours,
         measured=measured if measured != ours else None,
         codes=tuple(dict.fromkeys(codes)),
-        why="" if ours is not None else _why(figure, parts),
+        why="" if ours is not None else _why(figure, parts, devices),
     )
 
 
@@ -116,11 +116,12 @@ def _devices(figure: Figure, names: Names) -> frozenset[str]:
     """The devices that a figure may mean; none where it names none, or one that nobody knows."""
     if not figure.device:
         return frozenset()
-    device = _catalogued(figure.device)
+    device = catalogued(figure.device)
     return names.get(figure.device, frozenset()) if device is None else frozenset({device.name})
 
 
-def _catalogued(name: str) -> Device | None:
+def catalogued(name: str) -> Device | None:
+    """The device of the catalogue that a word names, None if it names none or several."""
     try:
         return find(name)
     except RooflensError:
@@ -129,7 +130,7 @@ def _catalogued(name: str) -> Device | None:
 
 def _of_device(figure: Figure) -> Ours | None:
     """A rate of the catalogue; the peak is that of products in the dtype of the figure."""
-    device = _catalogued(figure.device) if figure.device else None
+    device = catalogued(figure.device) if figure.device else None
     if device is None:
         return None
     peak, dram = device.ceiling(f"matmul.{figure.dtype or 'fp32'}"), device.ceiling("dram")
@@ -230,7 +231,7 @@ def _observed(figure: Figure, parts: Sequence[_Part], devices: frozenset[str] | 
 
 def _has_tf32(figure: Figure) -> bool:
     """Whether what the figure calls fp32 may have been TF32: not where its device cannot do it."""
-    device = _catalogued(figure.device) if figure.device else None
+    device = catalogued(figure.device) if figure.device else None
     return device is None or device.ceiling("matmul.tf32") is not None
 
 
@@ -278,15 +279,16 @@ def _words(case: Case, *, device: bool) -> str:
     return " ".join(filter(None, words))
 
 
-def _why(figure: Figure, parts: Sequence[_Part]) -> str:
+def _why(figure: Figure, parts: Sequence[_Part], devices: frozenset[str]) -> str:
     """What is missing for a number of ours."""
-    unknown = bool(figure.device) and _catalogued(figure.device) is None
+    unknown = bool(figure.device) and catalogued(figure.device) is None
+    recorded = any(part.case.device in devices for part in parts)
     over_models = figure.quantity.startswith(CORRELATION)
     reasons = {
         "a failure has no number": figure.quantity == "failure",
         f"no source gives {figure.device} such a rate": figure.quantity in OF_A_DEVICE,
         "the batch is not stated": figure.batch is None and not over_models,
-        f"nothing was recorded on a {figure.device}, and no source gives its rates": unknown,
+        f"nothing was recorded on a {figure.device}, and no source gives its rates": unknown and not recorded,
         "too few models have a time": over_models,
         "the study holds no such model": all(part.case.model != figure.model for part in parts),
     }

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from statistics import median
 
 from rooflens.checks import Figure, Finding, mode_of
-from rooflens.checks.beside import Beside, Names, Ours, beside
+from rooflens.checks.beside import Beside, Names, Ours, beside, catalogued
 from rooflens.checks.figures import CORRELATION
 from rooflens.compare import Correlation, correlations
 from rooflens.compare.quantities import Time
 from rooflens.compare.statistics import Method
-from rooflens.devices import find
-from rooflens.errors import Incomparable, RooflensError
+from rooflens.errors import Incomparable
 from rooflens.results import RecordSet
 
 METHOD: Method = "spearman"
@@ -36,36 +35,41 @@ def figures_beside(
             return None, None
         devices = names.get(figure.device) or _known(figure.device)
         on_it = _median(figure, measured, devices) or _median(figure, bounds, devices)
-        return on_it, _median(figure, measured, None)
+        return on_it, _median(figure, measured, _alike(devices, records))
 
     return beside(figures, records, findings=findings, names=names, further=over_models)
 
 
-def _median(figure: Figure, found: Iterable[Correlation], devices: frozenset[str] | None) -> Ours | None:
-    """The coefficients of the settings of a figure, on some devices or on all, as their median."""
+def _median(figure: Figure, found: Iterable[Correlation], devices: frozenset[str]) -> Ours | None:
+    """The coefficients of the settings of a figure on some devices, as their median."""
     quantity = figure.quantity.removeprefix(CORRELATION).strip().removesuffix("-latency")
     fitting = [
         item
         for item in found
         if item.quantity == quantity
         and item.setting.mode == mode_of(figure.phases)
-        and (devices is None or item.setting.device in devices)
+        and item.setting.device in devices
         and METHOD in item.coefficients
     ]
     if not fitting:
         return None
     values = [item.coefficients[METHOD].value for item in fitting]
-    where = "" if devices is not None else f" on {', '.join(sorted({str(item.setting.device) for item in fitting}))}"
-    spread = f"{min(values):.2f} to {max(values):.2f}"
+    where = ", ".join(sorted({str(item.setting.device) for item in fitting}))
     time = "time" if fitting[0].time == "measured" else "bound"
-    return Ours(value=median(values), of=f"Spearman with the {time}{where}, median of {len(values)} settings, {spread}")
+    over = f", median of {len(values)} settings, {min(values):.2f} to {max(values):.2f}" if len(values) > 1 else ""
+    return Ours(value=median(values), of=f"Spearman with the {time} on {where}{over}")
+
+
+def _alike(devices: Iterable[str], records: RecordSet) -> frozenset[str]:
+    """The devices of a study of the kind of some others: a time on a CPU says little of a GPU."""
+    known = [records.devices.get(name) or catalogued(name) for name in devices]
+    kinds = {device.kind for device in known if device is not None}
+    return frozenset(name for name, device in records.devices.items() if device.kind in kinds)
 
 
 def _known(name: str) -> frozenset[str]:
-    try:
-        return frozenset({find(name).name})
-    except RooflensError:
-        return frozenset()
+    device = catalogued(name)
+    return frozenset() if device is None else frozenset({device.name})
 
 
 def _correlations(records: RecordSet, time: Time) -> tuple[Correlation, ...]:
