@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import torchvision
+from torch import nn
 
 from rooflens.errors import InvalidValue, ModelError, UnknownModel
 from rooflens.models import InputOptions, build, find, make_example, make_optimizer, make_step, split_inputs
@@ -187,10 +188,40 @@ def test_a_users_function_may_read_values_and_has_its_own_default_batch(tmp_path
     body += "    torch.set_default_dtype(torch.float64)\n    return nn.Linear(4, n), torch.randn(batch, 4)"
     blueprint = find(user_file(tmp_path, body))
     assert blueprint.default_batch == 3
-    # Values cannot be read on meta, so the model is built on the CPU and moved; the switch that it turns is put back.
+    # Values cannot be read on meta, so the CPU has to help; the switch that the function turns is put back.
     assert build(blueprint, "meta").out_features == 3
     assert make_example(blueprint, 5, "meta").args[0].shape == (5, 4)
     assert torch.get_default_dtype() == torch.float32
+
+
+def test_a_model_that_reads_values_is_built_without_weights(tmp_path: Path) -> None:
+    # 64 layers of 1 GiB each, which no machine of ours holds; only the ten rates of stochastic depth have values.
+    body = """def build():
+    rates = [rate.item() for rate in torch.linspace(0, 0.1, 10)]
+    module = nn.Sequential(*(nn.Linear(16384, 16384, bias=False) for _ in range(64)), nn.Dropout(rates[-1]))
+    module[1].weight = module[0].weight
+    module[2].weight.requires_grad_(False)
+    weight = nn.Parameter(torch.ones(3))
+    weight.group = "slow"
+    module.first, module.second = nn.Module(), nn.Module()
+    module.first.weight = module.second.weight = weight
+    module.register_buffer("rates", torch.tensor(rates))
+    return module, torch.randn(1, 16384)
+"""
+    module = build(find(user_file(tmp_path, body)), "meta")
+    assert all(tensor.is_meta for tensor in (*module.parameters(), *module.buffers()))
+    assert sum(p.numel() for p in module.parameters()) == 63 * 16384**2 + 3  # two layers share theirs
+    first, second = (module.get_parameter(f"{name}.weight") for name in ("first", "second"))
+    assert first is second
+    assert first.group == "slow"  # type: ignore[attr-defined]
+    assert [p.requires_grad for p in module.parameters()].count(False) == 1
+    assert not nn.Linear(1, 1).weight.is_meta  # what was changed in torch is put back
+
+
+def test_a_model_that_reads_its_parameters_is_built_with_them(tmp_path: Path) -> None:
+    body = "def build():\n    inner = nn.Linear(4, 4)\n    n = 1 + int(inner.weight.abs().sum() > 0)\n"
+    body += "    return nn.Linear(4, n), torch.randn(1, 4)"
+    assert build(find(user_file(tmp_path, body)), "meta").out_features == 2
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rooflens.errors import InvalidValue, MissingDependency, ModelError, RooflensError, UnknownModel, first_line
 from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example, InputOptions
-from rooflens.models.process import kept_switches
+from rooflens.models.process import kept_switches, meta_parameters
 from rooflens.models.step import OPTIMIZERS, Loss, Step
 from rooflens.records import AS_IS, DTYPES, MODES
 
@@ -81,8 +81,8 @@ def check_torch() -> None:
 def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
     """The module of a blueprint with its tensors on `device`.
 
-    On meta nothing is allocated. Models that read values while they are built cannot be built there: these are built on
-    the CPU and moved.
+    On meta nothing is allocated. Models that read values while they are built cannot be built there: everything but
+    their parameters lies on the CPU meanwhile, and for those that read parameters too, these as well.
     """
     import torch
 
@@ -90,10 +90,14 @@ def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
         with torch.device(place):
             return blueprint.build()
 
+    def with_values() -> torch.nn.Module:
+        with meta_parameters():
+            return on("cpu").to("meta")
+
     what = f"cannot build {blueprint.name}"
     if device != "meta":
         return _guarded(what, lambda: on("cpu").to(device))
-    return _on_meta_or_moved(what, lambda: on("meta"), lambda: on("cpu").to("meta"))
+    return _first_that_works(what, lambda: on("meta"), with_values, lambda: on("cpu").to("meta"))
 
 
 def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Example:
@@ -117,20 +121,20 @@ def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Exampl
     what = f"cannot make inputs of {blueprint.name}" + (f" for batch {batch}" if batch is not None else "")
     if device != "meta":
         return _guarded(what, lambda: on(device))
-    return _on_meta_or_moved(what, lambda: on("meta"), lambda: on("cpu"))
+    return _first_that_works(what, lambda: on("meta"), lambda: on("cpu"))
 
 
 Made = TypeVar("Made")
 
 
-def _on_meta_or_moved(what: str, first: Callable[[], Made], second: Callable[[], Made]) -> Made:
-    """The first that works: without values, and if these are asked for, with them."""
+def _first_that_works(what: str, first: Callable[[], Made], *others: Callable[[], Made]) -> Made:
+    """What the first way makes: without values, and if these are asked for, with more and more of them."""
     try:
         return _guarded(what, first)
     except ModelError as error:
-        if not isinstance(_cause(error), RuntimeError | NotImplementedError):
+        if not others or not isinstance(_cause(error), RuntimeError | NotImplementedError):
             raise
-        return _guarded(what, second)
+    return _first_that_works(what, *others)
 
 
 def _cause(error: BaseException) -> BaseException:
