@@ -37,3 +37,24 @@ def test_a_cell_alone_and_after_fifty_others_agree(tmp_path: Path, monkeypatch: 
     grown = [m.monitor - m.before for m in (alone.memory, again.memory) if m and m.monitor and m.before]
     assert len(grown) == 2
     assert abs(grown[1] - grown[0]) < 30e6
+
+
+@pytest.mark.gpu
+def test_what_an_earlier_cell_left_in_the_process_is_no_need_of_a_later_one(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text("""
+import torch
+
+def build(batch):
+    module = torch.nn.AvgPool2d(2) if batch == 1 else torch.nn.Linear(64, 64)
+    return module, torch.randn(batch, 4, 64, 64)
+""")
+    records = rl.measure(f"{path}:build", batch=[2, 1], device="cuda", budget=0.1)
+    with_product, pooled = (records.where(batch=batch).memory for batch in (2, 1))
+    assert with_product is not None
+    assert pooled is not None
+    # The workspace of a product is megabytes. Pooling has 65.5 kB of input and a quarter of that as output.
+    assert with_product.peak is not None
+    assert with_product.peak > 4_000_000
+    assert pooled.peak is not None
+    assert pooled.peak < 1_000_000

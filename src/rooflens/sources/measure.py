@@ -96,6 +96,8 @@ class Held:
         self._observer = observer
         gc.collect()  # an earlier model may hang in reference cycles
         if observer.where == "cuda":
+            torch.cuda.synchronize()
+            torch._C._cuda_clearCublasWorkspaces()  # they stay in a process after its first product, 67 MB on an H200
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
             self._before = None
