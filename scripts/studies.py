@@ -2,9 +2,9 @@
 
     python scripts/studies.py [--check] [NAME ...]
 
-Nothing is measured and every estimate is made anew: records go to out/studies/NAME, the report to out/studies/NAME.html, and verdicts and figures into
-studies/NAME/README.md, between the comments that mark their place. With --check the pages are left alone, and one that
-is stale is an error.
+Nothing is measured and every estimate is made anew: records go to out/studies/NAME, the report to
+out/studies/NAME.html, and verdicts and figures into studies/NAME/README.md, between the comments that mark their place.
+With --check the pages are left alone, and one that is stale is an error.
 """
 
 from __future__ import annotations

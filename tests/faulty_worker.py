@@ -32,6 +32,8 @@ def begin(setup: Mapping[str, Any]) -> isolation.Run:
                 os._exit(3)
             case "raise":
                 raise ValueError("wrong number")
+            case "ask":
+                input("is anybody there? ")
             case "starve":
                 raise MemoryError
         with Path(setup["log"]).open("a") as log:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rooflens.errors import ModelError
 from rooflens.records import Case, Record, RecordFile, Timing
 from rooflens.study import Cell, Share, StudyFolder
 
@@ -42,3 +43,8 @@ def found(cell: Cell, share: Share = lambda *_: None) -> RecordFile:
     """Runs a cell without running anything."""
     share(0.5, "half of it")
     return RecordFile(records=(timed(cell.case, float(cell.case.batch or 1)),))
+
+
+def failing(cell: Cell, _: Share) -> RecordFile:
+    """Runs a cell that cannot be run."""
+    raise ModelError(f"{cell.case.model} cannot be built")

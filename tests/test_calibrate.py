@@ -380,6 +380,8 @@ def test_cuda_kernels_build(name: str, architecture: str, monkeypatch: pytest.Mo
 
 def test_all_of_it_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(trial.LEAST, "cpu", 1e-5)
+    monkeypatch.setattr(trial, "SAMPLES", 3)
+    monkeypatch.setitem(trial.BURST, "cpu", 3)
     monkeypatch.setitem(PLANS, ("cpu", True), replace(TINY, compiled=True))
     threads = torch.get_num_threads()
     found = calibrate("cpu", "here", "Here", budget=30.0, quick=True)

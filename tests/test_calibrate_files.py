@@ -53,6 +53,8 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(stored, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setitem(trial.LEAST, "cpu", 1e-5)
     monkeypatch.setitem(PLANS, ("cpu", True), TINY)
+    monkeypatch.setattr(trial, "SAMPLES", 3)
+    monkeypatch.setitem(trial.BURST, "cpu", 3)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     return tmp_path
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -199,6 +200,18 @@ def test_a_name_in_a_table_opens_no_file(name: str, tmp_path: Path, monkeypatch:
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("name", ["mine.toml", "{folder}/mine.toml", "roofline.json"])
+def test_a_device_in_a_table_opens_no_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in ("mine.toml", "roofline.json"):
+        os.mkfifo(tmp_path / file)  # who opens it waits for ever
+    row = f",{name.format(folder=tmp_path)},,fp32,,peak,8.1,TFLOP/s,"
+    (tmp_path / "figures.csv").write_text(f"{HEADER}\n{row}\n")
+    found = rl.check("figures.csv")
+    assert [*found] == []
+    assert any("devices without right values" in note for note in found.notes)
+
+
 # The table that people type ------------------------------------------------------------------------------------------
 
 
@@ -222,6 +235,8 @@ def test_cells_become_figures_in_base_units(tmp_path: Path) -> None:
         phase="forward",
         image=112,
         digits=4,
+        precision=0.005 / 12.5,
+        unit="ms",
         how="112 x 112 px",
         place="figures.csv, line 2",
     )
@@ -239,6 +254,8 @@ def test_two_columns_are_enough_and_empty_cells_are_unknown(tmp_path: Path) -> N
         ("m,t4,1,fp32,forward,time,nan,s,", "line 2: 'nan' is no number"),
         ("m,t4,1,fp32,forward,time,1e999,s,", "line 2: 1e999 is beyond"),
         ("m,t4,1,fp32,forward,time,12,GFLOP,", "line 2: time '12 GFLOP' is not in s"),
+        ("m,,,,,parameters,12,GB,", "line 2: parameters cannot have the unit 'GB'; known: 1, k, M, G, T, or none"),
+        ("m,t4,1,fp32,forward:backward,time_ratio,50,%,", "line 2: time_ratio cannot have the unit '%'; known: 1,"),
         ("m,t4,zwei,fp32,forward,time,1,s,", "line 2: 'zwei' is no batch"),
         ("m,t4,0,fp32,forward,time,1,s,", "line 2: '0' is no batch"),
         ("m,t4,1,fp33,forward,time,1,s,", "line 2: unknown dtype 'fp33'; known: default, fp32"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from tests.test_check_typed import TYPED
@@ -69,6 +70,15 @@ GOOD = kernel(fp32=4e8, dram=1e6, l2=4e6)
 HALF = Case(model="mine", device=T4.name, batch=4, dtype="fp16")
 TWO = Case(model="mine", device=T4.name, batch=8)
 
+NO_VALUE = "3 values are not available: dram__byte.sum (3); what needs them is unknown and not zero"
+
+
+def lacking(name: str) -> Record:
+    """A launch of which some FLOP were not counted."""
+    work = Work(flops={}, bytes={"dram": 1e6, "l2": 4e6}, origin="executed", missing=frozenset({name}))
+    return replace(kernel(name), work=work)
+
+
 # Per code: records with the mistake, and records without it.
 RECORDED: Mapping[str, tuple[list[Record], list[Record]]] = {
     "kernel-without-flops": (
@@ -118,6 +128,12 @@ RECORDED: Mapping[str, tuple[list[Record], list[Record]]] = {
         [step(0.1, memory=Memory(peak=15_000_000_000))],
     ),
     "impossible-value": ([kernel(seconds=0.0, dram=1e6, l2=4e6)], [GOOD]),
+    "flops-unknown": ([GOOD, lacking("elementwise")], [GOOD, kernel("elementwise", fp32=1e6, dram=1e6, l2=4e6)]),
+    "metric-unavailable": ([replace(GOOD, notes=(NO_VALUE,))], [replace(GOOD, notes=("the SM clock was 1 GHz",))]),
+    "start-up-profiled": (
+        [GOOD, kernel("void distribution_elementwise_grid_stride_kernel<float, 4>", fp32=1e6, dram=1e6, l2=4e6)],
+        [GOOD, kernel("void fused_dropout_kernel_vec<float>", fp32=1e6, dram=1e6, l2=4e6)],
+    ),
 }
 
 
@@ -158,7 +174,7 @@ def test_a_lower_bound_is_not_held_against_the_algorithm() -> None:
     # The reader says that tensor operations were not collected: the total is no count.
     work = Work(flops={"vector.fp32": 1e6}, bytes={"dram": 4e6}, origin="executed", missing=frozenset({"tensor"}))
     record = Record(case=CASE, source="counters", scope="kernel", name="gemm", phase="forward", work=work)
-    assert codes(*estimate(1e9, 4e6), record) == ()
+    assert {"flops-uncounted", "flops-low"}.isdisjoint(codes(*estimate(1e9, 4e6), record))
 
 
 def test_work_that_the_user_stated_is_no_count() -> None:
@@ -171,3 +187,26 @@ def test_a_compiled_step_may_have_fewer_launches_than_operations() -> None:
     compiled = Case(model="mine", device=T4.name, batch=4, options=(("compile", True),))
     kernels = [kernel(fp32=1e9, dram=4e6, l2=8e6, seconds=2e-4, case=compiled)]
     assert codes(*estimate(1e8, 4e5, calls=10, case=compiled), *kernels) == ()
+
+
+def test_products_whose_tensor_operations_were_counted_nowhere() -> None:
+    assert codes(GOOD, lacking("sm80_xmma_gemm")) == ("kernel-without-flops", "flops-unknown")
+    tensor = replace(GOOD, work=Work(flops={"matmul.fp16": 4e8}, bytes={"dram": 1e6, "l2": 4e6}, origin="executed"))
+    assert codes(tensor, lacking("sm80_xmma_gemm")) == ("flops-unknown",)  # others were seen: another counter lacks
+
+
+def test_a_file_that_counts_no_flops_lacks_none() -> None:
+    assert codes(lacking("copy"), lacking("gemm")) == ()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-7])
+def test_a_time_below_a_launch_on_a_device_that_nobody_knows(seconds: float) -> None:
+    unknown = Case(model="mine", dtype="as-is")
+    assert "time-below-launch" in codes(kernel(case=unknown, seconds=seconds, fp32=1e4, dram=1e3, l2=4e3))
+
+
+def test_a_profile_that_ended_early_is_told_beside_the_findings() -> None:
+    said = "the profile is partial, a total over it is too small: ncu reports 'LaunchFailed'"
+    found = examine(records=RecordSet([replace(GOOD, notes=(said,))], devices={T4.name: T4}))
+    assert [*found] == []
+    assert any(note.endswith(said) for note in found.notes)

@@ -279,6 +279,13 @@ def test_models_and_devices_that_nobody_knows_are_listed(tmp_path: Path) -> None
     assert ["mine" in notes[0], "abacus" in notes[1]] == [True, True]
 
 
+def test_a_name_that_was_meant_otherwise_has_a_hint(tmp_path: Path) -> None:
+    model, device, ambiguous = found(tmp_path, ["ResNet-18,A100,1,fp32,forward,time,0.1,,"]).notes
+    assert model.endswith("ResNet-18 (did you mean resnet18?)")
+    assert device.endswith("A100")
+    assert ambiguous.startswith("device 'A100' fits several devices: a100-pcie-40gb,")
+
+
 def test_the_gravest_come_first(tmp_path: Path) -> None:
     rows = [TYPED[code][0][0] for code in ("unknown-quantity", "flops-low", "macs-as-flops")]
     findings = found(tmp_path, rows)

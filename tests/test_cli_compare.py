@@ -285,3 +285,23 @@ def test_a_price_has_a_device_and_a_number(tmp_path: Path, price: str) -> None:
     done = run(grid().save(tmp_path / "grid.jsonl"), "--question", "devices", "--price", price)
     assert done.exit_code == 2
     assert "is no price; write h200=3.5" in done.stderr
+
+
+def test_the_folder_of_a_study_is_a_side(tmp_path: Path) -> None:
+    for name, samples in (("one", noisy(1)), ("two", noisy(2, 1.1e-3))):
+        (tmp_path / name / "cells").mkdir(parents=True)
+        (tmp_path / name / "study.json").write_text("{}")
+        side(timed(samples)).save(tmp_path / name / "cells" / "measure-toynet.jsonl")
+    done = run(tmp_path / "one", tmp_path / "two", "--fail-if-slower", "5%")
+    assert (done.exit_code, "slower than 5 %: toynet batch 2" in done.stderr) == (3, True)
+
+
+def test_what_a_file_says_does_not_steer_the_terminal(tmp_path: Path) -> None:
+    before = side(timed(noisy(1)), timed(noisy(2), SLOW)).save(tmp_path / "before.jsonl")
+    failure = Failure(case=SLOW, source="measure", stage="forward", kind="crash", message="\x1b]0;title\x07 no\nmore")
+    after = RecordSet([timed(noisy(3))], environment=environment(), failures=[failure]).save(tmp_path / "after.jsonl")
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(
+        cli, ["compare", str(before), str(after), "--fail-if-slower", "5%"], color=True
+    )
+    assert done.exit_code == 3
+    assert "crash, \\x1b]0;title\\x07 no\\nmore" in done.stderr

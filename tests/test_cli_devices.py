@@ -165,6 +165,16 @@ def test_a_suffix_that_says_nothing_is_wrong_usage(tmp_path: Path) -> None:
     result = run("list", "-o", str(tmp_path / "devices.png"))
     assert result.exit_code == 2
     assert "known: .json .csv .md .tex .txt" in result.stderr
+    (tmp_path / "folder.csv").mkdir()
+    result = run("list", "-o", str(tmp_path / "folder.csv"))
+    assert result.exit_code == 2
+    assert "folder.csv' is a folder; name a file" in result.stderr
+
+
+def test_the_case_of_a_suffix_does_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "T4.CSV"
+    run("show", "t4", "-o", str(path))
+    assert path.read_text(encoding="utf-8").splitlines() == text_of("show", "t4", "--format", "csv").splitlines()
 
 
 def test_an_unknown_device_names_near_ones() -> None:

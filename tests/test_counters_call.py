@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import pytest
 import torch
 from click.testing import CliRunner
 
 import rooflens as rl
+from rooflens.cli.counters import counters as command
 from rooflens.cli.main import cli
 from rooflens.errors import CountersUnavailable, InvalidValue
 from rooflens.sources import profile
@@ -46,12 +48,31 @@ def test_the_command_says_it_too_and_programs_are_refused() -> None:
         (["counters", "resnet18", "--", "python", "x.py"], "not both"),
         (["counters", "--"], "no program stands behind --"),
         (["counters", "--seq-len", "5", "--", "python", "x.py"], "--seq-len is of a model"),
+        (["counters", "-b", "5", "--", "python", "x.py"], "--batch is of a model"),
+        (["counters", "--estimate", "--", "python", "x.py"], "--estimate is of a model"),
+        (["counters", "--no-estimate", "--", "python", "x.py"], "--no-estimate is of a model"),
     ],
 )
 def test_wrong_usage_is_told(words: list[str], expected: str) -> None:
     shown = CliRunner().invoke(cli, words)
     assert shown.exit_code == 2
     assert expected in shown.stderr
+
+
+def test_every_option_is_refused_for_a_program_or_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: dict[str, object] = {}
+    monkeypatch.setattr("rooflens.api.count_program", lambda program, **options: reached.update(options))
+    monkeypatch.setattr("rooflens.cli.counters.emit", lambda found, **options: reached.update(options))
+    words = {"batch": "3", "limit": "3", "img_size": "3", "seq_len": "3", "depth": "3", "outputs": "x.jsonl"}
+    for param in command.params:
+        if not isinstance(param, click.Option):
+            continue
+        flag, choices = max(param.opts, key=len), getattr(param.type, "choices", None)
+        value = [] if param.is_flag else [choices[0] if choices else words.get(param.name or "", "t4")]
+        reached.clear()
+        shown = CliRunner().invoke(cli, ["counters", flag, *value, "--", "python", "x.py"])
+        refused = shown.exit_code == 2 and f"{flag} is of a model" in shown.stderr
+        assert (param.name in reached) != refused, flag
 
 
 def test_what_cannot_be_counted_is_refused() -> None:

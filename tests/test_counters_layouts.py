@@ -73,6 +73,44 @@ def test_one_launch_of_each_layout(name: str, nanoseconds: float | None, dram: f
     assert seen(only(rl.read(LAYOUTS / name))) == (nanoseconds, dram)
 
 
+PAGE = """\
+  void scale<(int)4>(float *, int), 2020-Feb-19 09:32:14, Context 1, Stream 7
+    Section: Command line profiler metrics
+    ------------------------------------------------ --------------- ----------------
+{titles}    dram__bytes.sum                                            Kbyte            33.02
+    gpu__time_duration.sum                                   usecond             2.18
+    ------------------------------------------------ --------------- ----------------
+    dram__bytes.sum stands below the table           Kbyte            44.00
+
+    Section: GPU Speed Of Light
+    ------------------------------------------------ --------------- ----------------
+{titles}    SOL FB                                                         %            61.02
+    ------------------------------------------------ --------------- ----------------
+
+"""
+TITLES = """\
+    Metric Name                                          Metric Unit     Metric Value
+    ------------------------------------------------ --------------- ----------------
+"""
+
+
+@pytest.mark.parametrize("titles", ["", TITLES], ids=["to 2022", "since"])
+def test_tables_of_the_text_page_have_titles_or_none(tmp_path: Path, titles: str) -> None:
+    records = read(tmp_path, PAGE.format(titles=titles) * 2, "report.txt")
+    assert [seen(record) for record in records] == [(2180, 33020)] * 2
+
+
+def test_a_number_may_have_those_of_its_instances_behind_it(tmp_path: Path) -> None:
+    rows = (row("gpu__time_duration.sum", "us", "2.50"), row("dram__bytes.sum", "byte", "1,234,567 (1,234,000; 567)"))
+    assert seen(only(read(tmp_path, HEADER + "".join(rows)))) == (2500, 1234567)
+
+
+@pytest.mark.parametrize("cell", ["1234 (1000; 2", "1234 (what)", "1234 1000; 2)", "(1000; 2)"])
+def test_instances_that_are_none_are_damage(tmp_path: Path, cell: str) -> None:
+    with pytest.raises(FileError, match="is no number"):
+        read(tmp_path, HEADER + row("dram__bytes.sum", "byte", cell))
+
+
 def test_a_summary_stands_for_its_launches() -> None:
     record = only(rl.read(LAYOUTS / "summary_per_kernel.csv"))
     assert record.calls == 10

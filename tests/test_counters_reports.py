@@ -429,3 +429,19 @@ def test_the_sample_names_no_machine() -> None:
     hosts = set(islice((data[i : i + 9] for i in range(len(data)) if data[i : i + 4] == b"127."), 99))
     assert hosts == {b"127.0.0.1"}
     assert not any(word in data for word in (b"/home/", b"/root", b"/opt", b"fe80", b"192.0", b"Xeon"))
+
+
+@pytest.mark.parametrize(
+    ("ranges", "phase"),
+    [
+        (["rooflens:module:net.fc", "aten::linear, seq = 3"], "forward"),
+        # A checkpoint calls modules again while the engine runs.
+        (["autograd::engine::evaluate_function: CheckpointBackward", "rooflens:module:net.fc"], "backward"),
+        (["rooflens:phase:optimizer", "rooflens:module:net.fc"], "optimizer"),
+        (["Optimizer.step#SGD.step"], "optimizer"),
+        (["aten::mse_loss"], None),
+        (["layer1"], None),  # a range of somebody's own: it may hold a whole step
+    ],
+)
+def test_a_call_of_a_module_is_forward_where_nothing_says_otherwise(ranges: list[str], phase: str | None) -> None:
+    assert place_of(cell_of([("<default domain>", name) for name in ranges], [])).phase == phase

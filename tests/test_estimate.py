@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -224,10 +225,26 @@ def test_different_estimates_of_one_case_are_not_added_up() -> None:
     assert (first + first).total().matmul_flops == first.total().matmul_flops == 2 * 16
 
 
-def test_two_devices_of_one_name_are_an_error() -> None:
+ASKING: dict[str, Callable[[Any], object]] = {
+    "estimate": lambda device: rl.estimate("alexnet", device=device),
+    "explain": lambda device: rl.explain("mm", shapes=[(2, 3), (3, 4)], device=device),
+    "largest_batch": lambda device: rl.largest_batch("alexnet", device=device),
+    "roofline": lambda device: rl.roofline(device=device),
+}
+
+
+@pytest.mark.parametrize("ask", ["estimate", "explain", "largest_batch"])
+def test_two_devices_of_one_name_are_an_error(ask: str) -> None:
     own = replace(rl.device("t4"), vendor="me")
     with pytest.raises(InvalidValue, match="two different devices are called 'tesla-t4'"):
-        rl.estimate("alexnet", device=[own, "t4"])
+        ASKING[ask]([own, "t4"])
+
+
+@pytest.mark.parametrize("wrong", [4, {"t4"}, ["t4", 4], [None]])
+@pytest.mark.parametrize("ask", ASKING)
+def test_what_is_no_device_is_said(ask: str, wrong: object) -> None:
+    with pytest.raises(InvalidValue, match="give a name, a device file, a Device, or several of them"):
+        ASKING[ask](wrong)
 
 
 def test_where_knows_the_names_of_devices_and_total_those_of_phases() -> None:

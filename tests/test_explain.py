@@ -117,6 +117,21 @@ def test_time_on_a_device() -> None:
     ]
 
 
+@pytest.mark.parametrize("names", [["t4", "a100-sxm4-40gb"], ["a100-sxm4-40gb", "t4"]])
+def test_each_device_multiplies_on_the_unit_that_it_has(names: list[str]) -> None:
+    # By default cuDNN's convolutions take TF32, which a T4 does not have.
+    units = {"tesla-t4": "matmul.fp32", "a100-sxm4-40gb": "matmul.tf32"}
+    image, kernel = (8, 3, 32, 32), (64, 3, 3, 3)
+    alone = rl.explain("convolution", input=image, weight=kernel, device=names, dtype="default")
+    inside = rl.explain("alexnet", device=names, dtype="default", path="features.0")
+    anywhere = rl.explain(rl.estimate("alexnet", dtype="default"), path="features.0", device=names)
+    for found in (alone, inside, anywhere):
+        at = {device.name: next(iter(o.work.flops)) for o in found.operations for device in o.devices}
+        assert at == units
+    # A ReLU is the same on both: it is told once.
+    assert [len(o.devices) for o in rl.explain("relu", shapes=[(4,)], device=names, dtype="default").operations] == [2]
+
+
 def test_causal_attention_tells_what_is_counted_and_what_is_executed() -> None:
     # 6 heads in all, 4 x 4 pairs or 4 x 5 / 2 = 10 of them; 2 FLOP for each of 8 + 8 widths: 3072 and 1920.
     found = rl.explain("attention", shapes=[(2, 3, 4, 8)], is_causal=True)

@@ -23,7 +23,7 @@ from rooflens.errors import InvalidValue, OutputError
 from rooflens.records import Case
 from rooflens.report.captions import shorten
 from rooflens.report.drawing import Axis, Figure
-from rooflens.report.figure import roofline_figure, save
+from rooflens.report.figure import roofline_figure
 from rooflens.report.labels import Words, wrap
 from rooflens.report.layout import Box
 from rooflens.report.matplotlib_backend import POINTS_PER_INCH, draw, tick_text, ticks
@@ -231,7 +231,7 @@ class TestMatplotlib:
     def test_files(self, tmp_path: Path, suffix: str, magic: bytes) -> None:
         path = one_device().save(tmp_path / f"figure.{suffix.upper()}")
         assert path.read_bytes().startswith(magic)
-        again = save(one_device(), tmp_path / f"again.{suffix}")
+        again = one_device().save(tmp_path / f"again.{suffix}")
         assert again.read_bytes() == path.read_bytes()
 
     def test_a_style_of_the_user_changes_nothing(self, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -61,12 +62,13 @@ def test_a_worker_is_replaced_when_asked_for_and_when_it_is_not_fit(log: Path, f
         ("segfault", "crash", "the worker was killed by SIGSEGV: File"),
         ("exit", "crash", "the worker ended with exit code 3"),
         ("raise", "crash", "the worker ended with exit code 1: ValueError: wrong number"),
+        ("ask", "crash", "the worker ended with exit code 1: EOFError"),
         ("starve", "crash", "the worker ended with exit code 1: MemoryError"),
         ("hang", "timeout", "the time limit of 1 s was over; it was killed"),
     ],
 )
 def test_how_a_cell_was_lost_is_told(log: Path, fault: str, kind: str, message: str) -> None:
-    with workers(log, limit=1.0 if fault == "hang" else 20.0) as pool:
+    with workers(log, limit=1.0 if fault == "hang" else math.inf) as pool:
         lost = pool.run({"number": 0, "fault": fault})
     assert isinstance(lost, Lost)
     assert (lost.kind, lost.stage) == (kind, "forward")
@@ -103,6 +105,21 @@ def test_a_worker_that_somebody_else_kills_costs_the_cell_it_was_at(log: Path) -
         assert pool.run({"number": 2, "fault": None}, tell) == {"done": True}
     assert pids[0] != pids[1]
     assert served(log) == [0, 2]
+
+
+def test_a_worker_that_is_killed_between_two_cells_costs_none(log: Path) -> None:
+    pids: list[int] = []
+
+    def tell(answer: Answer) -> None:
+        pids.extend([answer["pid"]] if "pid" in answer else [])
+
+    with workers(log) as pool:
+        for number in range(2):
+            assert pool.run({"number": number, "fault": None}, tell) == {"done": True}
+            os.kill(pids[-1], signal.SIGKILL)
+            os.waitid(os.P_PID, pids[-1], os.WEXITED | os.WNOWAIT)  # it is gone, and still there to be asked
+    assert len(set(pids)) == 2
+    assert served(log) == [0, 1]
 
 
 def test_a_worker_that_cannot_start_is_told_with_its_last_words(tmp_path: Path) -> None:

@@ -344,6 +344,12 @@ def test_figures_of_another_vendor_are_marked() -> None:
     assert "? not verified" not in rl.table(Fits([nvidia], rl.RecordSet(())))
 
 
+def test_what_is_left_to_reserve_without_fragmentation_is_said() -> None:
+    # The context's 737 MB and cuBLAS's 68.2 MB are 805.2 MB: 810 in whole tens.
+    text = rl.table(rl.largest_batch(square(), inputs=rows, device="t4"), format="md")
+    assert "--reserve '810 MB' leaves room for the rest" in text
+
+
 def test_a_reserve_adds_up() -> None:
     reserve = Reserve(what="x", nbytes=10, of_transient=0.5, of_memory=0.1, reference="y")
     held = Memory(peak=100, parameters=40, activations=11, temporaries=20)
@@ -359,7 +365,7 @@ def test_a_reserve_adds_up() -> None:
     [
         (lambda: rl.largest_batch(square(), device="t4"), InvalidValue, "inputs=function"),
         (lambda: rl.largest_batch("alexnet", device=[]), InvalidValue, "needs a device"),
-        (lambda: rl.largest_batch("alexnet", device=None), InvalidValue, "device is None; give a name"),  # type: ignore[arg-type]
+        (lambda: rl.largest_batch("alexnet", device=None), InvalidValue, "needs a device"),  # type: ignore[arg-type]
         (
             lambda: rl.largest_batch("alexnet", device=[card(8e9), "t4"]),
             InvalidValue,

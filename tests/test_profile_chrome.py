@@ -141,6 +141,12 @@ def test_shapes_are_kept_where_they_were_recorded() -> None:
         (b'{"traceEvents": [{"ph": "X", "ts": "soon"}]}', r"\$\.traceEvents\[0\]\.ts"),
         (b'{"traceEvents": [{"ph": 7}]}', r"traceEvents\[0\]\.ph"),
         (b"\xff\xfe", "no Chrome trace"),
+        (b"[]", "holds no operation and no kernel, but no event at all"),
+        (b'{"traceEvents": [{"ph": "M", "name": "process_name"}]}', "but 1 'events without a category'"),
+        (
+            b'[{"ph": "X", "cat": "v8", "ts": 0, "dur": 1}, {"ph": "X", "cat": "Kernels", "ts": 0, "dur": 1}]',
+            "no kernel, but 1 'v8', 1 'Kernels'",
+        ),
         (b"[" * 100_000, "no Chrome trace"),
         (b"model,batch\nresnet18,1\n", "no Chrome trace"),
     ],
@@ -151,6 +157,12 @@ def test_what_is_no_trace_is_an_error_that_says_where(text: bytes, says: str, tm
     with pytest.raises(FileError, match=says) as raised:
         read_trace(path)
     assert "file.json" in str(raised.value)
+
+
+def test_a_trace_of_nothing_but_ranges_says_that_it_holds_no_time(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([event("user_annotation", "step", 0, 10)]))
+    assert any("holds no operation and no kernel" in note for note in rl.read(path).notes)
 
 
 @pytest.mark.parametrize("damage", [{"dur": None}, {"ts": None}, {"dur": -1.0}, {"dur": 1e400}])

@@ -91,6 +91,9 @@ def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
         (b"PK\x03\x04", "an archive"),
         (b"\x00\x01\x02", "is no text"),
         (b"hello\nworld\n", "no table of ncu is in it"),
+        (HEADER.encode(), "no row stands below the header in line 1"),
+        (HEADER.replace(",", ";").encode(), "the table below line 1 was saved again by another program"),
+        (b"epoch 1\n,ID,Process ID,Kernel Name\n0,0,42,k\n", "below line 2 was saved again"),
         (b'{"x": 1', "line|JSON|Chrome|trace"),
         (b"\x1f\x8b\x08\x00damaged", "cannot read"),
         (b'"ID","Kernel Name","Metric Name"\n', "the header lacks Metric Unit, Metric Value"),
@@ -122,6 +125,14 @@ def test_stated_work_stands_beside_the_executed() -> None:
     assert total.bytes == {"dram": 2 * 3 * 2 * 4096**2}
     assert total.measured_seconds == pytest.approx((203_456 + 203_104) / 1e9)
     assert records.where(options=()).total().bytes["dram"] == 102_334_464 + 102_334_592
+
+
+def test_flop_that_are_not_stated_are_unknown_and_not_none() -> None:
+    found = rl.read(LAYOUTS / "raw_wide.csv", work={"nvjet*": {"dram": 100}})
+    total = found.where(options=(("work", "stated"),)).total()
+    assert total.bytes == {"dram": 200}
+    assert total.work is not None
+    assert total.work.missing == {"nvjet_tst_128x256_64x4_1x2_h_bz_TNT"}
 
 
 def test_of_several_statements_about_a_kernel_the_first_counts(tmp_path: Path) -> None:
@@ -162,6 +173,27 @@ def test_stated_flop_are_of_the_unit_that_worked() -> None:
 def test_work_that_cannot_be(work: dict[str, dict[str, float]], error: type[Exception]) -> None:
     with pytest.raises(error):
         rl.read(LAYOUTS / "raw_wide.csv", work=work)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits"),
+    [
+        ("saxpy", True),
+        ("saxpy*", True),  # the function's name alone
+        ("mine::sax*", True),  # with its namespace
+        ("void mine::*", True),
+        ("*float const [[]*", True),
+        ("void mine::saxpy<4>(float *, float const [])", True),  # the name itself, stars and brackets included
+        ("sax", True),
+        ("axpy*", False),
+        ("mine::saxpy", True),
+        ("yours::sax*", False),
+        ("Saxpy*", False),
+    ],
+)
+def test_a_pattern_fits_a_name_with_and_without_its_result(pattern: str, fits: bool) -> None:
+    its = parse_statement(f"{pattern}:flops=1")
+    assert its.fits("void mine::saxpy<4>(float *, float const [])") is fits
 
 
 def test_a_pattern_may_hold_colons() -> None:
@@ -318,7 +350,7 @@ def test_peaks_of_the_file_are_ceilings(tmp_path: Path) -> None:
         ("dram__cycles_elapsed.avg.per_second", "Ghz", "2.5"),
         ("sm__cycles_elapsed.avg.per_second", "Ghz", "1.5"),
         ("sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained", "inst/cycle", "16,896"),
-        ("sm__ops_path_tensor_src_bf16_dst_fp32.sum.peak_sustained", "/cycle", "1,081,344"),
+        ("sm__ops_path_tensor_src_bf16_dst_fp32.sum.peak_sustained", "1/cycle", "1,081,344"),
         ("sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum.peak_sustained", "/cycle", "540,672"),
     ]
     path = tmp_path / "peaks.csv"

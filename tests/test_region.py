@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import weakref
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,20 @@ def test_a_watched_loader_has_a_length(world: World) -> None:
     assert len(rl.region("train step").over(data)) == 7
     with pytest.raises(TypeError):
         len(rl.region("train step").over(loader(world, 3)))
+
+
+def test_a_watched_loader_is_the_loader_for_everything_else(world: World) -> None:
+    class Loader(list[int]):
+        dataset = "six images"
+
+    watched = rl.region("train step").over(Loader([1, 2]))
+    assert watched.dataset == "six images"
+    assert watched
+    assert not rl.region("train step").over(Loader())
+    assert rl.region("train step").over(n for n in range(3))  # true, as a generator is, although it has no length
+    with pytest.raises(AttributeError, match="sampler"):
+        _ = watched.sampler
+    assert list(copy.copy(watched)) == [1, 2]
 
 
 def test_breaking_off_drops_the_iteration_and_saves_the_rest(world: World, tmp_path: Path) -> None:
@@ -249,6 +264,12 @@ def test_an_error_in_a_block_or_a_function_drops_it(world: World) -> None:
     assert samples(region, "train step") == (3, 4)
 
 
+@pytest.mark.parametrize("thing", [3, "step", [1, 2]])
+def test_what_cannot_be_called_is_no_function(thing: Any) -> None:
+    with pytest.raises(InvalidValue, match=r"is no function whose calls could be timed; watch a loader"):
+        rl.region("train step")(thing)
+
+
 def test_what_returns_before_it_runs_is_refused() -> None:
     def generator() -> Iterator[int]:
         yield 1
@@ -256,6 +277,9 @@ def test_what_returns_before_it_runs_is_refused() -> None:
     async def coroutine() -> None:
         return
 
-    for function in (generator, coroutine):
+    async def asynchronous_generator() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (generator, coroutine, asynchronous_generator):
         with pytest.raises(InvalidValue, match=f"{function.__name__} returns before its body has run"):
             rl.region("train step")(function)

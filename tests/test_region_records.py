@@ -132,6 +132,10 @@ def test_the_step_of_a_model_is_a_whole_wherever_it_stands(world: World) -> None
         ({"iterations": 0}, "iterations is 0"),
         ({"iterations": 2.5}, "iterations is 2.5"),
         ({"batch": 0}, "batch 0"),
+        ({"batch": "16"}, "batch is '16'; it has to be a whole number"),
+        ({"model": "resnet18"}, "the model of a region is 'resnet18'"),
+        ({"trace": 3}, "the model of a region is 3"),
+        ({"roof": 3}, "roof is 3; give a name, a device file, or a Device"),
         ({"dtype": "fp31"}, "unknown dtype 'fp31'"),
         ({"mode": "training"}, "unknown mode 'training'"),
         ({"device": "tpu"}, "cannot measure on 'tpu'"),
@@ -192,6 +196,21 @@ def test_an_iteration_within_an_iteration_is_an_error(world: World) -> None:
         with pytest.raises(InvalidValue, match="entered while an iteration of it runs"), region:
             pass
     assert samples(region, "train step") == (1.0,)
+
+
+def test_a_function_that_calls_itself_is_an_iteration_within_an_iteration(world: World) -> None:
+    region = rl.region("step", skip=0, iterations=1)
+
+    @region
+    def step(depth: int) -> None:
+        world.now += 1.0
+        if depth:
+            step(depth - 1)
+
+    with pytest.raises(InvalidValue, match="'step' is entered while an iteration of it runs"):
+        step(1)
+    step(0)
+    assert samples(region, "step") == (1.0,)
 
 
 def test_the_records_are_those_of_the_format(world: World, tmp_path: Path) -> None:

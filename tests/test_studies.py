@@ -63,8 +63,12 @@ def test_a_study_runs_anywhere_on_this_processor_and_on_a_gpu(name: str) -> None
     assert any(source == "estimate" for source, _ in asked)
 
 
+MACHINES = {"cuda": ("card", "NVIDIA H200", "h200-sxm-141gb"), "cpu": ("cpu", "AMD EPYC", "amd-epyc")}
+"""What the recorded files call the machines of a study: the fact, its value, and the device of the records."""
+
+
 @EVERY_STUDY
-def test_each_recorded_file_stands_for_a_cell_and_says_card_and_device(name: str) -> None:
+def test_each_recorded_file_stands_for_a_cell_and_says_machine_and_device(name: str) -> None:
     file = read_study(file_of(name))
     asked = {cell.key: cell for cell in cells(file.study, file.home)}
     recorded = sorted(file.home.glob("recorded/*.jsonl"))
@@ -72,7 +76,8 @@ def test_each_recorded_file_stands_for_a_cell_and_says_card_and_device(name: str
     for path in recorded:
         cell, found = asked[path.stem], read_records(path)
         assert found.environment is not None
-        assert found.environment.machine["card"] == "NVIDIA H200"
+        what, name_of_it, device = MACHINES[cell.case.device or ""]
+        assert found.environment.machine[what] == name_of_it
         for record in found.records:
             assert record.source == cell.source
             assert (record.case.model, record.case.batch, record.case.options) == (
@@ -80,14 +85,15 @@ def test_each_recorded_file_stands_for_a_cell_and_says_card_and_device(name: str
                 cell.case.batch,
                 cell.case.options,
             )
-            assert record.case.device == "h200-sxm-141gb"
+            assert record.case.device == device
 
 
 @EVERY_STUDY
 def test_all_that_needs_a_gpu_is_recorded(name: str) -> None:
     file = read_study(file_of(name))
     recorded = {path.stem for path in file.home.glob("recorded/*.jsonl")}
-    assert {cell.key for cell in cells(file.study, file.home) if cell.case.device == "cuda"} == recorded
+    asked = {cell.key: cell.case.device for cell in cells(file.study, file.home)}
+    assert {key for key, device in asked.items() if device == "cuda"} == {k for k in recorded if asked[k] != "cpu"}
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the reports are not here")
@@ -184,7 +190,7 @@ def test_256_images_on_an_a100(tmp_path: Path) -> None:
     assert time.ours is not None
     assert least < time.ours.value < 3 * least
     assert time.measured is not None
-    assert time.measured.value == pytest.approx(4.877e-3, rel=1e-3)  # the recorded median, in TF32
+    assert time.measured.value == pytest.approx(4.822e-3, rel=1e-3)  # the recorded median, in TF32
     ridge = row(found, "ridge", "", device="a100-sxm4-40gb")
     assert ridge.ratio == pytest.approx(186.96 / (312e12 / 1555e9))
     assert ridge.codes == ("ridge-off",)

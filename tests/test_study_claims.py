@@ -170,18 +170,20 @@ def test_what_failed_leaves_a_claim_undecided() -> None:
     why = f"c batch 1 fp32 inference on {V100} failed: out of memory"
     assert [pair.why for pair in verdict.undecided] == [why]
     assert verdict.sentence == (
-        f"Not decidable by measurements: 2 of 3 comparisons hold, left over right 0.5 to 0.75. C{why[1:]}."
+        f"Not decidable by measurements: 2 of 3 comparisons hold, left over right 0.5 to 0.75. Undecided: {why}."
     )
     assert judged(faster(), BOTH, [no_memory("c", "tesla-t4")]).outcome == "supported"  # none of its business
 
 
 def test_what_is_not_run_yet_leaves_a_claim_undecided() -> None:
     cell = Cell(case=Case(model="c", device=V100, batch=1), source="measure")
-    verdict = judged(faster(), BOTH, left=[cell])
+    records = [*BOTH, measured("c", A100, 1.0)]
+    verdict = judged(faster(), records, left=[cell])
     assert [pair.why for pair in verdict.undecided] == [f"{cell.case.label()} is not run yet"]
     assert (verdict.outcome, verdict.basis) == ("not decidable", "measured")
     estimate = replace(cell, source="estimate")
-    assert judged(faster(), BOTH, left=[estimate]).outcome == "supported"
+    assert judged(faster(), records, left=[estimate]).outcome == "supported"
+    assert judged(faster(), BOTH, left=[cell]).outcome == "supported"  # nothing that it would be held against
 
 
 def test_what_the_study_leaves_out_is_not_compared() -> None:

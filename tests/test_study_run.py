@@ -205,6 +205,15 @@ def test_a_study_that_is_killed(tmp_path: Path) -> None:
     assert len(found.done) == 2
 
 
+@pytest.mark.parametrize("jobs", [0, 1])
+def test_a_failure_names_files_as_the_study_does(tmp_path: Path, jobs: int) -> None:
+    text = 'title = "T"\nmodels = ["tiny.py:fails"]\nsources = ["estimate", "measure"]\n[measure]\ndevices = "cpu"\n'
+    path = study(tmp_path, text)
+    failures = run_study(path, tmp_path / "out", jobs=jobs).failures.values()
+    assert [failure.kind for failure in failures] == ["error", "error"]
+    assert all("tiny.py" in failure.message and str(tmp_path) not in failure.message for failure in failures)
+
+
 class TestCommand:
     @pytest.fixture
     def run(self, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
@@ -239,7 +248,7 @@ class TestCommand:
         written(tmp_path, text.replace("fails", "build"))
         code, out, err = run("run", tmp_path / "study.toml", "-d", tmp_path / "out")
         assert code == 0
-        assert "asks for 1 more cells and no longer asks for 1 cells" in err
+        assert "asks for 1 more cell and no longer asks for 1 cell" in err
 
     def test_errors(self, run: Any, tmp_path: Path) -> None:
         code, out, err = run("run", study(tmp_path, ESTIMATES.replace("models", "modelz")))

@@ -181,8 +181,18 @@ class TestRefusals:
         )
         assert slurm._queued("name") == ["PENDING Priority", "RUNNING"]
         write_program(programs / "squeue", 'echo "no answer" >&2; exit 1')
-        with pytest.raises(ClusterError, match="squeue fails: no answer; jobs that were submitted go on"):
+        with pytest.raises(ClusterError, match="squeue fails: no answer; jobs of this study, if there are any, go on"):
             slurm._queued("name")
+
+    def test_a_slurm_that_never_answers(self, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        # The programs are there, and no controller: told after a few looks, before anything is submitted.
+        monkeypatch.setattr(slurm, "POLLS", (0.0, 0.0))
+        asked = tmp_path / "asked"
+        write_program(programs / "squeue", f"echo >> {asked}; printf 'no\\ncontroller\\n' >&2; exit 1")
+        folder = study_folder(tmp_path)
+        with pytest.raises(ClusterError, match="squeue fails: no controller; jobs of this study"):
+            slurm.run(folder, folder.cells, Cluster(name="here"), ("-c", DO))
+        assert asked.read_text().count("\n") == slurm.FIRST < slurm.PATIENCE
 
 
 class TestLeft:

@@ -12,13 +12,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.study_samples import SMALL, begun, found, timed, written
+from tests.study_samples import SMALL, begun, failing, found, timed, written
 
-from rooflens.errors import InvalidValue, ModelError, RecordFileError, StudyFileError
+from rooflens.errors import InvalidValue, RecordFileError, StudyFileError
 from rooflens.records import Case, Failure, RecordFile, read_records, write_records
 from rooflens.study import Cell, Change, Share, Step, StudyFolder, work
 from rooflens.study.lease import lease
-from rooflens.study.words import change_text, duration, status_json, status_text
+from rooflens.study.words import change_text, status_text
 
 ROOT = Path(__file__).parents[1]
 WORKER = """
@@ -54,10 +54,6 @@ def started(folder: StudyFolder, seconds: float) -> subprocess.Popen[str]:
 def noted(folder: StudyFolder) -> list[str]:
     lines = [line for path in (folder.path / "journal").iterdir() for line in path.read_text().splitlines()]
     return [json.loads(line)["cell"] for line in lines]
-
-
-def failing(cell: Cell, _: Share) -> RecordFile:
-    raise ModelError(f"{cell.case.model} cannot be built")
 
 
 def test_a_run_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
@@ -213,7 +209,7 @@ class TestChanges:
     def test_in_words(self) -> None:
         both = change_text(Change(added=("a", "b"), dropped=("c",)))
         assert both == (
-            "the study file changed since: it asks for 2 more cells and no longer asks for 1 cells, whose files stay"
+            "the study file changed since: it asks for 2 more cells and no longer asks for 1 cell, whose files stay"
         )
         assert change_text(Change()).endswith("it asks for the same cells")
 
@@ -261,8 +257,11 @@ class TestFolder:
         work(folder, folder.cells, found)
         damaged = folder.files / f"{folder.cells[0].key}.jsonl"
         damaged.write_text(damaged.read_text()[:-20])
-        with pytest.raises(RecordFileError, match=damaged.name):
+        with pytest.raises(RecordFileError, match=damaged.name) as caught:
             folder.records()
+        assert caught.value.__notes__ == [
+            f"remove the file, and 'rooflens study resume {folder.path}' runs its cell again"
+        ]
 
     def test_records_of_all_cells(self, tmp_path: Path) -> None:
         folder = begun(tmp_path)
@@ -317,77 +316,3 @@ class TestRecorded:
         (tmp_path / "old" / "a.jsonl").unlink()
         with pytest.raises(StudyFileError, match=r"recorded\[1\].files\[1\] is 'old/\*.jsonl', and no such file"):
             StudyFolder.open(folder.path)
-
-
-class TestStatus:
-    def note(self, folder: StudyFolder, seconds: dict[int, float]) -> None:
-        for number in seconds:
-            folder.keep(folder.cells[number], found(folder.cells[number]))
-        lines = [json.dumps({"cell": folder.cells[n].key, "seconds": s}) for n, s in seconds.items()]
-        (folder.path / "journal").mkdir()
-        (folder.path / "journal" / "one.jsonl").write_text("\n".join([*lines, '{"cell": "killed amid a li']))
-
-    def test_cells_take_as_long_as_those_like_them(self, tmp_path: Path) -> None:
-        folder = begun(tmp_path)  # six cells of resnet18, then six of alexnet
-        self.note(folder, {0: 1.0, 1: 3.0, 6: 10.0})
-        status = folder.status()
-        assert status.seconds == 14.0
-        # Four of resnet18 at 2 s on average, five of alexnet at 10 s.
-        assert status.expected == 4 * 2.0 + 5 * 10.0
-        assert status.unlike == 0
-        assert status_text(status) == (
-            "12 cells: 3 done, 0 failed, 0 running, 9 left\n"
-            "  estimate  3 done, 9 left\n"
-            "done so far in 14 s of work\n"
-            "left: 9 cells, about 58 s one after another\n"
-        )
-
-    def test_models_without_an_example_take_as_long_as_others(self, tmp_path: Path) -> None:
-        folder = begun(tmp_path)
-        self.note(folder, {0: 1.0, 1: 3.0})
-        assert folder.status().expected == 10 * 2.0
-
-    def test_a_source_without_an_example_is_not_guessed(self, tmp_path: Path) -> None:
-        folder = begun(tmp_path, SMALL + 'sources = ["estimate", "measure"]\n[measure]\ndevices = "cuda"\n')
-        assert folder.status().expected is None
-        assert "nothing like them is done yet" in status_text(folder.status())
-        self.note(folder, {0: 2.0})
-        status = folder.status()
-        assert (status.expected, status.unlike) == (22.0, 6)
-        assert "left: 17 cells, about 22 s one after another, without 6 cells that are like none before" in (
-            status_text(status)
-        )
-        assert "  6 of them need cuda\n" in status_text(status)
-
-    def test_what_runs_is_running(self, tmp_path: Path) -> None:
-        folder = begun(tmp_path)
-        with lease(folder.files, folder.cells[0].key):
-            assert folder.status().cells("running") == folder.cells[:1]
-        assert folder.status().count("running") == 0
-
-    def test_as_json(self, tmp_path: Path) -> None:
-        folder = begun(tmp_path)
-        work(folder, folder.cells[:2], found)
-        work(folder, folder.cells[2:3], failing)
-        told = json.loads(status_json(folder.status()))
-        assert {key: told[key] for key in ("format", "cells", "done", "failed", "running", "left", "complete")} == {
-            "format": 1, "cells": 12, "done": 2, "failed": 1, "running": 0, "left": 9, "complete": False,
-        }  # fmt: skip
-        assert told["sources"] == {"estimate": {"done": 2, "failed": 1, "running": 0, "left": 9}}
-        assert told["left_by_device"] == {"any": 9}
-        assert told["failures"] == [
-            {
-                "key": folder.cells[2].key,
-                "cell": "estimate resnet18 batch 2 fp32 inference on tesla-t4",
-                "stage": "start",
-                "kind": "error",
-                "message": "resnet18 cannot be built",
-            }
-        ]
-
-    @pytest.mark.parametrize(
-        ("seconds", "words"),
-        [(0.04, "0.0 s"), (9.94, "9.9 s"), (89.4, "89 s"), (91, "2 min"), (5399, "90 min"), (5400, "1.5 h")],
-    )
-    def test_durations(self, seconds: float, words: str) -> None:
-        assert duration(seconds) == words

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from rooflens.errors import DataDependent, ModelError
 from rooflens.models import Example, Step, make_step, sum_of_outputs
-from rooflens.records import Operation
-from rooflens.trace import Trace, trace
+from rooflens.records import Operation, Trace
+from rooflens.trace import trace
 
 
 def step_of(module: nn.Module, *args: Any, mode: str = "inference", optimizer: str = "none", **more: Any) -> Step:
@@ -294,6 +294,7 @@ def test_shapes_that_depend_on_values_are_run_with_values() -> None:
     weight = module.layer.weight.clone()
     done = traced(module, x, mode="train")
     assert find(done, "addmm").call.outputs[0].shape == (2, 8)  # two of the three rows are positive
+    assert done.with_values
     assert any("nonzero" in note and "run on the CPU" in note for note in done.notes)
     assert torch.equal(module.layer.weight, weight)
     assert module.layer.weight.grad is None
@@ -302,6 +303,11 @@ def test_shapes_that_depend_on_values_are_run_with_values() -> None:
 def test_a_model_too_large_to_run_with_values_is_an_error() -> None:
     with pytest.raises(DataDependent, match=r"nonzero.*this machine has"):
         traced(Chooses(width=2**20), torch.empty(2, 2**20, device="meta"))
+
+
+def test_where_the_system_tells_no_memory_the_step_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("os.sysconf")
+    assert traced(Chooses(), torch.randn(3, 8)).with_values
 
 
 def test_operations_of_an_accelerator_keep_their_values_when_they_are_run() -> None:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 KEPT = 4
 """Whole traces that are kept: the one of an answer is among the last few."""
-RUN_WITH_VALUES = "run on the CPU with values"
-"""Words in the note of a step that could not be traced without values."""
 
 
 class Batches:
@@ -43,11 +41,11 @@ class Batches:
         self._held: dict[int, Memory] = {}
         self._traced = lru_cache(maxsize=KEPT)(self._trace_of)
         first, repeated = self._traced(1)
-        for note in first.notes:
-            if RUN_WITH_VALUES in note:
-                raise DataDependent(
-                    f"{note}; a search for the largest batch would run it many times. Estimate batches one by one"
-                )
+        if first.with_values:
+            (note,) = first.notes
+            raise DataDependent(
+                f"{note}; a search for the largest batch would run it many times. Estimate batches one by one"
+            )
         self._calls = tuple(dict.fromkeys(found.operation.call for found in repeated))
         self._demands = cache(self._demands_with)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from rooflens.api.cases import Progress
@@ -43,8 +44,8 @@ def calibrate(
         InvalidValue: torch cannot run there, or the budget is too small.
         OutputError: the file cannot be written; found out before anything is measured.
     """
-    if budget is not None and not budget >= LEAST_BUDGET:
-        raise InvalidValue(f"budget is {budget}; a calibration takes at least {LEAST_BUDGET:g} s")
+    if budget is not None and not (isinstance(budget, int | float) and LEAST_BUDGET <= budget < math.inf):
+        raise InvalidValue(f"budget is {budget!r}; a calibration takes at least {LEAST_BUDGET:g} s, and has an end")
     here = identity(device)
     path = here.stored if output is None else Path(output)
     check_writable(path)

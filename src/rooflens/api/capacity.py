@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rooflens.api.batches import Batches
 from rooflens.api.cases import Progress, Request, fused_by, is_graph, request
 from rooflens.api.graphs import GraphRequest, graph_request, refuse_dims
-from rooflens.api.machine import find
+from rooflens.api.machine import find, listed
 from rooflens.costs import Fusion
 from rooflens.devices import catalogue
 from rooflens.devices.capacity import Reserve, needed, one_of, reserves
@@ -102,10 +102,8 @@ class _Target:
 
 
 def _targets(device: str | Device | Sequence[str | Device]) -> list[_Target]:
-    if not isinstance(device, str | Device | Sequence):
-        raise InvalidValue(f"device is {device!r}; give a name, a device file, a Device, or several of them")
     found: dict[str, _Target] = {}
-    for named in [device] if isinstance(device, str | Device) else device:
+    for named in listed(device):
         every = isinstance(named, str) and named.casefold() == ALL
         for whole in catalogue() if every else [find(named) if isinstance(named, str) else named]:
             one, count = one_of(whole)

@@ -188,7 +188,7 @@ def options_of(
     fusion: Fusion,
     causal: bool,
     optimizer: str,
-    fused: bool = False,
+    fused: bool,
 ) -> dict[str, Scalar]:
     """What is said of a case beyond its fields: only what is not the default."""
     for what, value in (("img_size", img_size), ("seq_len", seq_len)):
@@ -253,6 +253,11 @@ def _handed_batch(batch: int | Sequence[int] | None) -> tuple[int | None, ...]:
 
 
 def batches_of(batch: int | Iterable[int] | None) -> tuple[int | None, ...]:
+    """The batches asked for, each once; None is the batch of inputs that are there already.
+
+    Raises:
+        InvalidValue: there is none, or one is no whole number of at least 1.
+    """
     if batch is None:
         return (None,)
     batches = (batch,) if isinstance(batch, int) else tuple(batch)

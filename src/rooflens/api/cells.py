@@ -20,10 +20,10 @@ from rooflens.api.reading import read
 from rooflens.api.runners import Sender, lost, shares, workers
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.models import How
-from rooflens.records import AS_IS, Case, Device, Failure, RecordFile, Source, read_records, write_records
+from rooflens.records import AS_IS, Case, Device, RecordFile, read_records, write_records
 from rooflens.results import RecordSet
 from rooflens.sources import environment, isolation
-from rooflens.study import Cell, Run, Share, StudyFolder, stated
+from rooflens.study import Cell, Run, Share, StudyFolder, could_not, stated
 
 _HOW = frozenset(f.name for f in fields(How))
 
@@ -85,7 +85,7 @@ def device_of(word: str, home: Path) -> Device:
                 f" {MEASURED!r}, or name a device file"
             )
         return device
-    return find(str(home / word) if word.lower().endswith(".toml") else word)
+    return find(_roof(word, home) or word)
 
 
 def _device_or_none(word: str, home: Path) -> Device | None:
@@ -173,7 +173,7 @@ def begin(setup: Mapping[str, Any]) -> isolation.Run:
         try:
             found = estimates(cell, lambda share, text: tell({"share": share}))
         except RooflensError as error:
-            found = failed(cell, error)
+            found = failed(cell, error, folder.home)
         here = environment.capture(setup["command"])
         write_records(Path(words["out"]), replace(found, environment=here))
         return True
@@ -181,11 +181,9 @@ def begin(setup: Mapping[str, Any]) -> isolation.Run:
     return run
 
 
-def failed(cell: Cell, error: RooflensError) -> RecordFile:
+def failed(cell: Cell, error: RooflensError, home: Path) -> RecordFile:
     """What is kept of a cell that could not be run."""
-    source: Source = "measure" if cell.source == "replay" else cell.source
-    failure = Failure(case=cell.case, source=source, stage="start", kind="error", message=str(error))
-    return RecordFile(records=(), failures=(failure,), environment=environment.capture())
+    return RecordFile(records=(), failures=(could_not(cell, error, home),), environment=environment.capture())
 
 
 @contextmanager
@@ -197,7 +195,7 @@ def measuring(folder: StudyFolder) -> Iterator[Run]:
         senders: dict[str, Sender] = {}
 
         def run(cell: Cell, share: Share) -> RecordFile:
-            machine = _machine(cell.case.device, settings.roof, folder.home)
+            machine = _machine(cell.case.device, settings.roofs.get("measure"), folder.home)
             words = words_of(cell.case, folder.home)
             how = How(**{name: words.pop(name) for name in _HOW & words.keys()})
             case = _asked(words, how, machine)
@@ -241,7 +239,7 @@ def counting(folder: StudyFolder) -> Iterator[Run]:
             **words_of(cell.case, folder.home),
             cache=settings.cache,
             limit=settings.limits["counters"],
-            roof=place.roof or settings.roof,
+            roof=place.roof or _roof(settings.roofs.get("counters"), folder.home),
             estimate=False,
             progress=share,
         )
@@ -305,15 +303,20 @@ def _place(device: str | None, home: Path) -> Place:
     if device == MEASURED:
         return Place(roof=MEASURED)
     if device.lower().endswith(".toml"):
-        return Place(roof=str(home / device))
+        return Place(roof=_roof(device, home))
     where = _names_here().get(device)
     if where is None:
         raise InvalidValue(f"this machine is no {device!r}; it is {', '.join(_names_here())}")
     return Place(where=where)
 
 
+def _roof(word: str | None, home: Path) -> str | None:
+    """A device by its name, or the path of its file, which lies beside the study file."""
+    return str(home / word) if word is not None and word.lower().endswith(".toml") else word
+
+
 @cache
 def _machine(device: str | None, roof: str | None, home: Path) -> Machine:
     """The machine under the name that a study has for it; ceilings are measured once."""
     place = _place(device, home)
-    return this_machine(place.where, place.roof or roof)
+    return this_machine(place.where, place.roof or _roof(roof, home))

@@ -24,6 +24,7 @@ from rooflens.compare import (
 from rooflens.compare.kernels import is_launch
 from rooflens.errors import FileError, Incomparable, InvalidValue
 from rooflens.results import RecordSet
+from rooflens.study.state import CELLS
 
 Question = Literal["runs", "evidence", "kernels", "devices", "correlation", "scaling", "phases", "throughput"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
@@ -150,7 +151,7 @@ def _measured(records: RecordSet) -> bool:
 
 
 def _side(source: One | Sequence[One]) -> RecordSet:
-    """One side: a set, a file, all record files of a folder, or several of these."""
+    """One side: a set, a file, all record files of a folder or of a study's folder, or several of these."""
     if isinstance(source, RecordSet):
         return source
     if isinstance(source, str | Path):
@@ -166,7 +167,7 @@ def _together(sets: Sequence[RecordSet]) -> RecordSet:
 
 
 def _files(folder: Path) -> list[Path]:
-    files = sorted(folder.glob("*.jsonl"))
+    files = sorted(folder.glob("*.jsonl")) or sorted((folder / CELLS).glob("*.jsonl"))
     if not files:
         raise FileError(f"the folder {str(folder)!r} holds no record files (*.jsonl)")
     return files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rooflens.api.machine import datasheet_of, find
+from rooflens.api.machine import datasheet_of, find, listed
 from rooflens.records import Device
 from rooflens.results import RecordSet
 
@@ -42,9 +42,8 @@ def roofline(
     """
     from rooflens.report.figure import devices_of, roofline_figure
 
-    wanted = [] if device is None else [device] if isinstance(device, str | Device) else list(device)
     together = sum(records[1:], start=records[0]) if records else RecordSet(())
-    extra = [together.devices.get(d) or find(d) if isinstance(d, str) else d for d in wanted]
+    extra = [together.devices.get(d) or find(d) if isinstance(d, str) else d for d in listed(device)]
     shown = [*devices_of(together), *extra]
     datasheets = [sheet for sheet in map(datasheet_of, shown) if sheet is not None]
     devices = [*shown, *datasheets] if extra or datasheets else None

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rooflens.api.cases import Progress, Request, fused_by, is_graph, request
 from rooflens.api.graphs import GraphRequest, graph_request, refuse_dims
-from rooflens.api.machine import find
+from rooflens.api.machine import find_all
 from rooflens.costs import Fusion
-from rooflens.errors import InvalidValue
 from rooflens.models import How, Loss
 from rooflens.records import Device, Record
 from rooflens.results import RecordSet
@@ -53,7 +52,8 @@ def estimate(
         device: names, device files or devices; none is needed to count.
         dtype: ``fp32`` (default of a named model), ``tf32``, ``default``, ``bf16``, ``fp16``, ``amp-bf16`` or
             ``amp-fp16``; a module is left as it is unless a dtype is given, and an ONNX file always.
-        mode: ``inference`` or ``train`` (forward with loss, backward, optimizer).
+        mode: ``inference`` or ``train`` (forward with loss, backward, optimizer); of a language model by name also
+            ``prefill`` or ``decode``.
         loss: from output and targets to a scalar; default: cross entropy for a named model, else the sum of the
             outputs.
         optimizer: ``none``, ``sgd``, ``adam`` or ``adamw``.
@@ -75,7 +75,7 @@ def estimate(
     Raises:
         InvalidValue, UnknownModel, UnknownDevice, MissingCeiling, ModelError: see :mod:`rooflens.errors`.
     """
-    devices = _devices(device)
+    devices = find_all(device)
     fusion = fused_by(compile, fusion)
     words: dict[str, Any] = {
         "inputs": inputs,
@@ -107,18 +107,7 @@ def estimate(
             progress(n / len(asked.batches), f"{asked.name}, batch {size}" if size else asked.name)
         done = trace(size)
         operations = source.repeated(done, fusion)
-        for found in (*devices,) or (None,):
+        for found in devices or (None,):
             case = asked.cases(found.name if found else None)[n]
             records += source.records(done, operations, case, found, causal=causal)
     return RecordSet(records, devices={d.name: d for d in devices}, environment=environment.capture())
-
-
-def _devices(device: str | Device | Sequence[str | Device] | None) -> list[Device]:
-    if not isinstance(device, str | Device | Sequence | None):
-        raise InvalidValue(f"device is {device!r}; give a name, a device file, a Device, or several of them")
-    wanted = [] if device is None else [device] if isinstance(device, str | Device) else list(device)
-    found: dict[str, Device] = {}
-    for one in (find(d) if isinstance(d, str) else d for d in wanted):
-        if found.setdefault(one.name, one) != one:
-            raise InvalidValue(f"two different devices are called {one.name!r}; give yours another title")
-    return list(found.values())

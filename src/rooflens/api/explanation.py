@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.machine import find
+from rooflens.api.machine import find_all
 from rooflens.costs import Cost, Derivation, arithmetic_of, derive
 from rooflens.errors import InvalidValue, UnknownModel, UnknownName
-from rooflens.records import PHASES, Case, Device, Phase, Record, Work
+from rooflens.records import PHASES, Call, Case, Device, Phase, Record, Work
 from rooflens.report.explanation import Chapter, Explained, Explanation
 from rooflens.results import RecordSet
 
@@ -60,7 +60,7 @@ def explain(
     """
     if phase is not None and phase not in PHASES:
         raise InvalidValue(f"unknown phase {phase!r}; known: {', '.join(PHASES)}")
-    devices = _devices(device)
+    devices = find_all(device)
     if isinstance(what, Record):
         what = RecordSet([what])
     if isinstance(what, Path) or (isinstance(what, str) and what.endswith(".jsonl")):
@@ -74,12 +74,6 @@ def explain(
     if shapes:
         raise _unknown(what) if isinstance(what, str) else InvalidValue("shapes are those of an operation")
     return Explanation(_of_model(what, path, phase, devices, dtype, arguments))
-
-
-def _devices(device: str | Device | Sequence[str | Device] | None) -> tuple[Device, ...]:
-    wanted = [] if device is None else [device] if isinstance(device, str | Device) else list(device)
-    found = [find(d) if isinstance(d, str) else d for d in wanted]
-    return tuple({d.name: d for d in found}.values())
 
 
 # An operation with shapes ---------------------------------------------------------------------------------------------
@@ -111,18 +105,31 @@ def _of_operation(
     if phase == "optimizer":
         raise InvalidValue("an operation has no optimizer; its phases are forward and backward")
     step = operator_step(name, shapes, arguments, dtype=dtype, backward=phase == "backward")
-    arithmetic = arithmetic_of(dtype, devices[0] if devices else None)
-    counts: dict[Any, int] = {}
+    counts: dict[Call, int] = {}
     for operation in traced(step).operations:
         if operation.phase == phase and not operation.path.startswith("("):
             counts[operation.call] = counts.get(operation.call, 0) + 1
-    explained = []
-    for call, calls in counts.items():
-        found = derive(call, arithmetic)
-        explained.append(_explained(found, found.cost, phase=phase, calls=calls, devices=tuple(devices)))
-    if not explained:
+    if not counts:
         raise InvalidValue(f"{name} moves and computes nothing in {phase}: it is a view, a shape query or free")
-    return Chapter(title="", operations=tuple(explained))
+    return Chapter(
+        title="",
+        operations=tuple(
+            _explained(found, found.cost, phase=phase, calls=calls, devices=at)
+            for call, calls in counts.items()
+            for found, at in _derivations(call, dtype, devices)
+        ),
+    )
+
+
+def _derivations(call: Call, dtype: str, devices: Sequence[Device]) -> Iterator[tuple[Derivation, tuple[Device, ...]]]:
+    """How a call is computed, and where: under some dtypes a device with TF32 takes another unit than one without."""
+    found: dict[frozenset[str], tuple[Derivation, list[Device]]] = {}
+    for device in devices or (None,):
+        derivation = derive(call, arithmetic_of(dtype, device))
+        _, at = found.setdefault(frozenset(derivation.cost.work.flops), (derivation, []))
+        at += [] if device is None else [device]
+    for derivation, at in found.values():
+        yield derivation, tuple(at)
 
 
 def _explained(derivation: Derivation, cost: Cost, **more: Any) -> Explained:
@@ -151,7 +158,7 @@ def _of_model(
     options = dict(arguments)
     if phase in ("backward", "optimizer"):
         options.setdefault("mode", "train")
-    return _of_records(estimate(model, device=devices, dtype=dtype, **options), path, phase, devices)
+    return _of_records(estimate(model, device=devices, dtype=dtype, **options), path, phase, ())
 
 
 def _is_model(name: str) -> bool:
@@ -188,7 +195,10 @@ def _of_records(
         resources = frozenset(record.work.flops) if record.work else None
         alike.setdefault((record.path, record.phase, record.call, record.recomputed, resources), []).append(record)
     return tuple(
-        Chapter(title=case.label(), operations=tuple(_of_equal(equal, records, devices) for equal in alike.values()))
+        Chapter(
+            title=case.label(),
+            operations=tuple(one for equal in alike.values() for one in _of_equal(equal, records, devices)),
+        )
         for case, alike in chapters.items()
     )
 
@@ -218,19 +228,25 @@ def _in_phase(records: Sequence[Record], phase: Phase | None) -> Sequence[Record
     return found
 
 
-def _of_equal(equal: Sequence[Record], records: RecordSet, given: Sequence[Device]) -> Explained:
+def _of_equal(equal: Sequence[Record], records: RecordSet, given: Sequence[Device]) -> Iterator[Explained]:
     """Equal observations, which may stand for several devices."""
     first = equal[0]
     assert first.call is not None
     own = [records.devices[r.case.device] for r in equal if r.case.device in records.devices]
-    at = tuple(given) or tuple({device.name: device for device in own}.values())
-    derivation = derive(first.call, arithmetic_of(first.case.dtype, at[0] if at else None))
-    cost, notes = _as_recorded(first, derivation.cost)
-    if first.recomputed:
-        notes = ("Repeats forward work during backward (checkpointing).", *notes)
-    return _explained(
-        derivation, cost, path=first.path, phase=first.phase or "forward", calls=first.calls, devices=at, notes=notes
-    )
+    asked = given or tuple({device.name: device for device in own}.values())
+    for derivation, at in _derivations(first.call, first.case.dtype, asked):
+        cost, notes = _as_recorded(first, derivation.cost)
+        if first.recomputed:
+            notes = ("Repeats forward work during backward (checkpointing).", *notes)
+        yield _explained(
+            derivation,
+            cost,
+            path=first.path,
+            phase=first.phase or "forward",
+            calls=first.calls,
+            devices=at,
+            notes=notes,
+        )
 
 
 def _as_recorded(record: Record, cost: Cost) -> tuple[Cost, tuple[str, ...]]:

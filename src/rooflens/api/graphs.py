@@ -93,6 +93,7 @@ def graph_request(
         fusion=fusion,
         causal=causal,
         optimizer=optimizer,
+        fused=fused,
     )
     try:
         import onnx  # noqa: F401

@@ -58,6 +58,8 @@ class Plan:
         for what, value, least in (("skip", self.skip, 0), ("iterations", self.iterations, 1)):
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
                 raise InvalidValue(f"{what} is {value!r}; it has to be a whole number of at least {least}")
+        if self.batch is not None and (not isinstance(self.batch, int) or isinstance(self.batch, bool)):
+            raise InvalidValue(f"batch is {self.batch!r}; it has to be a whole number of at least 1")
         Case(model=self.name, batch=self.batch, dtype=self.dtype, mode=self.mode or "train")  # which checks its words
         check_torch()
         if self.device is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,9 +94,22 @@ def this_machine(where: str | None, roof: str | Device | None, progress: Progres
         device = load_file(here.stored) if here.stored.exists() else _measured_now(here, progress)
         return Machine(where=here.where, name=device.name, device=device)
     if roof is not None:
-        device = find_named(roof) if isinstance(roof, str) else roof
+        device = roof_of(roof)
         return Machine(where=here.where, name=device.name, device=device)
     return Machine(where=here.where, name=here.name, device=here.known)
+
+
+def roof_of(roof: object) -> Device:
+    """The device whose ceilings are to hold: by a name as :func:`find` takes it, or as it is.
+
+    Raises:
+        UnknownDevice, DeviceFileError: nobody knows it, or its file is damaged.
+        InvalidValue: it is neither a name nor a device.
+    """
+    device = find(roof) if isinstance(roof, str) else roof
+    if not isinstance(device, Device):
+        raise InvalidValue(f"roof is {roof!r}; give a name, a device file, or a Device")
+    return device
 
 
 def _measured_now(here: Identity, progress: Progress | None) -> Device:
@@ -116,6 +130,33 @@ def find(name: str) -> Device:
     if name.strip().lower().endswith(ROOF_FILES):
         return device_of_roofs(Path(name.strip()))
     return find_named(name, {MEASURED: _stored})
+
+
+def find_all(device: str | Device | Sequence[str | Device] | None) -> tuple[Device, ...]:
+    """The devices that an argument names, each once.
+
+    Raises:
+        InvalidValue: it names none, or two different devices by one name.
+    """
+    found: dict[str, Device] = {}
+    for one in (find(named) if isinstance(named, str) else named for named in listed(device)):
+        if found.setdefault(one.name, one) != one:
+            raise InvalidValue(f"two different devices are called {one.name!r}; give yours another title")
+    return tuple(found.values())
+
+
+def listed(device: object) -> list[str | Device]:
+    """What an argument names: nothing (None), one device, or the several of a sequence.
+
+    Raises:
+        InvalidValue: it is none of these.
+    """
+    one = () if device is None else (device,)
+    given = device if isinstance(device, Sequence) and not isinstance(device, str) else one
+    found = [item for item in given if isinstance(item, str | Device)]
+    if len(found) < len(given):
+        raise InvalidValue(f"device is {device!r}; give a name, a device file, a Device, or several of them")
+    return found
 
 
 def _stored() -> Device:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.cases import Progress, request
-from rooflens.api.estimation import estimate as estimated
-from rooflens.api.machine import this_machine
+from rooflens.api.beside import estimated, estimated_apart
+from rooflens.api.cases import Progress, Request, request
+from rooflens.api.machine import Machine, this_machine
 from rooflens.api.ranks import check_gpus
 from rooflens.api.runners import in_this_process, in_workers
 from rooflens.api.sweep import Collected, search_largest
-from rooflens.errors import InvalidValue, ModelError, RooflensError
+from rooflens.errors import InvalidValue, ModelError
 from rooflens.models import How, Loss
 from rooflens.records import Device, Failure
 from rooflens.results import RecordSet
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LIMIT = 600.0
 """Seconds for one cell."""
+OWN_FILE = ".py:"
+"""What the name of a model in a file of the user's own has in it."""
 
 
 def measure(
@@ -102,34 +104,35 @@ def measure(
     handed: dict[str, Any] = {"inputs": inputs, "loss": loss}
     how = How(compile=compile, cuda_graph=cuda_graph, flush=flush, profile=profile, gpus=gpus)
     asked = request(model, **words, **handed, how=how)
+    check_seconds("budget", budget)
+    check_seconds("limit", limit)
+    if not limit > 0:
+        raise InvalidValue(f"a time limit of {limit} s leaves no time for a batch; give more than 0")
     Policy(budget=budget)
     machine = this_machine(device, roof, progress)
-    how.check(machine.where)
-    check_gpus(how, machine.where, mode, named=asked.module is None and loss is None and isolated is not False)
-    if machine.where == "cpu" and asked.dtype == "tf32":
-        raise InvalidValue("a CPU has no TF32; measure fp32 or bf16")
-    if largest_batch and (len(asked.batches) > 1 or asked.batches[0] is None):
-        raise InvalidValue("the largest batch is searched for a named model, from one batch on; give one or none")
-    if limit <= 0:
-        raise InvalidValue(f"a time limit of {limit} s leaves no time for a batch; give more than 0")
-    if isolated is None:
-        isolated = asked.module is None and loss is None
-    if isolated and (asked.module is not None or loss is not None):
-        raise InvalidValue("a module or a loss that is handed in cannot be sent to a worker; leave isolated out")
+    isolated = _is_isolated(asked, isolated)
+    _check(asked, machine, isolated=isolated, largest_batch=largest_batch)
+
+    def estimates() -> RecordSet:
+        if isolated and isinstance(model, str) and OWN_FILE in model:  # it may do anything
+            return estimated_apart(model, machine.device, words | handed, how, limit, progress)
+        return estimated(model, machine.device, words | handed, how)
+
     with (
         in_workers({"model": model} | words, how, machine, budget, limit=limit, fresh=fresh)
         if isolated
         else in_this_process(asked, machine, budget)
     ) as run:
         # Before anything runs: what an estimate refuses costs no measurement.
-        beside = _estimated(model, machine.device, words | handed, how) if estimate else None
+        beside = estimates() if estimate else None
         collected = Collected(machine=machine, beside=beside, save=None if save is None else Path(save))
         cases = asked.cases(machine.name)
         if largest_batch:
             search_largest(cases[0], run, collected, progress)
             if estimate and collected.records:
                 words["batch"] = [case.batch for case in collected.measured_cases]
-                collected.beside = _estimated(model, machine.device, words | handed, how)
+                collected.beside = estimates()
+                collected.keep()
         else:
             for n, case in enumerate(cases):
                 collected.add(run(case, _inner(progress, n, len(cases))))
@@ -138,19 +141,34 @@ def measure(
     return collected.so_far()
 
 
+def check_seconds(what: str, seconds: object) -> None:
+    """Raise InvalidValue for what is no time."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise InvalidValue(f"{what} is {seconds!r}; give a number of seconds")
+
+
+def _is_isolated(asked: Request, wanted: bool | None) -> bool:
+    handed = asked.module is not None or asked.loss is not None
+    if wanted and handed:
+        raise InvalidValue("a module or a loss that is handed in cannot be sent to a worker; leave isolated out")
+    return not handed if wanted is None else wanted
+
+
+def _check(asked: Request, machine: Machine, *, isolated: bool, largest_batch: bool) -> None:
+    """Raise InvalidValue for what cannot be done on this machine, or together."""
+    asked.how.check(machine.where)
+    check_gpus(asked.how, machine.where, asked.mode, named=isolated)
+    if machine.where == "cpu" and asked.dtype == "tf32":
+        raise InvalidValue("a CPU has no TF32; measure fp32 or bf16")
+    if largest_batch and (len(asked.batches) > 1 or asked.batches[0] is None):
+        raise InvalidValue("the largest batch is searched for a named model, from one batch on; give one or none")
+
+
 def _why(failures: Sequence[Failure]) -> str:
     """Why nothing was measured."""
     last = failures[-1]
     how_many = f"; all {len(failures)} batches failed" if len(failures) > 1 else ""
     return f"{last.message} ({last.kind}, at stage {last.stage}){how_many}"
-
-
-def _estimated(model: str | torch.nn.Module, device: Device | None, words: dict[str, Any], how: How) -> RecordSet:
-    try:
-        return estimated(model, device=device, compile=how.compile, **words)
-    except RooflensError as error:
-        error.add_note("this is the estimate beside the measurement; leave it out with estimate=False (--no-estimate)")
-        raise
 
 
 def _inner(progress: Progress | None, n: int, total: int) -> Progress:

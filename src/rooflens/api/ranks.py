@@ -22,10 +22,10 @@ def check_gpus(how: How, where: str, mode: str, named: bool) -> None:
     """Raise InvalidValue for what several devices cannot do, or are not there for."""
     import torch
 
+    if not isinstance(how.gpus, int) or how.gpus < 1:
+        raise InvalidValue(f"cannot measure on {how.gpus!r} devices; give 1 or more")
     if how.gpus == 1:
         return
-    if how.gpus < 1:
-        raise InvalidValue(f"cannot measure on {how.gpus} devices; give 1 or more")
     if mode != "train":
         raise InvalidValue(f"several devices share a training step, and this is {mode!r}; give mode='train'")
     if not named:

@@ -12,8 +12,8 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rooflens.api.iterations import Iterations, Pass, Plan
+from rooflens.api.machine import roof_of
 from rooflens.api.tables import table
-from rooflens.devices import find
 from rooflens.errors import InvalidValue
 from rooflens.records import AS_IS, Device
 from rooflens.results import RecordSet
@@ -64,7 +64,8 @@ def region(
         mode: ``train`` or ``inference``; default: the model's own flag, else whether gradients are recorded.
         dtype: what to call the precision that you run in (``amp-bf16``); it changes nothing.
         device: ``cpu`` or ``cuda``; default: where the model's parameters are.
-        roof: the device whose ceilings hold for this machine: a name or a device file. Default: the catalogue's entry.
+        roof: the device whose ceilings hold for this machine: a name, a device file, or ``measured`` for those that
+            ``rooflens calibrate`` kept. Default: the catalogue's entry.
         save: a record file, written when the iterations are done, and at the end of a loop that was shorter. In a
             distributed run the first rank writes it.
         show: print the table when the iterations are done.
@@ -81,6 +82,8 @@ def region(
     _, before, known = _MADE.get(key, (None, None, None))
     if known is not None and asked == before and known.is_made_again(module):
         return known
+    if module is not None:
+        _check_module(module)
     if model is not None and model is not module:
         raise InvalidValue("model and trace are two different modules; give one of them")
     plan = Plan(
@@ -91,7 +94,7 @@ def region(
         mode=mode,
         dtype=dtype,
         device=device,
-        roof=find(roof) if isinstance(roof, str) else roof,
+        roof=None if roof is None else roof_of(roof),
         save=None if save is None else Path(save),
         show=show,
         counts=trace is not None,
@@ -103,6 +106,13 @@ def region(
     made = Region(plan, module)
     _MADE[key] = place, asked, made  # the code is kept, so that its id is not given to another
     return made
+
+
+def _check_module(module: object) -> None:
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        raise InvalidValue(f"the model of a region is {module!r}; give the nn.Module that the loop runs")
 
 
 class Region(ContextDecorator):
@@ -129,7 +139,7 @@ class Region(ContextDecorator):
     def __enter__(self) -> Region:
         self._entered += 1
         around = _opened()
-        if around and not self._whole:
+        if around and not self._whole and not self._open:
             around.append(self._part_of(around[-1]))
         else:
             self._check_alone()
@@ -150,7 +160,11 @@ class Region(ContextDecorator):
 
     def __call__(self, function: Function) -> Function:
         """Time each call of a function as an iteration."""
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        if not callable(function):
+            raise InvalidValue(
+                f"{function!r} is no function whose calls could be timed; watch a loader by .over(loader)"
+            )
+        if any(is_lazy(function) for is_lazy in _LAZY):
             raise InvalidValue(
                 f"{function.__name__} returns before its body has run, so a call cannot be timed; use"
                 f" `with rl.region({self._plan.name!r}):` inside of it"
@@ -253,8 +267,11 @@ class Region(ContextDecorator):
         self._iterations.pause()
 
 
+_LAZY = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
+
 class Loop(Generic[Item]):
-    """A watched loader: gives its items, and knows its length if the loader does."""
+    """A watched loader: gives its items, and for everything else is the loader: length, dataset, sampler ..."""
 
     def __init__(self, region: Region, loader: Iterable[Item]) -> None:
         self._region, self._loader = region, loader
@@ -264,6 +281,14 @@ class Loop(Generic[Item]):
 
     def __len__(self) -> int:
         return len(cast(Sized, self._loader))
+
+    def __bool__(self) -> bool:
+        return bool(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # not what copying and the like ask an object for that is not made yet
+            raise AttributeError(name)
+        return getattr(self._loader, name)
 
 
 _MADE: dict[tuple[int, str, int], tuple[CodeType, tuple[Any, ...], Region]] = {}

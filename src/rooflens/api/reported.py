@@ -11,7 +11,7 @@ from rooflens.results import RecordSet
 from rooflens.study import StudyFolder
 
 if TYPE_CHECKING:
-    from rooflens.checks.beside import Beside
+    from rooflens.checks.beside import Beside, Names
 
 
 def study_figures(folder: str | Path) -> tuple[Beside, ...]:
@@ -30,11 +30,12 @@ def study_figures(folder: str | Path) -> tuple[Beside, ...]:
         RecordFileError: one of its record files is damaged.
     """
     opened = StudyFolder.open(folder)
-    return figures_of(opened, opened.records())
+    found = opened.found()
+    return figures_of(opened, found.records(), found.names())
 
 
-def figures_of(folder: StudyFolder, records: RecordSet) -> tuple[Beside, ...]:
-    """The same for a study whose records are at hand."""
+def figures_of(folder: StudyFolder, records: RecordSet, names: Names | None = None) -> tuple[Beside, ...]:
+    """The same for a study whose records are at hand, and what its words for a machine turned out to be."""
     from rooflens.checks import read_figures
     from rooflens.study.reported import figures_beside
 
@@ -42,5 +43,5 @@ def figures_of(folder: StudyFolder, records: RecordSet) -> tuple[Beside, ...]:
         raise InvalidValue(
             f"the study in {str(folder.path)!r} has no reported figures; name a CSV file in it: figures = 'FILE.csv'"
         )
-    findings, names = check(folder.figures), folder.names()
-    return figures_beside(read_figures(folder.figures), records, findings=findings, names=names)
+    findings, known = check(folder.figures), folder.names() if names is None else names
+    return figures_beside(read_figures(folder.figures), records, findings=findings, names=known)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rooflens.api.reported import figures_of
 from rooflens.records import Environment, RecordFile
-from rooflens.study import Pair, StudyFolder, Verdict, excluded, judge
+from rooflens.study import Pair, Side, StudyFolder, Verdict, excluded, judge
 from rooflens.study.expectations import QUANTITIES
+from rooflens.study.words import STATES
 
 if TYPE_CHECKING:
     from rooflens.report.study import Judged, Report, StudyView
@@ -63,33 +66,33 @@ def study_view(folder: StudyFolder) -> StudyView:
     from rooflens.checks import examine, read_figures
     from rooflens.report.study import StudyView
 
-    study, contents = folder.study, list(folder.each())
-    records, status = folder.records(), folder.status()
+    study, found, states = folder.study, folder.found(), folder.states()
+    records, names = found.records(), found.names()
     typed = () if folder.figures is None else read_figures(folder.figures)
-    left = status.cells("left", "running")
-    names = folder.names() if study.hypotheses else {}
+    left = [cell for cell, state in states.items() if state in ("left", "running")]
     return StudyView(
         title=study.title,
         question=study.question,
         method=study.method,
         records=records,
         axes=tuple(_axes(folder)),
-        counts={state: status.count(state) for state in ("done", "failed", "running", "left")},
+        counts={state: list(states.values()).count(state) for state in STATES},
         excluded=tuple(_excluded(folder)),
-        environments=_environments(found for _, found in contents),
+        environments=_environments(contents for _, contents in found.cells),
         judged=tuple(_judged(verdict) for verdict in judge(study.hypotheses, records, names, left)),
         findings=examine(typed, records),
-        reported=() if folder.figures is None else figures_of(folder, records),
+        reported=() if folder.figures is None else figures_of(folder, records, names),
         text=(folder.path / "study.toml").read_text(encoding="utf-8"),
-        commands=("rooflens study run study.toml", *_named(folder)),
+        commands=tuple(_commands(folder)),
     )
 
 
-def _named(folder: StudyFolder) -> Iterator[str]:
+def _commands(folder: StudyFolder) -> Iterator[str]:
     """Commands on the folder of the study, by its last name: where it lies says nothing to others."""
-    name = folder.path.resolve().name
-    yield f"rooflens study status out/{name}"
-    yield f"rooflens study report out/{name} -o report.html"
+    name = shlex.quote(f"out/{folder.path.resolve().name}")
+    yield f"rooflens study run study.toml -d {name}"
+    yield f"rooflens study status {name}"
+    yield f"rooflens study report {name} -o report.html"
 
 
 def _axes(folder: StudyFolder) -> Iterator[tuple[str, str]]:
@@ -134,13 +137,19 @@ def _judged(verdict: Verdict) -> Judged:
     from rooflens.report.study import Judged
 
     claim = verdict.hypothesis.claim
+    left, right = ("", "") if claim is None else map(_unit, (claim.left, claim.right), repeat(claim.quantity))
     return Judged(
         text=verdict.hypothesis.text,
         outcome=verdict.outcome,
         sentence=verdict.sentence,
         pairs=tuple(map(_pair, verdict.pairs)),
-        unit="" if claim is None else QUANTITIES.get(claim.left.quantity or claim.quantity, ""),
+        unit=left,
+        right_unit=right,
     )
+
+
+def _unit(side: Side, quantity: str) -> str:
+    return QUANTITIES.get(side.quantity or quantity, "")
 
 
 def _pair(pair: Pair) -> dict[str, str | float | bool | None]:

@@ -6,14 +6,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from rooflens.api.cases import Progress, Request
 from rooflens.api.cell import PROBE, contents, measured
 from rooflens.api.machine import Machine
-from rooflens.models import How
+from rooflens.models import How, kept_random_numbers
 from rooflens.records import Case, Failure, RecordFile, Source, read_records
 from rooflens.sources import conditions, environment, isolation
 from rooflens.timing import Policy
@@ -34,7 +34,8 @@ def in_this_process(asked: Request, machine: Machine, budget: float) -> Iterator
 
     def run(case: Case, progress: Progress, *, probe: bool = False) -> RecordFile:
         label, policy = case.label(), PROBE if probe else Policy(budget=budget)
-        found = measured(asked, case, observer, policy=policy, progress=lambda share: progress(share, label))
+        with kept_random_numbers():
+            found = measured(asked, case, observer, policy=policy, progress=lambda share: progress(share, label))
         return contents(found)
 
     yield run
@@ -78,10 +79,12 @@ def workers(where: str, *, limit: float, fresh: bool) -> Iterator[Sender]:
                 "out": str(out),
             }
             answer = pool.run(cell, shares(progress, case.label()))
+            found = read_records(out) if out.exists() else None
+            out.unlink(missing_ok=True)
             if isinstance(answer, isolation.Lost):
-                return lost(case, "measure", answer)
-            found = read_records(out)
-            out.unlink()
+                ending = lost(case, "measure", answer)
+                return ending if found is None else replace(found, failures=ending.failures)
+            assert found is not None
             return found
 
         yield run

@@ -146,8 +146,9 @@ def study_verdicts(folder: str | Path) -> tuple[Verdict, ...]:
         RecordFileError: one of its record files is damaged.
     """
     opened = StudyFolder.open(folder)
-    left = opened.status().cells("left", "running")
-    return judge(opened.study.hypotheses, opened.records(), opened.names(), left)
+    found = opened.found()
+    left = [cell for cell, state in opened.states().items() if state in ("left", "running")]
+    return judge(opened.study.hypotheses, found.records(), found.names(), left)
 
 
 def chosen(folder: StudyFolder, sources: Sequence[str] = (), devices: Sequence[str] = ()) -> tuple[Cell, ...]:

@@ -33,9 +33,13 @@ class Collected:
         self.records += found.records
         self.failures += found.failures
         self.environment = found.environment if found.records or self.environment is None else self.environment
+        self.keep()
+        return not found.failures
+
+    def keep(self) -> None:
+        """Write the record file anew, if there is one."""
         if self.save is not None:
             self.so_far().save(self.save)
-        return not found.failures
 
     @property
     def measured_cases(self) -> tuple[Case, ...]:

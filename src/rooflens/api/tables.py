@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rooflens.errors import InvalidValue
+from rooflens.report.render import Format, render
 from rooflens.results import UNATTRIBUTED, Fits, RecordSet
 
 if TYPE_CHECKING:
     from rooflens.compare import Comparison
     from rooflens.report.table import Table
 
-Format = Literal["table", "json", "csv", "md", "tex"]
+__all__ = ["Format", "table"]
 
 
 def table(
@@ -41,7 +42,6 @@ def table(
     """
     from rooflens.report.compared import comparison_tables
     from rooflens.report.promised import promised_json
-    from rooflens.report.render import render
     from rooflens.report.text_formats import as_json
 
     sets = [item for item in records if isinstance(item, RecordSet)]

@@ -6,13 +6,14 @@ registered under a stable code. Reads records and devices, runs nothing, needs n
 
 from collections.abc import Iterable, Mapping
 
-from rooflens.checks import kernels, roofs, sums, times, traffic, work
+from rooflens.checks import above, kernels, prefixes, roofs, sums, times, traffic, work
 from rooflens.checks.context import Context
-from rooflens.checks.expected import RightValues, mode_of
-from rooflens.checks.figures import QUANTITIES, STEPS, Figure, recorded
+from rooflens.checks.expected import RightValues, mode_of, spelled_like
+from rooflens.checks.figures import QUANTITIES, STEPS, Figure, named, recorded
 from rooflens.checks.finding import SEVERITIES, Finding, Findings, Severity
 from rooflens.checks.registry import CHECKS, Check
 from rooflens.checks.typed import holds_figures, read_figures
+from rooflens.errors import AmbiguousDevice, RooflensError
 from rooflens.records import Device
 from rooflens.results import RecordSet
 
@@ -35,7 +36,9 @@ __all__ = [
     "recorded",
 ]
 
-TOPICS = (work, traffic, times, roofs, sums, kernels)
+PARTIAL = ("the profile is partial", "partial: ")
+"""How notes of a profile begin that ended early."""
+TOPICS = (work, traffic, times, roofs, above, sums, kernels, prefixes)
 """Modules whose import registers their checks."""
 
 
@@ -63,7 +66,8 @@ def examine(
         right=right,
     )
     found = [finding for check in CHECKS.values() for finding in check.findings(context)]
-    return Findings(tuple(sorted(found, key=lambda finding: -SEVERITIES.index(finding.severity))), _unchecked(context))
+    gravest = tuple(sorted(found, key=lambda finding: -SEVERITIES.index(finding.severity)))
+    return Findings(gravest, (*_unchecked(context), *_partial(records)))
 
 
 def _unchecked(context: Context) -> tuple[str, ...]:
@@ -71,8 +75,29 @@ def _unchecked(context: Context) -> tuple[str, ...]:
     models = {f.model for f in context.figures if f.model and context.right.parameters(f) is None}
     devices = {f.device for f in context.figures if f.device and context.device(f) is None}
     notes = []
-    for what, names in (("models", models), ("devices", devices)):
-        if names:
-            listed = ", ".join(sorted(names))
+    for what, names in (("models", map(_with_likeness, models)), ("devices", devices)):
+        if listed := ", ".join(sorted(names)):
             notes.append(f"{what} without right values, whose figures are only compared with each other: {listed}")
-    return tuple(notes)
+    return (*notes, *(said for name in sorted(devices) if (said := _ambiguity(name))))
+
+
+def _with_likeness(model: str) -> str:
+    like = spelled_like(model)
+    return model if like is None else f"{model} (did you mean {like}?)"
+
+
+def _ambiguity(name: str) -> str:
+    """What a name of a device leaves open, "" where no device has it."""
+    try:
+        named(name)
+    except AmbiguousDevice as error:
+        return str(error)
+    except RooflensError:
+        return ""
+    return ""
+
+
+def _partial(records: RecordSet) -> tuple[str, ...]:
+    """What readers and ncu said of profiles that ended early: what is there is right, and a total is not."""
+    said = [(r.case.label(), note) for r in records if r.source == "counters" for note in r.notes]
+    return tuple(f"{case}: {note}" for case, note in dict.fromkeys(said) if note.startswith(PARTIAL))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
 
 from rooflens.checks.expected import Expected, RightValues, precision_of
-from rooflens.checks.figures import CORRELATION, QUANTITIES, Figure
-from rooflens.devices import find
-from rooflens.errors import RooflensError
+from rooflens.checks.figures import CORRELATION, OF_A_DEVICE, QUANTITIES, Figure, catalogued
 from rooflens.records import Device, Phase
 from rooflens.results import RecordSet
 
+NARROW = ("fp16", "bf16", "default")
+"""What a run may have been that does not tell its dtype: where rates are the same it moved the fewest bytes."""
+MOST_BESIDE = 50
 _LEAST, _MOST = 1e-60, 1e60
 """In base units; quotients of numbers within are numbers too."""
 
@@ -46,21 +48,36 @@ class Context:
         return tuple((figure, value) for figure, value in self.known if is_possible(figure, value))
 
     def beside(self, figure: Figure, *quantities: str) -> Iterator[tuple[Figure, float]]:
-        """The known figures of some quantities about the same run as a figure, or about the same step on any device."""
-        for other, value in self._by_step.get(figure.step, ()):
-            if other.quantity in quantities and other.device in (figure.device, ""):
-                yield other, value
+        """The known figures of some quantities about the same run as a figure, or about the same step on any device.
+
+        Of a quantity that is stated very often about one run the first `MOST_BESIDE` are compared.
+        """
+        for quantity in quantities:
+            same = self._by_step.get((figure.step, quantity), ())
+            fitting = ((other, v) for other, v in same if not other.device or other.machine == figure.machine)
+            yield from islice(fitting, MOST_BESIDE)
+
+    def of_device(self, figure: Figure, quantity: str) -> list[tuple[Figure, float]]:
+        """The known figures of a quantity about the same device as a figure, in the same group; the first of many."""
+        return self._by_device.get((figure.group, figure.machine, quantity), [])[:MOST_BESIDE]
+
+    @cached_property
+    def _by_device(self) -> Mapping[tuple[object, ...], list[tuple[Figure, float]]]:
+        found: dict[tuple[object, ...], list[tuple[Figure, float]]] = {}
+        for figure, value in self.stated(*OF_A_DEVICE):
+            found.setdefault((figure.group, figure.machine, figure.quantity), []).append((figure, value))
+        return found
 
     @cached_property
     def _by_step(self) -> Mapping[tuple[object, ...], list[tuple[Figure, float]]]:
         found: dict[tuple[object, ...], list[tuple[Figure, float]]] = {}
         for figure, value in self._possible:
-            found.setdefault(figure.step, []).append((figure, value))
+            found.setdefault((figure.step, figure.quantity), []).append((figure, value))
         return found
 
     def device(self, figure: Figure) -> Device | None:
         """The device of a figure; None where it names none, or one that nobody knows."""
-        return self.devices.get(figure.device) or (_catalogued(figure.device) if figure.device else None)
+        return self.devices.get(figure.device) or (catalogued(figure.device) if figure.device else None)
 
     def expected(self, figure: Figure, phases: tuple[Phase, ...] | None = None) -> Expected | None:
         """The right values of a figure's step, None where they are not known."""
@@ -72,11 +89,22 @@ class Context:
         Others write fp32 for fp32 tensors, whatever torch's switches were, so products of a typed figure may have run
         in TF32 where the device has it.
         """
-        expected, device = self.expected(figure), self.device(figure)
+        meant = self.quickest(figure)
+        expected, device = self.expected(meant), self.device(meant)
         if expected is None or device is None:
             return None
-        precision = precision_of(lenient(figure), device)
+        precision = precision_of(lenient(meant), device)
         return None if precision is None else expected.bound(device, precision)
+
+    def quickest(self, figure: Figure) -> Figure:
+        """A figure whose dtype is not told, in the one in which its device is quickest; others as they are."""
+        device = self.device(figure)
+        if figure.recorded is not None or figure.dtype or device is None:
+            return figure
+        precisions = {dtype: precision_of(dtype, device) for dtype in NARROW}
+        rates = {dtype: device.ceiling(f"matmul.{p}") for dtype, p in precisions.items() if p is not None}
+        known = {dtype: ceiling.rate for dtype, ceiling in rates.items() if ceiling is not None}
+        return replace(figure, dtype=max(known, key=lambda dtype: known[dtype])) if known else figure
 
 
 def lenient(figure: Figure) -> str:
@@ -108,11 +136,3 @@ def grouped(figures: Iterable[tuple[Figure, float]], *names: str) -> list[list[t
     for figure, value in figures:
         found.setdefault(tuple(getattr(figure, name) for name in names), []).append((figure, value))
     return list(found.values())
-
-
-@cache
-def _catalogued(name: str) -> Device | None:
-    try:
-        return find(name)
-    except RooflensError:
-        return None

@@ -79,10 +79,13 @@ class Expected:
 
 
 def precision_of(dtype: str, device: Device) -> str | None:
-    """The quickest precision in which a device may run the products of a case's dtype."""
-    possible = {"fp32": ("fp32",), "default": ("tf32", "fp32"), AS_IS: ("tf32", "fp32"), "": ("tf32", "fp32")}.get(
-        dtype, (dtype.removeprefix("amp-"),)
-    )
+    """The quickest precision in which a device may run the products of a case's dtype.
+
+    Where fp16 is slower than fp32 (Pascal but for the P100), libraries compute in fp32.
+    """
+    either, half = ("tf32", "fp32"), ("fp16", "fp32")
+    several = {"default": either, AS_IS: either, "": either, "fp16": half, "amp-fp16": half}
+    possible = several.get(dtype, (dtype.removeprefix("amp-"),))
     rates = {p: ceiling.rate for p in possible if (ceiling := device.ceiling(f"matmul.{p}")) is not None}
     return max(rates, key=lambda p: rates[p]) if rates else None
 
@@ -200,6 +203,15 @@ def parameters_of(model: str) -> int | None:
     """Parameters of a model of the table."""
     row = _table().get((model, "inference", "forward"))
     return None if row is None else row.parameters
+
+
+def spelled_like(model: str) -> str | None:
+    """The model of the table that differs in case and punctuation alone: ``ResNet-18`` is like ``resnet18``."""
+    return next((name for name, _, _ in _table() if name != model and _plainly(name) == _plainly(model)), None)
+
+
+def _plainly(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def own_image(model: str) -> int | None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Literal
 
-from rooflens.records import PHASES, Case, Phase, Record
+from rooflens.devices import find
+from rooflens.errors import RooflensError, UnknownDevice
+from rooflens.records import PHASES, Case, Device, Phase, Record
 from rooflens.results import RecordSet, Total
 
 Origin = Literal["typed", "measure", "counters"]
@@ -48,6 +52,8 @@ STEPS: Mapping[str, tuple[Phase, ...]] = {
     "forward:backward": (),
 }
 """The words for phases."""
+_FILES = (".toml", ".json", ".txt")
+"""Suffixes by which other commands know files of devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,8 @@ class Figure:
         group: figures of one group (a report, a file) are compared with each other.
         phase: one of `STEPS`, "" where it is not said.
         digits: significant digits in which it was written; None for a number that was not typed.
+        precision: the largest relative error that rounding to these digits can have made.
+        unit: as it was written.
         how: how it was obtained, in the author's words.
         place: file and line, "" for a record.
         recorded: the case of the records that it was taken from, None for one that was typed in.
@@ -74,6 +82,8 @@ class Figure:
     phase: str = ""
     image: int | None = None
     digits: int | None = None
+    precision: float = 0.0
+    unit: str = ""
     how: str = ""
     place: str = ""
     origin: Origin = "typed"
@@ -100,17 +110,38 @@ class Figure:
     @property
     def case(self) -> tuple[object, ...]:
         """What two figures share that are about the same run."""
-        return (*self.step, self.device)
+        return (*self.step, self.machine)
 
     @property
     def step(self) -> tuple[object, ...]:
         """What two figures share that are about the same computation, on whatever device."""
-        return (self.group, self.model, self.batch, self.dtype, self.phase, self.image)
+        return (self.group, self.model, self.batch, self.dtype, self.phases or self.phase, self.image)
 
     @property
-    def precision(self) -> float:
-        """The largest relative error that rounding to the digits that were written can make."""
-        return 0.0 if self.digits is None else 0.5 * 10.0 ** (1 - self.digits)
+    def machine(self) -> str:
+        """The device by one name, however it was spelled."""
+        known = catalogued(self.device) if self.device else None
+        return self.device if known is None else known.name
+
+
+@cache
+def catalogued(name: str) -> Device | None:
+    """The catalogue's device of a name; None where it has none, or several."""
+    try:
+        return named(name)
+    except RooflensError:
+        return None
+
+
+def named(name: str) -> Device:
+    """The catalogue's device of a name that was read, which opens no file.
+
+    Raises:
+        UnknownDevice: the catalogue has none; AmbiguousDevice: it has several.
+    """
+    if Path(name).suffix.lower() in _FILES:
+        raise UnknownDevice("device", name, ())
+    return find(name)
 
 
 def recorded(records: RecordSet) -> Iterator[Figure]:

@@ -17,6 +17,11 @@ PRODUCT = re.compile(
 """Names of kernels that compute products: only to suspect, never to count."""
 SUPPORT = re.compile(r"splitk?reduce|transpose|nchwto|nhwcto|memset|memcpy|pad|scale|copy|init", re.IGNORECASE)
 """Kernels of the same libraries that only move data or prepare a product."""
+_LACKS = re.compile("it needs|is a lower bound|are unknown: their counters|tensor (?:operations|instructions)")
+"""What a reader notes of a launch whose FLOP are not all known."""
+_UNAVAILABLE = re.compile(r"\d+ values are not available: |had no value; a metric of this chip")
+_RANDOM = re.compile(r"distribution_\w*kernel")
+"""Kernels that fill tensors with random numbers; those of fused dropout are called otherwise."""
 HALF_SHARE = 0.05
 SLACK = 1.25
 LITTLE = 0.01
@@ -42,16 +47,60 @@ def _sum(kernels: list[Record], level: str) -> float | None:
 
 @check("kernel-without-flops", "error", "collect tensor-core operations too (`rooflens counters`)")
 def kernel_without_flops(context: Context) -> Iterator[Doubt]:
-    """Kernels that compute products by their name did no FLOP by their counters."""
+    """Kernels that compute products by their name did no FLOP by their counters, or none that were counted."""
     for case, kernels in _launches(context):
-        counted = [r for r in kernels if r.work is not None and not r.work.missing]
-        empty = [r for r in counted if _is_product(r.name) and r.work is not None and not r.work.total_flops]
-        if empty:
+        uncounted = not any(unit.startswith("matmul.") for r in kernels if r.work is not None for unit in r.work.flops)
+        empty = [r for r in kernels if _is_product(r.name) and _did_nothing(r.work, uncounted=uncounted)]
+        if empty and any(r.work is not None and r.work.flops for r in kernels):
             yield Doubt(
                 f"{case.label()}: {empty[0].name}",
-                f"{len(empty)} of {len(kernels)} launches compute products by their name and did no FLOP: tensor-core"
-                " work is not in these counters, so totals are a lower bound",
+                f"{len(empty)} of {len(kernels)} launches compute products by their name and did no FLOP that were"
+                " counted: tensor-core work is not in these counters, so totals are a lower bound",
                 {"launches": len(kernels), "without FLOP": len(empty)},
+            )
+
+
+def _did_nothing(work: Work | None, *, uncounted: bool) -> bool:
+    """Whether no FLOP were counted, or not all while products of tensor cores were counted nowhere."""
+    return work is not None and (uncounted if work.missing else not work.total_flops)
+
+
+@check("flops-unknown", "warning", "collect what is missing: `rooflens read FILE` names it; unknown is not zero")
+def flops_unknown(context: Context) -> Iterator[Doubt]:
+    """Some launches have FLOP that no counter tells; where none were to be counted nothing is missing."""
+    for case, kernels in _launches(context):
+        unknown = [r for r in kernels if not _is_copy(r) and (r.work is None or r.work.missing)]
+        why = list(dict.fromkeys(note for r in unknown for note in r.notes if _LACKS.search(note)))
+        if unknown and (why or any(r.work is not None and r.work.flops for r in kernels)):
+            said = f": {'; '.join(why[:2])}" if why else ""
+            yield Doubt(
+                case.label(),
+                f"{len(unknown)} of {len(kernels)} launches have FLOP that were not counted{said}; totals, intensity"
+                " and FLOP/s are lower bounds",
+                {"launches": len(kernels), "with unknown FLOP": len(unknown)},
+            )
+
+
+@check("metric-unavailable", "warning", "use a name that the chip has; `rooflens counters` takes no other")
+def metric_unavailable(context: Context) -> Iterator[Doubt]:
+    """Counters without a value: a name that is misspelt or of another chip, or no permission."""
+    for case, kernels in _launches(context):
+        said = list(dict.fromkeys(note for r in kernels for note in r.notes if _UNAVAILABLE.search(note)))
+        if said:
+            yield Doubt(case.label(), "; ".join(said), {"launches": len(kernels)})
+
+
+@check("start-up-profiled", "info", "profile a step after warm-up: --profile-from-start off, inputs made before")
+def start_up_profiled(context: Context) -> Iterator[Doubt]:
+    """Kernels that draw random numbers ran among those of an inference: weights or inputs were made meanwhile."""
+    for case, kernels in _launches(context):
+        drawing = [r for r in kernels if _RANDOM.search(r.name)]
+        if drawing and case.mode == "inference":
+            yield Doubt(
+                f"{case.label()}: {drawing[0].name}",
+                f"{sum(r.calls for r in drawing)} kernels drew random numbers: weights or inputs were made within the"
+                " profile, or it is a training step with dropout",
+                {"kernels": sum(r.calls for r in drawing), "launches": sum(r.calls for r in kernels)},
             )
 
 

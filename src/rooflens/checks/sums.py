@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice, product
 
 from rooflens import units
-from rooflens.checks.context import Context, close, grouped, is_possible
+from rooflens.checks.context import Context, close, is_possible
 from rooflens.checks.expected import item_bytes
 from rooflens.checks.figures import CORRELATION, FOOTPRINTS, QUANTITIES, Figure
 from rooflens.checks.registry import Doubt, check
-from rooflens.records import MEMORY_CAUSES
+from rooflens.checks.slips import prefix_slip
+from rooflens.records import MEMORY_CAUSES, PHASES, Phase
 from rooflens.results import Total
 
 SUM = 0.01
@@ -18,37 +20,83 @@ QUOTIENT = 0.05
 MEAN = 2e-3
 APART = 0.1
 PARTS = ("forward", "backward")
+BOTH: tuple[Phase, ...] = ("forward", "backward")
+SPLITS: Mapping[tuple[Phase, ...], tuple[tuple[str, ...], ...]] = {
+    BOTH: (PARTS,),
+    PHASES: ((*PARTS, "optimizer"), ("forward+backward", "optimizer")),
+}
+"""The phases of which a total is made."""
+OVER = {"intensity": ("bytes",), "performance": ("time", "estimated_time")}
+"""What FLOP are divided by."""
 ADDITIVE = ("flops", "counted_flops", "bytes", "read_bytes", "estimated_time")
 """Quantities of which those of forward and backward add up. Measured times need not: something may lie between."""
 
 
 @check("total-off", "error", "add the parts again; everything computed from the total changes with it")
 def total_off(context: Context) -> Iterator[Doubt]:
-    """A total is not the sum of its parts."""
-    for whole, parts in _phases(context, *ADDITIVE):
-        (figure, value), total = whole, sum(v for _, v in parts)
-        slack = SUM + max(f.precision for f, _ in (whole, *parts))
-        if not close(value, total, slack):
-            unit = QUANTITIES[figure.quantity]
-            yield Doubt(
-                figure.subject,
-                f"{units.show(value, unit)} is not forward and backward together, {units.show(total, unit)}",
-                {f"stated {unit}": value, f"sum {unit}": total, "ratio": value / total if total else "no sum"},
-            )
+    """A total is not the sum of its parts, or less than one of them."""
+    for figure, value in context.stated(*ADDITIVE, "time"):
+        parted = [_parted(context, figure, names) for names in SPLITS.get(figure.phases, ())]
+        doubts = (_off(figure, value, parts, len(parts) == n) for parts, n in parted if parts)
+        yield from islice((doubt for doubt in doubts if doubt is not None), 1)
+    for figure, value in context.stated("read_bytes"):
+        for whole, total in context.beside(figure, "bytes"):
+            if whole.origin == figure.origin and value > total * (1 + SUM + whole.precision + figure.precision):
+                yield _less(whole, total, "what of it was read", value)
     yield from _memory(context)
     yield from _kernels(context)
 
 
-def _phases(
-    context: Context, *quantities: str
-) -> Iterator[tuple[tuple[Figure, float], tuple[tuple[Figure, float], tuple[Figure, float]]]]:
-    """Figures of forward and backward together, with those of each."""
-    for same in grouped(
-        context.stated(*quantities), "quantity", "group", "model", "device", "dtype", "batch", "image", "origin"
-    ):
-        by_phase = {figure.phase: (figure, value) for figure, value in same}
-        if {"forward", "backward", "forward+backward"} <= by_phase.keys():
-            yield by_phase["forward+backward"], (by_phase["forward"], by_phase["backward"])
+Parts = Mapping[str, Sequence[tuple[float, float]]]
+"""What is stated of each phase, with the error of its rounding."""
+
+
+def _parted(context: Context, figure: Figure, names: Sequence[str]) -> tuple[Parts, int]:
+    """What is stated of some phases of a figure's run, and how many phases there are."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for name in names:
+        for part, value in context.beside(_in(figure, name), figure.quantity):
+            # What was computed without a device is no part of what was measured on one.
+            if (part.origin, part.machine) == (figure.origin, figure.machine):
+                found.setdefault(name, []).append((value, value * part.precision))
+    return found, len(names)
+
+
+def _off(figure: Figure, value: float, parts: Parts, complete: bool) -> Doubt | None:
+    """Why a total cannot be that of its parts; measured times need not add up, something may lie between."""
+    error = value * figure.precision
+    if figure.quantity != "time" and complete:
+        sums = [(sum(v for v, _ in each), sum(e for _, e in each)) for each in product(*parts.values())]
+        if any(abs(value - total) <= SUM * total + error + more for total, more in sums):
+            return None
+        total = min((total for total, _ in sums), key=lambda each: abs(each - value))
+        # What is called training may have an optimizer that is not among the parts.
+        if figure.phase != "train" or value < total:
+            return _sum_off(figure, value, " and ".join(parts), total)
+    noise = APART if figure.quantity == "time" else SUM
+    for name, values in parts.items():
+        least, more = min(values)
+        if least - more > value * (1 + noise) + error:
+            return _less(figure, value, f"{name} alone", least)
+    return None
+
+
+def _sum_off(figure: Figure, value: float, parts: str, total: float) -> Doubt:
+    unit = QUANTITIES[figure.quantity]
+    return Doubt(
+        figure.subject,
+        f"{units.show(value, unit)} is not {parts} together, {units.show(total, unit)}",
+        {f"stated {unit}": value, f"sum {unit}": total, "ratio": value / total},
+    )
+
+
+def _less(figure: Figure, value: float, part: str, amount: float) -> Doubt:
+    unit = QUANTITIES[figure.quantity]
+    return Doubt(
+        figure.subject,
+        f"{units.show(value, unit)} is less than {part}, {units.show(amount, unit)}",
+        {f"stated {unit}": value, f"part {unit}": amount, "ratio": value / amount},
+    )
 
 
 def _memory(context: Context) -> Iterator[Doubt]:
@@ -87,37 +135,48 @@ def _kernels(context: Context) -> Iterator[Doubt]:
 @check("quotient-off", "error", "divide again: intensity is FLOP over bytes, performance FLOP over time, of one run")
 def quotient_off(context: Context) -> Iterator[Doubt]:
     """A stated intensity or performance does not follow from the figures beside it."""
-    for quantity, over in (("intensity", ("bytes",)), ("performance", ("time", "estimated_time"))):
-        for figure, value in context.stated(quantity):
-            tops = _amounts(context, figure, "flops", "counted_flops")
-            bottoms = _amounts(context, figure, *over)
-            right = [top / bottom for top in tops for bottom in bottoms if top > 0 and bottom > 0]
-            if not right or any(close(value, each, QUOTIENT + figure.precision) for each in right):
-                continue
-            if not _is_mean(context, figure, value):
-                unit = QUANTITIES[quantity]
-                nearest = min(right, key=lambda each: abs(each - value))
-                yield Doubt(
-                    figure.subject,
-                    f"{value:.4g} {unit} does not follow from the FLOP and"
-                    f" {'bytes' if quantity == 'intensity' else 'times'} beside it, which give {nearest:.4g}",
-                    {f"stated {unit}": value, f"nearest quotient {unit}": nearest, "ratio": value / nearest},
-                )
+    for figure, value in context.stated(*OVER):
+        right = quotients(context, figure)
+        if not right or any(close(value, each, QUOTIENT + figure.precision + error) for each, error in right):
+            continue
+        if any(prefix_slip(figure, value, each, error) for each, error in right) or _is_mean(context, figure, value):
+            continue
+        unit = QUANTITIES[figure.quantity]
+        nearest, _ = min(right, key=lambda each: abs(each[0] - value))
+        yield Doubt(
+            figure.subject,
+            f"{value:.4g} {unit} does not follow from the FLOP and"
+            f" {'bytes' if figure.quantity == 'intensity' else 'times'} beside it, which give {nearest:.4g}",
+            {f"stated {unit}": value, f"nearest quotient {unit}": nearest, "ratio": value / nearest},
+        )
 
 
-def _amounts(context: Context, figure: Figure, *quantities: str) -> list[float]:
+def quotients(context: Context, figure: Figure) -> list[tuple[float, float]]:
+    """What an intensity or a performance may be by the figures beside it, each with its relative error."""
+    tops = _amounts(context, figure, "flops", "counted_flops")
+    bottoms = _amounts(context, figure, *OVER[figure.quantity])
+    return [(top / bottom, one + other) for top, one in tops for bottom, other in bottoms]
+
+
+def _amounts(context: Context, figure: Figure, *quantities: str) -> list[tuple[float, float]]:
     """The amounts beside a figure; for forward and backward together also the sums of those of each."""
-    found = [value for _, value in context.beside(figure, *quantities)]
-    if figure.phase == "forward+backward":
+    found = [(value, other.precision) for other, value in context.beside(figure, *quantities)]
+    if figure.phases == BOTH:
         for quantity in quantities:
-            parts = _parts(context, figure, quantity)
-            found += [sum(parts)] if len(parts) == len(PARTS) else []
+            parts = [[(v, f.precision) for f, v in context.beside(_in(figure, p), quantity)] for p in PARTS]
+            if all(len(values) == 1 for values in parts):
+                (one, error), (other, another) = (values[0] for values in parts)
+                found.append((one + other, max(error, another)))
     return found
+
+
+def _in(figure: Figure, phase: str) -> Figure:
+    return replace(figure, phase=phase)
 
 
 def _parts(context: Context, figure: Figure, quantity: str) -> list[float]:
     """A quantity of forward and of backward, where each is stated once for the figure's case."""
-    found = [[v for _, v in context.beside(replace(figure, phase=phase), quantity)] for phase in PARTS]
+    found = [[v for _, v in context.beside(_in(figure, phase), quantity)] for phase in PARTS]
     return [values[0] for values in found if len(values) == 1]
 
 
@@ -138,7 +197,7 @@ def mean_of_intensities(context: Context) -> Iterator[Doubt]:
 def _is_mean(context: Context, figure: Figure, value: float) -> bool:
     """Whether an intensity of forward and backward together is the mean of both, far from the quotient of the sums."""
     flops, nbytes = (_parts(context, figure, quantity) for quantity in ("flops", "bytes"))
-    if figure.phase != "forward+backward" or not len(flops) == len(nbytes) == len(PARTS) or min(flops + nbytes) <= 0:
+    if figure.phases != BOTH or not len(flops) == len(nbytes) == len(PARTS) or min(flops + nbytes) <= 0:
         return False
     mean = sum(top / bottom for top, bottom in zip(flops, nbytes, strict=True)) / len(PARTS)
     return close(value, mean, MEAN + figure.precision) and not close(value, sum(flops) / sum(nbytes), APART)
@@ -165,7 +224,8 @@ def memory_below_weights(context: Context) -> Iterator[Doubt]:
     """Less memory than the weights alone take."""
     for figure, value in context.stated(*FOOTPRINTS):
         parameters = context.right.parameters(figure)
-        weights = None if parameters is None else parameters * item_bytes(figure.dtype)
+        # Who does not tell the dtype may have weights of 16 bits.
+        weights = None if parameters is None else parameters * item_bytes(figure.dtype or "fp16")
         if weights is not None and value * (1 + figure.precision + SUM) < weights:
             yield Doubt(
                 figure.subject,

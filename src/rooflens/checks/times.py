@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from statistics import median
 
 from rooflens import units
@@ -32,15 +33,16 @@ def time_below_launch(context: Context) -> Iterator[Doubt]:
     """A step or a kernel was quicker than its launches."""
     for figure, value in context.stated("time"):
         expected, device = context.expected(figure), context.device(figure)
-        if expected is None or not _is_gpu(device) or _changed(figure):
+        if not _is_gpu(device):
             continue
-        least = expected.operations * LAUNCH
+        operations = 1 if expected is None or _changed(figure) else expected.operations
+        least, of = operations * LAUNCH, "an operation" if operations == 1 else f"{operations} operations"
         if 0 < value * (1 + figure.precision) < least:
             yield Doubt(
                 figure.subject,
-                f"{units.show(value, 's')} for {expected.operations} operations, each at least a kernel of"
+                f"{units.show(value, 's')} for {of}, each at least a kernel of"
                 f" {units.show(LAUNCH, 's')}: the clock was read before the device had finished",
-                {"s": value, "least s": least, "operations": expected.operations},
+                {"s": value, "least s": least, "operations": operations},
             )
     for case, records in _short(context):
         first = records[0]
@@ -54,13 +56,11 @@ def time_below_launch(context: Context) -> Iterator[Doubt]:
 
 
 def _short(context: Context) -> Iterator[tuple[Case, list[Record]]]:
-    """Kernels that were counted on a GPU and last too short, by case."""
+    """Kernels that were counted and last too short, by case; a device that nobody knows is a GPU."""
     for case, source, part in context.records.split():
-        device = (
-            None if case.device is None else context.device(Figure(quantity="time", value=None, device=case.device))
-        )
-        if source == "counters" and _is_gpu(device):
-            short = [r for r in part if r.scope == "kernel" and r.timing is not None and 0 < r.timing.median < LAUNCH]
+        device = context.device(Figure(quantity="time", value=None, device=case.device or ""))
+        if source == "counters" and (device is None or _is_gpu(device)):
+            short = [r for r in part if r.scope == "kernel" and r.timing is not None and r.timing.median < LAUNCH]
             if short:
                 yield case, short
 
@@ -79,7 +79,7 @@ def _changed(figure: Figure) -> bool:
 def first_call(context: Context) -> Iterator[Doubt]:
     """A time is so far above the bound that something else was timed."""
     for figure, value in context.stated("time"):
-        bound = context.bound(figure)
+        bound = context.bound(_slowest(figure))
         if bound and _is_unexplained(context, figure, value):
             yield Doubt(
                 figure.subject,
@@ -90,12 +90,17 @@ def first_call(context: Context) -> Iterator[Doubt]:
             )
 
 
+def _slowest(figure: Figure) -> Figure:
+    """A figure whose dtype is not told, in the one that takes longest."""
+    return figure if figure.dtype or figure.recorded is not None else replace(figure, dtype="fp32")
+
+
 def _explained(context: Context, figure: Figure) -> float | None:
     """Seconds that slow kernels and the launches of a step on a GPU explain.
 
     An optimizer alone has none: one operation of its ``foreach`` form is many kernels.
     """
-    expected, bound = context.expected(figure), context.bound(figure)
+    expected, bound = context.expected(figure), context.bound(_slowest(figure))
     if expected is None or not bound or figure.phases == ("optimizer",) or not _is_gpu(context.device(figure)):
         return None
     return FAR * bound + expected.operations * OVERHEAD
@@ -105,7 +110,7 @@ def _explained(context: Context, figure: Figure) -> float | None:
 def fixed_time(context: Context) -> Iterator[Doubt]:
     """Times hardly differ although the work does: a fixed cost was timed."""
     for same in grouped(context.stated("time"), "group", "phase", "origin"):
-        bounded = [(figure, value, bound) for figure, value in same if (bound := context.bound(figure))]
+        bounded = [(figure, value, bound) for figure, value in same if (bound := context.bound(_slowest(figure)))]
         short = [item for item in bounded if _is_unexplained(context, item[0], item[1])]
         pairs = [(one, other) for one in short for other in bounded if _not_by_work(one, other)]
         if pairs:
@@ -207,12 +212,15 @@ def profiled_slower(context: Context) -> Iterator[Doubt]:
 
 
 def _both(context: Context) -> Iterator[tuple[Figure, float, float, int]]:
-    """Measured times beside the sum of the kernels of the same case."""
-    kernels = {f.case: v for f, v in context.stated("time") if f.origin == "counters"}
+    """Measured and typed times beside the sum of the kernels that were counted of the same step."""
+    counted = [(f, v) for f, v in context.stated("time") if f.origin == "counters"]
     for figure, value in context.stated("time"):
-        if figure.origin == "measure" and figure.case in kernels and figure.recorded is not None:
-            part = (r for r in context.records if r.case == figure.recorded and r.source == "counters")
-            yield figure, value, kernels[figure.case], sum(r.calls for r in part if r.scope == "kernel")
+        for kernels, seconds in counted if figure.origin != "counters" else ():
+            same = (kernels.step[1:], kernels.machine) == (figure.step[1:], figure.machine)
+            # Who types a time does not say its options.
+            if same and (figure.origin == "typed" or figure.group == kernels.group):
+                part = (r for r in context.records if r.case == kernels.recorded and r.source == "counters")
+                yield figure, value, seconds, sum(r.calls for r in part if r.scope == "kernel")
 
 
 @check("clock-low", "info", "compare with ceilings at the clock that ran, or let the device reach its boost clock")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from rooflens import units
 from rooflens.checks.context import Context, close, fold, grouped
@@ -12,6 +13,8 @@ from rooflens.checks.registry import Doubt, check
 from rooflens.records import Device
 
 LOW = 0.5
+PADDED = 2.0
+"""Times the algorithm's FLOP that tiles and padding execute at most."""
 LARGER_THAN_CACHE = 10
 """Compulsory traffic this many times as large as the last-level cache cannot mostly stay in it."""
 
@@ -26,16 +29,19 @@ def last_level_cache(device: Device | None) -> float:
 def footprint_as_traffic(context: Context) -> Iterator[Doubt]:
     """Intensity or time was computed from memory that is occupied."""
     for figure, value in context.stated("intensity"):
-        for held, nbytes in context.beside(figure, *FOOTPRINTS):
-            for _, flops in context.beside(figure, "flops", "counted_flops"):
-                if nbytes and close(value, flops / nbytes, 2e-3 + figure.precision):
-                    yield Doubt(
-                        figure.subject,
-                        f"{value:.4g} FLOP/B is {units.show(flops, 'FLOP')} over {units.show(nbytes, 'B')} of"
-                        f" {held.quantity}: memory that is occupied is no traffic, and the point stands at a wrong"
-                        " intensity",
-                        {"intensity FLOP/B": value, "FLOP": flops, "footprint B": nbytes},
-                    )
+        works = [(flops, other.precision) for other, flops in context.beside(figure, "flops", "counted_flops")]
+        expected = context.expected(figure)
+        if not works and expected is not None and expected.matmul:
+            works = [(expected.matmul, 0.0)]
+        for (what, nbytes, error), (flops, more) in product(_occupied(context, figure), works):
+            if close(value, flops / nbytes, 2e-3 + figure.precision + error + more):
+                yield Doubt(
+                    figure.subject,
+                    f"{value:.4g} FLOP/B is {units.show(flops, 'FLOP')} over {units.show(nbytes, 'B')} of {what}:"
+                    " memory that is occupied is no traffic, and the point stands at a wrong intensity",
+                    {"intensity FLOP/B": value, "FLOP": flops, "footprint B": nbytes},
+                )
+                break
     for figure, value in context.stated("estimated_time"):
         for _, nbytes in context.beside(figure, *FOOTPRINTS):
             for rate in bandwidths(context, figure):
@@ -49,9 +55,19 @@ def footprint_as_traffic(context: Context) -> Iterator[Doubt]:
                     break
 
 
+def _occupied(context: Context, figure: Figure) -> Iterator[tuple[str, float, float]]:
+    """What was taken for traffic perhaps, with the error of its rounding: memory that is stated, else the weights."""
+    held = [(f.quantity, v, f.precision) for f, v in context.beside(figure, *FOOTPRINTS)]
+    yield from held
+    parameters = context.right.parameters(figure)
+    if parameters and figure.precision <= 1e-3 and not held and not any(context.beside(figure, "bytes")):
+        weights = parameters * item_bytes(figure.dtype)
+        yield from ((f"{n} x the weights" if n > 1 else "the weights", n * weights, 0.0) for n in (1, 2, 3))
+
+
 def bandwidths(context: Context, figure: Figure) -> list[float]:
     """DRAM bandwidths that the author may have used: those stated for the device, then the catalogue's."""
-    stated = [v for f, v in context.stated("bandwidth") if (f.device, f.group) == (figure.device, figure.group)]
+    stated = [value for _, value in context.of_device(figure, "bandwidth")]
     device = context.device(figure)
     ceiling = None if device is None else device.ceiling("dram")
     return [*stated, *([ceiling.rate] if ceiling is not None else [])]
@@ -79,7 +95,7 @@ def weights_as_traffic(context: Context) -> Iterator[Doubt]:
 def bytes_below_compulsory(context: Context) -> Iterator[Doubt]:
     """A whole step moved less than its weights and inputs, which do not fit into the last-level cache."""
     for figure, value in context.stated("bytes", "read_bytes"):
-        expected = context.expected(figure)
+        expected = context.expected(context.quickest(figure))
         least = None if expected is None else expected.compulsory
         cache = last_level_cache(context.device(figure))
         if least is not None and least > cache and value * (1 + figure.precision) < least:
@@ -89,16 +105,35 @@ def bytes_below_compulsory(context: Context) -> Iterator[Doubt]:
                 f" the last-level cache ({units.show(cache or None, 'B')}) holds: launches or rows are missing",
                 {"stated B": value, "weights and inputs B": least, "last-level cache B": cache},
             )
+    yield from _too_intense(context)
+
+
+def _too_intense(context: Context) -> Iterator[Doubt]:
+    """More FLOP per byte than a step can have that reads its weights and inputs."""
+    for figure, value in context.stated("intensity"):
+        expected = context.expected(context.quickest(figure))
+        if expected is None or not expected.flops or expected.compulsory is None:
+            continue
+        most = PADDED * expected.flops / expected.compulsory
+        if expected.compulsory > last_level_cache(context.device(figure)) and value > most * (1 + figure.precision):
+            yield Doubt(
+                figure.subject,
+                f"{value:.4g} FLOP/B for a step of {units.show(expected.flops, 'FLOP')} whose weights and inputs are"
+                f" {units.show(expected.compulsory, 'B')}: its traffic was less than these",
+                {"intensity FLOP/B": value, "FLOP": expected.flops, "weights and inputs B": expected.compulsory},
+            )
 
 
 @check("bytes-low", "warning", "sum all launches, converting each row by its own unit (byte, Kbyte, Mbyte)")
 def bytes_low(context: Context) -> Iterator[Doubt]:
     """A step moved less than half of what its operations read and write, too much to stay in a cache."""
     for figure, value in context.stated("bytes"):
-        expected, device = context.expected(figure), context.device(figure)
+        expected, device = context.expected(context.quickest(figure)), context.device(figure)
         if expected is None or expected.nbytes is None or expected.compulsory is None or _fused(figure):
             continue
-        below = expected.compulsory <= value < LOW * expected.nbytes
+        # What does not fit into the cache is said to be below the weights and inputs, which is graver.
+        told = value < expected.compulsory and expected.compulsory > last_level_cache(device)
+        below = value < LOW * expected.nbytes and not told
         if below and expected.nbytes > LARGER_THAN_CACHE * last_level_cache(device):
             yield Doubt(
                 figure.subject,
@@ -116,7 +151,7 @@ def _fused(figure: Figure) -> bool:
 @check("bytes-of-batch", "error", "measure or estimate the traffic of each batch size")
 def bytes_of_batch(context: Context) -> Iterator[Doubt]:
     """The same bytes at every batch size."""
-    for same in grouped(context.stated("bytes"), "group", "model", "device", "dtype", "phase", "image"):
+    for same in grouped(context.stated("bytes"), "group", "model", "machine", "dtype", "phase", "image"):
         batches = sorted({figure.batch for figure, _ in same if figure.batch is not None})
         values = [value for figure, value in same if figure.batch is not None]
         if len(batches) > 1 and close(min(values), max(values), 1e-3):
@@ -132,7 +167,7 @@ def bytes_of_batch(context: Context) -> Iterator[Doubt]:
 def backward_is_forward(context: Context) -> Iterator[Doubt]:
     """Forward and backward have the same bytes or FLOP to the last digit."""
     for same in grouped(
-        context.stated("bytes", "flops"), "quantity", "group", "model", "device", "dtype", "batch", "image"
+        context.stated("bytes", "flops"), "quantity", "group", "model", "machine", "dtype", "batch", "image"
     ):
         by_phase = {figure.phase: (figure, value) for figure, value in same if figure.precision <= 1e-3}
         forward, backward = by_phase.get("forward"), by_phase.get("backward")

@@ -16,6 +16,7 @@ from rooflens.records import AS_IS, DTYPES, PRECISIONS
 COLUMNS = ("report", "model", "device", "batch", "dtype", "phase", "quantity", "value", "unit", "how")
 NEEDED = frozenset({"quantity", "value"})
 _TYPES = (*DTYPES, AS_IS, *(p for p in PRECISIONS if p not in DTYPES))
+_MULTIPLES = ("k", "M", "G", "T")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _BATCHES = re.compile(r"\d{1,12}(?:\s*[,;]\s*\d{1,12})+", re.ASCII)
 _BATCH = re.compile(r"([0-9]{1,12})(?:\s+[^\W\d_]+)?")
@@ -98,6 +99,8 @@ def _figure(place: str, row: Mapping[str, str]) -> Figure:
         phase=phase,
         image=int(size[1]) if size is not None else None,
         digits=_digits(cell("value")),
+        precision=_precision(cell("value")),
+        unit=cell("unit"),
         how=cell("how"),
         place=place,
     )
@@ -111,16 +114,41 @@ def _value(place: str, quantity: str, text: str, unit: str) -> float | None:
         raise FiguresError(
             f"{place}: {text!r} is no number; write digits with a decimal point and no separators, like 1.5e9"
         )
-    number, base = float(text), QUANTITIES.get(quantity, "")
+    number, base = float(text), QUANTITIES.get(quantity)
     if not math.isfinite(number) or (number == 0 and re.search("[1-9]", re.split("[eE]", text)[0])):
         raise FiguresError(f"{place}: {text} is beyond what a number can hold")
-    if not base or not unit:
+    if base is None or not unit:
         return number
+    if not base:
+        return number * _multiple(place, quantity, unit)
     try:
         size = units.parse(f"{text.lstrip('+-')} {unit}", base)
     except UnitError as error:
         raise FiguresError(f"{place}: {quantity} {error}") from error
     return -size if number < 0 else size
+
+
+def _multiple(place: str, quantity: str, unit: str) -> float:
+    """What a unit of a quantity stands for that has none: 1, or a prefix of a number of elements."""
+    known = {"1": 1.0, **({p: units.DECIMAL[p] for p in _MULTIPLES} if quantity == "parameters" else {})}
+    if unit not in known:
+        raise FiguresError(f"{place}: {quantity} cannot have the unit {unit!r}; known: {', '.join(known)}, or none")
+    return known[unit]
+
+
+def _precision(text: str) -> float:
+    """Half a unit of the last digit, over the number.
+
+    Zeros at the end of a whole number may be rounding, but who writes 900 or 1e9 means two digits at least.
+    """
+    mantissa, *exponent = re.split("[eE]", text.lstrip("+-"))
+    whole, _, decimals = mantissa.partition(".")
+    number = float(mantissa) if _NUMBER.fullmatch(mantissa) else 0.0
+    if not number:
+        return 0.0
+    zeros = 0 if decimals else len(whole) - len(whole.rstrip("0"))
+    places = -len(decimals) if "." in mantissa else min(zeros, len(whole.lstrip("0")) - 2) if zeros or exponent else 0
+    return 0.5 * 10.0**places / number
 
 
 def _digits(text: str) -> int:

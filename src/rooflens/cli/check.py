@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rooflens.cli.options import FORMATS, examples, progress_bar
+from rooflens.cli.options import FORMATS, examples, in_color, progress_bar
 
 if TYPE_CHECKING:
     from rooflens.report.render import Format
@@ -56,8 +55,7 @@ def check(context: click.Context, files: tuple[Path, ...], fail_on: str, format_
 
     with progress_bar() as tell, redirect_stdout(sys.stderr):
         found = api.check(*files, progress=tell)
-    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    click.echo(findings_text(found, format_, color=color), nl=False)
+    click.echo(findings_text(found, format_, color=in_color()), nl=False)
     if format_ in ("json", "csv"):
         for note in found.notes:
             click.echo(note, err=True)

@@ -154,6 +154,7 @@ def _emit(found: Comparison, format_: Format, outputs: tuple[Path, ...]) -> None
 def _judge(context: click.Context, found: RunComparison, threshold: float, junit: Path | None) -> None:
     """Say what is too slow, write the verdicts, and leave with the exit code of the gate."""
     from rooflens.records import write_atomically
+    from rooflens.report.escape import printable
     from rooflens.report.junit import gate_xml, sentence
 
     if junit is not None:
@@ -161,9 +162,11 @@ def _judge(context: click.Context, found: RunComparison, threshold: float, junit
         click.echo(f"wrote {junit}", err=True)
     slower = found.slower_than(threshold)
     for row in slower:
-        click.echo(f"slower than {100 * threshold:g} %: {row.after.label()}: {sentence(row)}", err=True)
+        label = printable(row.after.label())
+        click.echo(f"slower than {100 * threshold:g} %: {label}: {sentence(row)}", err=True)
     for failure in found.failed:
-        click.echo(f"failed on the second side: {failure.case.label()}: {failure.kind}, {failure.message}", err=True)
+        said = printable(f"{failure.case.label()}: {failure.kind}, {failure.message}")
+        click.echo(f"failed on the second side: {said}", err=True)
     if not slower:
         unsure = sum(row.significant is None for row in found.steps)
         rest = f"; of {unsure} nothing can be said" if unsure else ""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 CACHES = ("all", "none")
 _PROGRAM = "rooflens.program"
+_COUNTING = ("cache", "limit", "roof", "keep")
+"""Options that hold for a program too, beside what is shown and where; all others are of a model."""
+_SHOWN = ("outputs", "format_", "depth", "by")
 
 
 class ModelOrProgram(click.Command):
@@ -90,7 +93,7 @@ def counters(
             found = api.counters(model, progress=tell, **options)  # type: ignore[arg-type]
         else:
             _check_program(ctx, model, program)
-            kept = {name: options[name] for name in ("cache", "limit", "roof", "keep")}
+            kept = {name: options[name] for name in _COUNTING}
             found = api.count_program(program, progress=tell, echo=lambda line: click.echo(line, err=True), **kept)
     emit(found, format_=format_, outputs=outputs, depth=depth, by=by)
 
@@ -101,8 +104,15 @@ def _check_program(ctx: click.Context, model: str | None, program: list[str]) ->
         raise click.UsageError(f"give a model ({model}) or a program (-- {' '.join(program)}), not both")
     if not program:
         raise click.UsageError("no program stands behind --; write 'rooflens counters -- python train.py'")
-    typed = click.core.ParameterSource.COMMANDLINE
-    own = ("batch", "dtype", "mode", "optimizer", "fused", "compile", "img_size", "seq_len", "channels_last")
-    wrong = [name for name in own if ctx.get_parameter_source(name) is typed]
-    if wrong:
-        raise click.UsageError(f"--{wrong[0].replace('_', '-')} is of a model; a program says itself how it runs")
+    for param in ctx.command.get_params(ctx):
+        name = param.name or ""
+        typed = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if typed and name not in (*_COUNTING, *_SHOWN):
+            flag = _as_typed(param, ctx.params[name])
+            raise click.UsageError(f"{flag} is of a model; a program says itself how it runs")
+
+
+def _as_typed(param: click.Parameter, value: Any) -> str:
+    """The flag of an option as it stands on the command line: that of a pair, or the long form."""
+    flags = param.secondary_opts if value is False and param.secondary_opts else param.opts
+    return max(flags, key=len)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rooflens.cli.options import FORMATS, TABLES, examples
+from rooflens.cli.options import FORMATS, TABLES, OutputPath, examples, in_color
 
 if TYPE_CHECKING:
     from rooflens.records import Ceiling, Device, Fact
@@ -22,7 +20,8 @@ if TYPE_CHECKING:
 # Repeated here so that --help imports nothing; a test compares them with the originals.
 KINDS = ("gpu", "cpu", "tpu", "soc", "accelerator")
 
-_FACTS = {"year": "", "units": "", "clock": "Hz", "memory": "B", "l2": "B", "power": "W"}
+_FACTS = ("year", "units", "clock", "memory", "l2", "power")
+"""Facts that data sheets state; the others come of calibrations."""
 _UNVERIFIED = "? not verified: the source was not checked, or the rule behind the value is rough"
 _CONVENTIONS = "Rates are dense and per torch device; one multiply-add is 2 FLOP."
 
@@ -43,23 +42,12 @@ def devices(context: click.Context) -> None:
         context.invoke(list_)
 
 
-def _by_suffix(context: click.Context, parameter: click.Parameter, paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    for path in paths:
-        if path.suffix not in TABLES:
-            known = " ".join(TABLES)
-            raise click.BadParameter(
-                f"{str(path)!r}: the suffix says what to write; known: {known}", context, parameter
-            )
-    return paths
-
-
 def _output_options(command: Any) -> Any:
     outputs = click.option(
         "-o",
         "--output",
         "outputs",
-        type=click.Path(path_type=Path, dir_okay=False),
-        callback=_by_suffix,
+        type=OutputPath(*TABLES),
         multiple=True,
         help=f"Also write this file: {' '.join(TABLES)}. Repeatable.",
     )
@@ -132,9 +120,9 @@ def _emit(found: Sequence[Device], view: _View, flat: _Flat, format_: str, outpu
             return as_json(list(map(_described, found)))
         return render(flat(found) if wanted == "csv" else view(found), wanted, color=color)
 
-    click.echo(text(format_, color=sys.stdout.isatty() and "NO_COLOR" not in os.environ), nl=False)
+    click.echo(text(format_, color=in_color()), nl=False)
     for path in outputs:
-        write_atomically(path, text(TABLES[path.suffix], color=False))
+        write_atomically(path, text(TABLES[path.suffix.lower()], color=False))
         click.echo(f"wrote {path}", err=True)
 
 
@@ -266,7 +254,7 @@ def _rows(device: Device) -> Iterator[dict[str, Any]]:
         yield {
             "quantity": ceiling.resource,
             "value": whole(ceiling.rate),
-            "unit": "FLOP/s" if "." in ceiling.resource else "B/s",
+            "unit": "FLOP/s" if ceiling.computes else "B/s",
             "ridge": _ridge(ceiling, dram),
             "silicon": ceiling.silicon,
             "accumulate": ceiling.accumulate,
@@ -300,7 +288,7 @@ def _ridge(ceiling: Ceiling, dram: Ceiling | None) -> float | None:
     """FLOP per DRAM byte at which a compute ceiling begins to bind; None for bandwidths."""
     from rooflens.roofline import ridge
 
-    return ridge(ceiling, dram) if dram is not None and "." in ceiling.resource else None
+    return ridge(ceiling, dram) if dram is not None and ceiling.computes else None
 
 
 def _mark(known: Ceiling | Fact) -> str:

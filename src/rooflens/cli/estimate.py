@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         "rooflens estimate hf:llama --seq-len 2048 --dtype bf16 -o llama.jsonl",
         "rooflens estimate my_model.py:build -b 8 --depth 3",
         "rooflens estimate model.onnx -b 1,8 --device t4",
-        "rooflens estimate decoder.onnx -b 8 --seq-len 1 --dim past_sequence_length=512",
-        "rooflens estimate resnet18 --mode train --device t4 --device l4 --largest-batch",
+        "rooflens estimate decoder.onnx --seq-len 1 --dim past_sequence_length=512",
+        "rooflens estimate resnet18 --mode train --device t4 --largest-batch",
     )
 )
 @model_options

@@ -19,8 +19,8 @@ PHASES = ("forward", "backward", "optimizer")
 @click.command(
     context_settings={"ignore_unknown_options": True},
     epilog=examples(
-        "rooflens explain convolution --input 256x3x224x224 --weight 64x3x7x7 --stride 2 --padding 3",
-        "rooflens explain mm --shape 1024x512 --shape 512x256 --dtype bf16 --device a100-sxm4-40gb",
+        "rooflens explain convolution --input 8x3x32x32 --weight 64x3x3x3 --padding 1",
+        "rooflens explain mm --shape 1024x512 --shape 512x256 --device a100-sxm4-40gb",
         "rooflens explain attention --shape 8x12x1024x64 --is-causal --phase backward",
         "rooflens explain lstm --input 35x20x512 --hidden-size 1024 --num-layers 2",
         "rooflens explain resnet18 -b 256 --path layer1.0.conv1 --mode train",

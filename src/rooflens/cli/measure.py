@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,11 +77,22 @@ def measure(
     the measurement tells how near the time is to its bound.
     """
     from rooflens.api import measure as call
+    from rooflens.results import RecordSet
 
     check_outputs(outputs)
-    # What a user's model prints is no part of the result.
-    with progress_bar() as tell, redirect_stdout(sys.stderr):
-        records = call(model, progress=tell, save=_record_file(outputs), **options)
+    with TemporaryDirectory(prefix="rooflens-") as folder:
+        kept = _record_file(outputs) or Path(folder) / f"kept{RECORDS}"
+        already = kept.stat().st_mtime_ns if kept.exists() else None
+        try:
+            # What a user's model prints is no part of the result.
+            with progress_bar() as tell, redirect_stdout(sys.stderr):
+                records = call(model, progress=tell, save=kept, **options)
+        except KeyboardInterrupt:
+            if not kept.exists() or kept.stat().st_mtime_ns == already:
+                raise
+            click.echo("interrupted: what follows is what was measured until then", err=True)
+            emit(RecordSet.load(kept), format_=format_, outputs=outputs, depth=depth, by=by)
+            raise
     emit(records, format_=format_, outputs=outputs, depth=depth, by=by)
 
 

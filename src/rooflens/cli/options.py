@@ -154,8 +154,7 @@ def emit(found: RecordSet | Fits, *, format_: Format, outputs: Sequence[Path], d
     from rooflens.records import write_atomically
     from rooflens.results import RecordSet
 
-    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    click.echo(table(found, format=format_, depth=depth, color=color), nl=False)
+    click.echo(table(found, format=format_, depth=depth, color=in_color()), nl=False)
     for path in outputs:
         suffix = path.suffix.lower()
         if suffix == RECORDS:
@@ -165,6 +164,11 @@ def emit(found: RecordSet | Fits, *, format_: Format, outputs: Sequence[Path], d
         else:
             write_atomically(path, table(found, format=TABLES[suffix], depth=depth))
         click.echo(f"wrote {path}", err=True)
+
+
+def in_color() -> bool:
+    """Whether what is printed has colours: on a terminal, unless its user wants none."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def check_outputs(outputs: Sequence[Path]) -> None:

@@ -216,11 +216,11 @@ class _Live:
         self._bar(status.count("done") / max(1, self._total), text)
 
     def _line(self, step: Step) -> str:
-        from rooflens.study.words import duration
+        from rooflens.study.words import duration, plain
 
-        why = f": {' '.join(step.text.split())}" if step.text else ""
+        said = plain(f"{step.cell.label()}: {step.text}" if step.text else step.cell.label())
         place = f"{len(self._over):>{len(str(self._total))}}/{self._total}"
-        return f"{place}  {step.what:<6}  {duration(step.seconds or 0.0):>6}  {step.cell.label()}{why}"
+        return f"{place}  {step.what:<6}  {duration(step.seconds or 0.0):>6}  {said}"
 
 
 @contextmanager

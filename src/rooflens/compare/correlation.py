@@ -39,6 +39,7 @@ def correlations(
     *,
     against: Quantity = "latency",
     quantities: Sequence[Quantity] = QUANTITIES,
+    methods: Sequence[Method] = METHODS,
     time: Time | None = None,
     phase: Phase | None = None,
 ) -> tuple[Correlation, ...]:
@@ -48,6 +49,7 @@ def correlations(
 
     Args:
         against: what each of `quantities` is correlated with.
+        methods: the coefficients; each takes a bootstrap.
         time: measured or bound; default: measured if there is any measurement.
         phase: one phase instead of the whole step.
 
@@ -60,7 +62,7 @@ def correlations(
         found
         for setting, group in settings(steps(records, time=time, phase=phase)).items()
         for quantity in quantities
-        if quantity != against and (found := _correlation(setting, group, quantity, against)) is not None
+        if quantity != against and (found := _correlation(setting, group, quantity, against, methods)) is not None
     )
 
 
@@ -78,12 +80,14 @@ def points(group: Iterable[Step], x: Quantity, y: Quantity) -> tuple[tuple[str, 
     return tuple((model, first, second) for model, first, second in values if first is not None and second is not None)
 
 
-def _correlation(setting: Case, group: Sequence[Step], quantity: Quantity, against: Quantity) -> Correlation | None:
+def _correlation(
+    setting: Case, group: Sequence[Step], quantity: Quantity, against: Quantity, methods: Sequence[Method]
+) -> Correlation | None:
     known = points(group, quantity, against)
     if len(known) < FEWEST_MODELS:
         return None
     x, y = [point[1] for point in known], [point[2] for point in known]
-    found = {method: correlate(x, y, method) for method in METHODS}
+    found = {method: correlate(x, y, method) for method in methods}
     return Correlation(
         setting=setting,
         quantity=quantity,

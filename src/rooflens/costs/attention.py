@@ -7,6 +7,7 @@ from math import prod
 from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import matrix, pointwise
 from rooflens.records import Call, Tensor
+from rooflens.records.work import united
 
 SOFTMAX_VECTOR = 5
 """Per weight: scale, maximum, subtract, sum, divide. The exponential is one special function."""
@@ -88,13 +89,9 @@ def encoder_layer(call: Call) -> Demand:
     tokens = call.tensor("src")
     rows = tokens.elements // tokens.shape[-1]
     inner = call.tensor("ffn_weight_1")
-    flops = _layer(call, tokens, tokens)
     products = matrix(rows * (inner.elements + call.tensor("ffn_weight_2").elements), tokens)
     rest = pointwise(tokens, vector=rows * 2 * inner.shape[0] + (2 * 8 + 3) * tokens.elements, special=2 * rows)
-    for more in (products, rest):
-        for resource, n in more.items():
-            flops[resource] = flops.get(resource, 0) + n
-    return Demand(flops=flops)
+    return Demand(flops=united((_layer(call, tokens, tokens), products, rest)))
 
 
 def _layer(call: Call, tokens: Tensor, out: Tensor) -> dict[str, float]:

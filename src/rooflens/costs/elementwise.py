@@ -8,6 +8,7 @@ from __future__ import annotations
 from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import is_floating, pointwise
 from rooflens.records import Call, Tensor
+from rooflens.records.work import united
 
 PER_ELEMENT: dict[str, tuple[float, float]] = {
     # arithmetic
@@ -144,18 +145,14 @@ def _demand(call: Call) -> Demand:
         vector, special = POWERS.get(exponent, (vector, special))
     if name in ("add", "sub", "rsub") and call.get("alpha", 1) not in (1, None):
         vector += 1  # a multiply-add
-    flops: dict[str, float] = {}
-    for tensor in _results(call):
+
+    def of(tensor: Tensor) -> dict[str, float]:
         operand = _operand(call, tensor)
         complex_product = operand.dtype.startswith("complex") and name in ("mul", "div")
-        lane = pointwise(
-            operand,
-            vector=(3 if complex_product else 1) * vector * tensor.elements,
-            special=special * tensor.elements,
-        )
-        for resource, n in lane.items():
-            flops[resource] = flops.get(resource, 0) + n
-    return Demand(flops=flops)
+        products = 3 if complex_product else 1
+        return pointwise(operand, vector=products * vector * tensor.elements, special=special * tensor.elements)
+
+    return Demand(flops=united(map(of, _results(call))))
 
 
 def _results(call: Call) -> tuple[Tensor, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import pointwise
 from rooflens.records import Call
+from rooflens.records.work import united
 
 
 @register("elementwise", "_fused_sgd")
@@ -33,10 +34,9 @@ def adam(call: Call) -> Demand:
 def _update(call: Call, vector: int, special: int) -> Demand:
     """Work on every parameter. Gradients are written only where the kernel takes their scale away (1 per element)."""
     scaled = call.get("grad_scale") is not None
-    flops: dict[str, float] = {}
-    for tensor in call.tensors("self"):
-        one = pointwise(tensor, vector=(vector + scaled) * tensor.elements, special=special * tensor.elements)
-        for resource, n in one.items():
-            flops[resource] = flops.get(resource, 0) + n
+    flops = united(
+        pointwise(tensor, vector=(vector + scaled) * tensor.elements, special=special * tensor.elements)
+        for tensor in call.tensors("self")
+    )
     unwritten = 0 if scaled else sum(tensor.nbytes for tensor in call.tensors("grads"))
     return Demand(flops=flops, bytes=call.reads + call.writes - unwritten)

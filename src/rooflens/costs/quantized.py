@@ -6,6 +6,7 @@ What is brought to integers is scaled, rounded, shifted and clamped to their ran
 from __future__ import annotations
 
 from rooflens.costs.convolution import macs
+from rooflens.costs.recurrent import GATES
 from rooflens.costs.registry import Demand, Uncounted, register
 from rooflens.records import Call
 
@@ -13,7 +14,8 @@ QUANTIZE = 5
 _LINEAR = ("quantized_linear", "quantized_linear_relu")
 _CONVOLUTIONS = [f"quantized_conv{n}d{relu}" for n in (1, 2, 3) for relu in ("", "_relu")]
 _TRANSPOSED = [f"quantized_conv_transpose{n}d" for n in (1, 2, 3)]
-GATES = {"quantized_lstm": 4, "quantized_gru": 3}
+_RECURRENT = {f"quantized_{kind}": GATES[kind] for kind in ("lstm", "gru")}
+"""Gates of the layers that torch has on integers."""
 
 
 @register("matmul", *(name + form for name in _LINEAR for form in ("", "_dynamic")), "_dyn_quant_matmul_4bit")
@@ -40,7 +42,7 @@ def convolution(call: Call) -> Demand:
     return Demand(flops={"matmul.int8": 2 * products, "vector.fp32": QUANTIZE * out.elements})
 
 
-@register("recurrent", *GATES)
+@register("recurrent", *_RECURRENT)
 def recurrent(call: Call) -> Demand:
     """Per step, layer and direction the gates meet an input and a hidden vector, on integers."""
     inputs, outputs, layers = call.tensor("input"), call.outputs[0], call["num_layers"]
@@ -49,7 +51,7 @@ def recurrent(call: Call) -> Demand:
     steps = inputs.elements // max(1, inputs.shape[-1])
     hidden = outputs.shape[-1] // directions
     vectors = directions * (inputs.shape[-1] + hidden) + (layers - 1) * directions * (directions * hidden + hidden)
-    products = steps * GATES[call.name] * hidden * vectors
+    products = steps * _RECURRENT[call.name] * hidden * vectors
     return Demand(flops={"matmul.int8": 2 * products})
 
 

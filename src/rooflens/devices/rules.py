@@ -2,8 +2,9 @@
 
 - ``matmul.p`` that a file does not state is the vector rate of p: products then run on the general lanes, and their
   time adds to that of vector work (silicon ``fma``).
-- ``special.fp32`` that a file does not state is 16 results per SM and clock on NVIDIA GPUs, else an eighth of
-  ``vector.fp32``. Neither was checked on every architecture, so both are marked unverified.
+- ``special.fp32`` that a file does not state is 16 results per SM and clock on NVIDIA GPUs (CUDA C++ Programming Guide,
+  throughput of native arithmetic instructions), else an eighth of ``vector.fp32``, an assumption. Neither holds for
+  every architecture, so both are marked unverified.
 
 What a rule yields has the origin ``derived``.
 """
@@ -24,7 +25,7 @@ SILICON: Mapping[str, Silicon] = {
 }
 """The silicon of a unit, level or link where a file does not name another."""
 SPECIAL_PER_SM_AND_CLOCK = 16
-SPECIAL_PER_VECTOR = 1 / 8
+VECTOR_PER_SPECIAL = 8
 RESOURCES = (*(f"{unit}.{precision}" for unit in UNITS for precision in PRECISIONS), *LEVELS, *LINKS)
 """Every resource, in the order in which ceilings are listed."""
 _STREAMS = tuple(f"dram_{stream}" for stream in ("copy", "triad", "read", "write"))
@@ -88,7 +89,7 @@ def _special(vector: Ceiling | None, vendor: str, kind: str, facts: Mapping[str,
         rate = SPECIAL_PER_SM_AND_CLOCK * multiprocessors.value * clock.value
         rule = f"rule: {SPECIAL_PER_SM_AND_CLOCK} per SM and clock"
     elif vector is not None:
-        rate, rule = vector.rate * SPECIAL_PER_VECTOR, "rule: vector.fp32 / 8"
+        rate, rule = vector.rate / VECTOR_PER_SPECIAL, f"rule: {vector.resource} / {VECTOR_PER_SPECIAL}"
     else:
         return None
     return Ceiling(

@@ -26,7 +26,7 @@ def device_text(device: Device) -> str:
     for unit in UNITS:
         rates = {c.resource.partition(".")[2]: c for c in device.ceilings if c.resource.startswith(f"{unit}.")}
         blocks.append(_table(unit, rates))
-    blocks.append(_table("bandwidth", {c.resource: c for c in device.ceilings if "." not in c.resource}))
+    blocks.append(_table("bandwidth", {c.resource: c for c in device.ceilings if not c.computes}))
     blocks.append(_table("facts", device.facts))
     return "\n".join("".join(f"{line}\n" for line in block) for block in blocks if block)
 
@@ -56,7 +56,7 @@ def _fields(value: Ceiling | Fact, unit: str | None) -> Iterable[str]:
         yield f"reference = {_quoted(value.reference)}"
     if not value.verified:
         yield "verified = false"
-    if ceiling is not None and "." in ceiling.resource:
+    if ceiling is not None and ceiling.computes:
         yield f"silicon = {_quoted(ceiling.silicon)}"
         if ceiling.accumulate is not None:
             yield f"accumulate = {_quoted(ceiling.accumulate)}"

@@ -42,7 +42,7 @@ def _broadcast(node: Node) -> Found:
 def _product(node: Node) -> Found:
     first, second = node.value(0), node.value(1)
     a, b = (
-        _turned(joined(v.shape, node.integer(f"transBatch{side}")), node.integer(f"trans{side}"))
+        transposed(joined(v.shape, node.integer(f"transBatch{side}")), node.integer(f"trans{side}"))
         for v, side in ((first, "A"), (second, "B"))
     )
     return [(first.dtype, (*_together(a[:-2], b[:-2]), a[-2], b[-1]))]
@@ -50,7 +50,7 @@ def _product(node: Node) -> Found:
 
 def _gemm(node: Node) -> Found:
     first, second = node.value(0), node.value(3 if node.key.endswith("QGemm") else 1)
-    a, b = (_turned(v.shape, node.integer(name)) for v, name in ((first, "transA"), (second, "transB")))
+    a, b = (transposed(v.shape, node.integer(name)) for v, name in ((first, "transA"), (second, "transB")))
     return [(first.dtype, (a[-2], b[-1]))]
 
 
@@ -134,8 +134,9 @@ def joined(shape: tuple[int, ...], turned: int) -> tuple[int, ...]:
     return (*shape[1:-1], shape[0], shape[-1]) if turned and len(shape) > 2 else shape
 
 
-def _turned(shape: tuple[int, ...], turned: int) -> tuple[int, ...]:
-    return (*shape[:-2], shape[-1], shape[-2]) if turned else shape
+def transposed(shape: tuple[int, ...], wanted: int) -> tuple[int, ...]:
+    """The shape of a matrix, or of a batch of them, as an attribute like ``transA`` wants it."""
+    return (*shape[:-2], shape[-1], shape[-2]) if wanted and len(shape) > 1 else shape
 
 
 def _together(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from rooflens.records import ALIGNMENT, MEMORY_CAUSES, Memory, Operation
+from rooflens.records import MEMORY_CAUSES, Memory, Operation, allocated
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Blocks:
 
     def new(self, nbytes: int, cause: str = "temporaries") -> int:
         """Make a block; its number is returned."""
-        self._blocks.append(Block(-(-nbytes // ALIGNMENT) * ALIGNMENT, cause))
+        self._blocks.append(Block(allocated(nbytes), cause))
         return len(self._blocks) - 1
 
     def __getitem__(self, number: int) -> Block:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from rooflens.graph.contrib import joined
+from rooflens.graph.contrib import joined, transposed
 from rooflens.graph.einsum import contraction
 from rooflens.graph.elements import described
 from rooflens.graph.layout import contiguous
@@ -57,8 +57,7 @@ def _convolution(node: Node, inputs: Value, weight: Value, bias: Value | None) -
 def gemm(node: Node) -> None:
     """alpha A B + beta C, each of A and B as it is or transposed."""
     (first, second), added = operands(node), node.optional(2)
-    left = first.seen_as(first.shape[::-1]) if node.integer("transA") else first
-    right = second.seen_as(second.shape[::-1]) if node.integer("transB") else second
+    left, right = _turned(node, first, second)
     out = _result(node, first, second)
     if added is None:
         node.emit("mm", out, self=left, mat2=right)
@@ -81,9 +80,7 @@ def quantized_matmul(node: Node) -> None:
 
 @operator("com.microsoft.QGemm")
 def quantized_gemm(node: Node) -> None:
-    first, second = node.value(0), node.value(3)
-    left = first.seen_as(first.shape[::-1]) if node.integer("transA") else first
-    right = second.seen_as(second.shape[::-1]) if node.integer("transB") else second
+    left, right = _turned(node, node.value(0), node.value(3))
     node.emit("addmm", node.output(), self=node.optional(6), mat1=left, mat2=right)
 
 
@@ -94,11 +91,7 @@ def fused_matmul(node: Node) -> None:
         v.seen_as(joined(v.shape, node.integer(f"transBatch{side}")))
         for v, side in zip(operands(node), "AB", strict=True)
     )
-    sides = [
-        v.seen_as((*v.shape[:-2], v.shape[-1], v.shape[-2])) if node.integer(name) and len(v.shape) > 1 else v
-        for v, name in ((first, "transA"), (second, "transB"))
-    ]
-    product(node, sides[0], sides[1], node.output())
+    product(node, *_turned(node, first, second), node.output())
 
 
 @operator("com.microsoft.MatMulNBits", "com.microsoft.MatMulBnb4")
@@ -165,6 +158,15 @@ def operands(node: Node) -> tuple[Value, Value]:
 def unpacked(value: Value) -> Value:
     """The quantized tensor behind a value that was only turned back into floats for this product, else the value."""
     return value if value.packed is None else value.packed
+
+
+def _turned(node: Node, first: Value, second: Value) -> tuple[Value, Value]:
+    """Both operands as the product takes them: each as it is, or transposed."""
+    left, right = (
+        value.seen_as(transposed(value.shape, node.integer(name)))
+        for value, name in ((first, "transA"), (second, "transB"))
+    )
+    return left, right
 
 
 def _result(node: Node, first: Value, second: Value) -> Value:

@@ -188,7 +188,7 @@ class _Reader:
             return
         path = self._paths[key_of(proto)]
         self._give_outputs(proto, node)
-        if node.key in VIEWS or (node.key in SHAPES):
+        if node.key in VIEWS | SHAPES:
             self._look(node, path)
         elif node.key == "DequantizeLinear" and _is_sized(node) and node.value(0).dtype in (*NARROW, "int32"):
             self._dequantize(node, path)

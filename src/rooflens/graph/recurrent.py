@@ -6,8 +6,6 @@ from rooflens.errors import ModelError
 from rooflens.graph.node import Node, operator
 from rooflens.graph.value import Value
 
-GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-
 
 @operator("LSTM", "GRU", "RNN")
 def recurrent(node: Node) -> None:
@@ -50,7 +48,7 @@ def _kind(node: Node) -> str | None:
 def _weights(node: Node) -> list[Value]:
     """Per direction: of the input, of the hidden state, and the two biases."""
     bias = node.optional(3)
-    rows = GATES[node.key] * node.value(2).shape[-1]
+    rows = node.value(2).shape[1]  # of the gates
     found: list[Value] = []
     directions = node.value(1).shape[0]
     if directions != 1 + (node.text("direction") == "bidirectional"):

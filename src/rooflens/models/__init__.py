@@ -2,18 +2,9 @@
 
 from rooflens.models.blueprint import Blueprint, Example, InputOptions
 from rooflens.models.load import build, check_not_generating, check_torch, check_words, find, make_example, make_step
-from rooflens.models.process import kept_switches
-from rooflens.models.running import How, Mark, Run, compiled, eager, placed, replayed, running, switches
-from rooflens.models.step import (
-    OPTIMIZERS,
-    Loss,
-    Step,
-    cross_entropy,
-    floating_tensors,
-    make_optimizer,
-    sum_of_outputs,
-    unwrapped,
-)
+from rooflens.models.process import kept_random_numbers, kept_switches
+from rooflens.models.running import How, Run, compiled, eager, placed, replayed, running, switches
+from rooflens.models.step import OPTIMIZERS, Loss, Step, make_optimizer, sum_of_outputs, unwrapped
 from rooflens.models.transformers import cache_tensors
 from rooflens.models.userfile import split_inputs
 
@@ -24,7 +15,6 @@ __all__ = [
     "How",
     "InputOptions",
     "Loss",
-    "Mark",
     "Run",
     "Step",
     "build",
@@ -33,10 +23,9 @@ __all__ = [
     "check_torch",
     "check_words",
     "compiled",
-    "cross_entropy",
     "eager",
     "find",
-    "floating_tensors",
+    "kept_random_numbers",
     "kept_switches",
     "make_example",
     "make_optimizer",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rooflens.errors import InvalidValue
+from rooflens.models.dtypes import floating_types
 
 if TYPE_CHECKING:
     import torch
@@ -89,7 +90,7 @@ def _element_type(name: str) -> torch.dtype:
     """An element type by the name that rooflens or torch has for it."""
     import torch
 
-    ours = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+    ours = floating_types()
     found = ours.get(name) or getattr(torch, name, None)
     if not isinstance(found, torch.dtype):
         known = ", ".join(ours)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rooflens.errors import InvalidValue, MissingDependency, ModelError, RooflensError, UnknownModel, first_line
 from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example, InputOptions
+from rooflens.models.dtypes import floating_types
 from rooflens.models.process import kept_switches, meta_parameters
 from rooflens.models.step import OPTIMIZERS, Loss, Step
 from rooflens.records import AS_IS, DTYPES, MODES
@@ -194,12 +195,9 @@ def make_step(
 
 def _types(dtype: str) -> tuple[torch.dtype | None, torch.dtype | None]:
     """The types to cast to and to compute in under autocast."""
-    import torch
-
-    half = {"fp16": torch.float16, "bf16": torch.bfloat16}
     if dtype.startswith("amp-"):
-        return None, half[dtype.removeprefix("amp-")]
-    return half.get(dtype), None
+        return None, floating_types()[dtype.removeprefix("amp-")]
+    return floating_types()[dtype] if dtype in ("fp16", "bf16") else None, None
 
 
 def check_words(dtype: str, mode: str, optimizer: str = "sgd") -> None:

@@ -1,50 +1,71 @@
-"""What is changed in torch while a user's code runs, and put back."""
+"""What a user's code may change of a process, put back; and where parameters are made."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rooflens.models.precisions import kept_precisions
+
+if TYPE_CHECKING:
+    import torch
 
 
 @contextmanager
 def kept_switches() -> Iterator[None]:
-    """Put torch's default type, gradient mode, TF32 and cuDNN switches back on leaving."""
+    """Put torch's default type, gradient mode, precisions, cuDNN switches and number of threads back on leaving."""
     import torch
 
     dtype, gradients = torch.get_default_dtype(), torch.is_grad_enabled()
-    products, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    benchmark = torch.backends.cudnn.benchmark
-    try:
+    benchmark, threads = torch.backends.cudnn.benchmark, torch.get_num_threads()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warns_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    with kept_precisions():
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_grad_enabled(gradients)
+            torch.backends.cudnn.benchmark = benchmark
+            if torch.are_deterministic_algorithms_enabled() != deterministic:
+                torch.use_deterministic_algorithms(deterministic, warn_only=warns_only)
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)
+
+
+@contextmanager
+def kept_random_numbers() -> Iterator[None]:
+    """Let torch's random numbers go on afterwards as if nothing had drawn any inside."""
+    import torch
+
+    cards = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(cards):
         yield
-    finally:
-        torch.set_default_dtype(dtype)
-        torch.set_grad_enabled(gradients)
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = products, cudnn
-        torch.backends.cudnn.benchmark = benchmark
 
 
 @contextmanager
 def meta_parameters() -> Iterator[None]:
-    """Every parameter that a module gets lies on meta from then on, so that neither memory nor values are made for it.
+    """Let every parameter that a module registers lie on meta, and everything else where it is made.
 
-    One that is shared by several modules stays one. Lazy parameters, which have no shape yet, are left alone.
+    One that several modules share stays one; lazy ones, which have no shape yet, are left alone.
     """
     from torch import nn
+    from torch.nn.modules.module import register_module_parameter_registration_hook
     from torch.utils.weak import WeakTensorKeyDictionary
 
     moved = WeakTensorKeyDictionary()
-    original = nn.Module.register_parameter
 
-    def register(module: nn.Module, name: str, param: nn.Parameter | None) -> None:
-        if type(param) is nn.Parameter and not param.is_meta:
-            if param not in moved:
-                moved[param] = nn.Parameter(param.detach().to("meta"), requires_grad=param.requires_grad)
-                moved[param].__dict__.update(param.__dict__)
-            param = moved[param]
-        original(module, name, param)
+    def on_meta(_: nn.Module, name: str, parameter: torch.Tensor | None) -> Any:
+        if parameter is None or parameter.is_meta or nn.parameter.is_lazy(parameter):
+            return None  # as it is
+        if parameter not in moved:
+            moved[parameter] = nn.Parameter(parameter.detach().to("meta"), parameter.requires_grad)
+            moved[parameter].__dict__.update(parameter.__dict__)
+        return moved[parameter]
 
-    nn.Module.register_parameter = register  # type: ignore[method-assign, assignment]
+    handle = register_module_parameter_registration_hook(on_meta)
     try:
         yield
     finally:
-        nn.Module.register_parameter = original  # type: ignore[method-assign]
+        handle.remove()

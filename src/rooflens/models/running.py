@@ -6,11 +6,12 @@ Every source that runs a model runs it in this one way, so that what is timed, p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from rooflens.errors import InvalidValue, ModelError, RooflensError, first_line
+from rooflens.models.precisions import precisions
 from rooflens.models.step import Step, make_optimizer
 from rooflens.models.transformers import cache_tensors
 from rooflens.records import AS_IS, Phase, Scalar
@@ -73,7 +74,7 @@ def placed(step: Step, device: str, *, copy: bool = True) -> Step:
     """The step with its module and inputs on `device`, in the types of the step.
 
     Args:
-        copy: whether the module that was handed in must stay as it is.
+        copy: whether the module that was handed in, and its inputs, must stay as they are.
 
     Raises:
         InvalidValue: the module holds no values.
@@ -88,7 +89,8 @@ def placed(step: Step, device: str, *, copy: bool = True) -> Step:
 
     def move(tensor: torch.Tensor) -> torch.Tensor:
         dtype = step.cast if step.cast is not None and tensor.is_floating_point() else tensor.dtype
-        moved = tensor.detach().to(device, dtype).requires_grad_(tensor.requires_grad)
+        # A copy: the module may change its inputs in place, and whoever handed them in keeps them.
+        moved = tensor.detach().to(device, dtype, copy=copy).requires_grad_(tensor.requires_grad)
         return moved.contiguous(memory_format=layout) if step.channels_last and tensor.dim() == 4 else moved
 
     if any(t.is_meta for t in (*step.module.parameters(), *step.module.buffers())):
@@ -185,17 +187,8 @@ def replayed(step: Step) -> Run:
 @contextmanager
 def switches(dtype: str) -> Iterator[None]:
     """Set torch's TF32 switches for a case's dtype, and put them back; `default` and `as-is` touch nothing."""
-    import torch
-
-    if dtype in ("default", AS_IS):
+    with nullcontext() if dtype in ("default", AS_IS) else precisions(dtype == "tf32"):
         yield
-        return
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype == "tf32"
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from rooflens.records.record import (
 )
 from rooflens.records.scaling import Scaling
 from rooflens.records.timing import Timing, in_sequence
-from rooflens.records.trace import ALIGNMENT, Trace
+from rooflens.records.trace import Trace, allocated
 from rooflens.records.work import (
     COMPUTE_RESOURCES,
     DATA_RESOURCES,
@@ -46,7 +46,6 @@ from rooflens.records.work import (
 )
 
 __all__ = [
-    "ALIGNMENT",
     "AS_IS",
     "COMPUTE_RESOURCES",
     "DATA_RESOURCES",
@@ -89,6 +88,7 @@ __all__ = [
     "Trace",
     "Traffic",
     "Work",
+    "allocated",
     "check_writable",
     "in_sequence",
     "read_records",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rooflens.errors import InvalidValue, MissingCeiling
+from rooflens.records.work import COMPUTE_RESOURCES
 
 CeilingOrigin = Literal["datasheet", "derived", "measured", "user"]
 Silicon = Literal["tensor", "fma", "special", "memory", "link"]
@@ -33,6 +34,11 @@ class Ceiling:
     reference: str
     verified: bool = True
     accumulate: str | None = None
+
+    @property
+    def computes(self) -> bool:
+        """Whether it is of a compute unit, in FLOP/s; else it is of a level or a link, in B/s."""
+        return self.resource in COMPUTE_RESOURCES
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < math.inf:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,10 +28,7 @@ class Tensor:
 
     @property
     def elements(self) -> int:
-        n = 1
-        for size in self.shape:
-            n *= size
-        return n
+        return math.prod(self.shape)
 
 
 Argument = Tensor | str | int | float | bool | None | tuple["Argument", ...]

@@ -18,11 +18,11 @@ Scalar = str | int | float | bool
 FailureKind = Literal["out of memory", "timeout", "crash", "unsupported", "device lost", "error"]
 
 DTYPES = ("default", "fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
-MOST_CALLS = 2**53
-"""Beyond this a count is no longer exact in a file."""
 AS_IS = "as-is"
 """Element type of a module handed in from Python: whatever its tensors are."""
 MODES = ("inference", "train", "prefill", "decode")
+MOST_CALLS = 2**53
+"""Beyond this a count is no longer exact in a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +171,16 @@ class Record:
             raise InvalidValue(f"a record cannot stand for {self.calls} calls; it stands for 1 to {MOST_CALLS}")
         if self.parameters is not None and self.parameters < 0:
             raise InvalidValue(f"a model cannot have {self.parameters} parameters")
+
+    @property
+    def seconds(self) -> float | None:
+        """Median seconds of all calls together; None where they were not timed."""
+        return None if self.timing is None else self.timing.median * self.calls
+
+    @property
+    def needed(self) -> Work | None:
+        """What one call needs of the device: `kernel_work` where that differs from `work`."""
+        return self.work if self.kernel_work is None else self.kernel_work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,11 @@ ALIGNMENT = 512
 """torch's CUDA caching allocator rounds every block up to a multiple of this many bytes (kMinBlockSize)."""
 
 
+def allocated(nbytes: int) -> int:
+    """Bytes that the allocator takes for a block of so many."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """What a step does.
@@ -21,6 +26,7 @@ class Trace:
         parameters: elements of the model's parameters, shared ones once.
         lasting: numbers of the blocks of memory that are there when the step has ended.
         unsized: path and name of operations whose shapes are not known, so that neither their FLOP nor their bytes are.
+        with_values: the step was run for real, since a shape or a branch depends on values.
         notes: what a reader must know.
     """
 
@@ -29,4 +35,5 @@ class Trace:
     parameters: int
     lasting: frozenset[int] = frozenset()
     unsized: tuple[tuple[str, str], ...] = ()
+    with_values: bool = False
     notes: tuple[str, ...] = ()

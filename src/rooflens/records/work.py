@@ -81,17 +81,22 @@ def _sum(parts: list[Work]) -> Work:
     origins = dict.fromkeys(part.origin for part in parts)
     if len(origins) > 1:
         raise InvalidValue(f"cannot add {' work to '.join(origins)} work: they are different quantities")
-    flops: dict[str, float] = {}
-    for part in parts:
-        for resource, n in part.flops.items():
-            flops[resource] = flops.get(resource, 0) + n
     levels = [level for level in parts[0].bytes if all(level in part.bytes for part in parts)]
     return Work(
-        flops=flops,
+        flops=united(part.flops for part in parts),
         bytes={level: sum(part.bytes[level] for part in parts) for level in levels},
         origin=parts[0].origin,
         missing=frozenset().union(*(part.missing for part in parts)),
     )
+
+
+def united(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """FLOP by resource, added up: a resource that one part does not name is not used there."""
+    total: dict[str, float] = {}
+    for part in parts:
+        for resource, n in part.items():
+            total[resource] = total.get(resource, 0) + n
+    return total
 
 
 def _reject_unknown(names: Iterable[str], known: frozenset[str], what: str) -> None:

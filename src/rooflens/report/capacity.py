@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rooflens.devices.capacity import Reserve
 from rooflens.records import MEMORY_CAUSES
-from rooflens.report.columns import BOUND, CASE, bound_cells, case_cells
+from rooflens.report.columns import BOUND, CASE, CAUSES, bound_cells, case_cells
 from rooflens.report.table import COUNT, Cell, Cells, Column, Table, build, percent
 from rooflens.results import Fit, Fits
 from rooflens.units import show
@@ -16,9 +15,6 @@ from rooflens.units import show
 _STEP = tuple(column for column in CASE if column.key not in ("batch", "device"))
 _BATCH = Column(key="batch", header="largest batch", unit=COUNT, group="fit")
 _PEAK = Column(key="peak", header="peak", unit="B", group="fit")
-_CAUSES = tuple(
-    Column(key=cause, header=cause.replace("_", " "), unit="B", group="memory", if_any=True) for cause in MEMORY_CAUSES
-)
 _ANSWER = (
     Column(key="device", header="device", align="left", title="on {}"),
     Column(key="memory", header="memory", unit="B", group="fit"),
@@ -34,14 +30,16 @@ _ANSWER = (
     Column(key="peak_batch", header="batch of the peak", unit=COUNT, group="fit", show="files"),
     Column(key="cause", header="most of it", align="left", group="fit", show="files"),
     Column(key="reason", header="why not", align="left", group="fit", show="files"),
-    *(replace(column, show="files") for column in _CAUSES),
+    *(replace(column, show="files") for column in CAUSES),
     *(replace(column, show="room", group="fit") for column in BOUND),
 )
+_ROUND = 10_000_000
+"""Bytes: a reserve is proposed in whole multiples of it."""
 _HELD = (
     Column(key="peak_batch", header="batch", unit=COUNT),
     _PEAK,
     Column(key="cause", header="most of it", align="left", group="fit"),
-    *_CAUSES,
+    *CAUSES,
 )
 
 
@@ -129,10 +127,11 @@ def _reserve_notes(fits: Sequence[Fit]) -> Iterator[str]:
     for reserve in found:
         yield f"to stay free: {_amount(reserve)} for {reserve.what} ({reserve.reference})"
     if any("fragmentation" in reserve.what for reserve in found):
-        fixed = math.ceil(sum(reserve.nbytes for reserve in found) / 1e7) / 100
+        fixed = sum(reserve.nbytes for reserve in found)
+        enough = show(fixed + -fixed % _ROUND, "B", 3)
         yield (
             "with PYTORCH_ALLOC_CONF=expandable_segments:True hardly anything is lost to fragmentation, and cuDNN makes"
-            f" do with less: --reserve '{fixed} GB' leaves room for the rest"
+            f" do with less: --reserve '{enough}' leaves room for the rest"
         )
 
 

@@ -47,7 +47,7 @@ def shorten(text: str, longest: int = LONGEST_LABEL) -> str:
 
 
 def cut(text: str, longest: int) -> str:
-    """Cut `text` at its end: the beginning of a kernel's name tells more than the rest of it.
+    """Cut `text` at its end: the beginning of a kernel's name, or of a device's, tells more than the rest of it.
 
     >>> cut("gemm_kernel<float, 128>", 12)
     'gemm_kernel…'

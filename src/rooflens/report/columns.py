@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from rooflens.records import Case
+from rooflens.records import MEMORY_CAUSES, Case
 from rooflens.report.table import COUNT, INTENSITY, PERCENT, Cell, Cells, Column
 from rooflens.results import Total
 
@@ -34,6 +35,10 @@ BOUND = (
     Column(key="seconds", header="bound", unit="s", group="time"),
     Column(key="bound_by", header="bound by", align="left", group="time"),
 )
+CAUSES = tuple(
+    Column(key=cause, header=cause.replace("_", " "), unit="B", group="memory", if_any=True) for cause in MEMORY_CAUSES
+)
+"""Memory by cause."""
 SHARE = Column(key="share", header="share", unit=PERCENT, group="time")
 
 
@@ -105,6 +110,12 @@ def whole(number: float | None) -> int | float | None:
 def ratio(part: float | None, of: float | None) -> float | None:
     """A share; None where either is unknown or the whole is zero."""
     return part / of if part is not None and of else None
+
+
+def sum_of_known(values: Iterable[float | None]) -> float | None:
+    """The sum of the values that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def p_cell(value: float | None) -> Cell:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from rooflens.errors import InvalidValue
-from rooflens.records import Source
+from rooflens.records import Source, write_atomically
 
 XY = tuple[float, float]
 """FLOP per byte of a memory level, and FLOP/s."""
@@ -167,45 +167,33 @@ class Figure:
         return len(self.levels) > 1
 
     def save(self, path: str | Path) -> Path:
-        """Draw to a file whose suffix says how: png, svg, pdf (matplotlib) or html (plotly, one offline file).
+        """Draw to a file, which appears whole or not at all.
+
+        Args:
+            path: ends in .png, .svg or .pdf (matplotlib) or in .html (plotly, one file that asks nothing of any host).
+
+        Returns:
+            The path written.
 
         Raises:
             InvalidValue: another suffix.
             OutputError: the file cannot be written.
         """
-        return save(self, path)
+        target = Path(path)
+        suffix = target.suffix.lower().removeprefix(".")
+        if suffix not in SUFFIXES:
+            raise InvalidValue(
+                f"cannot draw {str(target)!r}: its suffix is {target.suffix!r}, known are "
+                + ", ".join(f".{known}" for known in SUFFIXES)
+            )
+        write_atomically(target, _renderer(suffix)(self))
+        return target
 
     def _repr_png_(self) -> bytes:
         """How a notebook shows the figure."""
         from rooflens.report.matplotlib_backend import render
 
         return render(self, "png")
-
-
-def save(figure: Figure, path: str | Path) -> Path:
-    """Draw `figure` to `path`; the file appears whole or not at all.
-
-    Args:
-        path: ends in .png, .svg or .pdf (matplotlib) or in .html (plotly, one file that asks nothing of any host).
-
-    Returns:
-        The path written.
-
-    Raises:
-        InvalidValue: another suffix.
-        OutputError: the file cannot be written.
-    """
-    from rooflens.records import write_atomically
-
-    target = Path(path)
-    suffix = target.suffix.lower().removeprefix(".")
-    if suffix not in SUFFIXES:
-        raise InvalidValue(
-            f"cannot draw {str(target)!r}: its suffix is {target.suffix!r}, known are "
-            + ", ".join(f".{known}" for known in SUFFIXES)
-        )
-    write_atomically(target, _renderer(suffix)(figure))
-    return target
 
 
 def _renderer(suffix: str) -> Callable[[Figure], str | bytes]:

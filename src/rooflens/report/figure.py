@@ -1,9 +1,4 @@
-"""The roofline figure: records under the ceilings of devices, as data that matplotlib and plotly draw.
-
-figure = roofline_figure(records)
-figure.save("resnet18.png")
-figure.save("resnet18.html")
-"""
+"""The roofline figure: records under the ceilings of devices, as data that matplotlib and plotly draw."""
 
 from __future__ import annotations
 
@@ -18,28 +13,13 @@ from rooflens.records import Device
 from rooflens.report.captions import subtitle as describe
 from rooflens.report.captions import title as headline
 from rooflens.report.ceilings import FEW_DEVICES, Roof, lines, ridges, roofs
-from rooflens.report.drawing import Axis, CeilingLine, Figure, Link, Mark, Ridge, RugMark, Tie, Unplaced, save
+from rooflens.report.drawing import Axis, Figure, Link, Mark, Ridge, RugMark
 from rooflens.report.foremost import MOST
 from rooflens.report.levels import chosen, definitions, without_roof
 from rooflens.report.marks import Placed, place
 from rooflens.report.palette import MOST_GROUPS, OTHER
 from rooflens.report.pieces import BY, FEW_LAUNCHES, WHOLE, By, Naming, launches
 from rooflens.results import RecordSet
-
-__all__ = [
-    "Axis",
-    "CeilingLine",
-    "Figure",
-    "Link",
-    "Mark",
-    "Ridge",
-    "RugMark",
-    "Tie",
-    "Unplaced",
-    "devices_of",
-    "roofline_figure",
-    "save",
-]
 
 ABOVE = (
     "A ringed point is above its roof: Winograd or FFT convolutions, data that stay in a cache or a boost clock can do"

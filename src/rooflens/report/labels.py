@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Literal
 
 from rooflens import units
-from rooflens.report.captions import SOURCE_WORDS, shorten
+from rooflens.report.captions import SOURCE_WORDS, cut, shorten
 from rooflens.report.ceilings import FEW_DEVICES
 from rooflens.report.drawing import CeilingLine, Figure
 from rooflens.report.escape import printable
@@ -115,13 +115,8 @@ def _by_device(figure: Figure) -> list[CeilingLabel]:
 def _titles(figure: Figure, lines: Sequence[CeilingLine]) -> list[Words]:
     if len(figure.devices) == 1:
         return []
-    numbers = dict.fromkeys(line.device for line in lines)
-    return [Words(_short(figure.devices[n]), NORMAL, device_colour(n, len(figure.devices)), bold=True) for n in numbers]
-
-
-def _short(title: str) -> str:
-    clean = printable(title)
-    return clean if len(clean) <= _LONGEST_TITLE else clean[: _LONGEST_TITLE - 1] + "…"
+    titles = {line.device: cut(printable(figure.devices[line.device]), _LONGEST_TITLE) for line in lines}
+    return [Words(title, NORMAL, device_colour(n, len(figure.devices)), bold=True) for n, title in titles.items()]
 
 
 def _colour(figure: Figure, line: CeilingLine) -> str:

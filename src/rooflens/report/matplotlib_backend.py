@@ -1,14 +1,15 @@
-"""The roofline figure in ink: PNG, SVG and PDF by matplotlib, without pyplot and its global state."""
+"""The roofline figure in ink: PNG, SVG and PDF by matplotlib."""
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rooflens import units
+from rooflens.report.charts.scales import power_of_ten
 from rooflens.report.drawing import Axis, Figure
+from rooflens.report.matplotlib_files import MARKERS, empty, file_bytes
 from rooflens.report.palette import (
     FAINT,
     FLAG,
@@ -16,6 +17,7 @@ from rooflens.report.palette import (
     INK,
     OTHER,
     SHAPES,
+    SIGN,
     STRIP,
     ceiling_colour,
     ceiling_dash,
@@ -32,15 +34,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 POINTS_PER_INCH = 72
-DPI = 160
-_MARKERS = {
-    "circle": "o",
-    "diamond": "D",
-    "square": "s",
-    "triangle-up": "^",
-    "triangle-down": "v",
-    "cross": "P",
-}
 # A diamond and a square of the same width as a circle look larger or smaller; these make their areas equal.
 _AREA = {
     "circle": math.pi / 4,
@@ -55,27 +48,13 @@ _LOW, _LINES, _MARKS, _TEXT = 1.0, 2.0, 3.0, 4.0
 
 def render(figure: Figure, suffix: str) -> bytes:
     """The bytes of a PNG, SVG or PDF file; equal figures give equal bytes."""
-    import matplotlib as mpl
-    from matplotlib import style
-
-    settings: Any = {"svg.hashsalt": "rooflens", "pdf.fonttype": 42, "font.family": "DejaVu Sans"}
-    # The defaults first: a style that the user has set must not move what has been set to the point.
-    with style.context("default"), mpl.rc_context(settings):
-        canvas = draw(figure)
-        file = io.BytesIO()
-        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-        canvas.savefig(file, format=suffix, dpi=DPI, facecolor="white", metadata=dates.get(suffix))
-    return file.getvalue()
+    return file_bytes(lambda: draw(figure), suffix)
 
 
 def draw(figure: Figure) -> Canvas:
     """The figure as one of matplotlib's, with an Agg canvas of its own."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
     sheet = arrange(figure)
-    canvas = Canvas(figsize=(sheet.width / POINTS_PER_INCH, sheet.height / POINTS_PER_INCH))
-    FigureCanvasAgg(canvas)
+    canvas = empty(sheet.width / POINTS_PER_INCH, sheet.height / POINTS_PER_INCH)
     box = sheet.plane
     plane = canvas.add_axes(
         (box.left / sheet.width, box.bottom / sheet.height, box.width / sheet.width, box.height / sheet.height)
@@ -135,10 +114,7 @@ def tick_text(value: float, *, prefix: bool) -> str:
     if prefix and 1 <= value < 1e21:
         return units.show(value, "", 1)
     power = round(math.log10(value))
-    return f"{value:g}" if -4 < power < 5 else f"10{str(power).translate(_RAISED)}"
-
-
-_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+    return f"{value:g}" if -4 < power < 5 else power_of_ten(power)
 
 
 def _ceilings(plane: Axes, figure: Figure) -> None:
@@ -182,7 +158,7 @@ def _marks(plane: Axes, figure: Figure) -> None:
             mark.x,
             mark.y,
             s=_size(across, shape),
-            marker=_MARKERS[shape],
+            marker=MARKERS[shape],
             facecolor=(1, 1, 1, 0.6) if mark.whole else colour,
             edgecolor=rim,
             linewidth=width,
@@ -259,16 +235,14 @@ def _key(page: Axes, figure: Figure, placed: PlacedKey) -> None:
             x,
             y,
             s=_size(6.7, shape),
-            marker=_MARKERS[shape],
+            marker=MARKERS[shape],
             facecolor="none" if hollow else colour,
             edgecolor=colour,
             zorder=_MARKS,
         )
     elif key.what == "source":
         shape = next(shape for source, shape in SHAPES.items() if source == key.name)
-        page.scatter(
-            x, y, s=_size(7, shape), marker=_MARKERS[shape], facecolor="#b8c0c8", edgecolor=GREY, zorder=_MARKS
-        )
+        page.scatter(x, y, s=_size(7, shape), marker=MARKERS[shape], facecolor=SIGN, edgecolor=GREY, zorder=_MARKS)
     elif key.what == "whole":
         page.scatter(x, y, s=45, marker="o", facecolor="none", edgecolor=GREY, linewidth=1.6)
     elif key.what in ("tie", "pair"):
@@ -276,7 +250,7 @@ def _key(page: Axes, figure: Figure, placed: PlacedKey) -> None:
     elif key.what == "flag":
         page.scatter(x, y, s=60, marker="o", facecolor="none", edgecolor=FLAG, linewidth=1.6)
     elif key.what == "rug":
-        page.add_patch(Rectangle((x - RUG_WIDTH / 2, y - 5), RUG_WIDTH, 10, facecolor="#b8c0c8", linewidth=0))
+        page.add_patch(Rectangle((x - RUG_WIDTH / 2, y - 5), RUG_WIDTH, 10, facecolor=SIGN, linewidth=0))
     left = box.left if key.what == "heading" else box.left + KEY_INDENT
     page.text(
         left,

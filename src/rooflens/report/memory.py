@@ -7,16 +7,13 @@ from dataclasses import replace
 
 from rooflens.compare.evidence import join
 from rooflens.records import MEMORY_CAUSES, Memory
-from rooflens.report.columns import CASE, SOURCE, case_cells
+from rooflens.report.columns import CASE, CAUSES, SOURCE, case_cells
 from rooflens.report.table import Cells, Column, Table, build
 from rooflens.results import RecordSet
 
 _MEMORY = (
     Column(key="peak", header="peak", unit="B", group="memory"),
-    *(
-        Column(key=cause, header=cause.replace("_", " "), unit="B", group="memory", if_any=True)
-        for cause in MEMORY_CAUSES
-    ),
+    *CAUSES,
     Column(key="reserved", header="reserved by the allocator", unit="B", group="memory"),
     Column(key="monitor", header="shown by a monitor", unit="B", group="memory"),
     Column(key="before", header="before the model", unit="B", group="memory", show="room"),

@@ -17,6 +17,8 @@ GREY = "#57606a"
 FAINT = "#e3e7eb"
 STRIP = "#f1f3f5"
 """Ground of the rug."""
+SIGN = "#b8c0c8"
+"""A sign of the legend that stands for no group."""
 FLAG = "#c2003d"
 """Ring around a point above its roof."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from rooflens.compare.evidence import Evidence
 from rooflens.records import Case, Phase, Record, Source, Work
 from rooflens.report.captions import PHASE_WORDS, SHORT_PHASES, colour_field, colour_group, cut, differing, name_of
+from rooflens.report.columns import sum_of_known
 from rooflens.results import RecordSet
 
 By = Literal["model", "phase", "module", "family", "op", "kernel"]
@@ -59,7 +60,7 @@ class Piece:
     @property
     def work(self) -> Work | None:
         """What the device does for this piece: recomputation included, a causal call by what its kernel executes."""
-        works = [(r.kernel_work or r.work, r.calls) for r in self.records]
+        works = [(r.needed, r.calls) for r in self.records]
         return Work.sum(work * calls for work, calls in works if work is not None)
 
 
@@ -154,7 +155,7 @@ def _parts(item: Evidence, by: Part, naming: Naming) -> Iterator[Piece]:
             records=group.total.records,
             source=_observer(item.pieces),
             seconds=times.get(group.key),
-            whole_seconds=_sum(times.values()),
+            whole_seconds=sum_of_known(times.values()),
         )
 
 
@@ -176,7 +177,7 @@ def _kernels(item: Evidence, naming: Naming) -> Iterator[Piece]:
         times[record.name] = times.get(record.name, 0) + 1
         which = number if few else record.name
         groups.setdefault((which, record.work is None, record.timing is None), []).append(record)
-    seconds = {key: _sum(_time_of(record) for record in records) for key, records in groups.items()}
+    seconds = {key: sum_of_known(record.seconds for record in records) for key, records in groups.items()}
     nth: dict[str, int] = {}
     for key, records in groups.items():
         name = records[0].name
@@ -190,19 +191,10 @@ def _kernels(item: Evidence, naming: Naming) -> Iterator[Piece]:
             records=tuple(records),
             source=_observer(item.time),
             seconds=seconds[key],
-            whole_seconds=_sum(seconds.values()),
+            whole_seconds=sum_of_known(seconds.values()),
             kernel=True,
         )
 
 
-def _time_of(record: Record) -> float | None:
-    return None if record.timing is None else record.timing.median * record.calls
-
-
 def _observer(records: RecordSet | None) -> Source | None:
     return None if records is None else records.sources[0]
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

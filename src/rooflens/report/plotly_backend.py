@@ -23,6 +23,7 @@ from rooflens.report.palette import (
     INK,
     OTHER,
     SHAPES,
+    SIGN,
     STRIP,
     ceiling_colour,
     ceiling_dash,
@@ -316,7 +317,7 @@ def _rug(figure: Figure) -> Iterator[dict[str, Any]]:
 
 def _keys(figure: Figure, sheet: Sheet) -> Iterator[dict[str, Any]]:
     """Rows of the legend that only explain: shapes, links, rings and the rug."""
-    grey = {"size": 9, "color": "#b8c0c8", "line": {"color": GREY, "width": 1}}
+    grey = {"size": 9, "color": SIGN, "line": {"color": GREY, "width": 1}}
     looks: dict[str, dict[str, Any]] = {
         "pair": {"mode": "lines", "line": {"color": GREY, "width": 1.2}},
         "tie": {"mode": "lines", "line": {"color": GREY, "width": 0.9}},
@@ -328,7 +329,7 @@ def _keys(figure: Figure, sheet: Sheet) -> Iterator[dict[str, Any]]:
             "mode": "markers",
             "marker": {"symbol": "circle-open", "size": 12, "color": FLAG, "line": {"width": 2}},
         },
-        "rug": {"mode": "markers", "marker": {"symbol": "square", "size": 10, "color": "#b8c0c8"}},
+        "rug": {"mode": "markers", "marker": {"symbol": "square", "size": 10, "color": SIGN}},
     }
     for placed in sheet.keys:
         key = placed.key

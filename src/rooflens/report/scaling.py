@@ -9,8 +9,8 @@ from rooflens.report.columns import CASE, case_cells
 from rooflens.report.table import COUNT, PERCENT, Cells, Column, Table, build
 from rooflens.results import RecordSet
 
-LINKS = ("nvlink", "pcie")
-"""The links between devices of one machine, the fastest first."""
+_WITHIN_A_MACHINE = ("nvlink", "pcie")
+"""Links between devices, the fastest first."""
 _SCALING = (
     Column(key="devices", header="devices", unit=COUNT),
     Column(key="alone", header="step alone", unit="s"),
@@ -42,7 +42,7 @@ def scaling(rs: RecordSet) -> Table:
 def _row(record: Record, device: Device | None) -> Cells:
     found = record.scaling
     assert found is not None
-    link = next((c for name in LINKS if device and (c := device.ceiling(name)) is not None), None)
+    link = next((c for name in _WITHIN_A_MACHINE if device and (c := device.ceiling(name)) is not None), None)
     peaks = [peak for peak in found.peaks if peak is not None]
     return case_cells(record.case) | {
         "devices": found.devices,

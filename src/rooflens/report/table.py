@@ -29,7 +29,7 @@ class Cell:
     Attributes:
         value: the raw value in the column's base unit; None is unknown.
         sign: ``>=`` where the value is a lower bound, ``<=`` where it is an upper one.
-        mark: a sign behind the value that a note of the table explains.
+        mark: a sign in front of the value that a note of the table explains.
         indent: depth in a tree.
         label: text for people in place of the value.
     """

@@ -18,6 +18,7 @@ from rooflens.report.columns import (
     above_the_roof,
     bound_cells,
     efficiency_cell,
+    sum_of_known,
     whole,
     work_cells,
 )
@@ -79,12 +80,7 @@ class Module:
     @property
     def seconds(self) -> float | None:
         """Measured time of the module and of everything below it; None where nothing of it was timed."""
-        return _seconds(record for module in self.walk() for record in module.timed)
-
-
-def _seconds(timed: Iterable[Record]) -> float | None:
-    found = [record.timing.median * record.calls for record in timed if record.timing is not None]
-    return sum(found) if found else None
+        return sum_of_known(record.seconds for module in self.walk() for record in module.timed)
 
 
 def modules(rs: RecordSet, phase: Phase | None = None, times: Iterable[Record] = ()) -> tuple[Module, ...]:
@@ -180,5 +176,5 @@ def _time_cells(module: Module, total: Total) -> Cells:
     return {
         "measured_seconds": module.seconds,
         "efficiency": efficiency_cell(efficiency(total, module.seconds), bool(total.missing)),
-        "own_measured_seconds": _seconds(module.timed),
+        "own_measured_seconds": sum_of_known(record.seconds for record in module.timed),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -94,10 +94,11 @@ class Total:
     @cached_property
     def bound(self) -> Bound | None:
         """The sum of the operations' bounds on the case's device; None without a device or without work."""
-        if self.device is None or all(record.work is None for record in self.records):
+        if self.device is None or all(record.needed is None for record in self.records):
             return None
         cache: dict[int, Bound] = {}
-        return serial_bound(_scaled(record, self.device, cache) for record in self.records if record.work is not None)
+        needed = ((record.needed, record.calls) for record in self.records)
+        return serial_bound(_of_calls(work, calls, self.device, cache) for work, calls in needed if work is not None)
 
     @cached_property
     def whole_bound(self) -> Bound | None:
@@ -107,7 +108,7 @@ class Total:
         """
         if self.device is None:
             return None
-        parts = [_times(_needed(r), r.calls) for r in self.records if r.work is not None]
+        parts = [_times(r.needed, r.calls) for r in self.records if r.needed is not None]
         needed = Work.sum(parts)
         if needed is None or any(self.device.ceiling(level) for level in _levels(parts) - set(needed.bytes)):
             return None
@@ -129,9 +130,9 @@ class Total:
 
         Records of a whole model that only tell its memory or a note are no part of the sum.
         """
-        timings = [(r.timing, r.calls) for r in self.records if r.timing is not None or r.scope != "model"]
-        known = [timing.median * calls for timing, calls in timings if timing is not None]
-        return sum(known) if known and len(known) == len(timings) else None
+        times = [r.seconds for r in self.records if r.timing is not None or r.scope != "model"]
+        known = [seconds for seconds in times if seconds is not None]
+        return sum(known) if known and len(known) == len(times) else None
 
     # A prediction needs an efficiency model; as long as there is none the expected time is unknown, never the bound.
     predicted_seconds: float | None = None
@@ -165,9 +166,8 @@ class Total:
         return "kernels" if any(r.scope == "kernel" and r.work is not None for r in self.records) else "operations"
 
     def _time_share(self) -> float | None:
-        pieces = [
-            (r, r.timing.median * r.calls) for r in self.records if r.timing is not None and r.scope in ("op", "kernel")
-        ]
+        timed = ((r, r.seconds) for r in self.records if r.scope in ("op", "kernel"))
+        pieces = [(r, seconds) for r, seconds in timed if seconds is not None]
         seen = sum(seconds for _, seconds in pieces)
         attributed = sum(
             seconds for r, seconds in pieces if (r.scope == "op" or r.operation) and r.path != UNATTRIBUTED
@@ -184,22 +184,12 @@ def _times(work: Work, calls: int) -> Work:
     return work if calls == 1 else work * calls
 
 
-def _needed(record: Record) -> Work:
-    """What one call of a record with work needs of the device."""
-    work = record.kernel_work if record.kernel_work is not None else record.work
-    assert work is not None
-    return work
-
-
-def _scaled(record: Record, device: Device, cache: dict[int, Bound]) -> Bound:
-    """The bound of all calls of a record; work shared between records is bounded once."""
-    work = _needed(record)
+def _of_calls(work: Work, calls: int, device: Device, cache: dict[int, Bound]) -> Bound:
+    """The bound of several calls of the same work; work shared between records is bounded once."""
     one = cache.get(id(work))
     if one is None:
         one = cache[id(work)] = bound(work, device)
-    if record.calls == 1:
-        return one
-    return Bound(seconds=one.seconds * record.calls, bound_by=one.bound_by, shares=one.shares, skipped=one.skipped)
+    return one if calls == 1 else replace(one, seconds=one.seconds * calls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflens.records import Conditions, Scalar
+from rooflens.sources.container import memory_left, text
 
 BUSY_CARD = 0.10
 """Utilisation before a run above which somebody else is at work."""
@@ -30,7 +31,7 @@ _HARMLESS = {"GpuIdle", "None", "ApplicationsClocksSetting", "SyncBoost", "Displ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticks:
-    """Processor seconds spent so far, by all and by this process, and when."""
+    """Processor seconds spent so far, by all and by this process with those that it started, and when."""
 
     busy: float
     own: float
@@ -133,37 +134,24 @@ def bound_memory() -> None:
 
     Without it the system would kill some process, and not always the one that asked too much.
     """
-    import resource
-
     free = available_memory()
     held = _fields(Path("/proc/self/status")).get("VmData")
     if free is None or held is None:
         return
+    import resource
+
     most = int(MOST_OF_FREE * free) + 1024 * int(held.split()[0])
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def available_memory() -> int | None:
-    """Bytes that this process could still get: of the machine, and of its control group."""
+    """Bytes that this process could still get: of the machine, and of its control groups."""
     machine = _fields(Path("/proc/meminfo")).get("MemAvailable")
     if machine is None:
         return None
-    free = 1024 * int(machine.split()[0])
-    most, used = container_limits().get("container memory"), _text("/sys/fs/cgroup/memory.current").strip()
-    return min(free, int(most) - int(used)) if most is not None and used.isdigit() else free
-
-
-def container_limits() -> dict[str, Scalar]:
-    """What the control group lets this process use: ``container cpus`` (cores) and ``container memory`` (bytes)."""
-    limits: dict[str, Scalar] = {}
-    quota = _text("/sys/fs/cgroup/cpu.max").split()
-    if len(quota) == 2 and quota[0].isdigit():
-        limits["container cpus"] = int(quota[0]) / int(quota[1])
-    memory = _text("/sys/fs/cgroup/memory.max").strip()
-    if memory.isdigit():
-        limits["container memory"] = int(memory)
-    return limits
+    free, left = 1024 * int(machine.split()[0]), memory_left()
+    return free if left is None else min(free, left)
 
 
 def driver_facts() -> dict[str, Scalar]:
@@ -243,10 +231,10 @@ def _handle(nvml: Any) -> Any:
 
 def _processor_facts() -> Iterator[tuple[str, Scalar]]:
     folder = "/sys/devices/system/cpu/cpu0/cpufreq"
-    governor = _text(f"{folder}/scaling_governor").strip()
+    governor = text(f"{folder}/scaling_governor").strip()
     if governor:
         yield "governor", governor
-    clock = _text(f"{folder}/scaling_cur_freq").strip()
+    clock = text(f"{folder}/scaling_cur_freq").strip()
     if clock.isdigit():
         yield "clock", 1e3 * int(clock)  # from kHz
     if hasattr(os, "getloadavg"):
@@ -255,24 +243,18 @@ def _processor_facts() -> Iterator[tuple[str, Scalar]]:
 
 def _ticks() -> Ticks | None:
     """Processor time so far; None where the system does not say."""
-    words = _text("/proc/stat").split("\n", 1)[0].split()
+    words = text("/proc/stat").split("\n", 1)[0].split()
     if len(words) < 8 or words[0] != "cpu":
         return None
     user, nice, system, _, _, interrupts, soft = (int(word) for word in words[1:8])
     busy = (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
-    return Ticks(busy=busy, own=time.process_time(), at=time.monotonic())
+    own = sum(os.times()[:4])  # with the processes that it started and saw end: training on several devices
+    return Ticks(busy=busy, own=own, at=time.monotonic())
 
 
 def _fields(path: Path) -> dict[str, str]:
-    pairs = (line.partition(":") for line in _text(path).splitlines())
+    pairs = (line.partition(":") for line in text(path).splitlines())
     return {name: value.strip() for name, _, value in pairs}
-
-
-def _text(path: str | Path) -> str:
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""
 
 
 def _words(text: str | bytes) -> str:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from rooflens import __version__
 from rooflens.records import Environment, Scalar
-from rooflens.sources.conditions import container_limits, driver_facts
+from rooflens.sources.conditions import driver_facts
+from rooflens.sources.container import container_limits
 
 PACKAGES = ("torch", "torchvision", "timm", "transformers", "onnx", "numpy", "triton")
 _SECRET = re.compile(r"token|secret|passw|credential|auth(?!or)|api[-_]?key|private[-_]?key", re.IGNORECASE)
@@ -109,9 +110,12 @@ def _flags() -> dict[str, Scalar]:
     torch = sys.modules.get("torch")
     if torch is None:
         return {}
+    from rooflens.models.precisions import tf32_allowed
+
+    products, cudnn = tf32_allowed()
     return {
-        "products may use TF32": torch.backends.cuda.matmul.allow_tf32,
-        "cudnn may use TF32": torch.backends.cudnn.allow_tf32,
+        "products may use TF32": products,
+        "cudnn may use TF32": cudnn,
         "cudnn benchmark": torch.backends.cudnn.benchmark,
         "deterministic": torch.are_deterministic_algorithms_enabled(),
     }

@@ -65,7 +65,9 @@ class Workers:
         self._dismiss()
 
     def prepare(self) -> None:
-        """Start a worker, so that it imports while the caller does something else."""
+        """Start a worker, so that it imports while the caller does something else; one that has ended is replaced."""
+        if self._worker is not None and self._worker.has_ended:
+            self._dismiss()
         if self._worker is None:
             self._worker = _Worker(self._entry, self._setup)
 
@@ -111,6 +113,11 @@ class _Worker:
         threading.Thread(target=self._listen, daemon=True).start()
         self._say(setup)
         self._ready = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it ended after it was ready: between two cells, which is the fault of neither."""
+        return self._ready and self._process.poll() is not None
 
     def run(self, cell: Mapping[str, Any], limit: float, tell: Callable[[Answer], None]) -> Answer | Lost:
         stage = "start"
@@ -159,7 +166,8 @@ class _Worker:
 
     def _answer(self, deadline: float) -> Answer | Literal["timeout", "crash"]:
         try:
-            answer = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            left = max(0.0, deadline - time.monotonic())
+            answer = self._answers.get(timeout=min(left, threading.TIMEOUT_MAX))
         except queue.Empty:
             return "timeout"
         return "crash" if answer is None else answer
@@ -193,21 +201,24 @@ def _ending(code: int) -> str:
 def serve(begin: Callable[[Mapping[str, Any]], Run]) -> NoReturn:
     """The worker's side: take cells from standard input until it closes, and answer each.
 
-    What the program or a library prints goes to standard error. The process ends at once when the caller is gone, also
-    in the middle of a cell.
+    What the program or a library prints goes to standard error, and what reads standard input finds its end: nobody is
+    there to answer. The process ends at once when the caller is gone, also in the middle of a cell.
 
     Args:
         begin: given the setup, makes what runs a cell.
     """
     import msgspec
 
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    answers, asked = os.fdopen(os.dup(1), "wb", buffering=0), os.dup(0)
     os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     cells: queue.Queue[Answer] = queue.Queue()
 
     def listen() -> None:
         # Without a buffer: its lock would be held here when the interpreter ends, and abort it.
-        for line in open(0, "rb", buffering=0, closefd=False):  # noqa: SIM115
+        for line in open(asked, "rb", buffering=0, closefd=False):  # noqa: SIM115
             cells.put(msgspec.json.decode(line))
         os._exit(0)
 

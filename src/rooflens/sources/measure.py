@@ -71,7 +71,10 @@ def failure(case: Case, error: RooflensError, stage: str) -> Failure:
 
 
 _SIGNS: tuple[tuple[FailureKind, tuple[str, ...]], ...] = (
+    ("unsupported", ("create a primitive descriptor",)),
     ("out of memory", ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")),
+    # oneDNN, which knew by then what to run, and got no memory for it.
+    ("out of memory", ("could not create a primitive", "could not execute a primitive")),
     ("unsupported", ("not implemented for", "not supported", "is not implemented", "when stream is capturing")),
     ("device lost", ("CUDA error", "device-side assert", "illegal memory access", "GPU is lost")),
 )

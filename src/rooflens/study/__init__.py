@@ -23,7 +23,7 @@ from rooflens.study.study import (
     SourceName,
     Study,
 )
-from rooflens.study.work import Run, Share, Step, Tell, work
+from rooflens.study.work import Run, Share, Step, Tell, could_not, work
 
 __all__ = [
     "HERE",
@@ -53,6 +53,7 @@ __all__ = [
     "Verdict",
     "canonical",
     "cells",
+    "could_not",
     "excluded",
     "judge",
     "read_study",

@@ -1,22 +1,26 @@
 """Judging a claim over records: supported, rejected or not decidable, with the numbers and the cells against it.
 
 Each case of the left side is held against the case of the right side that differs in nothing else. Measured times and
-bounds are never mixed in one judgement: measurements decide where they can, and estimates stand for them where not.
+bounds are never mixed in one judgement: where anything of a claim was measured, or failed to be, measurements alone
+judge it; estimates stand for them where nothing was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal
 
 from rooflens.compare import Evidence, join
-from rooflens.records import Case, Scalar
+from rooflens.compare.statistics import METHODS
+from rooflens.records import Case
 from rooflens.results import RecordSet
-from rooflens.study.expectations import CORRELATIONS, QUANTITIES
+from rooflens.study.expectations import CORRELATED, QUANTITIES
 from rooflens.study.grid import agrees
+from rooflens.study.matching import Names, anyway, first_partners, matched, meets
 from rooflens.study.study import Cell, Claim, Hypothesis, Relation, Side
-from rooflens.study.values import TIMED, Range, Value, correlated, facts_of, of_cases
+from rooflens.study.values import TIMED, Lack, Lacking, Range, Value, correlated, of_cases
 from rooflens.units import show
 
 Outcome = Literal["supported", "rejected", "not decidable"]
@@ -30,9 +34,10 @@ class Pair:
 
     Attributes:
         group: what the claim is made for: a model, mostly.
-        left, right: the sides in words; `right` is "" for a number of the claim's own.
+        left, right: the sides in words; "" for a number of the claim's own.
         left_value, right_value: in base units, the factor of a side applied; None where it is not known.
         holds: None where it cannot be told; `why` then says what is missing.
+        lacks: why a side has no number: its cell failed, is not run yet, or does not tell it; None where both have one.
     """
 
     group: str
@@ -42,6 +47,7 @@ class Pair:
     right_value: float | None
     holds: bool | None
     why: str = ""
+    lacks: Lack | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -76,19 +82,6 @@ class Verdict:
         return tuple(pair for pair in self.pairs if pair.holds is None)
 
 
-Names = Mapping[str, frozenset[str]]
-"""Words for a machine, like ``cuda``, and the devices that they turned out to be."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Lacking:
-    """A case that the study asks for and that has no records."""
-
-    case: Case
-    source: str
-    why: str
-
-
 @dataclass(frozen=True, slots=True)
 class _Evidence:
     """What claims are judged by."""
@@ -96,16 +89,7 @@ class _Evidence:
     joined: tuple[Evidence, ...]
     records: RecordSet
     names: Names
-    lacking: tuple[_Lacking, ...]
-
-    def meets(self, facts: Mapping[str, Scalar | None], wanted: Mapping[str, Scalar]) -> bool:
-        """Whether a case is one of those that are wanted."""
-        return all(self._agrees(facts.get(name), value) for name, value in wanted.items())
-
-    def _agrees(self, value: Scalar | None, wanted: Scalar) -> bool:
-        if value is None:  # an option that a case does not name is off
-            return wanted is False
-        return agrees(value, wanted) or value in self.names.get(str(wanted), ())
+    lacking: tuple[Lacking, ...]
 
 
 def judge(
@@ -118,31 +102,58 @@ def judge(
         names: what words of the study for a machine turned out to be, see :meth:`StudyFolder.names`.
         left: cells that the study still has to run: like those that failed, they leave open what they may say.
     """
-    failed = [_Lacking(f.case, f.source, f"failed: {f.kind}") for f in records.failures]
-    waiting = [_Lacking(cell.case, cell.source, "is not run yet") for cell in left if cell.source != "replay"]
-    known = _Evidence(join(records), records, names or {}, (*failed, *waiting))
+    words = names or {}
+    failed = [
+        Lacking(case=_placed(failure.case, words), source=failure.source, lacks="failed", why=f"failed: {failure.kind}")
+        for failure in records.failures
+    ]
+    waiting = [
+        Lacking(case=_placed(cell.case, words), source=cell.source, lacks="not run", why="is not run yet")
+        for cell in left
+        if cell.source != "replay"
+    ]
+    known = _Evidence(join(records), records, words, (*failed, *waiting))
     return tuple(_verdict(hypothesis, known) for hypothesis in hypotheses)
+
+
+def _placed(case: Case, names: Names) -> Case:
+    """A case on the device that the study's word for it turned out to be, if that is one device."""
+    devices = names.get(case.device or "", frozenset())
+    return replace(case, device=next(iter(devices))) if len(devices) == 1 else case
 
 
 def _verdict(hypothesis: Hypothesis, evidence: _Evidence) -> Verdict:
     claim = hypothesis.claim
     if claim is None:
         return Verdict(hypothesis=hypothesis, outcome="not decidable", sentence="It states no claim; judge yourself.")
-    found: list[Verdict] = []
-    for basis in BASES:
-        pairs = tuple(_pairs(claim, basis, evidence))
-        outcome = _outcome(claim, pairs)
-        found.append(
-            Verdict(
-                hypothesis=hypothesis,
-                outcome=outcome,
-                basis=basis,
-                pairs=pairs,
-                sentence=_sentence(claim, outcome, basis, pairs),
-            )
-        )
-    decided = [verdict for verdict in found if verdict.outcome != "not decidable"]
-    return (decided or [verdict for verdict in found if verdict.pairs] or found)[0]
+    measured, estimated = (_judged(hypothesis, claim, basis, evidence) for basis in BASES)
+    if _tried(measured):
+        return replace(measured, sentence=measured.sentence + _aside(measured, estimated))
+    found = estimated if _tried(estimated) or not measured.pairs else measured
+    if found is estimated and found.pairs and any(pair.lacks == "not run" for pair in measured.pairs):
+        return replace(found, sentence=f"{found.sentence} Nothing of it is measured yet.")
+    return found
+
+
+def _judged(hypothesis: Hypothesis, claim: Claim, basis: Basis, evidence: _Evidence) -> Verdict:
+    pairs = tuple(_pairs(claim, basis, evidence))
+    outcome = _outcome(claim, pairs)
+    sentence = _sentence(claim, outcome, basis, pairs)
+    basis_of = basis if pairs else None
+    return Verdict(hypothesis=hypothesis, outcome=outcome, basis=basis_of, pairs=pairs, sentence=sentence)
+
+
+def _tried(verdict: Verdict) -> bool:
+    """Whether the records hold a comparison of this kind, or the failure of one: nothing then stands for it."""
+    return any(pair.lacks in (None, "failed") for pair in verdict.pairs)
+
+
+def _aside(measured: Verdict, estimated: Verdict) -> str:
+    """What estimates say of a claim that measurements leave open."""
+    if measured.outcome != "not decidable" or estimated.outcome == "not decidable":
+        return ""
+    held = sum(pair.holds is True for pair in estimated.pairs)
+    return f" By estimates alone it would be {estimated.outcome}: {held} of {len(estimated.pairs)} comparisons hold."
 
 
 def _outcome(claim: Claim, pairs: Sequence[Pair]) -> Outcome:
@@ -162,42 +173,32 @@ def _outcome(claim: Claim, pairs: Sequence[Pair]) -> Outcome:
 
 
 def _pairs(claim: Claim, basis: Basis, evidence: _Evidence) -> Iterator[Pair]:
-    lefts = list(_values(claim, claim.left, basis, evidence))
-    if claim.right.value is not None:
-        for left in lefts:
-            yield _pair(claim, left, Value(facts={}, label="", number=claim.right.value))
-        yield from _lacks(claim, claim.left, basis, evidence)
-        return
     # What both sides may differ in: everything else has to agree.
     free = {*claim.left.conditions, *claim.right.conditions}
-    rights = list(_values(claim, claim.right, basis, evidence))
-    partners: dict[tuple[object, ...], list[Value]] = {}
-    for right in rights:
-        partners.setdefault(_shared(right, free), []).append(right)
-    for left in lefts:
-        # One that has no counterpart is not compared: the study leaves the other out, or tells below that it lacks it.
-        for right in partners.get(_shared(left, free), ()):
-            yield _pair(claim, left, right)
-    yield from _lacks(claim, claim.left, basis, evidence)
-    if claim.right.conditions != claim.left.conditions:
-        yield from _lacks(claim, claim.right, basis, evidence)
+    lefts, rights = (_values(claim, side, basis, evidence) for side in (claim.left, claim.right))
+    if claim.left.value is not None or claim.right.value is not None:
+        beside: Iterable[tuple[Value, Value]] = product(lefts, rights)
+    else:
+        beside = matched(lefts, rights, free, evidence.names)
+    return (_pair(claim, left, right) for left, right in beside)
 
 
 def _pair(claim: Claim, left: Value, right: Value) -> Pair:
     first, second = _scaled(claim.left, left), _scaled(claim.right, right)
-    unknown = next((value.label for value in (left, right) if value.number is None), None)
-    holds = None if unknown is not None else _holds(claim.relation, first[0], second[0], claim.margin)
-    why = "" if unknown is None else f"{unknown}: its value is not known"
-    if unknown is None and holds is None:
+    lacking = next((value for value in (left, right) if value.number is None), None)
+    holds = None if lacking is not None else _holds(claim.relation, first[0], second[0], claim.margin)
+    why = "" if lacking is None else lacking.why
+    if lacking is None and holds is None:
         why = "the difference is within the uncertainty of the measurements"
     return Pair(
-        group=_group(claim, left.facts, left.label),
+        group=_group(claim, left if left.facts else right),
         left=left.label,
         right=right.label,
         left_value=first[1],
         right_value=second[1],
         holds=holds,
         why=why,
+        lacks=None if lacking is None else lacking.lacks,
     )
 
 
@@ -211,7 +212,7 @@ def _scaled(side: Side, value: Value) -> tuple[Range, float | None]:
 
 def _holds(relation: Relation, left: Range, right: Range, margin: float) -> bool | None:
     """Whether a relation holds, or fails, wherever in their ranges the two values lie; None if that would decide it."""
-    less, more = (_times(right, 1 - margin), _times(right, 1 + margin))
+    less, more = (_moved(right, share) for share in (-margin, margin))
     if relation == "<":
         return _below(left, less, strict=True)
     if relation == ">":
@@ -224,8 +225,12 @@ def _holds(relation: Relation, left: Range, right: Range, margin: float) -> bool
     return False if False in both else None if None in both else True
 
 
-def _times(values: Range, factor: float) -> Range:
-    return values[0] * factor, values[1] * factor
+def _moved(values: Range, share: float) -> Range:
+    """A range moved by a share of its size: down for a negative share, whatever the sign of the values."""
+    ends = [value + share * abs(value) for value in values]
+    if values[0] < 0 < values[1]:
+        ends.append(0.0)
+    return min(ends), max(ends)
 
 
 def _below(one: Range, other: Range, *, strict: bool = False) -> bool | None:
@@ -235,17 +240,34 @@ def _below(one: Range, other: Range, *, strict: bool = False) -> bool | None:
 
 
 def _values(claim: Claim, side: Side, basis: Basis, evidence: _Evidence) -> list[Value]:
-    """Every value that a side is about."""
+    """Every value that a side is about: a number of its own, or what is known and what is lacking of its cases."""
+    if side.value is not None:
+        return [Value(facts={}, label="", number=side.value)]
     wanted = {**claim.where, **side.conditions}
     quantity, phase = side.quantity or claim.quantity, wanted.get("phase")
-    measured = _is_measured(claim, side, basis)
-    if quantity in CORRELATIONS:
-        every = correlated(quantity, evidence.records, measured=measured, phase=phase)
+    measured, with_time = _is_measured(claim, side, basis), _mentions_time(claim)
+    method = next((each for each in METHODS if each == quantity), None)
+    if method is not None:
+        of = [known for known in CORRELATED if agrees(known, wanted.get("of", "*"))]
+        every = correlated(method, of, evidence.records, measured=measured, phase=phase)
     else:
-        every = of_cases(quantity, evidence.joined, measured=measured, phase=phase, with_time=_mentions_time(claim))
+        every = of_cases(quantity, evidence.joined, measured=measured, phase=phase, with_time=with_time)
     # One estimate stands beside each measurement of its case.
-    met = (value for value in every if evidence.meets(value.facts, wanted))
-    return list({tuple(value.facts.items()): value for value in met}.values())
+    met = {tuple(value.facts.items()): value for value in every if meets(value.facts, wanted, evidence.names)}
+    known = list(met.values())
+    whole = {name: value for name, value in wanted.items() if name not in _WITHIN}
+    lacking = [
+        value
+        for item in evidence.lacking
+        if item.tells(quantity, measured=measured, with_time=with_time)
+        and (phase in (None, "forward") or item.case.mode == "train")
+        and meets((value := item.value(phase, over_models=method is not None)).facts, whole, evidence.names)
+    ]
+    if method is not None:
+        return [*known, *lacking]
+    # What another source tells of the same case is not lacking.
+    told = {id(value) for value, _ in first_partners(lacking, known, {"source"}, evidence.names)}
+    return [*known, *(value for value in lacking if id(value) not in told)]
 
 
 def _is_measured(claim: Claim, side: Side, basis: Basis) -> bool:
@@ -259,34 +281,12 @@ def _mentions_time(claim: Claim) -> bool:
     return any(q in TIMED for q in said) or "source" in {*claim.left.conditions, *claim.right.conditions, *claim.where}
 
 
-def _shared(value: Value, free: set[str]) -> tuple[object, ...]:
-    return tuple(sorted((name, str(fact)) for name, fact in value.facts.items() if name not in free))
-
-
-def _group(claim: Claim, facts: Mapping[str, Scalar | None], label: str) -> str:
-    return label if claim.every == "case" else str(facts.get(claim.every))
-
-
-def _lacks(claim: Claim, side: Side, basis: Basis, evidence: _Evidence) -> Iterator[Pair]:
-    """What a side lacks because it failed, or is not run yet."""
-    measured = _is_measured(claim, side, basis)
-    wanted = {name: value for name, value in {**claim.where, **side.conditions}.items() if name not in _WITHIN}
-    for item in evidence.lacking:
-        facts, label = facts_of(item.case) | {"source": item.source}, item.case.label()
-        if (item.source != "estimate") == measured and evidence.meets(facts, wanted):
-            yield Pair(
-                group=_group(claim, facts, label),
-                left=label,
-                right="",
-                left_value=None,
-                right_value=None,
-                holds=None,
-                why=f"{label} {item.why}",
-            )
+def _group(claim: Claim, value: Value) -> str:
+    return value.label if claim.every == "case" else str(anyway(value.facts, claim.every))
 
 
 _WITHIN = ("phase", "of")
-"""Conditions on a part of a case, or on something over many: a failure has neither."""
+"""Conditions on a part of a case, or on something over many: a case without records has neither."""
 
 
 def _sentence(claim: Claim, outcome: Outcome, basis: Basis, pairs: Sequence[Pair]) -> str:
@@ -304,19 +304,32 @@ def _sentence(claim: Claim, outcome: Outcome, basis: Basis, pairs: Sequence[Pair
     said += "."
     if against:
         worst = against[0]
-        unit = QUANTITIES.get(claim.left.quantity or claim.quantity, "")
-        other = QUANTITIES.get(claim.right.quantity or claim.quantity, "")
-        said += f" Against it: {worst.left} with {_shown(worst.left_value, unit)}, held against"
-        said += f" {worst.right} with {_shown(worst.right_value, other)}" if worst.right else ""
-        said += "" if worst.right else f" {_shown(worst.right_value, other)}"
+        sides = (
+            (worst.left, worst.left_value, claim.left.quantity),
+            (worst.right, worst.right_value, claim.right.quantity),
+        )
+        told = (_told(label, value, quantity or claim.quantity) for label, value, quantity in sides)
+        said += f" Against it: {', held against '.join(told)}"
         said += f", and {len(against) - 1} more." if len(against) > 1 else "."
     elif outcome == "not decidable":
-        why = next((pair.why for pair in pairs if pair.why), "")
-        said += f" {why[:1].upper()}{why[1:]}." if why else ""
+        said += _undecided(pairs)
     return said
 
 
-def _shown(value: float | None, unit: str) -> str:
-    if value is None:
-        return "an unknown value"
-    return show(value, unit) if unit else f"{value:.4g}"
+def _undecided(pairs: Sequence[Pair]) -> str:
+    """What leaves a claim open: what failed before all else."""
+    order = ("failed", "not run", "unknown", None)
+    found = sorted((pair for pair in pairs if pair.holds is None), key=lambda pair: order.index(pair.lacks))
+    if not found:
+        return ""
+    if found[0].lacks is None:
+        return f" {found[0].why[:1].upper()}{found[0].why[1:]}."
+    why = list(dict.fromkeys(pair.why for pair in found if pair.lacks is not None))
+    return f" Undecided: {why[0]}{f', and {len(why) - 1} more' if len(why) > 1 else ''}."
+
+
+def _told(label: str, value: float | None, quantity: str) -> str:
+    """A side with its number; of a number of the claim's own, the number."""
+    unit = QUANTITIES.get(quantity, "")
+    number = "an unknown value" if value is None else show(value, unit) if unit else f"{value:.4g}"
+    return f"{label} with {number}" if label else number

@@ -18,6 +18,9 @@ _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>\d\d):(?P<sec
 
 def clusters(top: Table) -> dict[str, Cluster]:
     """Every cluster that a study may run on, by the name in its table."""
+    for name, value in top.values.items():
+        if not isinstance(value, dict):
+            top.fail(name, "belongs to a cluster with a name; put it under [cluster.NAME]")
     return {name: _cluster(name, top.table(name), whole=True) for name in top.values}
 
 

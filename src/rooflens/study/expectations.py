@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
+from rooflens.compare.quantities import Quantity
+from rooflens.compare.statistics import METHODS
 from rooflens.devices import find
 from rooflens.errors import RooflensError, UnitError
-from rooflens.records import PHASES, Scalar
-from rooflens.study.grid import agrees
+from rooflens.records import Scalar
+from rooflens.study.conditions import check_condition
+from rooflens.study.grid import agrees, default_of
 from rooflens.study.reading import Table, near
-from rooflens.study.study import HERE, OPTIONS, SOURCES, Amount, Claim, Hypothesis, Relation, Side, Study
+from rooflens.study.study import HERE, OPTIONS, Amount, Claim, Hypothesis, Relation, Side, Study
 from rooflens.units import parse
 
 QUANTITIES: Mapping[str, str] = {
@@ -29,9 +32,9 @@ QUANTITIES: Mapping[str, str] = {
     "activations": "B",
 }
 """What a claim may be about, and its base unit."""
-CORRELATIONS = ("pearson", "spearman", "kendall")
+CORRELATIONS = METHODS
 """A claim may also be about a correlation over models, of what ``of`` names with the time."""
-CORRELATED = ("flops", "matmul_flops", "parameters", "bytes", "activations")
+CORRELATED: tuple[Quantity, ...] = ("flops", "matmul_flops", "parameters", "bytes", "activations")
 FIELDS = ("model", "device", "batch", "dtype", "mode", "seq_len", "img_size", *OPTIONS)
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 _CLAIM = ("quantity", "left", "relation", "right")
@@ -64,7 +67,7 @@ def hypotheses(top: Table, study: Study) -> Iterator[Hypothesis]:
 def _claim(table: Table, study: Study) -> Claim:
     quantity = _quantity(table)
     amount, every = _for(table)
-    return Claim(
+    claim = Claim(
         quantity=quantity,
         left=_side(table, "left", quantity, study),
         relation=table.word("relation", RELATIONS),
@@ -74,6 +77,42 @@ def _claim(table: Table, study: Study) -> Claim:
         margin=_margin(table),
         where=_conditions(table.table("where"), study, ()),
     )
+    _check_sides(table, claim)
+    if claim.relation in ("<", ">=") and claim.margin >= 1:
+        never = "can never hold" if claim.relation == "<" else "always holds"
+        table.fail("margin", f"is {claim.margin:.0%}; with it {claim.relation!r} {never}; 5 % is 0.05 or '5 %'")
+    return claim
+
+
+def _check_sides(table: Table, claim: Claim) -> None:
+    """Refuse sides that could not be held against each other, and correlations of nothing."""
+    correlation = claim.quantity in CORRELATIONS
+    left, right = claim.left, claim.right
+    if left.value is not None and right.value is not None:
+        table.fail("right", "is a number, and so is left; one side has to be about cases: left = {device = ...}")
+    numbers = None not in (left.value, right.value)
+    if (
+        not numbers
+        and left.value is right.value
+        and (left.quantity or claim.quantity, left.conditions)
+        == (
+            right.quantity or claim.quantity,
+            right.conditions,
+        )
+    ):
+        table.fail("right", "is about the same cases as left: each would be held against itself")
+    if correlation and claim.every == "model":
+        table.fail("for", "is 'model', and a correlation is taken over all models; write 'every device' or another")
+    for key, side in (("left", left), ("right", right)):
+        named = {**claim.where, **side.conditions}
+        if side.value is not None:
+            continue
+        if correlation and "model" in named:
+            table.fail(key if "model" in side.conditions else "where", "names a model, and a correlation is over all")
+        if correlation and "of" not in named:
+            table.fail(key, f"does not say of what the correlation is: of = {' or '.join(CORRELATED)}")
+        if not correlation and "of" in named:
+            table.fail(key if "of" in side.conditions else "where", f"says 'of', which {claim.quantity} does not have")
 
 
 def _quantity(table: Table) -> str:
@@ -83,13 +122,10 @@ def _quantity(table: Table) -> str:
 def _side(table: Table, key: str, quantity: str, study: Study) -> Side:
     """A number, a quantity with its unit, or conditions."""
     value = table.values[key]
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return Side(value=float(value))
-    if isinstance(value, str):
-        try:
-            return Side(value=parse(value, QUANTITIES.get(quantity, "")))
-        except UnitError as error:
-            table.fail(key, f"is {value!r}: {error}; for cases write {key} = {{device = ...}}")
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return Side(value=_number(table, key, quantity, value))
+    if not isinstance(value, dict):
+        table.fail(key, f"is {value!r}; it has to be a number, a quantity like '10 ms', or cases: {{device = ...}}")
     inner = table.table(key)
     own = _quantity(inner) if inner.has("quantity") else None
     if ((own or quantity) in CORRELATIONS) != (quantity in CORRELATIONS):
@@ -97,6 +133,26 @@ def _side(table: Table, key: str, quantity: str, study: Study) -> Side:
     return Side(
         quantity=own, conditions=_conditions(inner, study, ("times", "quantity")), times=inner.number("times", 1.0)
     )
+
+
+def _number(table: Table, key: str, quantity: str, value: str | float) -> float:
+    """A number of the claim's own in base units."""
+    if not isinstance(value, str):
+        if not -float("inf") < value < float("inf"):
+            table.fail(key, f"is {value!r}; it has to be a number that a value can be held against")
+        return float(value)
+    unit = QUANTITIES.get(quantity, "")
+    if not unit:
+        percent = _PERCENT.fullmatch(value.strip()) if quantity not in ("throughput", "parameters") else None
+        if percent is None:
+            table.fail(
+                key, f"is {value!r}; {quantity} has no unit, so write a plain number; for cases {{device = ...}}"
+            )
+        return float(percent[1]) / 100
+    try:
+        return parse(value, unit)
+    except UnitError as error:
+        table.fail(key, f"is {value!r}: {error}; for cases write {key} = {{device = ...}}")
 
 
 def _for(table: Table) -> tuple[Amount, str]:
@@ -130,17 +186,18 @@ def _conditions(table: Table, study: Study, other: tuple[str, ...]) -> dict[str,
         if isinstance(table.values[key], list):
             table.fail(key, f"is {table.values[key]!r}; give one value, or a pattern like 'resnet*'")
         (found[key],) = table.scalars(key)
+        check_condition(table, key, found[key])
         allowed = _allowed(key, study)
         if key == "device":
             found[key] = _device(table, found[key], allowed)
-        elif allowed is not None and not any(agrees(value, found[key]) for value in allowed):
+        elif found[key] is not False and allowed and not any(agrees(value, found[key]) for value in allowed):
             words = [str(value) for value in allowed]
             hint = near(found[key], words)
             table.fail(key, f"is {found[key]!r}, which the study does not hold{hint}; it holds: {', '.join(words)}")
     return found
 
 
-def _device(table: Table, value: Scalar, allowed: list[Scalar] | None) -> Scalar:
+def _device(table: Table, value: Scalar, allowed: Sequence[Scalar] | None) -> Scalar:
     """A device by the catalogue's name; words for this machine as they are."""
     if (allowed is None and is_open(str(value))) or any(agrees(each, value) for each in allowed or ()):
         return value
@@ -159,18 +216,31 @@ def is_open(device: str) -> bool:
     return device in HERE or device.lower().endswith(".toml")
 
 
-def _allowed(key: str, study: Study) -> list[Scalar] | None:
+def _allowed(key: str, study: Study) -> Sequence[Scalar] | None:
     """What a condition may ask for; None where anything may turn up."""
-    if key == "phase":
-        return list(PHASES)
-    if key == "source":
-        return [source for source in SOURCES if source != "replay"]
     if key == "of":
-        return list(CORRELATED)
-    axes = {"model": "models", "device": "devices", "batch": "batches", "dtype": "dtypes", "mode": "modes"}
-    if study.recorded or key not in axes:
+        return CORRELATED
+    if study.recorded or key in ("phase", "source"):
         return None
-    values = [value for grid in study.grids for value in getattr(grid, axes[key])]
+    grids, named = study.grids, list[Sequence[Scalar]]()
     if key == "device":
-        values += [value for grid in study.grids for devices in grid.devices_of.values() for value in devices]
-    return list(dict.fromkeys(values)) or None
+        named += [grid.devices for grid in grids]
+        named += [some for grid in grids for some in grid.devices_of.values()]
+    elif key in OPTIONS:
+        named += [grid.options.get(key, (default_of(key) or False,)) for grid in grids]
+    else:
+        named += [getattr(grid, _AXES[key]) for grid in grids]
+        if not all(named):  # the model's own
+            return None
+    return list(dict.fromkeys(value for values in named for value in values)) or None
+
+
+_AXES = {
+    "model": "models",
+    "batch": "batches",
+    "dtype": "dtypes",
+    "mode": "modes",
+    "seq_len": "seq_lens",
+    "img_size": "img_sizes",
+}
+"""Conditions whose values are an axis of a grid."""

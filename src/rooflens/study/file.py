@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,10 +12,11 @@ from rooflens.devices import find
 from rooflens.errors import RooflensError, StudyFileError
 from rooflens.records import AS_IS, DTYPES, MODES, Scalar
 from rooflens.study.clusters import clusters
+from rooflens.study.conditions import check_condition
 from rooflens.study.expectations import hypotheses
 from rooflens.study.grid import cells, excluding_nothing
-from rooflens.study.reading import Table, near
-from rooflens.study.study import HERE, OPTIONS, SOURCES, Exclusion, Grid, Recorded, Settings, SourceName, Study
+from rooflens.study.reading import Table
+from rooflens.study.study import HERE, MEASURED, OPTIONS, Exclusion, Grid, Recorded, Settings, SourceName, Study
 
 AXES = ("models", "devices", "batches", "dtypes", "modes", "seq_lens", "img_sizes", "sources", "options")
 TEXTS = ("title", "question", "method")
@@ -56,7 +57,7 @@ def read_study(path: str | Path, *, home: Path | None = None) -> StudyFile:
     path = Path(path)
     home = path.parent if home is None else home
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
         values = tomllib.loads(text)
     except OSError as error:
         raise StudyFileError(f"cannot read study {str(path)!r}: {error.strerror}") from error
@@ -87,7 +88,7 @@ def _study(top: Table, home: Path) -> Study:
         grids=grids,
         excluded=tuple(_exclusion(table) for table in top.tables("exclude")),
         recorded=recorded,
-        settings=_settings(settings),
+        settings=_settings(settings, home),
         budget=top.seconds("budget", None),
         figures=figures,
         clusters=clusters(top.table("cluster")),
@@ -140,17 +141,26 @@ def _devices(table: Table, home: Path) -> tuple[str, ...]:
     def one(key: str, value: object, at: tuple[int, ...]) -> str:
         if not isinstance(value, str):
             table.fail(key, f"is {value!r}; it has to be the name of a device", *at)
-        if value in HERE:
-            return value
-        try:
-            if value.lower().endswith(".toml"):
-                find(str(home / value))
-                return value
-            return find(value).name
-        except RooflensError as error:
-            table.fail(key, f"is {value!r}: {error}; for this machine write {' or '.join(HERE)}", *at)
+        return value if value in HERE else _known(table, value, home, HERE, key, *at)
 
     return table.list_of("devices", one)
+
+
+def _device(table: Table, key: str, home: Path) -> str:
+    """Whose ceilings hold: a device of the catalogue, a file, or this machine's own."""
+    value = table.text_of(key)
+    return value if value == MEASURED else _known(table, value, home, (MEASURED,), key)
+
+
+def _known(table: Table, value: str, home: Path, here: Sequence[str], key: str, *at: int) -> str:
+    """A device by the catalogue's name; the name of a file as it is."""
+    try:
+        if value.lower().endswith(".toml"):
+            find(str(home / value))
+            return value
+        return find(value).name
+    except RooflensError as error:
+        table.fail(key, f"is {value!r}: {error}; for this machine write {' or '.join(here)}", *at)
 
 
 def _options(table: Table) -> dict[str, tuple[Scalar, ...]]:
@@ -173,7 +183,7 @@ def _flag(table: Table, key: str, value: object, at: tuple[int, ...]) -> bool:
     return value
 
 
-def _settings(tables: Mapping[SourceName, Table]) -> Settings:
+def _settings(tables: Mapping[SourceName, Table], home: Path) -> Settings:
     measure, counting = tables["measure"], tables["counters"]
     usual = Settings()
     limits: dict[str, float] = {s: table.seconds("limit", usual.limits[s]) for s, table in tables.items()}
@@ -181,7 +191,7 @@ def _settings(tables: Mapping[SourceName, Table]) -> Settings:
         budget=measure.seconds("budget", usual.budget),
         limits=limits,
         fresh=measure.flag("fresh"),
-        roof=measure.text_of("roof") or counting.text_of("roof") or None,
+        roofs={source: _device(table, "roof", home) for source, table in tables.items() if table.has("roof")},
         cache=counting.word("cache", ("all", "none")) or usual.cache,
     )
 
@@ -191,10 +201,9 @@ def _exclusion(table: Table) -> Exclusion:
     conditions = {name: table.scalars(name) for name in table.values if name != "why"}
     if not conditions:
         table.fail("", f"names no condition; known: {', '.join(CONDITIONS)}")
-    for name, allowed in (("source", SOURCES), ("dtype", (*DTYPES, AS_IS)), ("mode", MODES)):
-        for value in conditions.get(name, ()):
-            if value not in allowed:
-                table.fail(name, f"is {value!r}{near(value, allowed)}; allowed: {', '.join(allowed)}")
+    for name, values in conditions.items():
+        for value in values:
+            check_condition(table, name, value)
     if "device" in conditions:
         conditions["device"] = tuple(canonical(value) for value in conditions["device"])
     return Exclusion(conditions=conditions, why=table.text_of("why"), line=table.line())

@@ -21,7 +21,8 @@ UNUSED: Mapping[SourceName, frozenset[str]] = {
 }
 """Options that mean nothing to a source: its cells do not have them."""
 _TRAINING = frozenset({"optimizer", "fused"})
-_COMPARISON = re.compile(r"(<=|>=|<|>)\s*([0-9]+)")
+COMPARISON = re.compile(r"\s*(<=|>=|<|>)\s*([0-9]+)\s*")
+"""A condition on a number."""
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -95,11 +96,18 @@ def _product(grids: Iterable[Grid]) -> Iterator[Cell]:
 
 def _is_said(name: str, value: Scalar, source: SourceName, mode: str) -> bool:
     """Whether an option belongs to a case: it means something there, and is not what holds anyway."""
-    if name in UNUSED[source] or (name in _TRAINING and mode != "train"):
-        return False
+    return means_something(name, source, mode) and (name not in OPTIONS or value != default_of(name))
+
+
+def means_something(name: str, source: SourceName, mode: str) -> bool:
+    """Whether an option changes anything for a source and a mode."""
+    return name not in UNUSED[source] and (name not in _TRAINING or mode == "train")
+
+
+def default_of(name: str) -> Scalar | None:
+    """What holds for an option that a case does not name: the first of its words, off, one GPU; None is unknown."""
     kind = OPTIONS.get(name)
-    default = kind[0] if isinstance(kind, tuple) else 1 if name == "gpus" else False
-    return kind is None or value != default
+    return None if kind is None else kind[0] if isinstance(kind, tuple) else 1 if kind is int else False
 
 
 def _excluded(cell: Cell, exclusions: Iterable[Exclusion]) -> bool:
@@ -113,13 +121,16 @@ def _meets(cell: Cell, exclusion: Exclusion) -> bool:
 
 
 def value_of(cell: Cell, name: str) -> Scalar | None:
-    """A field of a cell or of its case, or an option."""
+    """A field of a cell or of its case, or an option: what holds anyway where the case does not name it."""
     if name == "source":
         return cell.source
     if name in ("model", "device", "batch", "dtype", "mode"):
         value: Scalar | None = getattr(cell.case, name)
         return value
-    return dict(cell.case.options).get(name, False if OPTIONS.get(name) is bool else None)
+    default = default_of(name)
+    if default is not False and not means_something(name, cell.source, cell.case.mode):
+        default = None  # an estimate runs on no number of GPUs, inference has no optimizer
+    return dict(cell.case.options).get(name, default)
 
 
 def agrees(value: Scalar | None, wanted: Scalar) -> bool:
@@ -128,7 +139,7 @@ def agrees(value: Scalar | None, wanted: Scalar) -> bool:
         return False
     if not isinstance(wanted, str):
         return value == wanted and type(value) is type(wanted)
-    comparison = _COMPARISON.fullmatch(wanted)
+    comparison = COMPARISON.fullmatch(wanted)
     if comparison is not None and isinstance(value, int | float):
         return _COMPARE[comparison[1]](value, int(comparison[2]))
     return isinstance(value, str) and fnmatchcase(value, wanted)

@@ -22,7 +22,7 @@ def line_of(text: str, path: Path) -> int | None:
     for end, table in _readable(text):
         found = _at(table, path)
         if found is not None:
-            return _item_line(text.splitlines()[begin - 1 : end], begin, found[0], path)
+            return begin + _offset(text.splitlines()[begin - 1 : end], table, found[0], path)
         begin = end + 1
     return None
 
@@ -49,12 +49,17 @@ def _at(table: object, path: Path) -> tuple[object] | None:
     return (table,)
 
 
-def _item_line(lines: list[str], begin: int, value: object, path: Path) -> int:
-    """The line of an item among those of its statement, which is the first one for all other values."""
+def _offset(lines: list[str], table: object, value: object, path: Path) -> int:
+    """The line of a value among those of its statement: the first one, unless it is an item of a list."""
     first = next(n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#"))
-    if len(lines) - first > 1 and isinstance(path[-1], int):
-        written = [str(value).lower(), f'"{value}"', f"'{value}'"]
-        for n, line in enumerate(lines[first:], start=first):
-            if any(item.strip() in written for item in line.split("#")[0].rsplit("=")[-1].strip("[] ").split(",")):
-                return begin + n
-    return begin + first
+    items = _at(table, path[:-1])
+    if len(lines) - first == 1 or not isinstance(path[-1], int) or items is None:
+        return first
+    written = [str(value).lower(), f'"{value}"', f"'{value}'"]
+    before = list(items[0])[: path[-1]].count(value)  # type: ignore[call-overload]
+    for n, line in enumerate(lines[first:], start=first):
+        words = line.split("#")[0].rsplit("=")[-1].strip("[] ").split(",")
+        before -= sum(word.strip() in written for word in words)
+        if before < 0:
+            return n
+    return first

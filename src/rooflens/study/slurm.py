@@ -49,6 +49,8 @@ POLLS = (0.5, 30.0)
 """Seconds between two looks at the queue: at first, and what they grow to."""
 PATIENCE = 20
 """Looks at the queue that may fail in a row: a controller that is being restarted does not answer for a while."""
+FIRST = 4
+"""Those at the very beginning, in a few seconds: where no Slurm answers, nobody wants to wait for that."""
 
 Look = Callable[[Status, Sequence[str]], None]
 """Told at each look how far the study is, and of each job in the queue its state and why it waits."""
@@ -120,6 +122,7 @@ def run(
     """
     _check(cluster, cells, folder.study.settings)
     name = job_name(folder.path)
+    _queued(name, FIRST)
     before: list[tuple[int, int]] = []
     crashed: set[Cell] = set()
     split, finest = 1, False
@@ -275,21 +278,24 @@ def _pauses() -> Iterator[float]:
         seconds = min(most, 1.3 * seconds)
 
 
-def _queued(name: str) -> list[str]:
+def _queued(name: str, patience: int = PATIENCE) -> list[str]:
     """The jobs of a name that Slurm has in its queue, each of an array by itself: its state, and why it waits.
+
+    Args:
+        patience: how many looks may fail in a row.
 
     Raises:
         ClusterError: Slurm does not answer for a long time.
     """
     command = ["squeue", "--noheader", "--array", f"--name={name}", "--format=%T %r"]
-    for seconds, _ in zip(_pauses(), range(PATIENCE), strict=False):
+    for seconds, _ in zip(_pauses(), range(patience), strict=False):
         found = subprocess.run(command, capture_output=True, text=True, check=False)
         if found.returncode == 0:
             return [line.strip().removesuffix(" None") for line in found.stdout.splitlines()]
         time.sleep(seconds)
     raise ClusterError(
-        f"squeue fails: {found.stderr.strip() or 'no message'}; jobs that were submitted go on, and 'rooflens study"
-        " resume' waits for them"
+        f"squeue fails: {' '.join(found.stderr.split()) or 'no message'}; jobs of this study, if there are any, go on,"
+        " and 'rooflens study resume' waits for them"
     )
 
 

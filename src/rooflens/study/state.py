@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -31,12 +31,15 @@ from rooflens.errors import InvalidValue, OutputError, RecordFileError, StudyFil
 from rooflens.records import Failure, RecordFile, check_writable, read_records, write_atomically, write_records
 from rooflens.results import RecordSet
 from rooflens.study.file import StudyFile, read_study
+from rooflens.study.found import Found
 from rooflens.study.grid import cells as cells_of
 from rooflens.study.grid import standing
 from rooflens.study.lease import is_leased
-from rooflens.study.study import HERE, Cell, Study
+from rooflens.study.study import Cell, Study
 
 FORMAT = 1
+CELLS = "cells"
+"""The folder of the record files, in that of the study."""
 DONE, FAILED = ".jsonl", ".failed.jsonl"
 State = Literal["done", "failed", "running", "left"]
 
@@ -138,7 +141,7 @@ class StudyFolder:
         check_writable(folder / "study.toml")
         new = cls(folder, file)
         before = _keys_before(folder) if begun is not None else set()
-        (folder / "cells").mkdir(exist_ok=True)
+        (folder / CELLS).mkdir(exist_ok=True)
         if file.study.figures is not None:
             write_atomically(folder / "figures.csv", (file.home / file.study.figures).read_bytes())
         write_atomically(folder / "study.toml", file.text)
@@ -185,7 +188,7 @@ class StudyFolder:
     @property
     def files(self) -> Path:
         """Where the record files and leases are."""
-        return self.path / "cells"
+        return self.path / CELLS
 
     def has(self, cell: Cell) -> Literal["done", "failed"] | None:
         """What the folder holds of a cell: its records, why it failed, or nothing."""
@@ -204,7 +207,7 @@ class StudyFolder:
 
     def has_any(self) -> bool:
         """Whether anything came of any cell yet."""
-        return any(_key(name) is not None for name in os.listdir(self.files))
+        return any(_key(name) is not None for name in self._listed())
 
     def keep(self, cell: Cell, found: RecordFile) -> None:
         """Write what came of a cell: its records, or why there are none."""
@@ -215,7 +218,7 @@ class StudyFolder:
 
     def take_recorded(self) -> int:
         """Copy the files that were recorded elsewhere and stand for cells that are not done here; how many."""
-        names = set(os.listdir(self.files))
+        names = self._listed()
         taken = 0
         for key, path in standing(self.study, self.home, self.cells).items():
             if f"{key}{DONE}" not in names and path.name not in names:
@@ -225,14 +228,14 @@ class StudyFolder:
 
     def sweep(self) -> None:
         """Remove what killed runs left of cells that are done."""
-        for name in os.listdir(self.files):
+        for name in self._listed():
             known = re.fullmatch(r"\.(.+?)(?:\.lease-.*|(?:\.failed)?\.jsonl\..*\.tmp)", name)
             if known and (self.files / f"{known[1]}{DONE}").exists() and not is_leased(self.files, known[1]):
                 (self.files / name).unlink(missing_ok=True)
 
     def status(self) -> Status:
         """How far the study is, and how long the rest should take."""
-        names = set(os.listdir(self.files))
+        names = self._listed()
         states = {cell: self._state(cell, names) for cell in self.cells}
         keys = {cell.key for cell in self.cells}
         took = self._took()
@@ -247,6 +250,18 @@ class StudyFolder:
             strangers=tuple(sorted(key for name in names if (key := _key(name)) is not None and key not in keys)),
         )
 
+    def states(self) -> dict[Cell, State]:
+        """What became of every cell so far, without a look into the files."""
+        names = self._listed()
+        return {cell: self._state(cell, names) for cell in self.cells}
+
+    def _listed(self) -> set[str]:
+        """The names of all files of cells; none where a copy of the folder left out what was empty."""
+        try:
+            return set(os.listdir(self.files))
+        except FileNotFoundError:
+            return set()
+
     def _state(self, cell: Cell, names: set[str]) -> State:
         """What is known of a cell, from a listing of the folder."""
         if f"{cell.key}{DONE}" in names:
@@ -257,10 +272,10 @@ class StudyFolder:
 
     def failure(self, cell: Cell) -> Failure:
         """Why a cell failed."""
-        path = self.files / f"{cell.key}{FAILED}"
-        failures = read_records(path).failures
+        name = f"{cell.key}{FAILED}"
+        failures = self._read(name).failures
         if not failures:
-            raise RecordFileError(f"{path} tells no failure; remove it, and the cell is run again")
+            raise RecordFileError(f"{self.files / name} tells no failure; remove it, and the cell is run again")
         return failures[0]
 
     def each(self) -> Iterator[tuple[Cell, RecordFile]]:
@@ -269,45 +284,42 @@ class StudyFolder:
         Raises:
             RecordFileError: a file is damaged; it is named.
         """
-        names = set(os.listdir(self.files))
+        names = self._listed()
         for cell in self.cells:
             for suffix in (DONE, FAILED):
                 if f"{cell.key}{suffix}" in names:
-                    yield cell, read_records(self.files / f"{cell.key}{suffix}")
+                    yield cell, self._read(f"{cell.key}{suffix}")
                     break
 
-    def records(self) -> RecordSet:
-        """Everything that the study found: records, failures, and of the environments what all say alike.
+    def _read(self, name: str) -> RecordFile:
+        try:
+            return read_records(self.files / name)
+        except RecordFileError as error:
+            error.add_note(f"remove the file, and 'rooflens study resume {self.path}' runs its cell again")
+            raise
+
+    def found(self) -> Found:
+        """All that the record files hold, read once.
 
         Raises:
             RecordFileError: a file is damaged; it is named.
-            InvalidValue: two cells name a device alike and give it other rates.
         """
-        found = [contents for _, contents in self.each()]
-        # Records may be many: only what is small goes through the sum of sets.
-        rest = sum((RecordSet((), devices=f.devices, environment=f.environment) for f in found[1:]), start=_rest(found))
-        return RecordSet(
-            (record for contents in found for record in contents.records),
-            devices=rest.devices,
-            failures=(failure for contents in found for failure in contents.failures),
-            environment=rest.environment,
-        )
+        return Found(tuple(self.each()))
+
+    def records(self) -> RecordSet:
+        """Everything that the study found, see :meth:`Found.records`."""
+        return self.found().records()
 
     def names(self) -> dict[str, frozenset[str]]:
-        """What the study's words for this machine (``cuda``) and its device files turned out to be."""
-        found: dict[str, frozenset[str]] = {}
-        for cell, contents in self.each():
-            word = cell.case.device
-            if word is not None and (word in HERE or word.endswith(".toml")):
-                devices = {record.case.device for record in contents.records if record.case.device is not None}
-                found[word] = found.get(word, frozenset()) | devices
-        return found
+        """What the study's words for this machine turned out to be, see :meth:`Found.names`."""
+        return self.found().names()
 
     def journal(self) -> Path:
         """A new file to note seconds in, for one run."""
         folder = self.path / "journal"
         try:
             folder.mkdir(exist_ok=True)
+            self.files.mkdir(exist_ok=True)  # a copy of the folder may have left it out, if it was empty
         except OSError as error:
             raise OutputError(f"cannot write {str(folder)!r}: {error.strerror}") from error
         return folder / f"{os.urandom(6).hex()}.jsonl"
@@ -344,7 +356,7 @@ def _keys_before(folder: Path) -> set[str]:
     try:
         return {cell.key for cell in StudyFolder.open(folder).cells}
     except StudyFileError:  # a device or a recorded file has gone, which the new file no longer needs
-        return {key for name in os.listdir(folder / "cells") if (key := _key(name)) is not None}
+        return {key for name in os.listdir(folder / CELLS) if (key := _key(name)) is not None}
 
 
 def _key(name: str) -> str | None:
@@ -352,10 +364,6 @@ def _key(name: str) -> str | None:
     if name.startswith(".") or not name.endswith(DONE):
         return None
     return name.removesuffix(FAILED) if name.endswith(FAILED) else name.removesuffix(DONE)
-
-
-def _rest(found: Sequence[RecordFile]) -> RecordSet:
-    return RecordSet((), devices=found[0].devices, environment=found[0].environment) if found else RecordSet(())
 
 
 def _expected(left: Iterable[Cell], cells: Iterable[Cell], took: Mapping[str, float]) -> tuple[float | None, int]:

@@ -14,7 +14,9 @@ from rooflens.records import Case, Scalar
 SourceName = Literal["estimate", "measure", "counters", "replay"]
 SOURCES: tuple[SourceName, ...] = ("estimate", "measure", "counters", "replay")
 """What can be done with a case, in the order in which a study does it: nothing else runs while something is timed."""
-HERE = ("cpu", "cuda", "measured")
+MEASURED = "measured"
+"""The word for this machine with ceilings that were measured."""
+HERE = ("cpu", "cuda", MEASURED)
 """Words for the machine that runs a cell, where a study names no device of the catalogue."""
 OPTIONS: Mapping[str, type | tuple[str, ...]] = {
     "channels_last": bool,
@@ -80,7 +82,7 @@ class Settings:
         budget: seconds of sampling per measured case.
         limits: seconds per case of a source in a worker process; it is killed after that.
         fresh: a new worker process for each measured case.
-        roof: whose ceilings hold for what is measured, as in :func:`rooflens.measure`.
+        roofs: whose ceilings hold for what a source sees: a device, a file beside the study file, or ``measured``.
         cache: of counters: ``all`` empties the caches before each kernel, ``none`` does not.
     """
 
@@ -89,7 +91,7 @@ class Settings:
         default_factory=lambda: dict.fromkeys(("estimate", "measure", "counters"), 600.0)
     )
     fresh: bool = False
-    roof: str | None = None
+    roofs: Mapping[str, str] = field(default_factory=dict)
     cache: str = "all"
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from rooflens.compare import Evidence, correlations
 from rooflens.compare.evidence import efficiency, throughput
-from rooflens.compare.quantities import activations
+from rooflens.compare.quantities import Quantity, activations
+from rooflens.compare.statistics import METHODS, Method
 from rooflens.errors import Incomparable
 from rooflens.records import Case, Phase, Scalar
 from rooflens.results import RecordSet
@@ -15,6 +17,8 @@ from rooflens.results import RecordSet
 TIMED = ("time", "throughput", "performance", "efficiency", "memory")
 """Quantities that can be measured, and estimated too: all but efficiency."""
 Range = tuple[float, float]
+Lack = Literal["failed", "not run", "unknown"]
+"""Why there is no number: its cell failed, or is not run yet, or its records do not tell it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +30,57 @@ class Value:
         label: the case in words.
         number: in base units; None where it is not known.
         interval: of 95 %, None where there is none: an estimate has no samples.
+        lacks: why there is no number; `why` in words.
     """
 
     facts: Mapping[str, Scalar | None]
     label: str
     number: float | None
     interval: Range | None = None
+    lacks: Lack | None = None
+    why: str = ""
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there are no records of it."""
+        return self.lacks in ("failed", "not run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lacking:
+    """A case that a study asks for and of which there are no records.
+
+    Attributes:
+        source: what was to be done with it.
+        why: in words that follow its name.
+    """
+
+    case: Case
+    source: str
+    lacks: Lack
+    why: str
+
+    def value(self, phase: Scalar | None, *, over_models: bool) -> Value:
+        """What a claim has of it: a name without a number.
+
+        Args:
+            over_models: the claim is about something over the models of a setting.
+        """
+        label = self.case.label()
+        facts = facts_of(self.case) | {"phase": phase, "source": self.source}
+        if over_models:
+            del facts["model"]
+        return Value(facts=facts, label=label, number=None, lacks=self.lacks, why=f"{label} {self.why}")
+
+    def tells(self, quantity: str, *, measured: bool, with_time: bool) -> bool:
+        """Whether it would have told a quantity, as it was observed or as it was estimated.
+
+        What is measured is times and memory; amounts of work are counted. With `with_time`, an estimate beside a
+        measurement tells them.
+        """
+        if (self.source != "estimate") != measured:
+            return False
+        return self.source != "measure" or quantity in (*TIMED, *METHODS) or with_time
 
 
 def of_cases(
@@ -53,30 +102,36 @@ def of_cases(
             continue
         step: Phase | None = next((each for each in item.phases if each == phase), None)
         number, interval = _number(item, quantity, step, measured=measured)
-        label = item.case.label()
-        yield Value(
-            facts=facts_of(item.case) | {"phase": step, "source": source},
-            label=label if step is None else f"{label}, {step}",
-            number=number,
-            interval=interval,
-        )
+        label = item.case.label() if step is None else f"{item.case.label()}, {step}"
+        facts = facts_of(item.case) | {"phase": step, "source": source}
+        lacks, why = _unknown(label, number)
+        yield Value(facts=facts, label=label, number=number, interval=interval, lacks=lacks, why=why)
 
 
-def correlated(method: str, records: RecordSet, *, measured: bool, phase: Scalar | None) -> Iterator[Value]:
-    """Correlations with the time, over the models of each setting."""
+def correlated(
+    method: Method, of: Iterable[Quantity], records: RecordSet, *, measured: bool, phase: Scalar | None
+) -> Iterator[Value]:
+    """Correlations of quantities with the time, over the models of each setting."""
     step: Phase | None = next((each for each in records.phases if each == phase), None)
     try:
-        found = correlations(records, time="measured" if measured else "bound", phase=step)
+        found = correlations(
+            records, quantities=tuple(of), methods=[method], time="measured" if measured else "bound", phase=step
+        )
     except Incomparable:  # no such time
         return
     for each in found:
-        coefficient = next((known for name, known in each.coefficients.items() if name == method), None)
+        coefficient = each.coefficients.get(method)
+        number = None if coefficient is None else coefficient.value
+        label = f"{method} of {each.quantity} with time ({len(each.points)} models; {each.setting.label()})"
         facts = facts_of(each.setting) | {"phase": step, "source": "measure" if measured else "estimate"}
+        lacks, why = _unknown(label, number)
         yield Value(
             facts={name: fact for name, fact in facts.items() if name != "model"} | {"of": each.quantity},
-            label=f"{method} of {each.quantity} with time ({len(each.points)} models; {each.setting.label()})",
-            number=None if coefficient is None else coefficient.value,
+            label=label,
+            number=number,
             interval=None if coefficient is None else coefficient.interval,
+            lacks=lacks,
+            why=why,
         )
 
 
@@ -84,6 +139,11 @@ def facts_of(case: Case) -> dict[str, Scalar | None]:
     """The fields of a case and its options."""
     own = {"model": case.model, "device": case.device, "batch": case.batch, "dtype": case.dtype, "mode": case.mode}
     return own | dict(case.options)
+
+
+def _unknown(label: str, number: float | None) -> tuple[Lack | None, str]:
+    """Why a case that has records has no number, and the same in words."""
+    return (None, "") if number is not None else ("unknown", f"{label}: its value is not known")
 
 
 def _source(item: Evidence, *, measured: bool) -> str | None:

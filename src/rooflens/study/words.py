@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from rooflens.study.state import Change, State, Status
-from rooflens.study.study import SOURCES, Cell
+from rooflens.study.study import SOURCES
 
 STATES: tuple[State, ...] = get_args(State)
 _MOST = 20
@@ -53,9 +53,10 @@ def change_text(change: Change) -> str:
     """How a study file differs from the one that its folder was begun with."""
     said = []
     if change.added:
-        said.append(f"asks for {len(change.added)} more cells")
+        more = len(change.added)
+        said.append(f"asks for {more} more {'cell' if more == 1 else 'cells'}")
     if change.dropped:
-        said.append(f"no longer asks for {len(change.dropped)} cells, whose files stay")
+        said.append(f"no longer asks for {_cells(len(change.dropped))}, whose files stay")
     return f"the study file changed since: it {' and '.join(said) or 'asks for the same cells'}"
 
 
@@ -72,8 +73,19 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
+def plain(text: str) -> str:
+    """A text in one line without control characters: it may quote what a model or a file says.
+
+    >>> plain("  a: no\\n\\x1b[31mmemory")
+    '  a: no \N{REPLACEMENT CHARACTER}[31mmemory'
+    """
+    indent = text[: len(text) - len(text.lstrip(" "))]
+    words = " ".join(text.split())
+    return indent + "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in words)
+
+
 def _lines(status: Status) -> Iterator[str]:
-    yield f"{len(status.states)} cells: {', '.join(f'{status.count(state)} {state}' for state in STATES)}"
+    yield f"{_cells(len(status.states))}: {', '.join(f'{status.count(state)} {state}' for state in STATES)}"
     for source, counted in _by_source(status):
         yield f"  {source:<9} " + ", ".join(f"{n} {state}" for state, n in counted.items() if n)
     if status.seconds is not None:
@@ -87,19 +99,29 @@ def _lines(status: Status) -> Iterator[str]:
         yield "failed ('--retry' runs them again):"
     cells = {cell.key: cell for cell in status.states}
     for key, failure in list(status.failures.items())[:_MOST]:
-        yield f"  {_one_line(cells[key])}: {failure.kind} at {failure.stage}: {' '.join(failure.message.split())}"
+        yield plain(f"  {cells[key].label()}: {failure.kind} at {failure.stage}: {failure.message}")
     if len(status.failures) > _MOST:
         yield f"  and {len(status.failures) - _MOST} more"
     if status.strangers:
-        yield f"{len(status.strangers)} record files belong to no cell of the study; an older file of it asked for them"
+        strangers = len(status.strangers)
+        files = "record file belongs" if strangers == 1 else "record files belong"
+        yield f"{strangers} {files} to no cell of the study; an older file of it asked for them"
 
 
 def _rest(status: Status) -> str:
     left = status.count("left")
     if status.expected is None:
-        return f"left: {left} cells; nothing like them is done yet, so nobody knows for how long"
-    said = f"left: {left} cells, about {duration(status.expected)} one after another"
-    return said if not status.unlike else f"{said}, without {status.unlike} cells that are like none before"
+        return f"left: {_cells(left)}; nothing like that is done yet, so nobody knows for how long"
+    time = f"about {duration(status.expected)} one after another"
+    if not status.unlike:
+        return f"left: {_cells(left)}, {time}"
+    known = f"{left - status.unlike} of them {'take' if left - status.unlike > 1 else 'takes'} {time}"
+    others = "takes is unknown: nothing like it is" if status.unlike == 1 else "take is unknown: nothing like them is"
+    return f"left: {_cells(left)}; {known}, and how long the other {status.unlike} {others} done yet"
+
+
+def _cells(number: int) -> str:
+    return f"{number} cell" if number == 1 else f"{number} cells"
 
 
 def _by_source(status: Status) -> Iterator[tuple[str, dict[str, int]]]:
@@ -108,7 +130,3 @@ def _by_source(status: Status) -> Iterator[tuple[str, dict[str, int]]]:
         states = [state for cell, state in status.states.items() if cell.source == source]
         if states:
             yield source, {state: states.count(state) for state in STATES}
-
-
-def _one_line(cell: Cell) -> str:
-    return cell.label().replace("\n", " ")

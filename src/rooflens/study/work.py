@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from rooflens.errors import RooflensError
-from rooflens.records import Failure, RecordFile
+from rooflens.records import Failure, RecordFile, Source
 from rooflens.study.lease import lease
 from rooflens.study.state import StudyFolder
 from rooflens.study.study import Cell
@@ -75,7 +76,7 @@ def work(
             if not folder.wants(cell, retry=retry):  # done by another while this runner was looking
                 continue
             begun = time.monotonic()
-            found = _ran(run, cell, tell)
+            found = _ran(run, cell, tell, folder.home)
             if not held.is_held():  # lost to another, who runs it again: one of the two is kept
                 tell(Step(cell=cell, what="elsewhere"))
                 continue
@@ -86,15 +87,27 @@ def work(
         tell(Step(cell=cell, what="done" if found.records else "failed", share=1.0, text=why, seconds=seconds))
 
 
-def _ran(run: Run, cell: Cell, tell: Tell) -> RecordFile:
+def could_not(cell: Cell, error: RooflensError, home: Path) -> Failure:
+    """Why a cell was not even begun."""
+    source: Source = "measure" if cell.source == "replay" else cell.source
+    return _as_named(Failure(case=cell.case, source=source, stage="start", kind="error", message=str(error)), home)
+
+
+def _ran(run: Run, cell: Cell, tell: Tell, home: Path) -> RecordFile:
     """What came of a cell; what makes no sense, or cannot be built, is a failure like any other."""
     tell(Step(cell=cell, what="running"))
     try:
-        return run(cell, lambda share, text: tell(Step(cell=cell, what="running", share=share, text=text)))
+        found = run(cell, lambda share, text: tell(Step(cell=cell, what="running", share=share, text=text)))
     except RooflensError as error:
-        source = "measure" if cell.source == "replay" else cell.source
-        failure = Failure(case=cell.case, source=source, stage="start", kind="error", message=str(error))
-        return RecordFile(records=(), failures=(failure,))
+        return RecordFile(records=(), failures=(could_not(cell, error, home),))
+    return replace(found, failures=tuple(_as_named(failure, home) for failure in found.failures))
+
+
+def _as_named(failure: Failure, home: Path) -> Failure:
+    """The same with files called what the study calls them, wherever it lies."""
+    if home == Path():
+        return failure
+    return replace(failure, message=failure.message.replace(f"{home}{os.sep}", ""))
 
 
 def _note(journal: Path, cell: Cell, seconds: float) -> None:

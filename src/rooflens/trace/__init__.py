@@ -3,7 +3,6 @@
 Reads torch; the operations that come out do not need it.
 """
 
-from rooflens.records import Trace
 from rooflens.trace.tracer import trace
 
-__all__ = ["Trace", "trace"]
+__all__ = ["trace"]

@@ -1,8 +1,8 @@
 """Run a model on the CPU as an accelerator would run it.
 
-The CPU takes apart what a GPU runs as one operation: attention (with dropout or an unusual mask), dropout and recurrent
-layers. While a model is traced, these calls are answered by operations of our own that have shapes and a backward but
-compute nothing, so that each appears once, with the tensors that the accelerator saves.
+The CPU takes apart what a GPU runs as one operation: attention (with dropout or an unusual mask), dropout, recurrent
+layers, RMS norms and grouped products. While a model is traced, these calls are answered by operations that have shapes
+and a backward, so that each appears once, with the tensors that the accelerator saves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rooflens.trace.rms_norm import RmsNorm
 
 
 class AcceleratorCalls(TorchFunctionMode):
-    """Answers attention, dropout and recurrent calls with one operation each, and autocasts as CUDA does."""
+    """Answers these calls with one operation each, and autocasts as CUDA does."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -162,9 +162,8 @@ def _recurrent(kind: str) -> Callable[..., Any]:
             results = fused.Recurrent.apply(options, len(states), batch_sizes, *tensors)
         else:
             inputs, cut = list(tensors), 1 + len(states)
-            results = fused.run_recurrent(options, inputs[0], inputs[1:cut], inputs[cut:], batch_sizes, saving=False)[
-                :-1
-            ]
+            arguments = (inputs[0], inputs[1:cut], inputs[cut:], batch_sizes)
+            *results, _ = fused.run_recurrent(options, *arguments, saving=False)
         return tuple(results)
 
     return call

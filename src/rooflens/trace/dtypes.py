@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import torch
 
-NAMES: dict[torch.dtype, str] = {
-    torch.float64: "fp64",
-    torch.float32: "fp32",
-    torch.float16: "fp16",
-    torch.bfloat16: "bf16",
-}
+from rooflens.models.dtypes import floating_types
+
+NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in floating_types().items()}
 
 
 def name_of(dtype: torch.dtype) -> str:

@@ -34,8 +34,6 @@ LIBRARY.define(
 
 LIBRARY.define("_grouped_mm(Tensor self, Tensor mat2, Tensor? offs, ScalarType? out_dtype) -> Tensor")
 
-GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-
 
 def saving(*tensors: torch.Tensor) -> bool:
     """Whether backward will need what a call leaves behind."""

@@ -31,12 +31,17 @@ def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     if tensor.layout is torch.strided:
         return (tensor,)
     if isinstance(tensor, FakeTensor):
-        raise DataDependent(f"what a {str(tensor.layout).removeprefix('torch.')} tensor holds depends on values")
+        raise without_values(tensor)
     with torch.no_grad():
         if tensor.layout is torch.sparse_coo:
             return tensor._indices(), tensor._values()
         indices = (getattr(tensor, name)() for name in _COMPRESSED[tensor.layout])
         return *indices, tensor.values()
+
+
+def without_values(tensor: torch.Tensor) -> DataDependent:
+    """The error of a sparse tensor that has no values: how much it stores is among them."""
+    return DataDependent(f"what a {str(tensor.layout).removeprefix('torch.')} tensor holds depends on values")
 
 
 def stored(tensor: torch.Tensor) -> int | None:

@@ -13,7 +13,7 @@ from functools import partial
 
 import torch
 
-from rooflens.records import ALIGNMENT, MEMORY_CAUSES, Memory
+from rooflens.records import MEMORY_CAUSES, Memory, allocated
 from rooflens.trace.layout import parts
 
 
@@ -49,7 +49,7 @@ class Lifetimes:
         if known is not None:
             return known
         self._clock += 1
-        nbytes = -(-storage.nbytes() // ALIGNMENT) * ALIGNMENT
+        nbytes = allocated(storage.nbytes())
         block = self._alive[key] = Block(len(self.blocks), nbytes, birth=self._clock, cause=cause)
         self.blocks.append(block)
         self._watches[key] = weakref.ref(storage, partial(self._freed, key))

@@ -46,7 +46,7 @@ def trace(step: Step) -> Trace:
         except DataDependent as error:
             _refuse_what_does_not_fit(step, error)
             found = _Run(step, RealTwins(step.cast, step.channels_last)).trace()
-            return replace(found, notes=(f"{error}: the step was run on the CPU with values",))
+            return replace(found, with_values=True, notes=(f"{error}: the step was run on the CPU with values",))
 
 
 def _same(tensor: torch.Tensor) -> torch.Tensor:
@@ -112,12 +112,20 @@ def _quiet() -> Iterator[None]:
 def _refuse_what_does_not_fit(step: Step, error: DataDependent) -> None:
     """Parameters, their gradients and two numbers of an optimizer have to fit in half of the memory."""
     nbytes = sum(p.numel() * p.element_size() for p in step.module.parameters()) * (4 if step.training else 1)
-    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if nbytes > available / 2:
+    available = _memory()
+    if available is not None and nbytes > available / 2:
         raise DataDependent(
             f"{error}. Running the model with values needs {show(nbytes, 'B')} for its parameters, and this machine has"
             f" {show(available, 'B')}: rewrite the branch, or estimate a smaller model"
         ) from error
+
+
+def _memory() -> int | None:
+    """Bytes of this machine's memory; None where the system does not tell, as Windows."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
 
 
 class _Run:

@@ -19,8 +19,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 
-from rooflens.errors import DataDependent
-from rooflens.trace.layout import parts
+from rooflens.trace.layout import parts, without_values
 
 CPU = torch.device("cpu")
 
@@ -110,7 +109,7 @@ class FakeTwins(Twins):
 
     def _make(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         if tensor.layout is not torch.strided:
-            raise DataDependent(f"what a {str(tensor.layout).removeprefix('torch.')} tensor holds depends on values")
+            raise without_values(tensor)
         meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="meta")
         return FakeTensor(self._fake, self._laid_out(meta), CPU)
 

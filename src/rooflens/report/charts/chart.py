@@ -124,6 +124,12 @@ class Bars:
     groups: dict[str, str]
     notes: tuple[str, ...] = ()
 
+    @property
+    def scale(self) -> Axis:
+        """The axis along the bars: up to all of it for shares, else up to the longest bar."""
+        longest = 1.0 if self.unit == "%" else max((bar.length for bar in self.bars), default=0.0) or 1.0
+        return Axis(label=self.axis, low=0.0, high=longest, unit=self.unit, scale="linear")
+
 
 @dataclass(frozen=True, slots=True)
 class HeatCell:
@@ -146,3 +152,20 @@ class HeatMap:
 
 
 Chart = Plot | Bars | HeatMap
+_LONGEST = 38
+
+
+def legend_names(chart: Chart) -> list[str]:
+    """What the legend explains, in the order of the chart."""
+    if isinstance(chart, HeatMap):
+        return []
+    if isinstance(chart, Bars):
+        shown = {part.group for bar in chart.bars for part in bar.parts if part.value}
+        return [group for group in chart.groups if group in shown]
+    return list(dict.fromkeys(series.name for series in chart.series if series.name))
+
+
+def shortened(label: str) -> str:
+    """A label that has room beside a bar; its end tells the batch and the device."""
+    half = (_LONGEST - 1) // 2
+    return label if len(label) <= _LONGEST else f"{label[:half]}…{label[-half:]}"

@@ -1,51 +1,33 @@
-"""Charts in ink: SVG, PDF and PNG files by matplotlib, without pyplot and its global state."""
+"""Charts in ink: SVG, PDF and PNG files by matplotlib."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rooflens.report.charts.chart import Axis, Bars, Chart, HeatMap, Plot, Series
+from rooflens.report.charts.chart import Axis, Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
 from rooflens.report.charts.scales import diverging, ink_on, tick_text, ticks
-from rooflens.report.charts.svg import legend_names, shortened
 from rooflens.report.escape import printable
+from rooflens.report.matplotlib_files import MARKERS, empty, file_bytes
 from rooflens.report.palette import FAINT, GREY, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-_MARKERS = {"circle": "o", "diamond": "D", "square": "s", "triangle-up": "^", "triangle-down": "v", "cross": "P"}
 _WIDTH, _PLANE, _ROW, _EDGE = 7.0, 4.4, 0.26, 1.1
 """Inches: of a figure, of a plane between two axes, of a row, and of what lies around the rows."""
 _MOST_KEYS = 24
-_DPI = 160
 
 
 def render(chart: Chart, suffix: str) -> bytes:
     """The bytes of a file; equal charts give equal bytes."""
-    import matplotlib as mpl
-    from matplotlib import style
-
-    settings: Any = {"svg.hashsalt": "rooflens", "pdf.fonttype": 42, "font.family": "DejaVu Sans", "font.size": 9}
-    with style.context("default"), mpl.rc_context(settings):
-        file = io.BytesIO()
-        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-        canvas = _draw(chart)
-        canvas.savefig(
-            file, format=suffix, dpi=_DPI, facecolor="white", bbox_inches="tight", metadata=dates.get(suffix)
-        )
-    return file.getvalue()
+    return file_bytes(lambda: _draw(chart), suffix, font_size=9, tight=True)
 
 
 def _draw(chart: Chart) -> Canvas:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
     rows = 0 if isinstance(chart, Plot) else len(chart.bars if isinstance(chart, Bars) else chart.rows)
-    canvas = Canvas(figsize=(_WIDTH, _PLANE if isinstance(chart, Plot) else _EDGE + _ROW * rows))
-    FigureCanvasAgg(canvas)
+    canvas = empty(_WIDTH, _PLANE if isinstance(chart, Plot) else _EDGE + _ROW * rows)
     plane = canvas.add_subplot()
     plane.set_title(_plain(chart.title), loc="left", fontsize=10.5, color=INK, fontweight="bold")
     if isinstance(chart, Plot):
@@ -111,7 +93,7 @@ def _series(plane: Axes, series: Series) -> None:
     if series.dots:
         x, y = [dot.x for dot in series.dots], [dot.y for dot in series.dots]
         plane.scatter(
-            x, y, s=20, color=series.colour, marker=_MARKERS[series.shape], edgecolor="white", linewidth=0.4, zorder=3
+            x, y, s=20, color=series.colour, marker=MARKERS[series.shape], edgecolor="white", linewidth=0.4, zorder=3
         )
 
 
@@ -133,7 +115,7 @@ def _legend(plane: Axes, chart: Plot | Bars) -> None:
         by_name = {series.name: series for series in reversed(chart.series)}
         for name in names:
             series = by_name[name]
-            marker = _MARKERS[series.shape] if series.dots or not series.path else ""
+            marker = MARKERS[series.shape] if series.dots or not series.path else ""
             handle = Line2D([], [], color=series.colour, marker=marker, label=_plain(name), linewidth=1.2)
             handle.set_linestyle(_dash(series) if series.path else "none")
             handles.append(handle)
@@ -154,8 +136,7 @@ def _bars(plane: Axes, chart: Bars) -> None:
     for group, colour in chart.groups.items():
         lefts, widths = _stacked(chart, group)
         plane.barh(range(len(labels)), widths, left=lefts, color=colour, height=0.68, edgecolor="white", linewidth=0.4)
-    longest = 1.0 if chart.unit == "%" else max((bar.length for bar in chart.bars), default=0.0) or 1.0
-    _axis(plane, "x", Axis(label=chart.axis, low=0.0, high=longest, unit=chart.unit, scale="linear"))
+    _axis(plane, "x", chart.scale)
     plane.set_yticks(range(len(labels)), labels)
     plane.set_ylim(len(labels) - 0.4, -0.6)
     _frame(plane)

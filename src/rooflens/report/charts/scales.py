@@ -50,7 +50,12 @@ def tick_text(axis: Axis, value: float) -> str:
     if axis.unit or value >= 10_000:
         return units.show(value, axis.unit, digits)
     power = round(math.log10(value))
-    return f"{value:g}" if power > -4 else f"10{str(power).translate(_RAISED)}"
+    return f"{value:g}" if power > -4 else power_of_ten(power)
+
+
+def power_of_ten(power: int) -> str:
+    """A power as people write it: 10⁻⁵."""
+    return f"10{str(power).translate(_RAISED)}"
 
 
 def diverging(value: float) -> str:

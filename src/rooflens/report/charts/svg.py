@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from rooflens.report.charts.chart import XY, Axis, Bars, Chart, HeatMap, Part, Plot, Series
+from rooflens.report.charts.chart import XY, Axis, Bars, Chart, HeatMap, Part, Plot, Series, legend_names, shortened
 from rooflens.report.charts.scales import diverging, ink_on, on_dark, place, tick_text, ticks
 from rooflens.report.escape import printable
+from rooflens.report.palette import FAINT
 
 WIDTH, HEIGHT = 560.0, 370.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76.0, 14.0, 26.0, 46.0
 _LETTER = 6.6
 """Width of an average letter of a tick or a label."""
 _ROW, _BAR, _EDGE = 22.0, 15.0, 6.0
-_LONGEST = 38
 _REACH = {"circle": 4.6, "diamond": 5.6, "square": 4.2, "triangle-up": 5.4, "triangle-down": 5.4, "cross": 5.4}
 _CORNERS = {
     "diamond": ((0, -1), (1, 0), (0, 1), (-1, 0)),
@@ -52,16 +52,6 @@ def draw(chart: Chart) -> str:
         height, parts = _heat_height(chart), _heat(chart)
     name = escape(printable(chart.title), quote=True)
     return f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{name}" tabindex="0">{"".join(parts)}</svg>'
-
-
-def legend_names(chart: Chart) -> list[str]:
-    """What the legend explains, in the order of the chart."""
-    if isinstance(chart, HeatMap):
-        return []
-    if isinstance(chart, Bars):
-        shown = {part.group for bar in chart.bars for part in bar.parts if part.value}
-        return [group for group in chart.groups if group in shown]
-    return list(dict.fromkeys(series.name for series in chart.series if series.name))
 
 
 def legend(chart: Chart) -> list[tuple[str, str]]:
@@ -153,8 +143,7 @@ def _room(axis: Axis, width: float) -> int:
 def _bars(chart: Bars) -> Iterator[str]:
     left = _margin([bar.label for bar in chart.bars])
     width, height = WIDTH - left - _RIGHT - 10, _ROW * len(chart.bars)
-    longest = 1.0 if chart.unit == "%" else max((bar.length for bar in chart.bars), default=0.0) or 1.0
-    axis = Axis(label=chart.axis, low=0.0, high=longest, unit=chart.unit, scale="linear")
+    axis = chart.scale
     for tick in ticks(axis, _room(axis, width)):
         x = left + width * place(axis, tick)
         yield f'<path d="M{x:.1f},{_EDGE}V{_EDGE + height}" class="grid"/>'
@@ -164,7 +153,7 @@ def _bars(chart: Bars) -> Iterator[str]:
         yield _text(left - 6, y + 12, shortened(bar.label), anchor="end", more=' class="row"' + _tip([bar.label]))
         x = left
         for part in bar.parts:
-            long = width * part.value / longest
+            long = width * place(axis, part.value)
             if long > 0:
                 yield _piece(chart, part, (x, y), long)
             x += long
@@ -176,12 +165,6 @@ def _piece(chart: Bars, part: Part, at: XY, long: float) -> str:
         f'<rect x="{at[0]:.1f}" y="{at[1]:.1f}" width="{max(long, 0.3):.1f}" height="{_BAR:g}" class="c f"'
         f" {_ink(chart.groups[part.group])}{_tip(part.tip)}/>"
     )
-
-
-def shortened(label: str) -> str:
-    """A label that has room beside a bar; its end tells the batch and the device."""
-    half = (_LONGEST - 1) // 2
-    return label if len(label) <= _LONGEST else f"{label[:half]}…{label[-half:]}"
 
 
 def _margin(labels: Iterable[str]) -> float:
@@ -207,7 +190,7 @@ def _heat(chart: HeatMap) -> Iterator[str]:
         yield _text(left - 6, y + _CELL / 2 + 4, shortened(label), anchor="end", more=' class="row"' + _tip([label]))
         for number, cell in enumerate(cells):
             x = left + wide * number
-            ground = "#e3e7eb" if cell.value is None else diverging(cell.value)
+            ground = FAINT if cell.value is None else diverging(cell.value)
             size = f'width="{wide - 2:.1f}" height="{_CELL - 2:g}"'
             yield f'<rect x="{x:.1f}" y="{y:.1f}" {size} fill="{ground}"{_tip(cell.tip)}/>'
             ink = f' style="fill:{ink_on(ground)}" pointer-events="none"'

@@ -29,7 +29,7 @@ class Judged:
         outcome: supported, rejected or not decidable.
         sentence: the outcome with its numbers.
         pairs: every comparison: group, left, right, their values, ratio, whether it holds, and why it cannot be told.
-        unit: base unit of the values.
+        unit: base unit of the values on the left side; right_unit: on the right one, which may be of another quantity.
     """
 
     text: str
@@ -37,6 +37,7 @@ class Judged:
     sentence: str
     pairs: tuple[Mapping[str, str | float | bool | None], ...] = ()
     unit: str = ""
+    right_unit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rooflens.report.study.agreement import agreement
 from rooflens.report.study.breakdown import breakdown, memory
+from rooflens.report.study.cases import count
 from rooflens.report.study.content import Report, Section, StudyView
 from rooflens.report.study.key_findings import key_findings
 from rooflens.report.study.latency import latency
@@ -43,5 +44,5 @@ def compose(view: StudyView) -> Report:
     sections = tuple(section for make in SECTIONS if (section := make(view)) is not None)
     cases = len({(case.model, case.batch, case.dtype, case.mode, case.options) for case in view.records.cases})
     devices = len({case.device for case in view.records.cases if case.device is not None})
-    subtitle = f"{cases} steps on {devices} devices" if devices else f"{cases} steps"
+    subtitle = count(cases, "step") + (f" on {count(devices, 'device')}" if devices else "")
     return Report(title=view.title, subtitle=subtitle, sections=sections)

@@ -58,9 +58,9 @@ def _pairs(item: Judged) -> Table:
     for pair in sorted(item.pairs, key=lambda pair: order[pair["holds"]]):  # type: ignore[index]
         row: Cells = dict(pair)
         row["holds"] = {False: "no", None: "not told", True: "yes"}[pair["holds"]]  # type: ignore[index]
-        for side in ("left_value", "right_value"):
+        for side, unit in (("left_value", item.unit), ("right_value", item.right_unit)):
             value = pair[side]
-            row[side] = Cell(value, label=units.show(value, item.unit) if isinstance(value, float | int) else None)
+            row[side] = Cell(value, label=units.show(value, unit) if isinstance(value, float | int) else None)
         rows.append(row)
     return build(f"Comparisons: {item.text}", _PAIRS, rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from rooflens import units
@@ -31,10 +32,18 @@ def rooflines(view: StudyView) -> Section | None:
         for _ in range(len(devices) > 1)
     ]
     blocks += [
-        _drawn(f"roofline-{device.name}", roofline_figure(of, by="model", devices=[device], level=level, title=title))
+        _drawn(
+            f"roofline-{_as_name(device.name)}",
+            roofline_figure(of, by="model", devices=[device], level=level, title=title),
+        )
         for device, of, title in _each(view.records, devices)
     ]
     return Section(key="rooflines", title="Rooflines", blocks=tuple(blocks))
+
+
+def _as_name(device: str) -> str:
+    """A device in the name of a file and of a place on a page: ``2x-tesla-t4``."""
+    return re.sub(r"[^\w.-]+", "-", device)
 
 
 def _each(records: RecordSet, devices: Sequence[Device]) -> Iterator[tuple[Device, RecordSet, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import quote
 
 from rooflens.report.escape import markdown, markdown_block
 from rooflens.report.study.content import Block, Code, Drawn, Facts, Listed, Report, Sentences
@@ -40,5 +41,5 @@ def _block(block: Block, images: str) -> Iterator[str]:
 
 def _figure(drawn: Drawn, images: str) -> Iterator[str]:
     title = markdown(drawn.chart.title)
-    yield from (f"### {title}", "", f"![{title}]({images}/{drawn.chart.key}.svg)", "")
+    yield from (f"### {title}", "", f"![{title}]({quote(images)}/{drawn.chart.key}.svg)", "")
     yield from (f"- {markdown_block(note)}" for note in drawn.chart.notes)

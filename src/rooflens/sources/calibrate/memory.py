@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
-from pathlib import Path
 
 import torch
 
 from rooflens.sources.calibrate.caches import last_level_bytes
-from rooflens.sources.calibrate.plan import KIB, MIB
+from rooflens.sources.calibrate.plan import MIB
 from rooflens.sources.calibrate.trial import Bench, Candidate, Found, fact, race, stated
+from rooflens.sources.conditions import available_memory
 
-MEMORY = Path("/proc/meminfo")
 SHARE_OF_MEMORY = 8
 """An array takes at most this part of the free memory."""
 
@@ -48,15 +46,9 @@ def _array_bytes(bench: Bench) -> int:
         free, _ = torch.cuda.mem_get_info()
         cache = int(getattr(torch.cuda.get_device_properties(), "L2_cache_size", 0))
     else:
-        free, cache = _available(), last_level_bytes()
+        free, cache = available_memory(), last_level_bytes()
     wanted = max(plan.stream_bytes, plan.stream_caches * cache)
     return wanted if free is None else min(wanted, free // SHARE_OF_MEMORY)
-
-
-def _available() -> int | None:
-    """Bytes that a process can get without swapping, None where the system does not tell."""
-    found = re.search(r"^MemAvailable:\s*(\d+) kB", MEMORY.read_text(), re.MULTILINE) if MEMORY.exists() else None
-    return None if found is None else int(found[1]) * KIB
 
 
 def _filled(elements: int, where: str) -> torch.Tensor:

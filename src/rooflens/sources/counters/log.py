@@ -12,6 +12,8 @@ _MOST = 20
 _TOOL = re.compile(r"==(PROF|ERROR|WARNING)==\s*(.*)")
 _CONNECTED = re.compile(r"Connected to process (\d+) \((.*)\)")
 _NO_METRIC = re.compile(r"Failed to find metric (?:regex:\^)?([A-Za-z_0-9]+)")
+_SAVED_AGAIN = re.compile(r'(?:"?[\w ]*"?,)?"?(?:Process )?ID"?[,;\t].*Kernel Name')
+"""A header of ncu that another program has written: with other separators, or with a column of its own in front."""
 _LISTED = re.compile(r"\d+\.\s+(\S.*)")
 _ADVICE = (
     (
@@ -31,6 +33,7 @@ class Log:
     Attributes:
         errors: what ncu says went wrong; launches may have been measured before.
         passed_over: lines between the rows of a table that are none, and the first of them.
+        header: the line of the last header, 0 for none; saved_again: that of one that another program wrote.
     """
 
     errors: list[str] = field(default_factory=list)
@@ -39,6 +42,8 @@ class Log:
     kernels: list[str] = field(default_factory=list)
     passed_over: int = 0
     first_passed_over: int = 0
+    header: int = 0
+    saved_again: int = 0
     _listing: bool = False
 
     def tool(self, text: str) -> None:
@@ -58,6 +63,8 @@ class Log:
         if inside and not self.passed_over:
             self.first_passed_over = number
         self.passed_over += inside
+        if not inside and _SAVED_AGAIN.match(text):
+            self.saved_again = number
         if text.startswith("Available Kernels"):
             self._listing = True
         elif self._listing and (listed := _LISTED.fullmatch(text.strip())) and len(self.kernels) < _MOST:
@@ -73,7 +80,16 @@ class Log:
         if self.kernels:
             parts.append(f"The filter matched none of the kernels: {'; '.join(self.kernels)}.")
         parts += list(self._advice(" ".join(said)))
-        return FileError(f"{where} holds no launch of a kernel: {' '.join(parts) or 'no table of ncu is in it'}")
+        return FileError(f"{where} holds no launch of a kernel: {' '.join(parts) or self._nothing()}")
+
+    def _nothing(self) -> str:
+        """What there is where ncu says nothing and nothing is a launch."""
+        if self.saved_again:
+            return (
+                f"the table below line {self.saved_again} was saved again by another program, with other separators or"
+                " a column of its own; export the report again"
+            )
+        return f"no row stands below the header in line {self.header}" if self.header else "no table of ncu is in it"
 
     def _advice(self, said: str) -> list[str]:
         found = [f"What helps: {advice}." for pattern, advice in _ADVICE if pattern.search(said)]

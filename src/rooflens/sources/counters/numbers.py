@@ -27,6 +27,8 @@ _POINT = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d{1,
 _COMMA = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)(?:,\d+)?(?:[eE][+-]?\d{1,2})?", re.ASCII)
 _STYLES: dict[Style, re.Pattern[str]] = {"point": _POINT, "comma": _COMMA}
 _EITHER = re.compile(r"[1-9]\d{0,2}[.,]\d{3}", re.ASCII)
+_INSTANCES = re.compile(r"(\S+) \([0-9.,eE+;: -]+\)")
+"""A number with those of its instances behind it (``--print-metric-instances``)."""
 _WHOLE = {
     "": re.compile(r"(?:[0-9]{1,30}+\|)++"),
     ",": re.compile(r"(?:[0-9]{1,3}+(?:(?:,[0-9]{3}){0,9}+|[0-9]{0,27}+)\|)++"),
@@ -45,7 +47,7 @@ _UNITS: dict[Kind, re.Pattern[str]] = {
     "hertz": re.compile(f"{_PREFIX}[hH]z"),
     "byte/s": re.compile(f"{_PREFIX}(?:bytes?|B)/(?:second|s)"),
     "count": re.compile(
-        f"{_PREFIX}(?:inst|instruction|cycle|sector|request|math_op|op|operation|thread_inst|block|byte/cycle)?"
+        f"{_PREFIX}(?:inst|instruction|cycle|sector|request|math_op|op|operation|thread_inst|block|byte/cycle|1)?"
         f"(?:/cycle)?"
     ),
     "percent": re.compile("()%?"),
@@ -136,6 +138,8 @@ class Numbers:
 
     def _unusual(self, text: str, power: int, line: int) -> Value | Deferred:
         """A cell that is not written as the ones before it."""
+        if (whole := _INSTANCES.fullmatch(text)) is not None:
+            return self.read(whole[1], power, line)
         if not text or text.lower() in NOT_AVAILABLE:
             return None
         plain = _SPACED.sub("", text) if len(text) <= LONGEST else text

@@ -74,11 +74,12 @@ def place_of(cell: str) -> Place:
     """What a cell says by itself.
 
     The path is the innermost range that is neither a phase nor an operation. Operations are known by their namespace
-    (``aten::``), or by the number of an autograd node.
+    (``aten::``), or by the number of an autograd node. Where no range tells the phase, what the autograd engine runs is
+    backward, and what else runs in a call of a module (as rooflens marks them) is forward.
     """
     path: str | None = None
     phase: Phase | None = None
-    operation, sequence, backward = "", None, False
+    operation, sequence, backward, called = "", None, False, False
     for text in ranges_of(cell):
         name, number = _emitted(text)
         if is_engine(name):
@@ -91,9 +92,9 @@ def place_of(cell: str) -> Place:
             operation = _outer(operation, name)
             sequence = sequence if number is None else number
         else:
-            path, operation = _path(name), ""
-    if backward and phase is None:
-        phase = "backward"
+            path, operation, called = _path(name), "", called or name.startswith(_MODULE)
+    if phase is None and (backward or called):
+        phase = "backward" if backward else "forward"
     return Place(path=path, phase=phase, operation=short(operation), sequence=sequence, backward=backward)
 
 

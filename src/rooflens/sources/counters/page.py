@@ -37,7 +37,8 @@ class Page:
         self._number = 0
         self._process = ""
         self._section = ""
-        self._rulers = 0
+        self._inside = False
+        self._is_below_titles = False
 
     def add(self, line: int, text: str) -> Launch | None:
         """Take a line; gives back a launch that is complete by it.
@@ -50,10 +51,13 @@ class Page:
         if (process := _PROCESS.fullmatch(text)) is not None:
             self._process = process[1]
         elif (section := _SECTION.fullmatch(text)) is not None:
-            self._section, self._rulers = section[1], 0
+            self._section, self._inside = section[1], False
         elif _RULER.fullmatch(text):
-            self._rulers += 1
-        elif self._rulers % 3 == 2 and text.strip():  # below the second line of dashes, above the third
+            # Before 2022 tables have no titles, and then no second line of dashes above the third.
+            self._inside, self._is_below_titles = self._is_below_titles or not self._inside, False
+        elif self._inside and _TITLES.fullmatch(text):
+            self._is_below_titles = True
+        elif self._inside and text.strip():
             self._row(text, line)
         return None
 
@@ -72,7 +76,7 @@ class Page:
             cc=kernel["cc"],
         )
         self._number += 1
-        self._section, self._rulers = "", 0
+        self._section, self._inside, self._is_below_titles = "", False, False
         return done
 
     def _row(self, text: str, line: int) -> None:

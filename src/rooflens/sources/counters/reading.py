@@ -101,6 +101,7 @@ def _complete(lines: Iterable[str], found: Contents) -> Iterator[Launch]:
         if text.startswith("=="):
             log.tool(text)
         elif is_header(text):
+            log.header = number
             if current is not None:
                 yield from current.finish()
             current = table(reader, text, number)

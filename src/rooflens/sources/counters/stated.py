@@ -16,6 +16,8 @@ OPTION = ("work", "stated")
 """By which the case of stated work is told from that of executed work."""
 _DEFAULT = "vector.fp32"
 _WILD = frozenset("*?[")
+_RESULT = "void "
+"""Kernels return nothing; names of templates say so."""
 _MOST_NAMES = 5
 
 Amount = str | float
@@ -36,10 +38,11 @@ class Statement:
     bytes: Mapping[str, float]
 
     def fits(self, kernel: str) -> bool:
-        """Whether a kernel is meant, by its full name or by that of its function."""
-        if _WILD.isdisjoint(self.pattern):
-            return self.pattern in kernel
-        return fnmatchcase(kernel, self.pattern) or fnmatchcase(short(kernel), self.pattern)
+        """Whether a kernel is meant, by its full name, with its result or without, or by that of its function."""
+        if self.pattern in kernel:  # which may have stars of pointers in it
+            return True
+        names = (kernel, kernel.removeprefix(_RESULT), short(kernel))
+        return not _WILD.isdisjoint(self.pattern) and any(fnmatchcase(name, self.pattern) for name in names)
 
 
 def parse_statement(text: str) -> Statement:
@@ -124,7 +127,9 @@ def _stated(record: Record, its: Statement) -> Record:
     if its.bytes:
         notes = (*notes, f"stated work: bytes at {', '.join(its.bytes)} are stated, not counted")
     case = replace(record.case, options=tuple(sorted((*record.case.options, OPTION))))
-    work = Work(flops=flops, bytes=levels, origin="stated")
+    # Where bytes alone are stated the FLOP are not known, and not none.
+    missing = frozenset() if flops else frozenset({short(record.name)})
+    work = Work(flops=flops, bytes=levels, origin="stated", missing=missing)
     return replace(record, case=case, work=work, notes=notes)
 
 

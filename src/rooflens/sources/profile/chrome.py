@@ -34,6 +34,8 @@ _READ = (
     ("launches", _LAUNCHES),
     ("ranges", _RANGES),
 )
+_WANTED = "operation and no kernel"
+_MOST_LISTED = 5
 MOST_BYTES = 2 << 30
 """Of the text of a trace, some ten million events: all of it is held while it is decoded."""
 _FLOW = "fwdbwd"
@@ -46,8 +48,8 @@ def read_trace(path: str | Path) -> Events:
     """The events of a Chrome trace.
 
     Raises:
-        FileError: the file cannot be opened, unpacks to more than `MOST_BYTES`, is no Chrome trace, or holds an event
-            without a usable time.
+        FileError: the file cannot be opened, unpacks to more than `MOST_BYTES`, is no Chrome trace, holds an event
+            without a usable time, or none of the kinds that PyTorch's profiler writes.
     """
     where = repr(str(path))
     try:
@@ -60,7 +62,20 @@ def read_trace(path: str | Path) -> Events:
         raise FileError(
             f"{where} holds more than {MOST_BYTES} bytes{' when it is unpacked' if packed else ''}; profile fewer steps"
         )
-    return parse_trace(raw, where)
+    listed = _decoded(raw, where)
+    events = _Reader(where).events(listed)
+    if events.operations or events.activities or events.notes:
+        return events
+    if not events.ranges and not events.launches:
+        raise FileError(f"{where} is no trace of PyTorch's profiler: it holds no {_WANTED}, but {_categories(listed)}")
+    return replace(events, notes=(f"the trace holds no {_WANTED}: there is no time to attribute",))
+
+
+def _categories(listed: Iterable[Any]) -> str:
+    """What events are called that a trace has instead of those that are read."""
+    found = Counter(event.cat or "events without a category" for event in listed)
+    shown = ", ".join(f"{times} {name[:40]!r}" for name, times in found.most_common(_MOST_LISTED))
+    return f"{shown}{', ...' if len(found) > _MOST_LISTED else ''}" if found else "no event at all"
 
 
 def parse_trace(raw: bytes, where: str) -> Events:

@@ -1,0 +1,84 @@
+"""What the control groups of this process let it use (Linux; man 7 cgroups, both versions).
+
+A limit may stand at the process's own group or at any one around it: a container's at the root that it sees, a Slurm
+job's some levels below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rooflens.records import Scalar
+
+GROUPS, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+UNLIMITED = 1 << 60
+"""Version 1 writes the largest multiple of a page where there is no limit."""
+
+
+def container_limits() -> dict[str, Scalar]:
+    """The tightest limits: ``container cpus`` (cores) and ``container memory`` (bytes)."""
+    limits: dict[str, Scalar] = {}
+    cores = [each for folder in _folders("cpu") if (each := _cores(folder)) is not None]
+    if cores:
+        limits["container cpus"] = min(cores)
+    memory = [each for folder in _folders("memory") if (each := _most(folder)) is not None]
+    if memory:
+        limits["container memory"] = min(memory)
+    return limits
+
+
+def memory_left() -> int | None:
+    """Bytes that the process can still get before a limit ends it; None without a limit.
+
+    Pages of files count as used, but are given up before a limit is met.
+    """
+    return min((each for folder in _folders("memory") if (each := _left(folder)) is not None), default=None)
+
+
+def _left(folder: Path) -> int | None:
+    most = _most(folder)
+    used = _number(folder / "memory.current", folder / "memory.usage_in_bytes")
+    if most is None or used is None:
+        return None
+    stated = dict(line.split(maxsplit=1) for line in text(folder / "memory.stat").splitlines() if " " in line)
+    # Version 1 tells them for the group alone, and under another name with the groups inside of it.
+    files = (stated.get(f"total_{name}", stated.get(name, "0")) for name in ("inactive_file", "active_file"))
+    return max(0, most - used + sum(map(int, files)))
+
+
+def _most(folder: Path) -> int | None:
+    most = _number(folder / "memory.max", folder / "memory.limit_in_bytes")
+    return None if most is None or most >= UNLIMITED else most
+
+
+def _cores(folder: Path) -> float | None:
+    words = text(folder / "cpu.max").split() or [
+        text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")
+    ]
+    quota, period = words if len(words) == 2 else ("", "")
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
+
+
+def _folders(controller: str) -> Iterator[Path]:
+    """The process's groups that may limit something, from its own to the outermost that it sees."""
+    for line in text(OWN).splitlines():
+        _, names, path = line.split(":", 2)
+        if names and controller not in names.split(","):
+            continue
+        base = GROUPS / controller if names else GROUPS
+        own = base / path.strip("/")
+        yield from (folder for folder in (own, *own.parents) if folder.is_relative_to(base))
+
+
+def _number(*files: Path) -> int | None:
+    """The number in the first of the files that holds one."""
+    return next((int(found) for file in files if (found := text(file).strip()).isdigit()), None)
+
+
+def text(path: str | Path) -> str:
+    """What a file of the system says; nothing where there is no such file."""
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,43 @@
+"""Conditions on cases, as exclusions and hypotheses name them: each value has to be one that some case could have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rooflens.records import AS_IS, DTYPES, MODES, PHASES, Scalar
+from rooflens.study.grid import COMPARISON, agrees
+from rooflens.study.reading import Table, near
+from rooflens.study.study import OPTIONS, SOURCES
+
+NUMBERS = ("batch", "seq_len", "img_size", *(name for name, kind in OPTIONS.items() if kind is int))
+FLAGS = tuple(name for name, kind in OPTIONS.items() if kind is bool)
+WORDS: Mapping[str, Sequence[str]] = {
+    "source": SOURCES,
+    "dtype": (*DTYPES, AS_IS),
+    "mode": MODES,
+    "phase": PHASES,
+    **{name: kind for name, kind in OPTIONS.items() if isinstance(kind, tuple)},
+}
+
+
+def check_condition(table: Table, name: str, value: Scalar) -> None:
+    """Refuse a condition that no case could meet, whatever the study holds.
+
+    Raises:
+        StudyFileError: a number where a word belongs, a word that nobody knows, a comparison that cannot be read.
+    """
+    if value is False and name in OPTIONS:  # of any option: it is off
+        return
+    if name in NUMBERS:
+        known = COMPARISON.fullmatch(value) if isinstance(value, str) else type(value) is int
+        if not known:
+            table.fail(name, f"is {value!r}; it has to be a whole number, or a comparison (<, <=, >, >=) like '>= 64'")
+    elif name in FLAGS:
+        if value is not True:
+            table.fail(name, f"is {value!r}; allowed: true, false")
+    elif name in WORDS:
+        allowed = WORDS[name]
+        if not any(agrees(word, value) for word in allowed):
+            table.fail(name, f"is {value!r}{near(value, allowed)}; allowed: {', '.join(allowed)}")
+    elif not isinstance(value, str):
+        table.fail(name, f"is {value!r}; it has to be text, or a pattern like 'resnet*'")

@@ -1,0 +1,43 @@
+"""What a study found: the contents of its record files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rooflens.records import RecordFile
+from rooflens.results import RecordSet
+from rooflens.study.study import HERE, Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The cells that are done or failed, each with its records or failures, in the order of the study."""
+
+    cells: tuple[tuple[Cell, RecordFile], ...]
+
+    def records(self) -> RecordSet:
+        """Everything that the study found: records, failures, and of the environments what all say alike.
+
+        Raises:
+            InvalidValue: two cells name a device alike and give it other rates.
+        """
+        files = [contents for _, contents in self.cells]
+        # Records may be many: only what is small goes through the sum of sets.
+        headers = [RecordSet((), devices=file.devices, environment=file.environment) for file in files]
+        rest = sum(headers[1:], start=headers[0]) if headers else RecordSet(())
+        return RecordSet(
+            (record for contents in files for record in contents.records),
+            devices=rest.devices,
+            failures=(failure for contents in files for failure in contents.failures),
+            environment=rest.environment,
+        )
+
+    def names(self) -> dict[str, frozenset[str]]:
+        """What the study's words for this machine (``cuda``) and its device files turned out to be."""
+        found: dict[str, frozenset[str]] = {}
+        for cell, contents in self.cells:
+            word = cell.case.device
+            if word is not None and (word in HERE or word.endswith(".toml")):
+                devices = {record.case.device for record in contents.records if record.case.device is not None}
+                found[word] = found.get(word, frozenset()) | devices
+        return found
