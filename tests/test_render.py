@@ -33,7 +33,7 @@ from rooflens.report.escape import printable
 from rooflens.report.memory import memory
 from rooflens.report.render import FORMATS, Format, render
 from rooflens.report.summary import failures, summary
-from rooflens.report.table import Cell, Cells, Column, Table, build
+from rooflens.report.table import COUNT, Cell, Cells, Column, Table, Value, build
 from rooflens.report.tree import module_tree
 from rooflens.results import RecordSet
 
@@ -185,6 +185,16 @@ def check_markdown(view: Table) -> None:
     assert inline <= {"text", "text_special", "strong_open", "strong_close"}
 
 
+def test_long_words_of_a_latex_table_are_paragraphs_that_share_the_line() -> None:
+    claim, why = (Column(key=name, header=name, align="left") for name in ("claim", "why"))
+    columns = [claim, why, Column(key="n", header="n", unit=COUNT)]
+    row: dict[str, Value | Cell] = {"claim": "c" * 60, "why": "w" * 30, "n": 1}
+    # 85 characters a line: less one of the number and three gaps of two, 78 are left, which 60 and 30 share as 2 to 1.
+    long = build("Claims", columns, [row, row | {"claim": "short"}])
+    assert r"\begin{tabular}{p{0.61\linewidth}p{0.31\linewidth}r}" in render(long, "tex")
+    assert r"\begin{tabular}{llr}" in render(build("Claims", columns, [row | {"why": "short"}]), "tex")
+
+
 ESCAPED = re.compile(
     r"\\text(?:backslash|asciitilde|asciicircum|less|greater|bar)\{\}|\\[{}$&#%_]|\{\[\}|\{\*\}|-\{\}-|\\quad |''"
 )
@@ -194,13 +204,14 @@ def check_latex(view: Table) -> None:
     lines = render(view, "tex").splitlines()
     assert all(line.isprintable() for line in lines)
     start, end = lines.index(r"    \midrule"), lines.index(r"    \bottomrule")
-    columns = re.fullmatch(r"  \\begin\{tabular\}\{([lr]+)\}", lines[3])
-    assert columns is not None
+    begin = re.fullmatch(r"  \\begin\{tabular\}\{((?:[lr]|p\{0\.\d\d\\linewidth\})+)\}", lines[3])
+    assert begin is not None
+    columns = re.findall("[lr]|p", re.sub(r"\{.*?\}", "", begin[1]))
     rows = [line for line in lines[start + 1 : end] if line != r"    \midrule"]
     assert len(rows) == len(view.rows) + (view.total is not None)
     for line in rows:
         bare = ESCAPED.sub("", line.removesuffix(r" \\"))
-        assert bare.count("&") == len(columns[1]) - 1
+        assert bare.count("&") == len(columns) - 1
         assert not set('\\{}$#%_^~<>|[*"') & set(bare)
     caption = re.fullmatch(r"  \\caption\{(.*)\}", lines[2])
     assert caption is not None

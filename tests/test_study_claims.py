@@ -291,6 +291,14 @@ def test_memory_and_throughput() -> None:
     assert (rate.left_value, rate.right_value, rate.holds) == (4.0, 2.0, True)
 
 
+def test_a_throughput_is_told_in_samples_per_second() -> None:
+    # 30,000 samples in 2 s, which is not more than 20,000 a second.
+    claim = Claim(quantity="throughput", left=Side(), relation=">", right=Side(value=20_000))
+    verdict = judged(claim, [measured("a", A100, 2.0, batch=30_000)])
+    assert verdict.outcome == "rejected"
+    assert "with 15.00 k samples/s" in verdict.sentence
+
+
 def test_the_interval_of_a_throughput_is_that_of_its_time() -> None:
     # 8 samples in 1.8 to 2.2 s are 3.64 to 4.44 a second; against 4.4, 4.45 and 3.6 that decides differently.
     record = measured("a", A100, 2.0, spread=0.2, batch=8)

@@ -12,6 +12,10 @@ from typing import Any
 from rooflens.report.escape import latex, markdown, markdown_block, spreadsheet
 from rooflens.report.table import Row, Table, Value, for_people, text
 
+_LINE, _GAP, _SHORT, _LEAST = 85, 2, 25, 0.2
+"""Of LaTeX tables: characters of a line and between columns; words that no line need be broken in; what is left at
+least, as a share of the line, for those that need it."""
+
 
 def as_markdown(tables: Sequence[Table]) -> str:
     """GitHub's pipe tables, each with a heading and its notes as a list."""
@@ -93,7 +97,7 @@ def _latex(table: Table) -> str:
         r"\begin{table}",
         r"  \centering",
         f"  \\caption{{{latex(table.title)}}}",
-        f"  \\begin{{tabular}}{{{''.join(column.align[0] for column in table.columns)}}}",
+        f"  \\begin{{tabular}}{{{_alignment(table)}}}",
         r"    \toprule",
         line([latex(column.header) for column in table.columns]),
         r"    \midrule",
@@ -104,6 +108,27 @@ def _latex(table: Table) -> str:
     lines += [r"    \bottomrule", r"  \end{tabular}"]
     lines += [f"  \\par\\footnotesize {latex(note)}" for note in table.notes]
     return "\n".join([*lines, r"\end{table}", ""])
+
+
+def _alignment(table: Table) -> str:
+    """The columns of a table: as wide as their cells, unless these make it wider than a page.
+
+    Then columns of words share what numbers and short words leave, as paragraphs.
+    """
+    rows = [*table.rows, *([] if table.total is None else [table.total])]
+    longest = [
+        max(len(words) for words in (column.header, *(text(row[n], column) for row in rows)))
+        for n, column in enumerate(table.columns)
+    ]
+    words = [n for n, column in enumerate(table.columns) if column.align == "left" and longest[n] > _SHORT]
+    if sum(longest) + _GAP * len(longest) <= _LINE or not words:
+        return "".join(column.align[0] for column in table.columns)
+    taken = sum(length for n, length in enumerate(longest) if n not in words) + _GAP * len(longest)
+    left = max(_LEAST, 1 - taken / _LINE)
+    shares = {n: left * longest[n] / sum(longest[each] for each in words) for n in words}
+    return "".join(
+        f"p{{{shares[n]:.2f}\\linewidth}}" if n in shares else column.align[0] for n, column in enumerate(table.columns)
+    )
 
 
 def _cells(table: Table, row: Row, escape: Callable[[str], str], indent: str) -> list[str]:

@@ -330,6 +330,7 @@ def _undecided(pairs: Sequence[Pair]) -> str:
 
 def _told(label: str, value: float | None, quantity: str) -> str:
     """A side with its number; of a number of the claim's own, the number."""
-    unit = QUANTITIES.get(quantity, "")
-    number = "an unknown value" if value is None else show(value, unit) if unit else f"{value:.4g}"
+    number = "an unknown value" if value is None else show(value, QUANTITIES.get(quantity, ""))
+    if quantity == "throughput" and value is not None:
+        number += " samples/s"
     return f"{label} with {number}" if label else number
