@@ -45,6 +45,12 @@ def test_the_page_of_commands_is_fresh() -> None:
     assert cli_docs.PAGE.read_text() == done.stdout, "run scripts/cli_docs.py"
 
 
+def test_every_help_text_fits_a_terminal_of_eighty_columns() -> None:
+    texts = re.findall(r"^```text\n(.*?)^```", cli_docs.PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert len(texts) > 10
+    assert [line for block in texts for line in block.splitlines() if len(line) > 80] == []
+
+
 def test_every_command_is_on_its_page_and_has_a_twin() -> None:
     page, twins = cli_docs.PAGE.read_text(), (ROOT / "docs" / "python.md").read_text()
     for path, command in cli_docs.commands():

@@ -68,12 +68,17 @@ class Price(click.ParamType):  # type: ignore[type-arg]
         "rooflens compare fp32.jsonl bf16.jsonl --across dtype",
         "rooflens compare estimate.jsonl measure.jsonl counters.csv --by module",
         "rooflens compare old.csv new.csv --question kernels",
-        "rooflens compare t4.jsonl h200.jsonl --question devices --price t4=0.4 --price h200=3.5",
-        "rooflens compare study.jsonl --question correlation --format csv -o correlation.tex",
+        "rooflens compare a.jsonl --question devices --price t4=0.4 --price h200=3.5",
+        "rooflens compare study.jsonl --question correlation -o correlation.tex",
     )
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--question", type=click.Choice(QUESTIONS), help="What is asked; default: what the files allow.")
+@click.option(
+    "--question",
+    type=click.Choice(QUESTIONS),
+    metavar="QUESTION",
+    help=f"What is asked: {', '.join(QUESTIONS)}; default: what the files allow.",
+)
 @click.option(
     "--fail-if-slower",
     "threshold",

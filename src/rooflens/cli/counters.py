@@ -41,7 +41,7 @@ class ModelOrProgram(click.Command):
     cls=ModelOrProgram,
     epilog=examples(
         "rooflens counters resnet18 -b 32",
-        "rooflens counters vit_b_16 -b 64 --dtype bf16 --mode train -o vit.jsonl -o vit.html",
+        "rooflens counters vit_b_16 -b 64 --dtype bf16 --mode train -o vit.html",
         "rooflens counters resnet50 -b 64 --keep reports --limit 300",
         "rooflens counters --limit 900 -o run.jsonl -- python train.py --epochs 1",
     ),

@@ -123,7 +123,7 @@ def status(context: click.Context, /, folder: Path, format_: str) -> None:
 @study.command(
     epilog=examples(
         "rooflens study report out/study -o report.html",
-        "rooflens study report out/study -o report.md -o report.tex --tables out/tables --figures out/figures",
+        "rooflens study report out/study -o report.md --tables out/t --figures out/f",
     )
 )
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
