@@ -242,12 +242,6 @@ def kernel_tables(found: KernelComparison) -> list[Table]:
     return tables
 
 
-def launches_table(found: KernelComparison) -> Table:
-    """Every launch beside its partner, in the order of the first file."""
-    columns = (*_LAUNCH[:2], *_LAUNCH[3:], Column(key="ratio", header="ratio", group="seconds"))
-    return build("Launches", columns, map(_launch, found.launches))
-
-
 def _kernel(kernel: Kernel) -> Cells:
     return {
         "kernel": _named(kernel.name),
@@ -286,7 +280,6 @@ def _launch(launch: Launch) -> Cells:
         "where": None if launch.paired else "the first side" if launch.after is None else "the second side",
         "seconds_before": before,
         "seconds_after": after,
-        "ratio": after / before if before and after is not None else None,
     }
 
 
