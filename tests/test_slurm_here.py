@@ -28,6 +28,14 @@ def mentioning(text: str) -> list[str]:
     return found
 
 
+def left(text: str) -> list[str]:
+    """Those that are still there after a while: what ended a job takes a moment to end itself."""
+    deadline = time.monotonic() + 20
+    while (found := mentioning(text)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
 def test_what_is_missing_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm_here, "_found", lambda name: None if name in ("munged", "sbatch") else name)
     assert slurm_here.missing() == "no munged, sbatch here; install with: python3 scripts/slurm_here.py install"
@@ -60,7 +68,7 @@ class TestRuns:
         assert (done.returncode, said) == (5, "job")
         folder = Path(configuration).parent
         assert not folder.exists()
-        assert mentioning(str(folder)) == []
+        assert left(str(folder)) == []
 
     def test_jobs_that_are_left_are_ended(self) -> None:
         with slurm_here.running() as environment:
@@ -68,7 +76,7 @@ class TestRuns:
             subprocess.run(["sbatch", "--output=/dev/null", "--wrap", "sleep 100"], env=sees, check=True)
             while not subprocess.run(["squeue", "-h", "-t", "R"], env=sees, capture_output=True, check=True).stdout:
                 time.sleep(0.05)
-        assert mentioning(str(Path(environment["SLURM_CONF"]).parent)) == []
+        assert left(str(Path(environment["SLURM_CONF"]).parent)) == []  # 100 s would be longer
 
     def test_no_accounting_is_kept(self) -> None:
         # So what passes here passes on a cluster that has none.
@@ -86,10 +94,7 @@ class TestRuns:
             folder = Path(process.stdout.readline().strip()).parent
             assert mentioning(f"{folder}/munge")
             process.kill()
-        deadline = time.monotonic() + 20
-        while (folder.exists() and mentioning(str(folder))) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert mentioning(str(folder)) == []
+        assert left(str(folder)) == []
         for path in sorted(folder.rglob("*"), reverse=True):  # killed, it could not remove its files
             path.rmdir() if path.is_dir() else path.unlink()
         folder.rmdir()
