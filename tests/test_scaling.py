@@ -49,7 +49,7 @@ def test_scaling_by_hand() -> None:
 def test_two_processes_train_together(tmp_path: Path) -> None:
     path = tmp_path / "model.py"
     path.write_text(MODEL)
-    found = rl.measure(f"{path}:build", batch=2, mode="train", gpus=2, device="cpu", budget=0.1)
+    found = rl.measure(f"{path}:build", batch=[2, 8], mode="train", gpus=2, device="cpu", budget=0.1)
     measured = found.where(source="measure")
     assert [record.phase for record in measured] == ["forward", "backward", "optimizer", None]
     assert [case.options for case in measured.cases] == [(("gpus", 2),)]
@@ -57,6 +57,9 @@ def test_two_processes_train_together(tmp_path: Path) -> None:
     assert scaling.devices == 2
     assert scaling.gradient_bytes == (8 * 4 + 4) * 4
     assert len(scaling.together.samples) == len(scaling.reduce.samples)
+    (failure,) = found.failures
+    assert (failure.case.batch, failure.kind) == (8, "unsupported")
+    assert "no kernel for this" in failure.message
     text = rl.table(found)
     assert "Scaling" in text
     assert "144 B" in text  # of gradients
