@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from tests.calibration_samples import TINY
 
 import rooflens as rl
-from rooflens.api.machine import datasheet_of, identity, this_machine
 from rooflens.cli.main import cli
 from rooflens.devices import catalogue, device_text, find, load_file, stored, stored_path
 from rooflens.devices.stored import cache_folder
 from rooflens.errors import InvalidValue, OutputError, UnknownDevice
+from rooflens.machine import datasheet_of, identity, this_machine
 from rooflens.records import Ceiling, Device, Fact
 from rooflens.report.figure import roofline_figure
 from rooflens.results import RecordSet

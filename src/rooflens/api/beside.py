@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.cases import Progress, request
+from rooflens.api.cases import request
 from rooflens.api.estimation import estimate
 from rooflens.api.runners import lost, shares
 from rooflens.errors import InvalidValue, ModelError, RooflensError
 from rooflens.models import How, kept_switches
+from rooflens.progress import Progress
 from rooflens.records import Case, Device, Failure
 from rooflens.results import RecordSet
 from rooflens.sources import conditions, isolation

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from rooflens.api.cases import Progress
-from rooflens.api.machine import identity
 from rooflens.devices import device_text
 from rooflens.errors import InvalidValue
+from rooflens.machine import identity
+from rooflens.progress import Progress
 from rooflens.records import Device, check_writable, write_atomically
 
 LEAST_BUDGET = 1.0

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rooflens.api.batches import Batches
-from rooflens.api.cases import Progress, Request, fused_by, is_graph, request
+from rooflens.api.cases import Request, fused_by, is_graph, request
 from rooflens.api.graphs import GraphRequest, graph_request, refuse_dims
-from rooflens.api.machine import find, listed
 from rooflens.costs import Fusion
 from rooflens.devices import catalogue
 from rooflens.devices.capacity import Reserve, needed, one_of, reserves
 from rooflens.errors import InvalidValue
+from rooflens.machine import find, listed
 from rooflens.models import Loss
+from rooflens.progress import Progress
 from rooflens.records import Device, Failure, Record
 from rooflens.results import Fit, Fits, RecordSet, Total
 from rooflens.units import parse, show

@@ -31,9 +31,6 @@ from rooflens.sources.environment import without_home
 if TYPE_CHECKING:
     import torch
 
-Progress = Callable[[float, str], None]
-"""Told the share that is done, 0 to 1, and what is being done."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:

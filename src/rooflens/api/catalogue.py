@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rooflens.api.machine import find
 from rooflens.devices import catalogue
 from rooflens.errors import InvalidValue
+from rooflens.machine import find
 from rooflens.records import Device
 
 

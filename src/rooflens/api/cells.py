@@ -14,11 +14,11 @@ from typing import Any
 from rooflens.api.cases import request
 from rooflens.api.counting import counters
 from rooflens.api.estimation import estimate
-from rooflens.api.machine import MEASURED, PLACES, Machine, find, identity, this_machine
 from rooflens.api.ranks import check_gpus
 from rooflens.api.reading import read
 from rooflens.api.runners import Sender, lost, shares, workers
 from rooflens.errors import InvalidValue, RooflensError
+from rooflens.machine import MEASURED, PLACES, Machine, find, identity, this_machine
 from rooflens.models import How
 from rooflens.records import AS_IS, Case, Device, RecordFile, read_records, write_records
 from rooflens.results import RecordSet

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.cases import Progress
 from rooflens.api.estimation import estimate
 from rooflens.errors import InvalidValue, RooflensError
+from rooflens.progress import Progress
 from rooflens.records import DTYPES
 from rooflens.results import RecordSet
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rooflens.api.machine import find
 from rooflens.api.reading import read
 from rooflens.compare import (
     Comparison,
@@ -23,6 +22,7 @@ from rooflens.compare import (
 )
 from rooflens.compare.kernels import is_launch
 from rooflens.errors import FileError, Incomparable, InvalidValue
+from rooflens.machine import find
 from rooflens.results import RecordSet
 from rooflens.study.state import CELLS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rooflens.api.machine import datasheet_of, find, listed
+from rooflens.machine import datasheet_of, find, listed
 from rooflens.records import Device
 from rooflens.results import RecordSet
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.cases import Progress, Request, fused_by, is_graph, request
+from rooflens.api.cases import Request, fused_by, is_graph, request
 from rooflens.api.graphs import GraphRequest, graph_request, refuse_dims
-from rooflens.api.machine import find_all
 from rooflens.costs import Fusion
+from rooflens.machine import find_all
 from rooflens.models import How, Loss
+from rooflens.progress import Progress
 from rooflens.records import Device, Record
 from rooflens.results import RecordSet
 

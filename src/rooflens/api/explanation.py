@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.machine import find_all
 from rooflens.costs import Cost, Derivation, arithmetic_of, derive
 from rooflens.errors import InvalidValue, UnknownModel, UnknownName
+from rooflens.machine import find_all
 from rooflens.records import PHASES, Call, Case, Device, Phase, Record, Work
 from rooflens.report.explanation import Chapter, Explained, Explanation
 from rooflens.results import RecordSet

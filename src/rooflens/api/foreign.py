@@ -6,13 +6,9 @@ from pathlib import Path
 
 from rooflens.devices import by_title
 from rooflens.devices.files import slug
-from rooflens.errors import DeviceFileError
 from rooflens.records import AS_IS, Case, Device
 from rooflens.results import RecordSet
 from rooflens.sources import roofs
-
-ROOF_FILES = (".json", ".txt")
-"""Suffixes of files whose roofs may be named wherever a device is."""
 
 
 def read_database(path: Path, name: str, device: Device | None) -> RecordSet:
@@ -40,23 +36,3 @@ def read_roofs(path: Path, kind: roofs.Kind, name: str, device: Device | None) -
     found = roofs.read_roofs(path, kind, name, device)
     shown = [item for item in (device, found.device) if item is not None]
     return RecordSet(found.records, devices={item.name: item for item in shown})
-
-
-def device_of_roofs(path: Path) -> Device:
-    """The device that a file of roofs describes.
-
-    Raises:
-        DeviceFileError: it is no such file, or holds points only.
-        FileError: it is damaged.
-    """
-    try:
-        with path.open("rb") as file:
-            kind = roofs.recognised(file.read(4096))
-    except OSError as error:
-        raise DeviceFileError(f"cannot read device file {str(path)!r}: {error.strerror}") from error
-    found = None if kind is None else roofs.read_roofs(path, kind, path.stem).device
-    if found is None:
-        raise DeviceFileError(
-            f"{str(path)!r} holds no roofs; a device file is TOML, ERT's roofline.json, or NERSC's text with 'memroofs'"
-        )
-    return found

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
-from rooflens.api.machine import this_machine
 from rooflens.api.tables import table
 from rooflens.errors import InvalidValue, RooflensError
+from rooflens.machine import this_machine
 from rooflens.models import check_torch, unwrapped
 from rooflens.records import Case, Conditions, Device, Environment, Record, Trace, check_writable
 from rooflens.results import RecordSet

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rooflens.api.beside import estimated, estimated_apart
-from rooflens.api.cases import Progress, Request, request
-from rooflens.api.machine import Machine, this_machine
+from rooflens.api.cases import Request, request
 from rooflens.api.ranks import check_gpus
 from rooflens.api.runners import in_this_process, in_workers
 from rooflens.api.sweep import Collected, search_largest
 from rooflens.errors import InvalidValue, ModelError
+from rooflens.machine import Machine, this_machine
 from rooflens.models import How, Loss
+from rooflens.progress import Progress
 from rooflens.records import Device, Failure
 from rooflens.results import RecordSet
 from rooflens.timing import Policy

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rooflens.api.foreign import read_database, read_roofs
-from rooflens.api.machine import find
 from rooflens.devices import by_title
 from rooflens.devices.files import slug
 from rooflens.errors import FileError, InvalidValue
+from rooflens.machine import find
 from rooflens.records import AS_IS, Case, Device, Fact, Record
 from rooflens.results import RecordSet
 from rooflens.sources import roofs

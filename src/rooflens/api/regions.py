@@ -12,9 +12,9 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rooflens.api.iterations import Iterations, Pass, Plan
-from rooflens.api.machine import roof_of
 from rooflens.api.tables import table
 from rooflens.errors import InvalidValue
+from rooflens.machine import roof_of
 from rooflens.records import AS_IS, Device
 from rooflens.results import RecordSet
 from rooflens.sources.region import ITERATION, LOADING, Lap, Pace, samples_in

@@ -10,10 +10,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from rooflens.api.cases import Progress, Request
+from rooflens.api.cases import Request
 from rooflens.api.cell import PROBE, contents, measured
-from rooflens.api.machine import Machine
+from rooflens.machine import Machine
 from rooflens.models import How, kept_random_numbers
+from rooflens.progress import Progress
 from rooflens.records import Case, Failure, RecordFile, Source, read_records
 from rooflens.sources import conditions, environment, isolation
 from rooflens.timing import Policy

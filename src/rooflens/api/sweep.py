@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rooflens.api.cases import Progress
-from rooflens.api.machine import Machine
 from rooflens.api.runners import Runner
+from rooflens.machine import Machine
+from rooflens.progress import Progress
 from rooflens.records import Case, Environment, Failure, Record, RecordFile
 from rooflens.results import RecordSet
 

@@ -48,7 +48,7 @@ def calibrate(device: str | None, output: Path | None, budget: float | None, qui
     it on this machine, and figures draw it beside the data sheet's. Let nothing else run meanwhile.
     """
     from rooflens.api import calibrate as call
-    from rooflens.api.machine import identity
+    from rooflens.machine import identity
     from rooflens.report.render import render
 
     here = identity(device)

@@ -11,6 +11,7 @@ from functools import partial
 import torch
 
 from rooflens.errors import first_line
+from rooflens.progress import Progress
 from rooflens.records import Device, Fact
 from rooflens.sources.calibrate import caches, lanes, links, memory, overhead
 from rooflens.sources.calibrate.assemble import assembled
@@ -19,8 +20,6 @@ from rooflens.sources.calibrate.pinned import pinned
 from rooflens.sources.calibrate.plan import PLANS, SECONDS
 from rooflens.sources.calibrate.trial import TROUBLE, Bench, Found, timers
 
-Progress = Callable[[float, str], None]
-"""Told the share that is done, 0 to 1, and what is being done."""
 USED = 0.7
 """Part of the time that parts may plan with; the rest is for allocating, building and overrunning."""
 LATE, LATE_SECONDS = 0.9, 1.0

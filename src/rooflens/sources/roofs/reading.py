@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from rooflens.errors import FileError
+from rooflens.errors import DeviceFileError, FileError
 from rooflens.records import Device
 from rooflens.sources.roofs.ceilings import Roofs
 from rooflens.sources.roofs.ert import from_json
@@ -16,6 +16,8 @@ from rooflens.sources.roofs.kernel_table import TELLING, from_table
 from rooflens.sources.roofs.keywords import from_keywords, is_keyword
 
 Kind = Literal["ERT JSON", "ERT text", "NERSC keywords", "NERSC table"]
+ROOF_FILES = (".json", ".txt")
+"""Suffixes of files whose roofs may be named wherever a device is."""
 _JSON = re.compile(r'\{\s*"(?:empirical|spec)"\s*:\s*\{')
 _GZIP = b"\x1f\x8b"
 _LARGEST = 2**26
@@ -64,3 +66,23 @@ def read_roofs(path: Path, kind: Kind, model: str, told: Device | None = None) -
     except UnicodeDecodeError as error:
         raise FileError(f"{where} is no text: {error}") from error
     return _READERS[kind](text, path, model, told)
+
+
+def device_of_roofs(path: Path) -> Device:
+    """The device that a file of roofs describes.
+
+    Raises:
+        DeviceFileError: it is no such file, or holds points only.
+        FileError: it is damaged.
+    """
+    try:
+        with path.open("rb") as file:
+            kind = recognised(file.read(4096))
+    except OSError as error:
+        raise DeviceFileError(f"cannot read device file {str(path)!r}: {error.strerror}") from error
+    found = None if kind is None else read_roofs(path, kind, path.stem).device
+    if found is None:
+        raise DeviceFileError(
+            f"{str(path)!r} holds no roofs; a device file is TOML, ERT's roofline.json, or NERSC's text with 'memroofs'"
+        )
+    return found

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rooflens.api.cases import Progress
-from rooflens.api.foreign import ROOF_FILES, device_of_roofs
 from rooflens.devices import by_title, catalogue, load_file, stored_path
 from rooflens.devices import find as find_named
 from rooflens.devices.files import slug
 from rooflens.errors import InvalidValue, UnknownDevice
 from rooflens.models import check_torch
+from rooflens.progress import Progress
 from rooflens.records import Device
+from rooflens.sources.roofs import ROOF_FILES, device_of_roofs
 
 MEASURED = "measured"
 """The name of this machine with the ceilings that a calibration found."""
