@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.reported import reported
 from tests.test_check_typed import HEADER
 from tests.test_light_imports import TORCH, loaded_by
 
@@ -27,9 +28,8 @@ from rooflens.records import PHASES, Phase
 
 ROOT = Path(__file__).parents[1]
 OWN = ROOT / "tests" / "data" / "figures.csv"
-REPORTED = ROOT.parent / "shared" / "reports" / "reported.csv"
+REPORTED = reported()
 RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.jsonl"))
-needs_reports = pytest.mark.skipif(not REPORTED.exists(), reason="the reports are not here")
 
 # The faults of the five reports that leave evidence: what is wrong, the code, and words of the figure.
 FAULTS = [
@@ -62,7 +62,6 @@ FAULTS = [
 ]
 
 
-@needs_reports
 @pytest.mark.parametrize(("fault", "code", "words"), FAULTS, ids=[fault for fault, _, _ in FAULTS])
 def test_the_faults_of_the_reports_are_found(fault: str, code: str, words: str) -> None:
     assert any(words in finding.subject for finding in rl.check(REPORTED) if finding.code == code), fault
@@ -109,7 +108,7 @@ def right_value(row: Mapping[str, str]) -> float | None:
     return values.get(quantity)
 
 
-@pytest.mark.parametrize("source", [pytest.param(REPORTED, marks=needs_reports), OWN], ids=["reports", "own"])
+@pytest.mark.parametrize("source", [REPORTED, OWN], ids=["reports", "own"])
 def test_right_values_of_the_same_quantities_have_no_finding(source: Path, tmp_path: Path) -> None:
     with source.open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -1,4 +1,4 @@
-"""The cases with known answers from public bug reports, where they lie beside the checkout."""
+"""The model cases with known answers, see tests/cases."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from torch.utils._pytree import tree_leaves
 import rooflens as rl
 from rooflens.results import RecordSet
 
-FOLDER = Path(__file__).parents[2] / "shared" / "cases"
+FOLDER = Path(__file__).parent / "cases"
 LAST_MODEL_CASE = 59
 PATHS = sorted(path for path in FOLDER.glob("[0-9]*.py") if int(path.name[:2]) <= LAST_MODEL_CASE)
 
 pytestmark = [
-    pytest.mark.skipif(not PATHS, reason="the cases are not beside this checkout"),
     pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel"),
     pytest.mark.filterwarnings("ignore:Using `torch.compile"),
 ]

@@ -5,17 +5,16 @@ from __future__ import annotations
 import csv
 import re
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.reported import reported
 
 from rooflens.api.catalogue import device
 from rooflens.devices import by_title, catalogue, find, names
 from rooflens.errors import AmbiguousDevice, DeviceFileError, InvalidValue, UnknownDevice
 
-REPORTED = Path(__file__).parents[2] / "shared" / "reports" / "reported.csv"
 ALL = [d.name for d in catalogue()]
 
 TYPED = {
@@ -105,12 +104,11 @@ def test_a_reported_name_that_tells_no_device_gives_none(title: str) -> None:
     assert by_title(title) is None
 
 
-@pytest.mark.skipif(not REPORTED.is_file(), reason="the reported numbers are not at hand")
 def test_every_device_of_the_reports_is_known() -> None:
-    with REPORTED.open(encoding="utf-8", newline="") as file:
-        reported = {row["device"] for row in csv.DictReader(file)} - {"", "cpu"}
-    assert len(reported) > 10
-    for name in reported:
+    with reported().open(encoding="utf-8", newline="") as file:
+        devices = {row["device"] for row in csv.DictReader(file)} - {"", "cpu"}
+    assert len(devices) > 10
+    for name in devices:
         assert find(name).name in {*ALL, "2x tesla-v100-sxm2-16gb"}
 
 

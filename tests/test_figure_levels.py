@@ -24,7 +24,7 @@ from rooflens.report.pieces import FEW_LAUNCHES
 from rooflens.sources.counters.metrics import traffic
 
 OWN = Path(__file__).parent / "data" / "ncu"
-NERSC = Path(__file__).parents[2] / "shared" / "cases" / "90_roofline_hierarchical_nersc.py"
+NERSC = Path(__file__).parent / "cases" / "90_roofline_hierarchical_nersc.py"
 TOY = cached()
 
 
@@ -291,7 +291,6 @@ class TestWhatTheBytesAre:
         assert why == {"l1 bytes miss what went past L1TEX's tags (loads by TMA of wgmma kernels)"}
 
 
-@pytest.mark.skipif(not NERSC.exists(), reason="needs the cases beside the repository")
 def test_the_hierarchical_roofline_of_nersc() -> None:
     case = runpy.run_path(str(NERSC))
     data, expected = case["DATA"], case["EXPECT"]

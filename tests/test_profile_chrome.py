@@ -19,7 +19,7 @@ from rooflens.sources.profile import Events, attribute, chrome, is_attributed, p
 
 SHARED = Path(__file__).parents[2] / "shared"
 TRACES = SHARED / "data" / "traces"
-CASE_88 = SHARED / "cases" / "88_trace_malformed.py"
+CASE_88 = Path(__file__).parent / "cases" / "88_trace_malformed.py"
 
 
 def event(cat: str, name: str, ts: float, dur: float, *, tid: int = 1, **args: Any) -> dict[str, Any]:
@@ -325,7 +325,6 @@ def test_a_trace_that_was_cut_names_the_place(kept: int, tmp_path: Path) -> None
         rl.read(path)
 
 
-@pytest.mark.skipif(not CASE_88.exists(), reason="cases of others lie beside the checkout")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 def test_case_88(tmp_path: Path) -> None:
     case = runpy.run_path(str(CASE_88))
