@@ -13,7 +13,7 @@ from rooflens.errors import InvalidValue, RooflensError
 from rooflens.models import How, Step, compiled, kept_switches, placed, running
 from rooflens.records import Case, Failure, Record, RecordFile, write_records
 from rooflens.sources import conditions, environment, isolation
-from rooflens.timing import Policy, Progress
+from rooflens.timing import Policy
 
 PROBE = Policy(warmup=1, settle=1, settle_seconds=0.0, min_samples=1, max_samples=1, budget=0.1)
 """For a cell that is only asked whether it fits."""
@@ -39,7 +39,7 @@ def measured(
     observer: conditions.Observer,
     *,
     policy: Policy,
-    progress: Progress | None = None,
+    progress: Callable[[float], None] | None = None,
     told: Told | None = None,
     kept: list[Record | Failure] | None = None,
 ) -> list[Record | Failure]:

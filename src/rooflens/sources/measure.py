@@ -14,7 +14,7 @@ from rooflens.errors import RooflensError
 from rooflens.models import How, Run, Step, compiled, eager, replayed, running, switches
 from rooflens.records import Case, Conditions, Failure, FailureKind, Memory, Phase, Record, Timing, in_sequence
 from rooflens.sources import conditions
-from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, Progress, sample
+from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, sample
 
 FLUSH_BYTES = 256 << 20
 """Written before each sample to empty caches: several times a card's last level (as Triton's do_bench does)."""
@@ -31,7 +31,7 @@ def records(
     how: How | None = None,
     policy: Policy | None = None,
     held: Held | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[float], None] | None = None,
     stage: Stage = lambda _: None,
 ) -> Iterator[Record]:
     """Time a step on this machine, phase by phase, and take its peak memory and the conditions of the run.

@@ -1,6 +1,6 @@
 """Clocks, warm-up, and when to stop. Knows nothing of models."""
 
 from rooflens.timing.clock import Clock, CudaClock, MonotonicClock
-from rooflens.timing.sampling import Policy, Progress, sample
+from rooflens.timing.sampling import Policy, sample
 
-__all__ = ["Clock", "CudaClock", "MonotonicClock", "Policy", "Progress", "sample"]
+__all__ = ["Clock", "CudaClock", "MonotonicClock", "Policy", "sample"]

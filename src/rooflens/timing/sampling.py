@@ -14,8 +14,6 @@ from rooflens.records.timing import Z_95, trend
 from rooflens.timing.clock import Clock
 
 Name = TypeVar("Name", bound=str)
-Progress = Callable[[float], None]
-"""Told the share of the time budget that is spent, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +52,7 @@ def sample(
     phases: tuple[Name, ...],
     clock: Clock,
     policy: Policy | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[float], None] | None = None,
     now: Callable[[], float] = time.monotonic,
 ) -> dict[Name, Timing]:
     """Time a run, phase by phase.

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from rooflens import units
 from rooflens.errors import CountersUnavailable
+from rooflens.progress import Progress
 
-Progress = Callable[[float, str], None]
 GRACE_SECONDS = 60.0
 """For ncu to write what it has when it is told to stop; after that it is killed."""
 _PROFILING = re.compile(r'==PROF== Profiling "(.*?)"(?:.*- (\d+) pass(?:es)?)?')
