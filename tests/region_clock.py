@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from rooflens.api.regions import Region, _opened
-from rooflens.sources import region as source
+from rooflens.regions import laps as source
+from rooflens.regions.loop import Region, _opened
 
 LOADING, STEP = 2.0, 3.0
 """Seconds that the loader and the step take on the clock of a test: small whole numbers, so that sums are exact."""

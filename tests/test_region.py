@@ -14,9 +14,9 @@ from tests.region_clock import LOADING, STEP, World, loader, nothing_is_left_ope
 from torch import nn
 
 import rooflens as rl
-from rooflens.api.regions import _opened
 from rooflens.errors import InvalidValue
-from rooflens.sources import region as source
+from rooflens.regions import laps as source
+from rooflens.regions.loop import _opened
 
 __all__ = ["nothing_is_left_open", "turned_world"]  # fixtures
 

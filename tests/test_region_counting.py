@@ -13,8 +13,8 @@ from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import rooflens as rl
-from rooflens.api.regions import Region
 from rooflens.errors import InvalidValue
+from rooflens.regions.loop import Region
 
 __all__ = ["nothing_is_left_open", "turned_world"]  # fixtures
 

@@ -17,7 +17,7 @@ from torch import nn
 import rooflens as rl
 from rooflens.errors import InvalidValue, OutputError, UnknownDevice
 from rooflens.records import Case
-from rooflens.sources import region as source
+from rooflens.regions import laps as source
 
 __all__ = ["nothing_is_left_open", "turned_world"]  # fixtures
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from rooflens.api.attributing import attributed, replayed
 from rooflens.api.cases import Request, request
 from rooflens.api.estimation import estimate as estimated
-from rooflens.api.iterations import COUNTERS
 from rooflens.errors import CountersUnavailable, FileError, InvalidValue, ModelError
 from rooflens.machine import Machine, this_machine
 from rooflens.models import How
 from rooflens.progress import Progress
 from rooflens.records import AS_IS, Case, Device, Failure, Record, RecordFile, read_records
+from rooflens.regions.iterations import COUNTERS
 from rooflens.results import RecordSet
 from rooflens.sources import environment, isolation
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rooflens.errors import InvalidValue
+from rooflens.report.overview import tables_of
 from rooflens.report.render import Format, render
-from rooflens.results import UNATTRIBUTED, Fits, RecordSet
+from rooflens.results import Fits, RecordSet
 
 if TYPE_CHECKING:
     from rooflens.compare import Comparison
@@ -54,7 +55,7 @@ def table(
     together = sum(sets, start=RecordSet(()))
     if format == "json":
         return as_json(promised_json(together))
-    return render(_tables(together, depth), format, width=width, color=color)
+    return render(tables_of(together, depth), format, width=width, color=color)
 
 
 def _largest_batches(items: Sequence[object]) -> tuple[Table, Table]:
@@ -63,43 +64,3 @@ def _largest_batches(items: Sequence[object]) -> tuple[Table, Table]:
     if len(items) == 1 and isinstance(items[0], Fits):
         return largest_batches(items[0])
     raise InvalidValue("largest batches have a table of their own, and so has a comparison; show each apart")
-
-
-def _tables(records: RecordSet, depth: int) -> list[Table]:
-    """The summary; of a single case also families and modules, of failures also these."""
-    from rooflens.compare.evidence import piecewise
-    from rooflens.report.breakdown import families
-    from rooflens.report.memory import memory, memory_steps
-    from rooflens.report.scaling import scaling
-    from rooflens.report.summary import failures, summary
-    from rooflens.report.tree import module_tree
-
-    tables = [summary(records)] if records.records else []
-    estimates = records.where(source="estimate")
-    if len(estimates.cases) == 1:
-        tables += [families(estimates), module_tree(estimates, depth=depth, times=piecewise(records))]
-    tables += _counted(records, depth)
-    if any(record.memory is not None for record in records):
-        tables.append(memory(records))
-    if len(records.where(source="measure").cases) == 1:
-        tables += memory_steps(records)
-    if any(record.scaling is not None for record in records):
-        tables.append(scaling(records))
-    if records.failures:
-        tables.append(failures(records))
-    return tables
-
-
-def _counted(records: RecordSet, depth: int) -> list[Table]:
-    """Counters of one case beside its estimate."""
-    from rooflens.compare.executed import executed
-    from rooflens.report.executed import by_family, by_module
-
-    families = executed(records, "family")
-    if not families:
-        return []
-    counters = records.where(source="counters")
-    case, coverage = counters.cases[0], counters.coverage
-    placed = any(r.path != UNATTRIBUTED for r in counters if r.scope == "kernel")
-    modules = [by_module(executed(records, "module"), case, depth)] if placed else []
-    return [by_family(families, case, coverage), *modules]

@@ -11,13 +11,14 @@ from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from rooflens.api.iterations import Iterations, Pass, Plan
-from rooflens.api.tables import table
 from rooflens.errors import InvalidValue
 from rooflens.machine import roof_of
 from rooflens.records import AS_IS, Device
+from rooflens.regions.iterations import Iterations, Pass, Plan
+from rooflens.regions.laps import ITERATION, LOADING, Lap, Pace, samples_in
+from rooflens.report.overview import tables_of
+from rooflens.report.render import render
 from rooflens.results import RecordSet
-from rooflens.sources.region import ITERATION, LOADING, Lap, Pace, samples_in
 
 if TYPE_CHECKING:
     import torch
@@ -100,7 +101,7 @@ def region(
         counts=trace is not None,
     )
     if trace is not None:
-        from rooflens.sources.live import check_countable
+        from rooflens.regions.counted import check_countable
 
         check_countable(trace)
     made = Region(plan, module)
@@ -197,7 +198,7 @@ class Region(ContextDecorator):
 
     def report(self) -> str:
         """The table of :func:`table` as text."""
-        return table(self.records)
+        return render(tables_of(self.records), "table")
 
     def __repr__(self) -> str:
         return f"<region {self._plan.name!r}: {self._iterations}>"

@@ -12,22 +12,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import ref
 
-from rooflens.api.tables import table
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.machine import this_machine
 from rooflens.models import check_torch, unwrapped
 from rooflens.records import Case, Conditions, Device, Environment, Record, Trace, check_writable
+from rooflens.regions import laps as source
+from rooflens.regions.laps import Lap, Seen, Tape
+from rooflens.report.overview import tables_of
+from rooflens.report.render import render
 from rooflens.results import RecordSet
 from rooflens.sources import environment
 from rooflens.sources import estimate as estimates
-from rooflens.sources import region as source
 from rooflens.sources.conditions import Observer, doubts
-from rooflens.sources.region import Lap, Seen, Tape
 
 if TYPE_CHECKING:
     import torch
 
-    from rooflens.sources.live import Counting
+    from rooflens.regions.counted import Counting
 
 SKIP, ITERATIONS = 10, 50
 COUNTERS = "ROOFLENS_COUNTERS"
@@ -165,7 +166,7 @@ class Iterations:
 
             self._marks.enter_context(profile.marked(self.model))
         elif now.stage == "count" and (model := self.model) is not None:
-            from rooflens.sources.live import Counting
+            from rooflens.regions.counted import Counting
 
             self._counting = Counting(model).__enter__()
         return now
@@ -284,7 +285,7 @@ class Iterations:
             if self.plan.save is not None:
                 records.save(self.plan.save)
             if show:
-                sys.stdout.write(f"{table(records)}\n")
+                sys.stdout.write(f"{render(tables_of(records), 'table')}\n")
         except RooflensError as error:
             warnings.warn(f"region {self.plan.name!r} could not tell what it saw: {error}", stacklevel=2)
 
