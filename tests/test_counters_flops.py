@@ -6,7 +6,7 @@ import pytest
 
 from rooflens.sources.counters.flops import Counted, counted
 from rooflens.sources.counters.launches import names_of
-from rooflens.sources.counters.numbers import Value
+from rooflens.sources.counters.printed_numbers import Value
 from rooflens.sources.counters.work import bytes_of, seconds_of, short
 
 OPS = "sm__ops_path_tensor_{}.sum"

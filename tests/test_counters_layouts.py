@@ -13,7 +13,7 @@ import pytest
 
 import rooflens as rl
 from rooflens.errors import FileError
-from rooflens.sources.counters.numbers import scaled
+from rooflens.sources.counters.printed_numbers import scaled
 
 LAYOUTS = Path(__file__).parent / "data" / "ncu" / "layouts"
 CASES = Path(__file__).parent / "cases"

@@ -25,9 +25,10 @@ import rooflens as rl
 from rooflens.errors import FileError
 from rooflens.sources.counters import Launch, contents, launches
 from rooflens.sources.counters.nvtx import cell_of, place_of, ranges_of
-from rooflens.sources.counters.reports import launches_of, reading
+from rooflens.sources.counters.reports import launches_of
+from rooflens.sources.counters.reports import supervisor as reading
 from rooflens.sources.counters.reports.outline import outline_of
-from rooflens.sources.counters.unusual import Unusual
+from rooflens.sources.counters.value_doubts import Unusual
 
 SAMPLE = Path(__file__).parent / "data" / "ncu" / "reports" / "two_processes.ncu-rep"
 PRINTED = SAMPLE.with_suffix(".csv")

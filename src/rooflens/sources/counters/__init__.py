@@ -4,11 +4,11 @@
 >>> counters.found_in(counters.launches(Path("report.csv"), contents), contents, lambda chip: case)  # doctest: +SKIP
 """
 
-from rooflens.sources.counters.as_records import Chip, Found, chip_of, found_in, record_of
+from rooflens.sources.counters.launch_records import Chip, Found, chip_of, found_in, record_of
 from rooflens.sources.counters.launches import Launch
 from rooflens.sources.counters.metrics import near
-from rooflens.sources.counters.reading import Contents, contents, launches, opened, parse
-from rooflens.sources.counters.stated import Statement, parse_statement, stated, statement
+from rooflens.sources.counters.printed import Contents, contents, launches, opened, parse
+from rooflens.sources.counters.statements import Statement, parse_statement, stated, statement
 from rooflens.sources.counters.work import short
 
 __all__ = [

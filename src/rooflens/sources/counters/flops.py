@@ -21,7 +21,7 @@ from rooflens.sources.counters.metrics import (
     tensor_resource,
     threads_per_move,
 )
-from rooflens.sources.counters.numbers import Value
+from rooflens.sources.counters.printed_numbers import Value
 
 Counters = Mapping[str, Value]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import cast
 
-from rooflens.sources.counters.numbers import Deferred, Numbers, Value
+from rooflens.sources.counters.printed_numbers import Deferred, Numbers, Value
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
-from rooflens.sources.counters.numbers import Kind
+from rooflens.sources.counters.printed_numbers import Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

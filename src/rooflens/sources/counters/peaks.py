@@ -9,7 +9,7 @@ from functools import lru_cache
 from rooflens.records import Ceiling
 from rooflens.sources.counters.launches import Names
 from rooflens.sources.counters.metrics import tensor_resource
-from rooflens.sources.counters.numbers import Value
+from rooflens.sources.counters.printed_numbers import Value
 
 _SUFFIX = ".sum.peak_sustained"
 _LANES = re.compile(r"(?:sm|smsp)__sass_thread_inst_executed_op_([dfh])fma_pred_on")

@@ -9,7 +9,7 @@ from rooflens.records import Timing, Work
 from rooflens.sources.counters.flops import counted
 from rooflens.sources.counters.launches import Names
 from rooflens.sources.counters.metrics import Traffic, traffic
-from rooflens.sources.counters.numbers import Value
+from rooflens.sources.counters.printed_numbers import Value
 
 _SECTOR = 32
 _FAR_BELOW = 0.5

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from rooflens.costs.seen import is_engine, is_known, short
 from rooflens.records import Phase
-from rooflens.sources.profile.calls import Call, forest
 from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, Launch, Range
+from rooflens.sources.profile.nesting import Call, forest
 from rooflens.sources.profile.places import Place, places_of
-from rooflens.sources.profile.ranges import module_of
+from rooflens.sources.range_names import module_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rooflens.models import Run
-from rooflens.sources.profile.ranges import module_range, phase_range
+from rooflens.sources.range_names import module_range, phase_range
 
 if TYPE_CHECKING:
     import torch

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from rooflens.costs.seen import accumulates, is_engine
 from rooflens.records import Phase
-from rooflens.sources.profile.calls import Call
 from rooflens.sources.profile.events import HostOperation, Launch, Range
-from rooflens.sources.profile.ranges import is_optimizer, module_of, phase_of
+from rooflens.sources.profile.nesting import Call
+from rooflens.sources.range_names import is_optimizer, module_of, phase_of
 
 OPTIMIZER = "(optimizer)"
 

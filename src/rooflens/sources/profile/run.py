@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from rooflens.errors import ModelError
 from rooflens.models import Run, Step, eager, running, switches, unwrapped
 from rooflens.records import Case, Phase, Record
-from rooflens.sources.profile.as_records import records_of
 from rooflens.sources.profile.attribution import attribute
 from rooflens.sources.profile.chrome import read_trace
 from rooflens.sources.profile.events import Events
 from rooflens.sources.profile.marking import modules_as_ranges, phases_as_ranges
+from rooflens.sources.profile.operation_records import records_of
 from rooflens.sources.profile.places import OPTIMIZER
 
 if TYPE_CHECKING:

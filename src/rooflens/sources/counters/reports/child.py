@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from rooflens.sources.counters.metrics import is_fact, kind_of
-from rooflens.sources.counters.reports.lines import Answer, Opened, Ranges, Request, Told
+from rooflens.sources.counters.reports.protocol import Answer, Opened, Ranges, Request, Told
 
 _SHARE = "pct"
 _DEVICE = "launch__device_id"

@@ -4,7 +4,7 @@ A database is data of somebody else: it is opened read-only, only known columns 
 it (views, triggers, functions) is run.
 """
 
-from rooflens.sources.profile.nsys.as_records import cards_of, records_of
-from rooflens.sources.profile.nsys.reading import Export, read_export
+from rooflens.sources.profile.nsys.activity_records import cards_of, records_of
+from rooflens.sources.profile.nsys.export import Export, read_export
 
 __all__ = ["Export", "cards_of", "read_export", "records_of"]

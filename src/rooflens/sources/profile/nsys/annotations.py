@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from rooflens.costs.seen import is_engine
 from rooflens.records import PHASES
 from rooflens.sources.profile.events import HostOperation, Range
-from rooflens.sources.profile.ranges import is_optimizer, module_of, module_range, phase_of, phase_range
+from rooflens.sources.range_names import is_optimizer, module_of, module_range, phase_of, phase_range
 
 _EMITTED = re.compile(r", (?:(?:stashed )?seq ?= ?(\d{1,18})|(?:op_id|sizes|input_op_ids) = )")
 """What torch writes behind the name of an operation or a range; until 2020 it marked the number of a node."""

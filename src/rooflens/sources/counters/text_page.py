@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rooflens.sources.counters.cells import Reader
+from rooflens.sources.counters.counter_cells import Reader
+from rooflens.sources.counters.csv_rows import damaged
 from rooflens.sources.counters.launches import Launch
 from rooflens.sources.counters.metrics import is_fact, kind_of, labelled
-from rooflens.sources.counters.numbers import NOT_AVAILABLE
-from rooflens.sources.counters.rows import damaged
+from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE
 
 _KERNEL = re.compile(
     r"  (?P<name>\S.*?)"

@@ -13,7 +13,7 @@ from rooflens.records import Case, Phase, Record, Timing
 from rooflens.results import UNATTRIBUTED
 from rooflens.sources.profile.attribution import Share, attribute
 from rooflens.sources.profile.events import DeviceActivity
-from rooflens.sources.profile.nsys.reading import Export
+from rooflens.sources.profile.nsys.export import Export
 from rooflens.sources.profile.places import Place
 
 

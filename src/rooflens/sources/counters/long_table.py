@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rooflens.records.record import MOST_CALLS
-from rooflens.sources.counters.cells import Cell, Reader, Target, shape_of, unread
+from rooflens.sources.counters.counter_cells import Cell, Reader, Target, shape_of, unread
+from rooflens.sources.counters.csv_rows import SEPARATOR, damaged, fields, misshapen
 from rooflens.sources.counters.header import Header
 from rooflens.sources.counters.launches import Launch
 from rooflens.sources.counters.metrics import kind_of, labelled
-from rooflens.sources.counters.numbers import NOT_AVAILABLE, Deferred
-from rooflens.sources.counters.rows import SEPARATOR, damaged, fields, misshapen
-from rooflens.sources.counters.wide import Wide
+from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE, Deferred
+from rooflens.sources.counters.raw_table import Wide
 
 _LAST_OF_LAUNCH = "Section Name"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from rooflens.sources.counters.metrics import near
-from rooflens.sources.counters.numbers import Deferred, Value
+from rooflens.sources.counters.printed_numbers import Deferred, Value
 
 _MOST_NAMES = 5
 

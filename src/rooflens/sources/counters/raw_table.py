@@ -7,12 +7,12 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from rooflens.sources.counters.cells import Reader, Shape, collected, shape_of
+from rooflens.sources.counters.counter_cells import Reader, Shape, collected, shape_of
+from rooflens.sources.counters.csv_rows import SEPARATOR, damaged, fields, misshapen
 from rooflens.sources.counters.header import Header
 from rooflens.sources.counters.launches import Launch
 from rooflens.sources.counters.metrics import is_fact, kind_of
-from rooflens.sources.counters.numbers import is_whole
-from rooflens.sources.counters.rows import SEPARATOR, damaged, fields, misshapen
+from rooflens.sources.counters.printed_numbers import is_whole
 
 _DEVICE = ("device__",)
 _COUNTS = ("sm__inst_", "sm__ops_", "sm__sass_", "smsp__inst_", "smsp__sass_", "sm__maximum_", "smsp__maximum_")

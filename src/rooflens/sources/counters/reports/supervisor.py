@@ -16,11 +16,11 @@ from typing import IO
 from rooflens.errors import FileError
 from rooflens.sources.counters.launches import Launch
 from rooflens.sources.counters.metrics import kind_of
-from rooflens.sources.counters.numbers import Kind, Value, power_of, scaled
 from rooflens.sources.counters.nvtx import cell_of
-from rooflens.sources.counters.reports.lines import Answer, Opened, Request, Told
+from rooflens.sources.counters.printed_numbers import Kind, Value, power_of, scaled
 from rooflens.sources.counters.reports.outline import Outline, outline_of
-from rooflens.sources.counters.unusual import Unusual
+from rooflens.sources.counters.reports.protocol import Answer, Opened, Request, Told
+from rooflens.sources.counters.value_doubts import Unusual
 
 SECONDS = 300.0
 """For one process, its start included."""

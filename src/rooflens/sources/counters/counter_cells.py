@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import compress
 
+from rooflens.sources.counters.csv_rows import damaged
 from rooflens.sources.counters.launches import Launch, Names, names_of
 from rooflens.sources.counters.metrics import kind_of
-from rooflens.sources.counters.numbers import NOT_AVAILABLE, Deferred, Numbers, Value, power_of, shifted
-from rooflens.sources.counters.rows import damaged
-from rooflens.sources.counters.unusual import Unusual
+from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE, Deferred, Numbers, Value, power_of, shifted
+from rooflens.sources.counters.value_doubts import Unusual
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,7 +21,7 @@ from rooflens.sources.counters.launches import Launch, Names
 from rooflens.sources.counters.metrics import kind_of
 from rooflens.sources.counters.nvtx import Places, renamed
 from rooflens.sources.counters.peaks import Peaks, has_peaks
-from rooflens.sources.counters.reading import Contents
+from rooflens.sources.counters.printed import Contents
 from rooflens.sources.counters.work import clock_of, short, timing_of, work_of
 
 _CC = re.compile(r"\d{1,2}\.\d", re.ASCII)

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import IO, cast
 
 from rooflens.errors import FileError
-from rooflens.sources.counters.cells import Reader
+from rooflens.sources.counters.counter_cells import Reader
+from rooflens.sources.counters.csv_rows import begins, continued, damaged, is_header, is_open
 from rooflens.sources.counters.launches import Launch
 from rooflens.sources.counters.log import Log
-from rooflens.sources.counters.numbers import Numbers
-from rooflens.sources.counters.page import Page, is_kernel
+from rooflens.sources.counters.long_table import Long, table
+from rooflens.sources.counters.printed_numbers import Numbers
+from rooflens.sources.counters.raw_table import Wide
 from rooflens.sources.counters.reports import is_report, launches_of
-from rooflens.sources.counters.rows import begins, continued, damaged, is_header, is_open
-from rooflens.sources.counters.tables import Long, table
-from rooflens.sources.counters.unusual import Unusual
-from rooflens.sources.counters.wide import Wide
+from rooflens.sources.counters.text_page import Page, is_kernel
+from rooflens.sources.counters.value_doubts import Unusual
 
 _ENCODINGS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _GZIP = b"\x1f\x8b"
