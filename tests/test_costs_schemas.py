@@ -26,13 +26,13 @@ def schemas(name: str) -> list[set[str]]:
     ]
 
 
-@pytest.mark.parametrize("name", sorted(registry._entries()))
+@pytest.mark.parametrize("name", sorted(registry.ENTRIES))
 def test_arguments_are_named_as_in_the_schema(name: str) -> None:
-    source = inspect.getsource(registry._entries()[name].formula)
+    source = inspect.getsource(registry.ENTRIES[name].formula)
     asked = {first or second for first, second in ASKED.findall(source)}
     if "call.name" in source:  # the formula asks one operation for this and another one for that
-        formula = registry._entries()[name].formula
-        served = [n for n, entry in registry._entries().items() if entry.formula is formula]
+        formula = registry.ENTRIES[name].formula
+        served = [n for n, entry in registry.ENTRIES.items() if entry.formula is formula]
         assert asked <= set().union(*(arguments for n in served for arguments in schemas(n)))
     else:
         assert all(asked <= arguments for arguments in schemas(name))

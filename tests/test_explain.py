@@ -16,7 +16,7 @@ from tests.calls import call, tensor
 
 import rooflens as rl
 from rooflens.costs import Arithmetic, arithmetic_of, cost, derive
-from rooflens.costs.registry import _entries
+from rooflens.costs.registry import ENTRIES
 from rooflens.records import Work
 from rooflens.report.explanation import Explained, Explanation
 
@@ -355,5 +355,5 @@ def test_text_is_plain_and_80_columns_wide(model: str) -> None:
 
 
 def test_every_formula_says_in_words_what_it_does() -> None:
-    silent = {entry.formula.__qualname__ for entry in _entries().values() if not entry.formula.__doc__}
+    silent = {entry.formula.__qualname__ for entry in ENTRIES.values() if not entry.formula.__doc__}
     assert not silent

@@ -14,7 +14,7 @@ from tests.onnx_graphs import INT8, INT64, UINT8, constant, counted, names, nbyt
 
 from rooflens.costs import family_of
 from rooflens.errors import ModelError
-from rooflens.graph.node import rules
+from rooflens.graph.node import RULES
 from rooflens.records import Work
 
 GELU = [
@@ -418,4 +418,4 @@ def test_every_name_that_a_rule_gives_has_a_formula_or_is_the_operators_own() ->
         *(f"{name}{n}d" for name in movement.PADDING.values() for n in (1, 2, 3)),
     }
     assert {name for name in given if family_of(name) == "other"} == set()
-    assert len(rules()) > 100
+    assert len(RULES) > 100

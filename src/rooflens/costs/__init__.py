@@ -15,6 +15,20 @@ Conventions, written here once:
 - An operation without a formula still has bytes; its name is in `Work.missing`.
 """
 
+from rooflens.costs import (  # noqa: F401  (each registers its formulas)
+    attention,
+    convolution,
+    elementwise,
+    fourier,
+    matmul,
+    movement,
+    normalization,
+    optimizers,
+    pooling,
+    quantized,
+    recurrent,
+    reduction,
+)
 from rooflens.costs.derivation import Derivation, Line, derive
 from rooflens.costs.fusion import FUSIONS, Fusion, fused_bytes
 from rooflens.costs.registry import Arithmetic, Cost, arithmetic_of, cost, families, family_of, traffic

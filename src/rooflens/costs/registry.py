@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from rooflens.records import AS_IS, Call, Device, Traffic, Work
 
@@ -75,7 +75,8 @@ class Cost:
     kernel_work: Work | None = None
 
 
-_ENTRIES: dict[str, Entry] = {}
+ENTRIES: dict[str, Entry] = {}
+"""Filled by the modules of the families, which the package imports."""
 
 
 def register(family: str, *names: str) -> Callable[[Formula], Formula]:
@@ -83,46 +84,24 @@ def register(family: str, *names: str) -> Callable[[Formula], Formula]:
 
     def add(formula: Formula) -> Formula:
         for name in names:
-            if name in _ENTRIES:
-                raise ValueError(f"operation {name!r} has a formula already, in family {_ENTRIES[name].family!r}")
-            _ENTRIES[name] = Entry(family, formula)
+            if name in ENTRIES:
+                raise ValueError(f"operation {name!r} has a formula already, in family {ENTRIES[name].family!r}")
+            ENTRIES[name] = Entry(family, formula)
         return formula
 
     return add
 
 
-@cache
-def _entries() -> Mapping[str, Entry]:
-    """All formulas; the family modules register theirs when they are imported."""
-    from rooflens.costs import (  # noqa: F401
-        attention,
-        convolution,
-        elementwise,
-        fourier,
-        matmul,
-        movement,
-        normalization,
-        optimizers,
-        pooling,
-        quantized,
-        recurrent,
-        reduction,
-    )
-
-    return _ENTRIES
-
-
 def entry_of(name: str) -> Entry | None:
     """The formula of an operation: in-place and foreach forms share that of the plain one."""
-    entries = _entries()
     plain = name.removeprefix("_foreach_").rstrip("_") if name.startswith("_foreach_") else name.removesuffix("_")
-    return entries.get(name) or entries.get(plain)
+    return ENTRIES.get(name) or ENTRIES.get(plain)
 
 
 def families() -> dict[str, tuple[str, ...]]:
     """The operations that have a formula, by family."""
     listed: dict[str, list[str]] = {}
-    for name, entry in _entries().items():
+    for name, entry in ENTRIES.items():
         listed.setdefault(entry.family, []).append(name)
     return {family: tuple(sorted(names)) for family, names in sorted(listed.items())}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
+from onnx import inliner
 
 from rooflens.errors import ModelError, UnknownModel
 from rooflens.graph.elements import FLOATING, name_of
@@ -202,8 +203,6 @@ def _inlined(model: onnx.ModelProto) -> onnx.GraphProto:
 
     One that cannot be converted stays a call, which is listed as an unknown operator.
     """
-    from onnx import inliner
-
     versions = {canonical(entry.domain): entry.version for entry in model.opset_import}
     imported = [entry for function in model.functions for entry in function.opset_import]
     if any(entry.version != versions.get(canonical(entry.domain), entry.version) for entry in imported):

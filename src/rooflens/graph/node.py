@@ -127,7 +127,8 @@ class Node:
 
 
 Rule = Callable[[Node], None]
-_RULES: dict[str, Rule] = {}
+RULES: dict[str, Rule] = {}
+"""Filled by the modules of the families, which the package imports."""
 
 
 def operator(*keys: str) -> Callable[[Rule], Rule]:
@@ -135,27 +136,12 @@ def operator(*keys: str) -> Callable[[Rule], Rule]:
 
     def add(rule: Rule) -> Rule:
         for key in keys:
-            if key in _RULES:
+            if key in RULES:
                 raise ValueError(f"operator {key!r} has a rule already")
-            _RULES[key] = rule
+            RULES[key] = rule
         return rule
 
     return add
-
-
-def rules() -> Mapping[str, Rule]:
-    """All rules; the modules of families register theirs when they are imported."""
-    from rooflens.graph import (  # noqa: F401
-        attention,
-        layers,
-        movement,
-        pointwise,
-        products,
-        quantized,
-        recurrent,
-    )
-
-    return _RULES
 
 
 def scalar(value: Value) -> Value | float:

@@ -18,7 +18,7 @@ from rooflens.graph.file import GraphFile, all_nodes, canonical
 from rooflens.graph.infer import LARGEST, Inference, complete
 from rooflens.graph.memory import Blocks, peak
 from rooflens.graph.movement import RANDOM, SHAPES, VIEWS
-from rooflens.graph.node import Draft, Node, rules
+from rooflens.graph.node import RULES, Draft, Node
 from rooflens.graph.paths import key_of, module_paths, shown
 from rooflens.graph.products import NARROW
 from rooflens.graph.sizes import Sizes, declared_type, input_type
@@ -225,7 +225,7 @@ class _Reader:
         made = list(node.outputs)
         if node.key in SHAPES or not _is_sized(node, everything=False):
             return
-        rules()[node.key](node)
+        RULES[node.key](node)
         for position, (before, after) in enumerate(zip(made, node.outputs, strict=True)):
             if before is not None and after is not None:
                 node.outputs[position] = replace(after, data=before.data)
@@ -234,7 +234,7 @@ class _Reader:
 
     def _dequantize(self, node: Node, path: str) -> None:
         """Products take the quantized tensor itself. For others the floats are made, once, when they are asked for."""
-        rules()[node.key](node)
+        RULES[node.key](node)
         out = replace(node.output(), packed=node.value(0))
         node.becomes(0, out)
         if not out.constant:
@@ -242,7 +242,7 @@ class _Reader:
 
     def _work(self, proto: onnx.NodeProto, node: Node, path: str) -> None:
         """The operations of a node that does something."""
-        rule = rules().get(node.key)
+        rule = RULES.get(node.key)
         if node.key in CONTROL or not _is_sized(node):
             self._unsized.append((path, _listed(proto)))
             return

@@ -7,6 +7,7 @@ driver backward raises. The fake CPU does neither. A real twin is a copy, for mo
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
 from collections import UserDict
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from copy import copy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
@@ -137,10 +139,6 @@ class RealTwins(Twins):
 @contextmanager
 def kept_rng_state() -> Iterator[None]:
     """Put the random state of Python, numpy and torch back on leaving."""
-    import random
-
-    import numpy as np
-
     python, numeric, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
         yield
