@@ -17,7 +17,7 @@ from rooflens.devices.stored import cache_folder
 from rooflens.errors import InvalidValue, OutputError, UnknownDevice
 from rooflens.machine import datasheet_of, identity, this_machine
 from rooflens.records import Ceiling, Device, Fact
-from rooflens.report.figure import roofline_figure
+from rooflens.report.figures.roofline import roofline_figure
 from rooflens.results import RecordSet
 from rooflens.sources.calibrate import PLANS, trial
 

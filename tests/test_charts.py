@@ -10,9 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflens.report.charts import Axis, Bar, Bars, Chart, Dot, HeatCell, HeatMap, Part, Plot, Series, ink, svg
+from rooflens.report.charts import (
+    Axis,
+    Bar,
+    Bars,
+    Chart,
+    Dot,
+    HeatCell,
+    HeatMap,
+    Part,
+    Plot,
+    Series,
+    svg,
+    with_matplotlib,
+)
 from rooflens.report.charts.scales import diverging, ink_on, on_dark, place, tick_text, ticks
-from rooflens.report.palette import _DEVICES, _FAMILIES
+from rooflens.report.figures.palette import _DEVICES, _FAMILIES
 
 AXIS = Axis(label="bytes", low=1.0, high=1e4, unit="B")
 PLOT = Plot(
@@ -126,9 +139,9 @@ def test_bars_are_as_long_as_their_shares() -> None:
 @CHARTS
 @pytest.mark.parametrize(("suffix", "begins"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")])
 def test_files_are_drawn_and_equal_charts_give_equal_bytes(chart: Chart, suffix: str, begins: bytes) -> None:
-    drawn = ink.render(chart, suffix)
+    drawn = with_matplotlib.render(chart, suffix)
     assert drawn.startswith(begins)
-    assert drawn == ink.render(chart, suffix)
+    assert drawn == with_matplotlib.render(chart, suffix)
 
 
 def test_dashes_and_labels_of_lines_are_drawn() -> None:

@@ -21,16 +21,16 @@ from tests.level_samples import cached, crowd, kernel
 from rooflens.devices import catalogue, find
 from rooflens.errors import InvalidValue, OutputError
 from rooflens.records import Case
-from rooflens.report.captions import shorten
-from rooflens.report.drawing import Axis, Figure
-from rooflens.report.figure import roofline_figure
-from rooflens.report.labels import Words, wrap
-from rooflens.report.layout import Box
-from rooflens.report.matplotlib_backend import POINTS_PER_INCH, draw, tick_text, ticks
-from rooflens.report.plotly_backend import STRETCH
-from rooflens.report.plotly_backend import draw as draw_plotly
-from rooflens.report.plotly_labels import PX
-from rooflens.report.sheet import PLANE_WIDTH, Plane, arrange, diameter
+from rooflens.report.case_names import shorten
+from rooflens.report.figures.label_places import Box
+from rooflens.report.figures.labels import Words, wrap
+from rooflens.report.figures.page_layout import PLANE_WIDTH, Plane, arrange, diameter
+from rooflens.report.figures.plotly_labels import PX
+from rooflens.report.figures.roofline import roofline_figure
+from rooflens.report.figures.roofline_data import Axis, Figure
+from rooflens.report.figures.with_matplotlib import POINTS_PER_INCH, draw, tick_text, ticks
+from rooflens.report.figures.with_plotly import STRETCH
+from rooflens.report.figures.with_plotly import draw as draw_plotly
 
 A100 = find("a100-sxm4-40gb")
 TEN = [
@@ -244,7 +244,8 @@ class TestMatplotlib:
         import sys
 
         code = (
-            "import sys\nfrom rooflens.report.figure import roofline_figure\nfrom rooflens.results import RecordSet\n"
+            "import sys\nfrom rooflens.report.figures.roofline import roofline_figure\n"
+            "from rooflens.results import RecordSet\n"
             f"roofline_figure(RecordSet([])).save({str(tmp_path / 'a.png')!r})\n"
             "assert 'matplotlib.pyplot' not in sys.modules and 'plotly' not in sys.modules"
         )

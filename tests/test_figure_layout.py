@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rooflens.errors import InvalidValue
-from rooflens.report.layout import Box, Segment, Spot, around, beside, first_free, spread
+from rooflens.report.figures.label_places import Box, Segment, Spot, around, beside, first_free, spread
 
 GAP = 3.0
 FRAME = Box(50.0, 40.0, 520.0, 410.0)

@@ -16,11 +16,11 @@ import rooflens as rl
 from rooflens.cli.main import cli
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Device, Record
-from rooflens.report.drawing import Figure, Mark, Tie
-from rooflens.report.figure import ABOVE, roofline_figure
-from rooflens.report.levels import definitions
-from rooflens.report.palette import ceiling_dash, group_colours, mark_shape
-from rooflens.report.pieces import FEW_LAUNCHES
+from rooflens.report.figures.case_pieces import FEW_LAUNCHES
+from rooflens.report.figures.memory_levels import definitions
+from rooflens.report.figures.palette import ceiling_dash, group_colours, mark_shape
+from rooflens.report.figures.roofline import ABOVE, roofline_figure
+from rooflens.report.figures.roofline_data import Figure, Mark, Tie
 from rooflens.sources.counters.metrics import traffic
 
 OWN = Path(__file__).parent / "data" / "ncu"

@@ -8,7 +8,7 @@ from tests.table_samples import device, operation
 import rooflens as rl
 from rooflens.compare.evidence import join, piecewise
 from rooflens.records import Case, Phase, Record, Scope, Timing, Work
-from rooflens.report.figure import roofline_figure
+from rooflens.report.figures.roofline import roofline_figure
 from rooflens.report.summary import summary
 from rooflens.report.table import Cell, Table
 from rooflens.report.tree import module_tree

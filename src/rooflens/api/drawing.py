@@ -10,8 +10,8 @@ from rooflens.records import Device
 from rooflens.results import RecordSet
 
 if TYPE_CHECKING:
-    from rooflens.report.drawing import Figure
-    from rooflens.report.pieces import By
+    from rooflens.report.figures.case_pieces import By
+    from rooflens.report.figures.roofline_data import Figure
 
 
 def roofline(
@@ -40,7 +40,7 @@ def roofline(
         InvalidValue: an unknown `by` or `level`, or a `top` below 1.
         UnknownDevice: nobody knows a device of this name.
     """
-    from rooflens.report.figure import devices_of, roofline_figure
+    from rooflens.report.figures.roofline import devices_of, roofline_figure
 
     together = sum(records[1:], start=records[0]) if records else RecordSet(())
     extra = [together.devices.get(d) or find(d) if isinstance(d, str) else d for d in listed(device)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from rooflens.compare.evidence import Evidence
 from rooflens.compare.throughput import KNEE, sweeps
 from rooflens.records import Failure
-from rooflens.report.captions import differing, name_of
+from rooflens.report.case_names import differing, name_of
 
 
 def batch_notes(evidence: Iterable[Evidence], failures: Iterable[Failure]) -> Iterator[str]:

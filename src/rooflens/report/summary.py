@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rooflens.compare.evidence import Evidence, Measured, efficiency, hfu, join, mfu, throughput
 from rooflens.records import Case, Phase
 from rooflens.report.batches import batch_notes
-from rooflens.report.captions import differing, name_of
+from rooflens.report.case_names import differing, name_of
 from rooflens.report.columns import (
     BOUND,
     CASE,

@@ -1,7 +1,4 @@
-"""What a chart is before anything draws it: points, bars and cells in the units of the data.
-
-As with a roofline (:mod:`rooflens.report.drawing`), a backend adds ink and decides nothing about the content.
-"""
+"""What a chart is before anything draws it: points, bars and cells in the units of the data."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from html import escape
 from rooflens.report.charts.chart import XY, Axis, Bars, Chart, HeatMap, Part, Plot, Series, legend_names, shortened
 from rooflens.report.charts.scales import diverging, ink_on, on_dark, place, tick_text, ticks
 from rooflens.report.escape import printable
-from rooflens.report.palette import FAINT
+from rooflens.report.figures.palette import FAINT
 
 WIDTH, HEIGHT = 560.0, 370.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76.0, 14.0, 26.0, 46.0

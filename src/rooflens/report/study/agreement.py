@@ -10,7 +10,7 @@ from rooflens.compare import Evidence, compare_evidence
 from rooflens.errors import Incomparable
 from rooflens.report.charts import Axis, Dot, Plot, Series
 from rooflens.report.comparison import agreement_tables
-from rooflens.report.palette import GREY, device_colour
+from rooflens.report.figures.palette import GREY, device_colour
 from rooflens.report.study.cases import SHAPES, naming
 from rooflens.report.study.content import Block, Drawn, Listed, Section, StudyView
 

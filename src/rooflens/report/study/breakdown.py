@@ -10,8 +10,8 @@ from rooflens.compare import Evidence, PhaseRatio, phase_ratios
 from rooflens.errors import Incomparable
 from rooflens.records import MEMORY_CAUSES, PHASES, Case, Record
 from rooflens.report.charts import Bar, Bars, Part
+from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
 from rooflens.report.memory import memory as memory_table
-from rooflens.report.palette import MOST_GROUPS, OTHER, group_colours
 from rooflens.report.statistics import phases_table
 from rooflens.report.study.cases import device_note, naming
 from rooflens.report.study.content import Block, Drawn, Listed, Section, StudyView

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import get_args
 
 from rooflens.records import Case
-from rooflens.report.captions import differing, name_of
+from rooflens.report.case_names import differing, name_of
 from rooflens.report.charts import Shape
 
 SHAPES: tuple[Shape, ...] = get_args(Shape)

@@ -16,7 +16,7 @@ from rooflens.compare import TIMES, Correlation, DeviceComparison, Evidence, com
 from rooflens.errors import Incomparable
 from rooflens.records import Environment
 from rooflens.report.charts import Chart
-from rooflens.report.drawing import Figure as Roofline
+from rooflens.report.figures.roofline_data import Figure as Roofline
 from rooflens.report.table import Table
 from rooflens.results import RecordSet
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rooflens.errors import InvalidValue, OutputError
 from rooflens.records import check_writable, write_atomically
-from rooflens.report.charts import ink
+from rooflens.report.charts import with_matplotlib
 from rooflens.report.study import page, words
 from rooflens.report.study.content import Drawn, Report
 from rooflens.report.text_formats import as_csv, as_latex
@@ -71,8 +71,8 @@ def write_tables(report: Report, folder: Path) -> None:
 def render(drawn: Drawn, suffix: str) -> bytes:
     """A figure on its own; equal figures give equal bytes."""
     if drawn.figure is None:
-        return ink.render(drawn.chart, suffix)
-    from rooflens.report.matplotlib_backend import render as render_roofline
+        return with_matplotlib.render(drawn.chart, suffix)
+    from rooflens.report.figures.with_matplotlib import render as render_roofline
 
     return render_roofline(drawn.figure, suffix)
 

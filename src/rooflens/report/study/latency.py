@@ -11,7 +11,7 @@ from rooflens.compare.scaling import BATCH, exponents
 from rooflens.errors import Incomparable
 from rooflens.records import Case
 from rooflens.report.charts import Axis, Dot, HeatCell, HeatMap, Plot, Series
-from rooflens.report.palette import device_colour
+from rooflens.report.figures.palette import device_colour
 from rooflens.report.statistics import METHOD_WORDS, WORDS, correlation_table, exponent_table
 from rooflens.report.study.cases import SHAPES, naming
 from rooflens.report.study.content import Block, Drawn, Listed, Section, StudyView

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from rooflens import units
 from rooflens.records import Device, Source
-from rooflens.report.captions import SOURCE_WORDS
+from rooflens.report.case_names import SOURCE_WORDS
 from rooflens.report.charts import Axis, Dot, Plot, Series, Shape
-from rooflens.report.drawing import Figure
-from rooflens.report.figure import devices_of, roofline_figure
-from rooflens.report.labels import footnotes
-from rooflens.report.palette import GREY, SHAPES, ceiling_colour, ceiling_dash, group_colours
+from rooflens.report.figures.labels import footnotes
+from rooflens.report.figures.palette import GREY, SHAPES, ceiling_colour, ceiling_dash, group_colours
+from rooflens.report.figures.roofline import devices_of, roofline_figure
+from rooflens.report.figures.roofline_data import Figure
 from rooflens.report.study.cases import SHAPES as OF_DEVICES
 from rooflens.report.study.content import Drawn, Section, StudyView
 from rooflens.results import RecordSet

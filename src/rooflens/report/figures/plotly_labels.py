@@ -8,9 +8,9 @@ from html import escape
 from typing import Any
 
 from rooflens.report.escape import printable
-from rooflens.report.labels import Words
-from rooflens.report.palette import INK
-from rooflens.report.sheet import Placed, Plane
+from rooflens.report.figures.labels import Words
+from rooflens.report.figures.page_layout import Placed, Plane
+from rooflens.report.figures.palette import INK
 
 PX = 4 / 3
 """CSS pixels in a point."""

@@ -8,11 +8,11 @@ from functools import lru_cache
 from typing import Literal
 
 from rooflens import units
-from rooflens.report.captions import SOURCE_WORDS, cut, shorten
-from rooflens.report.ceilings import FEW_DEVICES
-from rooflens.report.drawing import CeilingLine, Figure
+from rooflens.report.case_names import SOURCE_WORDS, cut, shorten
 from rooflens.report.escape import printable
-from rooflens.report.palette import GREY, INK, SHAPES, ceiling_colour, device_colour
+from rooflens.report.figures.drawn_ceilings import FEW_DEVICES
+from rooflens.report.figures.palette import GREY, INK, SHAPES, ceiling_colour, device_colour
+from rooflens.report.figures.roofline_data import CeilingLine, Figure
 
 SMALL, NORMAL, HEADING, TITLE = 8.0, 8.6, 9.4, 13.0
 """Sizes of type, in points."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rooflens.records import Source
-from rooflens.report.pieces import MIXED, WHOLE
+from rooflens.report.figures.case_pieces import MIXED, WHOLE
 
 INK = "#1b1f24"
 GREY = "#57606a"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rooflens.report.charts.chart import Axis, Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
 from rooflens.report.charts.scales import diverging, ink_on, tick_text, ticks
 from rooflens.report.escape import printable
-from rooflens.report.matplotlib_files import MARKERS, empty, file_bytes
-from rooflens.report.palette import FAINT, GREY, INK
+from rooflens.report.figures.matplotlib_files import MARKERS, empty, file_bytes
+from rooflens.report.figures.palette import FAINT, GREY, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,12 +9,12 @@ from rooflens import units
 from rooflens.compare.evidence import Evidence
 from rooflens.errors import MissingCeiling
 from rooflens.records import Bound, Device, Source, Work
-from rooflens.report.captions import SOURCE_WORDS
-from rooflens.report.drawing import Link, Mark, RugMark, Tie, Unplaced
-from rooflens.report.foremost import Drawn, Set, foremost
-from rooflens.report.levels import missed, remarks
-from rooflens.report.palette import OTHER
-from rooflens.report.pieces import By, Naming, Piece, launches, pieces
+from rooflens.report.case_names import SOURCE_WORDS
+from rooflens.report.figures.case_pieces import By, Naming, Piece, launches, pieces
+from rooflens.report.figures.foremost import Drawn, Set, foremost
+from rooflens.report.figures.memory_levels import missed, remarks
+from rooflens.report.figures.palette import OTHER
+from rooflens.report.figures.roofline_data import Link, Mark, RugMark, Tie, Unplaced
 from rooflens.results import Total
 from rooflens.roofline import bound, point
 

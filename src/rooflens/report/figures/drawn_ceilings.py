@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rooflens.records import Ceiling, Device, Work
-from rooflens.report.drawing import XY, Axis, CeilingLine, Ridge
+from rooflens.report.figures.roofline_data import XY, Axis, CeilingLine, Ridge
 from rooflens.roofline import ridge
 
 FEW_DEVICES = 3

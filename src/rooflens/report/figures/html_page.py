@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rooflens.report.drawing import Figure
 from rooflens.report.escape import printable
-from rooflens.report.labels import footnotes
-from rooflens.report.palette import GREY, INK
-from rooflens.report.plotly_backend import FONTS, STRETCH, draw, height
-from rooflens.report.plotly_labels import PX
-from rooflens.report.sheet import EDGE, PLANE_WIDTH, arrange
+from rooflens.report.figures.labels import footnotes
+from rooflens.report.figures.page_layout import EDGE, PLANE_WIDTH, arrange
+from rooflens.report.figures.palette import GREY, INK
+from rooflens.report.figures.plotly_labels import PX
+from rooflens.report.figures.roofline_data import Figure
+from rooflens.report.figures.with_plotly import FONTS, STRETCH, draw, height
 
 # Named one by one: some of plotly's other buttons send the data away.
 _BUTTONS = [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]]

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rooflens import units
-from rooflens.report.captions import shorten
-from rooflens.report.ceilings import FEW_DEVICES
-from rooflens.report.drawing import XY, Axis, CeilingLine, Figure, Mark
+from rooflens.report.case_names import shorten
 from rooflens.report.escape import printable
-from rooflens.report.labels import (
+from rooflens.report.figures.drawn_ceilings import FEW_DEVICES
+from rooflens.report.figures.label_places import Box, Segment, Spot, Stretch, along, around, beside, first_free, spread
+from rooflens.report.figures.labels import (
     HEADING,
     SMALL,
     TITLE,
@@ -28,8 +28,8 @@ from rooflens.report.labels import (
     legend,
     wrap,
 )
-from rooflens.report.layout import Box, Segment, Spot, Stretch, along, around, beside, first_free, spread
-from rooflens.report.palette import GREY, INK, REACH, ceiling_colour, mark_shape
+from rooflens.report.figures.palette import GREY, INK, REACH, ceiling_colour, mark_shape
+from rooflens.report.figures.roofline_data import XY, Axis, CeilingLine, Figure, Mark
 
 PLANE_WIDTH, PLANE_HEIGHT = 470.0, 370.0
 LEFT, BELOW, EDGE = 58.0, 46.0, 14.0

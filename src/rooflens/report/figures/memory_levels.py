@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rooflens.errors import InvalidValue
 from rooflens.records import LEVELS, LINKS, Device, Record
-from rooflens.report.ceilings import FEW_DEVICES
-from rooflens.report.drawing import Mark
+from rooflens.report.figures.drawn_ceilings import FEW_DEVICES
+from rooflens.report.figures.roofline_data import Mark
 
 NEAREST_FIRST = (*reversed(LEVELS), *LINKS)
 """The order of levels on a figure, which is that of their roofs from left to right."""

@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from rooflens import units
 from rooflens.report.charts.scales import power_of_ten
-from rooflens.report.drawing import Axis, Figure
-from rooflens.report.matplotlib_files import MARKERS, empty, file_bytes
-from rooflens.report.palette import (
+from rooflens.report.figures.matplotlib_files import MARKERS, empty, file_bytes
+from rooflens.report.figures.page_layout import (
+    KEY_INDENT,
+    RUG_WIDTH,
+    SMALL_MARK,
+    Placed,
+    PlacedKey,
+    Sheet,
+    arrange,
+    diameter,
+)
+from rooflens.report.figures.palette import (
     FAINT,
     FLAG,
     GREY,
@@ -27,7 +36,7 @@ from rooflens.report.palette import (
     mark_rim,
     mark_shape,
 )
-from rooflens.report.sheet import KEY_INDENT, RUG_WIDTH, SMALL_MARK, Placed, PlacedKey, Sheet, arrange, diameter
+from rooflens.report.figures.roofline_data import Axis, Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

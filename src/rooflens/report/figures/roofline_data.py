@@ -191,16 +191,16 @@ class Figure:
 
     def _repr_png_(self) -> bytes:
         """How a notebook shows the figure."""
-        from rooflens.report.matplotlib_backend import render
+        from rooflens.report.figures.with_matplotlib import render
 
         return render(self, "png")
 
 
 def _renderer(suffix: str) -> Callable[[Figure], str | bytes]:
     if suffix == "html":
-        from rooflens.report.figure_page import render_html
+        from rooflens.report.figures.html_page import render_html
 
         return render_html
-    from rooflens.report.matplotlib_backend import render
+    from rooflens.report.figures.with_matplotlib import render
 
     return lambda figure: render(figure, suffix)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rooflens.report.drawing import Link, Mark, RugMark, Tie, Unplaced
-from rooflens.report.pieces import By, Piece
+from rooflens.report.figures.case_pieces import By, Piece
+from rooflens.report.figures.roofline_data import Link, Mark, RugMark, Tie, Unplaced
 
 Drawn = Mark | Tie | Link | RugMark | Unplaced
 

@@ -12,11 +12,21 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from rooflens import units
-from rooflens.report.captions import shorten
-from rooflens.report.drawing import Axis, Figure, Link, Mark, Tie
+from rooflens.report.case_names import shorten
 from rooflens.report.escape import printable
-from rooflens.report.labels import HEADING, LONGEST_KEY, NORMAL
-from rooflens.report.palette import (
+from rooflens.report.figures.labels import HEADING, LONGEST_KEY, NORMAL
+from rooflens.report.figures.page_layout import (
+    BELOW,
+    GUTTER,
+    LEFT,
+    PLANE_WIDTH,
+    RUG_WIDTH,
+    SMALL_MARK,
+    Plane,
+    Sheet,
+    diameter,
+)
+from rooflens.report.figures.palette import (
     FAINT,
     FLAG,
     GREY,
@@ -33,18 +43,8 @@ from rooflens.report.palette import (
     mark_rim,
     mark_shape,
 )
-from rooflens.report.plotly_labels import PX, beside, lines, text, within
-from rooflens.report.sheet import (
-    BELOW,
-    GUTTER,
-    LEFT,
-    PLANE_WIDTH,
-    RUG_WIDTH,
-    SMALL_MARK,
-    Plane,
-    Sheet,
-    diameter,
-)
+from rooflens.report.figures.plotly_labels import PX, beside, lines, text, within
+from rooflens.report.figures.roofline_data import Axis, Figure, Link, Mark, Tie
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -10,15 +10,15 @@ from typing import TypeVar
 from rooflens.compare.evidence import Evidence, join
 from rooflens.errors import InvalidValue
 from rooflens.records import Device
-from rooflens.report.captions import subtitle as describe
-from rooflens.report.captions import title as headline
-from rooflens.report.ceilings import FEW_DEVICES, Roof, lines, ridges, roofs
-from rooflens.report.drawing import Axis, Figure, Link, Mark, Ridge, RugMark
-from rooflens.report.foremost import MOST
-from rooflens.report.levels import chosen, definitions, without_roof
-from rooflens.report.marks import Placed, place
-from rooflens.report.palette import MOST_GROUPS, OTHER
-from rooflens.report.pieces import BY, FEW_LAUNCHES, WHOLE, By, Naming, launches
+from rooflens.report.case_names import subtitle as describe
+from rooflens.report.case_names import title as headline
+from rooflens.report.figures.case_pieces import BY, FEW_LAUNCHES, WHOLE, By, Naming, launches
+from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, Roof, lines, ridges, roofs
+from rooflens.report.figures.foremost import MOST
+from rooflens.report.figures.marks import Placed, place
+from rooflens.report.figures.memory_levels import chosen, definitions, without_roof
+from rooflens.report.figures.palette import MOST_GROUPS, OTHER
+from rooflens.report.figures.roofline_data import Axis, Figure, Link, Mark, Ridge, RugMark
 from rooflens.results import RecordSet
 
 ABOVE = (

@@ -8,7 +8,7 @@ from typing import Literal
 
 from rooflens.compare.evidence import Evidence
 from rooflens.records import Case, Phase, Record, Source, Work
-from rooflens.report.captions import PHASE_WORDS, SHORT_PHASES, colour_field, colour_group, cut, differing, name_of
+from rooflens.report.case_names import PHASE_WORDS, SHORT_PHASES, colour_field, colour_group, cut, differing, name_of
 from rooflens.report.columns import sum_of_known
 from rooflens.results import RecordSet
 
