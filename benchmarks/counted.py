@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.memory import DECODER
 
 import rooflens as rl
-from rooflens.compare.executed import executed
+from rooflens.compare.executed_work import executed
 
 WIDE_DECODER = DECODER | {"hidden_size": 4096, "intermediate_size": 11264, "num_hidden_layers": 4}
 """As many parameters in a quarter of the layers, hence of the kernels: ncu takes a third of a second for each."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import rooflens as rl
 from rooflens.compare import compare_kernels
-from rooflens.compare.kernels import spelling
+from rooflens.compare.kernel_pairs import spelling
 from rooflens.errors import AmbiguousResult, Incomparable
 from rooflens.records import Case, Record, Timing, Work
 from rooflens.results import RecordSet

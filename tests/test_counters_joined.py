@@ -9,10 +9,10 @@ import pytest
 
 import rooflens as rl
 from rooflens.api.attributing import REPLAYED, attributed
-from rooflens.compare.executed import executed
+from rooflens.compare.executed_work import executed
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Phase, Record, Timing, Work
-from rooflens.report.executed import below
+from rooflens.report.executed_work import below
 from rooflens.results import UNATTRIBUTED, RecordSet
 from rooflens.sources.profile import DeviceActivity, Place, Share
 

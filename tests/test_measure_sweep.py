@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import rooflens as rl
-from rooflens.compare.evidence import join
 from rooflens.errors import InvalidValue, ModelError
 from rooflens.records import Case, Failure, Timing
 from rooflens.report.batches import batch_notes
+from rooflens.results.evidence import join
 
 BUDGET = 0.1
 MODEL = """

@@ -6,13 +6,13 @@ import pytest
 from tests.table_samples import device, operation
 
 import rooflens as rl
-from rooflens.compare.evidence import join, piecewise
 from rooflens.records import Case, Phase, Record, Scope, Timing, Work
 from rooflens.report.figures.roofline import roofline_figure
 from rooflens.report.summary import summary
 from rooflens.report.table import Cell, Table
 from rooflens.report.tree import module_tree
 from rooflens.results import UNATTRIBUTED, RecordSet
+from rooflens.results.evidence import join, piecewise
 
 CASE = Case(model="net", device="toy", batch=2, mode="train")
 

@@ -23,7 +23,7 @@ from tests.table_samples import (
     uncounted,
 )
 
-from rooflens.report.promised import promised_json
+from rooflens.report.case_json import promised_json
 from rooflens.report.text_formats import as_json
 from rooflens.results import RecordSet
 

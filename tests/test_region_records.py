@@ -59,7 +59,7 @@ def test_no_total_adds_a_whole_and_its_parts(world: World) -> None:
     assert found == expected
     # The same loop measured twice is pooled, and not added up.
     twice = region.records + region.records
-    from rooflens.compare.evidence import join
+    from rooflens.results.evidence import join
 
     assert {item.case.options: item.measured().seconds for item in join(twice)} == expected  # type: ignore[union-attr]
 

@@ -30,7 +30,7 @@ from rooflens.errors import InvalidValue
 from rooflens.records import Case, Failure
 from rooflens.report.breakdown import families, operations
 from rooflens.report.escape import printable
-from rooflens.report.memory import memory
+from rooflens.report.memory_steps import memory
 from rooflens.report.render import FORMATS, Format, render
 from rooflens.report.summary import failures, summary
 from rooflens.report.table import COUNT, Cell, Cells, Column, Table, Value, build

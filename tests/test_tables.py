@@ -25,7 +25,7 @@ from tests.table_samples import (
 from rooflens.records import Failure, Work
 from rooflens.report import escape, notes, table
 from rooflens.report.breakdown import families, operations
-from rooflens.report.memory import memory
+from rooflens.report.memory_steps import memory
 from rooflens.report.notes import coverage_line
 from rooflens.report.summary import failures, summary
 from rooflens.report.table import COUNT, PERCENT, Cell, Column, Table, Value, build, for_people, percent, plain, text

@@ -20,7 +20,7 @@ from rooflens.compare import (
     phase_ratios,
     sweeps,
 )
-from rooflens.compare.kernels import is_launch
+from rooflens.compare.kernel_pairs import is_launch
 from rooflens.errors import FileError, Incomparable, InvalidValue
 from rooflens.machine import find
 from rooflens.results import RecordSet

@@ -41,8 +41,8 @@ def table(
     Raises:
         InvalidValue: an unknown format, or no record and no failure.
     """
+    from rooflens.report.case_json import promised_json
     from rooflens.report.compared import comparison_tables
-    from rooflens.report.promised import promised_json
     from rooflens.report.text_formats import as_json
 
     sets = [item for item in records if isinstance(item, RecordSet)]

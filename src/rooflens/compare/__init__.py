@@ -3,31 +3,30 @@
 ======================================  ==============================================================================
 :func:`~rooflens.compare.runs.compare_runs`           two runs of the same steps: slower, faster, or chance?
 :func:`~rooflens.compare.agreement.compare_evidence`  estimate against measurement, profile and counters: which errors?
-:func:`~rooflens.compare.kernels.compare_kernels`     two files of kernels, launch against launch
+:func:`~rooflens.compare.kernel_pairs.compare_kernels`     two files of kernels, launch against launch
 :func:`~rooflens.compare.devices.compare_devices`     the same steps on several devices: speed-up, per watt, per price
 :func:`~rooflens.compare.correlation.correlations`    do FLOP, parameters or bytes tell how long a model takes?
-:func:`~rooflens.compare.scaling.exponents`           with which power does time grow with batch, FLOP ...?
+:func:`~rooflens.compare.growth.exponents`           with which power does time grow with batch, FLOP ...?
 :func:`~rooflens.compare.phases.phase_ratios`         forward to backward
 :func:`~rooflens.compare.throughput.sweeps`           throughput against batch, and its knee
 ======================================  ==============================================================================
 
-Results are frozen data that tables and figures read. :mod:`~rooflens.compare.statistics` holds what they rest on;
-:mod:`~rooflens.compare.evidence` the join of an estimate with the measurement of its case. Reads records and devices,
-runs nothing, needs no torch.
+Results are frozen data that tables and figures read. :mod:`~rooflens.compare.statistics` holds what they rest on.
+Reads records and devices, runs nothing, needs no torch.
 """
 
 from rooflens.compare.agreement import Agreement, Joined, compare_evidence
 from rooflens.compare.correlation import Correlation, correlations
 from rooflens.compare.devices import DeviceComparison, OnDevice, compare_devices
 from rooflens.compare.environments import Difference, differences
-from rooflens.compare.evidence import Evidence, Measured, join
-from rooflens.compare.kernels import Kernel, KernelComparison, Launch, compare_kernels
+from rooflens.compare.growth import Exponent, exponents
+from rooflens.compare.kernel_pairs import Kernel, KernelComparison, Launch, compare_kernels
 from rooflens.compare.phases import PhaseRatio, phase_ratios
 from rooflens.compare.quantities import QUANTITIES, TIMES
 from rooflens.compare.runs import RunChange, RunComparison, compare_runs
-from rooflens.compare.scaling import Exponent, exponents
 from rooflens.compare.statistics import Change, Coefficient, Errors, Fit, change, correlate, errors_of, power_law
 from rooflens.compare.throughput import Sweep, sweeps
+from rooflens.results.evidence import Evidence, Measured, join
 
 Comparison = (
     RunComparison

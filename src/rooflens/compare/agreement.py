@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from rooflens.compare.evidence import RUNNING, Estimates, Evidence
 from rooflens.compare.statistics import Errors, errors_of
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import AS_IS, Case, Device, Phase, Record, Scalar, Source
 from rooflens.results import RecordSet, Total
+from rooflens.results.evidence import RUNNING, Estimates, Evidence
 
 Level = Literal["case", "phase", "module", "family", "op"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -162,7 +162,7 @@ class Agreement:
 def compare_evidence(records: RecordSet, by: Level = "case") -> Agreement:
     """Estimates beside what was measured, profiled and counted of the same cases.
 
-    An observer belongs to the estimate of its case (see :func:`rooflens.compare.evidence.join`). A file of another tool
+    An observer belongs to the estimate of its case (see :func:`rooflens.results.evidence.join`). A file of another tool
     does not know its case: it joins the only estimate that there is for its device, and a note says so.
 
     Raises:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from rooflens.compare.evidence import Evidence
 from rooflens.records import AS_IS, Environment, Scalar
 from rooflens.results import RecordSet
+from rooflens.results.evidence import Evidence
 
 CLOCK = 0.05
 """Relative difference of a card's clock from which on it is told: `measure` calls a clock unsettled there too."""

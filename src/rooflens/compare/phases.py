@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rooflens.compare.evidence import Evidence, join
 from rooflens.compare.resampling import Interval
 from rooflens.compare.statistics import quotient_interval
 from rooflens.errors import Incomparable
 from rooflens.records import Case, Phase
 from rooflens.results import RecordSet, Total
+from rooflens.results.evidence import Evidence, join
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

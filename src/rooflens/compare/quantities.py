@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from rooflens.compare.evidence import Evidence, join
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Phase
 from rooflens.results import RecordSet
+from rooflens.results.evidence import Evidence, join
 
 Quantity = Literal["flops", "matmul_flops", "parameters", "bytes", "activations", "latency"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from rooflens.compare.environments import Difference, differences
-from rooflens.compare.evidence import Evidence, join
 from rooflens.compare.statistics import FEWEST, Change, adjusted, change, typical
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Failure, Phase
 from rooflens.results import RecordSet
+from rooflens.results.evidence import Evidence, join
 
 Direction = Literal["slower", "faster", "no difference", "unknown"]
 FIELDS = tuple(field.name for field in fields(Case))

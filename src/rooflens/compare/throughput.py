@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from rooflens.compare.evidence import Evidence, RateOrigin, throughput
 from rooflens.records import Case, Failure
+from rooflens.results.evidence import Evidence, RateOrigin, throughput
 
 KNEE = 0.95
 """The knee is the smallest batch that reaches this share of the highest throughput."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rooflens.compare.evidence import Evidence
 from rooflens.compare.throughput import KNEE, sweeps
 from rooflens.records import Failure
 from rooflens.report.case_names import differing, name_of
+from rooflens.results.evidence import Evidence
 
 
 def batch_notes(evidence: Iterable[Evidence], failures: Iterable[Failure]) -> Iterator[str]:

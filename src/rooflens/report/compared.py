@@ -17,7 +17,7 @@ from rooflens.compare import (
 )
 from rooflens.errors import InvalidValue
 from rooflens.report.comparison import agreement_tables, devices_tables, kernel_tables, runs_tables
-from rooflens.report.statistics import correlation_table, exponent_table, phases_table, sweep_table
+from rooflens.report.series import correlation_table, exponent_table, phases_table, sweep_table
 from rooflens.report.table import Table
 
 _SHOWN: Mapping[type, Callable[[Any], list[Table]]] = {

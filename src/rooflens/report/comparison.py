@@ -16,7 +16,7 @@ from rooflens.compare import (
     RunComparison,
 )
 from rooflens.compare.agreement import OBSERVERS, QUANTITIES, Quantity
-from rooflens.compare.kernels import Launch, Side, spelling
+from rooflens.compare.kernel_pairs import Launch, Side, spelling
 from rooflens.compare.resampling import LEVEL
 from rooflens.records import Case
 from rooflens.report.columns import CASE, PHASE, case_cells, p_cell, whole

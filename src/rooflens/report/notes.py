@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rooflens.compare.evidence import Evidence
 from rooflens.report.table import percent
 from rooflens.results import Coverage, Total
+from rooflens.results.evidence import Evidence
 
 _NAMED, _LONG = 3, 48
 NO_DEVICE = "no device is named: bounds are unknown"

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 def tables_of(records: RecordSet, depth: int = 1) -> list[Table]:
     """The summary; of a single case also families and modules, of failures also these."""
-    from rooflens.compare.evidence import piecewise
     from rooflens.report.breakdown import families
-    from rooflens.report.memory import memory, memory_steps
+    from rooflens.report.memory_steps import memory, memory_steps
     from rooflens.report.scaling import scaling
     from rooflens.report.summary import failures, summary
     from rooflens.report.tree import module_tree
+    from rooflens.results.evidence import piecewise
 
     tables = [summary(records)] if records.records else []
     estimates = records.where(source="estimate")
@@ -37,8 +37,8 @@ def tables_of(records: RecordSet, depth: int = 1) -> list[Table]:
 
 def _counted(records: RecordSet, depth: int) -> list[Table]:
     """Counters of one case beside its estimate."""
-    from rooflens.compare.executed import executed
-    from rooflens.report.executed import by_family, by_module
+    from rooflens.compare.executed_work import executed
+    from rooflens.report.executed_work import by_family, by_module
 
     families = executed(records, "family")
     if not families:

@@ -18,7 +18,7 @@ def render(tables: Table | Sequence[Table], format: Format, *, width: int | None
 
     ``csv`` holds one table, the first: another one would have other columns. ``json`` is an array of objects, one per
     row; of several tables it is an array of objects with title, rows and notes. The promised shape of an estimate is
-    :func:`rooflens.report.promised.promised_json`.
+    :func:`rooflens.report.case_json.promised_json`.
 
     Args:
         width: columns of the terminal (``table`` only); default: the terminal's own, 80 in a pipe.

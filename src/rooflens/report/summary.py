@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rooflens.compare.evidence import Evidence, Measured, efficiency, hfu, join, mfu, throughput
 from rooflens.records import Case, Phase
 from rooflens.report.batches import batch_notes
 from rooflens.report.case_names import differing, name_of
@@ -24,6 +23,7 @@ from rooflens.report.columns import (
 from rooflens.report.notes import FASTER, coverage_notes, device_notes, total_notes
 from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
 from rooflens.results import RecordSet, Total
+from rooflens.results.evidence import Evidence, Measured, efficiency, hfu, join, mfu, throughput
 
 NOISY = 0.10
 """Interquartile range over the median above which a time is marked: torch.utils.benchmark warns there too."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from rooflens.compare.evidence import efficiency
 from rooflens.errors import InvalidValue
 from rooflens.records import Phase, Record
 from rooflens.report.breakdown import CALLS, breakdown_notes, head_cells, in_phase, share_cells
@@ -25,6 +24,7 @@ from rooflens.report.columns import (
 from rooflens.report.notes import FASTER
 from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
 from rooflens.results import RecordSet, Total
+from rooflens.results.evidence import efficiency
 
 _TREE = (
     *CASE,

@@ -9,8 +9,8 @@ from pathlib import Path
 from rooflens.devices.capacity import Reserve, needed
 from rooflens.errors import AmbiguousResult
 from rooflens.records import MEMORY_CAUSES, Case, Device, Memory
-from rooflens.results.group import Total
 from rooflens.results.recordset import RecordSet
+from rooflens.results.totals import Total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from rooflens.records import (
     read_records,
     write_records,
 )
-from rooflens.results.group import Coverage, Group, Total
+from rooflens.results.totals import Coverage, Group, Total
 
 if TYPE_CHECKING:
     import polars

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rooflens.compare import Evidence, correlations
-from rooflens.compare.evidence import efficiency, throughput
 from rooflens.compare.quantities import Quantity, activations
 from rooflens.compare.statistics import METHODS, Method
 from rooflens.errors import Incomparable
 from rooflens.records import Case, Phase, Scalar
 from rooflens.results import RecordSet
+from rooflens.results.evidence import efficiency, throughput
 
 TIMED = ("time", "throughput", "performance", "efficiency", "memory")
 """Quantities that can be measured, and estimated too: all but efficiency."""

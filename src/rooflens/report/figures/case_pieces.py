@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rooflens.compare.evidence import Evidence
 from rooflens.records import Case, Phase, Record, Source, Work
 from rooflens.report.case_names import PHASE_WORDS, SHORT_PHASES, colour_field, colour_group, cut, differing, name_of
 from rooflens.report.columns import sum_of_known
 from rooflens.results import RecordSet
+from rooflens.results.evidence import Evidence
 
 By = Literal["model", "phase", "module", "family", "op", "kernel"]
 Part = Literal["module", "family", "op"]

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rooflens import units
-from rooflens.compare.evidence import Evidence
 from rooflens.errors import MissingCeiling
 from rooflens.records import Bound, Device, Source, Work
 from rooflens.report.case_names import SOURCE_WORDS
@@ -16,6 +15,7 @@ from rooflens.report.figures.memory_levels import missed, remarks
 from rooflens.report.figures.palette import OTHER
 from rooflens.report.figures.roofline_data import Link, Mark, RugMark, Tie, Unplaced
 from rooflens.results import Total
+from rooflens.results.evidence import Evidence
 from rooflens.roofline import bound, point
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from rooflens.compare.evidence import Evidence, join
 from rooflens.errors import InvalidValue
 from rooflens.records import Device
 from rooflens.report.case_names import subtitle as describe
@@ -20,6 +19,7 @@ from rooflens.report.figures.memory_levels import chosen, definitions, without_r
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER
 from rooflens.report.figures.roofline_data import Axis, Figure, Link, Mark, Ridge, RugMark
 from rooflens.results import RecordSet
+from rooflens.results.evidence import Evidence, join
 
 ABOVE = (
     "A ringed point is above its roof: Winograd or FFT convolutions, data that stay in a cache or a boost clock can do"

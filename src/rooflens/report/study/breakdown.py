@@ -11,8 +11,8 @@ from rooflens.errors import Incomparable
 from rooflens.records import MEMORY_CAUSES, PHASES, Case, Record
 from rooflens.report.charts import Bar, Bars, Part
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
-from rooflens.report.memory import memory as memory_table
-from rooflens.report.statistics import phases_table
+from rooflens.report.memory_steps import memory as memory_table
+from rooflens.report.series import phases_table
 from rooflens.report.study.cases import device_note, naming
 from rooflens.report.study.content import Block, Drawn, Listed, Section, StudyView
 from rooflens.report.table import percent

@@ -13,7 +13,7 @@ from rooflens.compare import phase_ratios, sweeps
 from rooflens.compare.throughput import KNEE
 from rooflens.errors import Incomparable
 from rooflens.records import MEMORY_CAUSES
-from rooflens.report.statistics import WORDS
+from rooflens.report.series import WORDS
 from rooflens.report.study.agreement import pairs
 from rooflens.report.study.cases import count, spread
 from rooflens.report.study.content import Section, Sentences, StudyView

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from rooflens import units
 from rooflens.compare import Correlation
+from rooflens.compare.growth import BATCH, exponents
 from rooflens.compare.quantities import Quantity, Step, steps
-from rooflens.compare.scaling import BATCH, exponents
 from rooflens.errors import Incomparable
 from rooflens.records import Case
 from rooflens.report.charts import Axis, Dot, HeatCell, HeatMap, Plot, Series
 from rooflens.report.figures.palette import device_colour
-from rooflens.report.statistics import METHOD_WORDS, WORDS, correlation_table, exponent_table
+from rooflens.report.series import METHOD_WORDS, WORDS, correlation_table, exponent_table
 from rooflens.report.study.cases import SHAPES, naming
 from rooflens.report.study.content import Block, Drawn, Listed, Section, StudyView
 

@@ -10,7 +10,7 @@ from rooflens.compare import Sweep, sweeps
 from rooflens.report.charts import Axis, Dot, Plot, Series
 from rooflens.report.comparison import devices_tables
 from rooflens.report.figures.palette import device_colour
-from rooflens.report.statistics import sweep_table
+from rooflens.report.series import sweep_table
 from rooflens.report.study.cases import SHAPES, naming
 from rooflens.report.study.content import Drawn, Listed, Section, StudyView
 

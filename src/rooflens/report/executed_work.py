@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rooflens.compare.executed import Executed
+from rooflens.compare.executed_work import Executed
 from rooflens.records import Case
 from rooflens.report.columns import CASE, PHASE, at_least, case_cells, whole
 from rooflens.report.notes import coverage_line

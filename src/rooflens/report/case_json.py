@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflens.compare.evidence import Evidence, Measured, efficiency, hfu, join, mfu, throughput
 from rooflens.records import LEVELS, LINKS, MEMORY_CAUSES, PHASES, Memory, Phase
 from rooflens.report.columns import whole
 from rooflens.report.notes import device_notes, total_notes
 from rooflens.results import RecordSet
+from rooflens.results.evidence import Evidence, Measured, efficiency, hfu, join, mfu, throughput
 
 FORMAT = 1
 """Version of the shape; it rises when a promised key changes its name or meaning."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rooflens.compare.evidence import same_step
 from rooflens.records import PHASES, Phase, Record
 from rooflens.results import RecordSet, Total
+from rooflens.results.evidence import same_step
 
 Level = Literal["family", "module"]
 

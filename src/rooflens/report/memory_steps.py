@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rooflens.compare.evidence import join
 from rooflens.records import MEMORY_CAUSES, Memory
 from rooflens.report.columns import CASE, CAUSES, SOURCE, case_cells
 from rooflens.report.table import Cells, Column, Table, build
 from rooflens.results import RecordSet
+from rooflens.results.evidence import join
 
 _MEMORY = (
     Column(key="peak", header="peak", unit="B", group="memory"),
