@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rooflens.records import Case, Conditions, Environment, Phase, Record, Scalar, Timing
-from rooflens.records.timing import Clock
+from rooflens.records.timing import TimingOrigin
 from rooflens.results import RecordSet
 
 STEP = Case(model="toynet", device="toy", batch=2)
@@ -18,7 +18,7 @@ def noisy(seed: int, seconds: float = 1e-3, samples: int = 50, noise: float = 0.
 
 
 def timed(
-    samples: tuple[float, ...], case: Case = STEP, phase: Phase | None = "forward", origin: Clock = "cuda-events"
+    samples: tuple[float, ...], case: Case = STEP, phase: Phase | None = "forward", origin: TimingOrigin = "cuda-events"
 ) -> Record:
     """One run of a phase."""
     timing = Timing(samples=samples, origin=origin)

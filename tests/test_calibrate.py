@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from rooflens.devices import find
 from rooflens.devices.rules import Stated
 from rooflens.records import Ceiling, Device
-from rooflens.records.timing import Clock as ClockName
+from rooflens.records.timing import TimingOrigin
 from rooflens.sources.calibrate import PLANS, caches, calibrate, lanes, links, matrix, overhead, trial
 from rooflens.sources.calibrate.assemble import assembled
 from rooflens.sources.calibrate.kernels import some_toolkit, source
@@ -32,7 +32,7 @@ KERNELS = ("vector_fp32", "vector_fp64", "special_fp32", "read_l1", "read_l2")
 class Hands:
     """A clock that moves only when it is told to."""
 
-    name: ClockName = "monotonic"
+    name: TimingOrigin = "monotonic"
 
     def __init__(self) -> None:
         self.time = 0.0

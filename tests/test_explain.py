@@ -15,7 +15,7 @@ from tests.arithmetic import value_of
 from tests.calls import call, tensor
 
 import rooflens as rl
-from rooflens.costs import Arithmetic, arithmetic_of, cost, derive
+from rooflens.costs import Arithmetic, arithmetic_of, calculate, cost
 from rooflens.costs.registry import ENTRIES
 from rooflens.records import Work
 from rooflens.report.explanation import Explained, Explanation
@@ -224,7 +224,7 @@ def test_a_formula_that_does_not_hold_says_why() -> None:
     product = call(
         "mm", tensor(4, 5, dtype="int64"), self=tensor(4, 6, dtype="int64"), mat2=tensor(6, 5, dtype="int64")
     )
-    assert derive(product, EVERY).uncounted == "no matrix unit works on int64"
+    assert calculate(product, EVERY).uncounted == "no matrix unit works on int64"
 
 
 def test_one_name_may_run_as_several_operations() -> None:
@@ -337,7 +337,7 @@ def test_every_number_is_the_one_that_counts_and_the_value_of_its_arithmetic(mod
     for record in records:
         assert record.call is not None
         arithmetic = arithmetic_of(record.case.dtype, None)
-        derivation = derive(record.call, arithmetic)
+        derivation = calculate(record.call, arithmetic)
         assert derivation.cost == cost(record.call, arithmetic)
         assert derivation.cost.work == record.work
         assert {line.what: line.value for line in derivation.flops} == record.work.flops

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.arithmetic import value_of
 
-from rooflens.costs.expression import BYTE, Amount, Number, Product, Spelled, expression_of, without_labels
+from rooflens.costs.expression import BYTE, Integer, Product, Spelled, TensorBytes, expression_of, without_labels
 
 ROWS, COLUMNS = Spelled.of(6, "rows"), Spelled.of(4, "columns")
 
@@ -60,8 +60,8 @@ def test_a_long_sum_ends_in_one_number() -> None:
 
 
 def test_bytes_are_the_tensors_with_their_unit() -> None:
-    inner = Product((Number(6, "rows"), Number(4, "columns"), Number(2, BYTE)))
-    nbytes = Spelled(48, Amount("weight", inner))
+    inner = Product((Integer(6, "rows"), Integer(4, "columns"), Integer(2, BYTE)))
+    nbytes = Spelled(48, TensorBytes("weight", inner))
     assert text(nbytes) == "6 x 4 x 2 B (weight)"
     assert text(nbytes // (ROWS * COLUMNS)) == "2 B"
     assert str(without_labels(expression_of(nbytes))) == "6 x 4 x 2 B"

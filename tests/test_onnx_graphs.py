@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from tests.onnx_graphs import FLOAT, INT8, INT64, constant, counted, names, nbytes, node, save, weight, work
 
 import rooflens as rl
-from rooflens.graph.layout import contiguous, expanded, reshaped
+from rooflens.graph.strides import contiguous, expanded, reshaped
 from rooflens.records import Work
 from rooflens.results import RecordSet
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from rooflens.errors import InvalidValue
-from rooflens.records.timing import Clock as ClockName
+from rooflens.records.timing import TimingOrigin
 from rooflens.timing import MonotonicClock, Policy, sample
 
 
 class FakeClock:
     """Time passes only when work says so."""
 
-    name: ClockName = "monotonic"
+    name: TimingOrigin = "monotonic"
 
     def __init__(self) -> None:
         self.time = 0.0

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflens.costs import Cost, Derivation, arithmetic_of, derive
+from rooflens.costs import Calculation, Cost, arithmetic_of, calculate
 from rooflens.errors import InvalidValue, UnknownModel, UnknownName
 from rooflens.machine import find_all
 from rooflens.records import PHASES, Call, Case, Device, Phase, Record, Work
@@ -121,18 +121,18 @@ def _of_operation(
     )
 
 
-def _derivations(call: Call, dtype: str, devices: Sequence[Device]) -> Iterator[tuple[Derivation, tuple[Device, ...]]]:
+def _derivations(call: Call, dtype: str, devices: Sequence[Device]) -> Iterator[tuple[Calculation, tuple[Device, ...]]]:
     """How a call is computed, and where: under some dtypes a device with TF32 takes another unit than one without."""
-    found: dict[frozenset[str], tuple[Derivation, list[Device]]] = {}
+    found: dict[frozenset[str], tuple[Calculation, list[Device]]] = {}
     for device in devices or (None,):
-        derivation = derive(call, arithmetic_of(dtype, device))
+        derivation = calculate(call, arithmetic_of(dtype, device))
         _, at = found.setdefault(frozenset(derivation.cost.work.flops), (derivation, []))
         at += [] if device is None else [device]
     for derivation, at in found.values():
         yield derivation, tuple(at)
 
 
-def _explained(derivation: Derivation, cost: Cost, **more: Any) -> Explained:
+def _explained(derivation: Calculation, cost: Cost, **more: Any) -> Explained:
     return Explained(derivation=derivation, work=cost.work, kernel_work=cost.kernel_work, **more)
 
 

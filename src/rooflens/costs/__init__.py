@@ -29,7 +29,7 @@ from rooflens.costs import (  # noqa: F401  (each registers its formulas)
     recurrent,
     reduction,
 )
-from rooflens.costs.derivation import Derivation, Line, derive
+from rooflens.costs.calculation import Calculation, WorkTerm, calculate
 from rooflens.costs.fusion import FUSIONS, Fusion, fused_bytes
 from rooflens.costs.registry import Arithmetic, Cost, arithmetic_of, cost, families, family_of, traffic
 from rooflens.costs.sizes import result_names
@@ -37,13 +37,13 @@ from rooflens.costs.sizes import result_names
 __all__ = [
     "FUSIONS",
     "Arithmetic",
+    "Calculation",
     "Cost",
-    "Derivation",
     "Fusion",
-    "Line",
+    "WorkTerm",
     "arithmetic_of",
+    "calculate",
     "cost",
-    "derive",
     "families",
     "family_of",
     "fused_bytes",

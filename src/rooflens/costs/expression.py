@@ -18,7 +18,7 @@ BYTE = "B"
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Integer:
     """A size or a constant; `label` says of what, and `BYTE` is the unit of an element's bytes."""
 
     value: int
@@ -83,13 +83,13 @@ class Quotient:
 
     def __str__(self) -> str:
         exact = self.numerator.value % self.denominator.value == 0
-        below = str(self.denominator) if isinstance(self.denominator, Number) else f"({self.denominator})"
+        below = str(self.denominator) if isinstance(self.denominator, Integer) else f"({self.denominator})"
         text = f"{_factor(self.numerator)} / {below}"
         return text if exact else f"floor({text})"
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class TensorBytes:
     """The bytes of what `label` names."""
 
     label: str
@@ -103,7 +103,7 @@ class Amount:
         return f"{without_labels(self.expression)} ({self.label})"
 
 
-Expression = Number | Product | Sum | Quotient | Amount
+Expression = Integer | Product | Sum | Quotient | TensorBytes
 
 
 class Spelled(int):
@@ -124,7 +124,7 @@ class Spelled(int):
 
     @classmethod
     def of(cls, value: int, label: str) -> Spelled:
-        return cls(value, Number(int(value), label))
+        return cls(value, Integer(int(value), label))
 
     def __add__(self, other: Any) -> Any:
         return _add(self, other) if isinstance(other, int) else NotImplemented
@@ -153,7 +153,7 @@ class Spelled(int):
 
 def expression_of(value: float) -> Expression:
     """How a number was computed; a number that does not remember is its own expression."""
-    return value.expression if isinstance(value, Spelled) else Number(int(value))
+    return value.expression if isinstance(value, Spelled) else Integer(int(value))
 
 
 def _add(left: int, right: int, sign: int = 1) -> int:
@@ -172,9 +172,9 @@ def _multiply(left: int, right: int) -> int:
     if not left or not right:
         return 0
     first, second = expression_of(left), expression_of(right)
-    if second == Number(1):
+    if second == Integer(1):
         return left
-    if first == Number(1) and isinstance(second, Number):  # math.prod begins with 1
+    if first == Integer(1) and isinstance(second, Integer):  # math.prod begins with 1
         return right
     return Spelled(int(left) * int(right), Product((*_split(first), *_split(second))))
 
@@ -193,24 +193,24 @@ def _split(expression: Expression) -> tuple[Expression, ...]:
 
 def _quotient(left: Expression, right: Expression) -> Expression:
     """A division; factors that both sides have cancel."""
-    whole = left.expression if isinstance(left, Amount) else left
+    whole = left.expression if isinstance(left, TensorBytes) else left
     remaining = list(_split(whole))
     for factor in _split(right):
-        if factor == Number(1):
+        if factor == Integer(1):
             continue
         if factor not in remaining:
             return Quotient(left, right)
         remaining.remove(factor)
     if not remaining:
-        return Number(1)
+        return Integer(1)
     return remaining[0] if len(remaining) == 1 else Product(tuple(remaining))
 
 
 def _factors(product: Product) -> Iterator[str]:
     """The factors as text: constants first, neighbours with one label under one label."""
-    ordered = sorted(product.factors, key=lambda f: not (isinstance(f, Number) and not f.label))
+    ordered = sorted(product.factors, key=lambda f: not (isinstance(f, Integer) and not f.label))
     for factor, following in zip(ordered, [*ordered[1:], None], strict=True):
-        if isinstance(factor, Number) and isinstance(following, Number) and factor.label == following.label:
+        if isinstance(factor, Integer) and isinstance(following, Integer) and factor.label == following.label:
             yield str(factor.value)
         else:
             yield _factor(factor)
@@ -230,8 +230,8 @@ def _signed(times: int, term: Expression) -> str:
 
 def without_labels(expression: Expression) -> Expression:
     """The same arithmetic without the names of sizes; bytes keep their unit."""
-    if isinstance(expression, Number):
-        return expression if expression.label == BYTE else Number(expression.value)
+    if isinstance(expression, Integer):
+        return expression if expression.label == BYTE else Integer(expression.value)
     if isinstance(expression, Product):
         return Product(tuple(map(without_labels, expression.factors)))
     if isinstance(expression, Sum):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rooflens.costs.registry import family_of
-from rooflens.records import Operation, Region, Tensor
+from rooflens.records import Access, Operation, Tensor
 
 Fusion = Literal["none", "pointwise", "attention"]
 FUSIONS: tuple[Fusion, ...] = ("none", "pointwise", "attention")
@@ -29,7 +29,7 @@ _PRODUCTS = frozenset({"bmm", "baddbmm"})
 _WINDOW = 64
 """Groups that are still open: fusion is local, and a value's history is kept for this many groups."""
 
-Value = tuple[int, int]
+BlockVersion = tuple[int, int]
 """A block of memory and how often it has been written: in-place operations make a new value."""
 
 
@@ -39,8 +39,8 @@ class _Node:
 
     operation: Operation
     index: int
-    reads: list[tuple[Value, Region]]
-    writes: list[tuple[Value, Region]]
+    reads: list[tuple[BlockVersion, Access]]
+    writes: list[tuple[BlockVersion, Access]]
     group: int
     after: frozenset[int] = frozenset()
 
@@ -50,8 +50,8 @@ class _Flow:
     """Which operation makes and which ones use a value."""
 
     nodes: list[_Node]
-    makers: dict[Value, _Node] = field(default_factory=dict)
-    users: dict[Value, list[_Node]] = field(default_factory=dict)
+    makers: dict[BlockVersion, _Node] = field(default_factory=dict)
+    users: dict[BlockVersion, list[_Node]] = field(default_factory=dict)
 
 
 def fused_bytes(operations: Sequence[Operation], lasting: frozenset[int], fusion: Fusion) -> dict[int, int]:
@@ -141,7 +141,7 @@ def _join_attention(flow: _Flow) -> None:
                 _absorb([*_around(flow, node), *_users_in_backward(flow, half, _elements(node))], forward.group)
 
 
-def _value_of(node: _Node, argument: str) -> Value:
+def _value_of(node: _Node, argument: str) -> BlockVersion:
     """The value given as `argument`; regions stand in the order of the tensors among the arguments."""
     names = [name for name, value in node.operation.call.arguments if isinstance(value, Tensor)]
     return node.reads[names.index(argument)][0]
@@ -201,7 +201,7 @@ def _charges(flow: _Flow, lasting: frozenset[int]) -> Iterator[tuple[int, int]]:
     for node in flow.nodes:
         sizes[node.group] = sizes.get(node.group, 0) + 1
     final = {value[0]: value for node in flow.nodes for value, _ in node.writes}
-    fetched: set[tuple[int, str, Value]] = set()
+    fetched: set[tuple[int, str, BlockVersion]] = set()
     for node in flow.nodes:
         if sizes[node.group] == 1:
             continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rooflens.costs.expression import BYTE, Amount, Expression, Number, Product, Spelled, Sum, expression_of
+from rooflens.costs.expression import BYTE, Expression, Integer, Product, Spelled, Sum, TensorBytes, expression_of
 from rooflens.records import Argument, Call, Tensor
 from rooflens.records.calls import ELEMENT_BYTES
 
@@ -111,7 +111,7 @@ def _argument(value: Argument, name: str, names: Mapping[str, str]) -> Argument:
 def _tensor(tensor: Tensor, name: str, names: Mapping[str, str]) -> Tensor:
     labels = _labels(names[name].split(), len(tensor.shape)) if name in names else [name] * len(tensor.shape)
     shape = tuple(Spelled.of(size, label) for size, label in zip(tensor.shape, labels, strict=True))
-    return Tensor(shape, tensor.dtype, Spelled(tensor.nbytes, Amount(name, _stored(tensor, shape))))
+    return Tensor(shape, tensor.dtype, Spelled(tensor.nbytes, TensorBytes(name, _stored(tensor, shape))))
 
 
 def _labels(names: list[str], sizes: int) -> list[str]:
@@ -129,8 +129,8 @@ def _stored(tensor: Tensor, shape: tuple[Spelled, ...]) -> Expression:
     """Elements times bytes of each; a plain number where a dimension is stored once for all."""
     each = tensor.nbytes // max(1, tensor.elements)
     if each * tensor.elements != tensor.nbytes or each != ELEMENT_BYTES.get(tensor.dtype, each):
-        return Number(tensor.nbytes, BYTE)
-    return Product((*(expression_of(size) for size in shape), Number(each, BYTE)))
+        return Integer(tensor.nbytes, BYTE)
+    return Product((*(expression_of(size) for size in shape), Integer(each, BYTE)))
 
 
 def _total(nbytes: int, tensors: tuple[Tensor, ...], why: str) -> int:
@@ -138,6 +138,6 @@ def _total(nbytes: int, tensors: tuple[Tensor, ...], why: str) -> int:
     total = sum(tensor.nbytes for tensor in tensors)
     missing = nbytes - total
     if missing:
-        amount = Amount(why if missing < 0 else "changed in place", Number(abs(missing), BYTE))
+        amount = TensorBytes(why if missing < 0 else "changed in place", Integer(abs(missing), BYTE))
         total += Spelled(missing, Sum(((-1 if missing < 0 else 1, amount),)))
     return total

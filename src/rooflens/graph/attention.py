@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflens.errors import ModelError
 from rooflens.graph.node import Node, operator
-from rooflens.graph.value import Value
+from rooflens.graph.value import GraphValue
 
 
 @operator("Attention")
@@ -29,10 +29,10 @@ def multi_head_attention(node: Node) -> None:
     _attend(node, _heads(query, heads), key, value, mask=node.optional(5), causal=causal)
 
 
-def _unpacked(node: Node, heads: int) -> list[Value]:
+def _unpacked(node: Node, heads: int) -> list[GraphValue]:
     """Queries, keys and values: apart, or in one tensor of (batch, length, heads, 3, width), or the last two so."""
     given = [_biased(node, value) for value in node.inputs[:3] if value is not None]
-    found: list[Value] = []
+    found: list[GraphValue] = []
     for value in given:
         if len(value.shape) == 5:
             batch, length, _, parts, width = value.shape
@@ -45,7 +45,7 @@ def _unpacked(node: Node, heads: int) -> list[Value]:
     return found
 
 
-def _biased(node: Node, value: Value) -> Value:
+def _biased(node: Node, value: GraphValue) -> GraphValue:
     """The bias holds those of queries, keys and values; keys and values of a cache have theirs already."""
     bias = node.optional(3)
     if bias is None or len(value.shape) == 4:
@@ -99,7 +99,9 @@ def projected_attention(node: Node) -> None:
     _attend(node, *parts, mask=mask, causal=causal)
 
 
-def _attend(node: Node, query: Value, key: Value, value: Value, *, mask: Value | None, causal: bool) -> None:
+def _attend(
+    node: Node, query: GraphValue, key: GraphValue, value: GraphValue, *, mask: GraphValue | None, causal: bool
+) -> None:
     batch, heads, length, _ = query.shape
     out = node.output().seen_as((batch, heads, length, value.shape[-1]))
     node.emit(
@@ -115,7 +117,7 @@ def _attend(node: Node, query: Value, key: Value, value: Value, *, mask: Value |
     )
 
 
-def _heads(value: Value, heads: int) -> Value:
+def _heads(value: GraphValue, heads: int) -> GraphValue:
     """(batch, length, heads x width) as (batch, heads, length, width)."""
     if len(value.shape) == 4:
         return value
@@ -124,7 +126,7 @@ def _heads(value: Value, heads: int) -> Value:
     return value.seen_as((batch, heads, length, width // heads))
 
 
-def _cut(packed: Value, heads: int, groups: int) -> list[Value]:
+def _cut(packed: GraphValue, heads: int, groups: int) -> list[GraphValue]:
     """Queries, keys and values that lie behind each other for every token."""
     batch, length, total = packed.shape
     width = total // (heads + 2 * groups)
@@ -135,7 +137,7 @@ def _cut(packed: Value, heads: int, groups: int) -> list[Value]:
     return found
 
 
-def _extended(node: Node, fresh: Value, *, past: int, present: int) -> Value:
+def _extended(node: Node, fresh: GraphValue, *, past: int, present: int) -> GraphValue:
     """Keys or values with those of earlier tokens before them: the cache that is taken and the one that is given."""
     before = node.optional(past)
     given = node.outputs[present] if present < len(node.outputs) else None
@@ -150,6 +152,6 @@ def _extended(node: Node, fresh: Value, *, past: int, present: int) -> Value:
     return longer
 
 
-def _longer(node: Node, fresh: Value, past: int) -> Value:
+def _longer(node: Node, fresh: GraphValue, past: int) -> GraphValue:
     *outer, length, width = fresh.shape
     return node.temporary((*outer, past + length, width), fresh.dtype)

@@ -11,7 +11,7 @@ from rooflens.graph.elements import number_of
 from rooflens.graph.node import Node
 from rooflens.graph.value import tensor_type
 
-Found = list[tuple[str, tuple[int, ...]]]
+OutputTypes = list[tuple[str, tuple[int, ...]]]
 """Element type and shape of each output."""
 
 
@@ -23,23 +23,23 @@ def output_types(node: Node) -> list[onnx.TypeProto]:
     return [tensor_type(number_of(dtype), shape) for dtype, shape in rule(node)]
 
 
-def _same(node: Node) -> Found:
+def _same(node: Node) -> OutputTypes:
     return [(node.value(0).dtype, node.value(0).shape)]
 
 
-def _skipped(node: Node) -> Found:
+def _skipped(node: Node) -> OutputTypes:
     """Result, two statistics that nobody uses in inference, and the sum."""
     dtype, shape = node.value(0).dtype, node.value(0).shape
     rows = (*shape[:-1], 1)
     return [(dtype, shape), ("fp32", rows), ("fp32", rows), (dtype, shape)]
 
 
-def _broadcast(node: Node) -> Found:
+def _broadcast(node: Node) -> OutputTypes:
     first, second = node.value(0), node.value(3)
     return [(first.dtype, _together(first.shape, second.shape))]
 
 
-def _product(node: Node) -> Found:
+def _product(node: Node) -> OutputTypes:
     first, second = node.value(0), node.value(1)
     a, b = (
         transposed(joined(v.shape, node.integer(f"transBatch{side}")), node.integer(f"trans{side}"))
@@ -48,36 +48,36 @@ def _product(node: Node) -> Found:
     return [(first.dtype, (*_together(a[:-2], b[:-2]), a[-2], b[-1]))]
 
 
-def _gemm(node: Node) -> Found:
+def _gemm(node: Node) -> OutputTypes:
     first, second = node.value(0), node.value(3 if node.key.endswith("QGemm") else 1)
     a, b = (transposed(v.shape, node.integer(name)) for v, name in ((first, "transA"), (second, "transB")))
     return [(first.dtype, (a[-2], b[-1]))]
 
 
-def _packed_product(node: Node) -> Found:
+def _packed_product(node: Node) -> OutputTypes:
     inputs = node.value(0)
     return [(inputs.dtype, (*inputs.shape[:-1], node.integer("N")))]
 
 
-def _scaled_product(node: Node) -> Found:
+def _scaled_product(node: Node) -> OutputTypes:
     """A product of quantized tensors, in the type of the scale."""
     first, second, scale = node.value(0), node.value(1), node.value(2)
     return [(scale.dtype, (*_together(first.shape[:-2], second.shape[:-2]), first.shape[-2], second.shape[-1]))]
 
 
-def _embedded(node: Node) -> Found:
+def _embedded(node: Node) -> OutputTypes:
     """The normalized sum, how many tokens each sample has, and the sum."""
     ids, table = node.value(0), node.value(2)
     rows = (table.dtype, (*ids.shape, table.shape[-1]))
     return [rows, ("int32", ids.shape[:1]), rows]
 
 
-def _global_pool(node: Node) -> Found:
+def _global_pool(node: Node) -> OutputTypes:
     inputs = node.value(0)
     return [(inputs.dtype, (*inputs.shape[:2], *(1,) * (len(inputs.shape) - 2)))]
 
 
-def _concat(node: Node) -> Found:
+def _concat(node: Node) -> OutputTypes:
     parts = [node.value(i) for i in range(2, len(node.inputs), 3)]
     axis = node.integer("axis")
     shape = list(parts[0].shape)
@@ -85,7 +85,7 @@ def _concat(node: Node) -> Found:
     return [(parts[0].dtype, tuple(shape))]
 
 
-def _multi_head(node: Node) -> Found:
+def _multi_head(node: Node) -> OutputTypes:
     """(batch, length, heads x width), and the cache of keys and values."""
     query, value, past = node.value(0), node.optional(2), node.optional(6)
     heads = max(1, node.integer("num_heads", 1))
@@ -107,7 +107,7 @@ def _multi_head(node: Node) -> Found:
     ]
 
 
-def _grouped(node: Node) -> Found:
+def _grouped(node: Node) -> OutputTypes:
     query, past = node.value(0), node.optional(3)
     batch, length, width = query.shape
     heads, groups = max(1, node.integer("num_heads", 1)), max(1, node.integer("kv_num_heads", 1))
@@ -117,12 +117,12 @@ def _grouped(node: Node) -> Found:
     return [(query.dtype, (batch, length, heads * head)), cache, cache]
 
 
-def _projected(node: Node) -> Found:
+def _projected(node: Node) -> OutputTypes:
     quantized = node.key.endswith("QAttention")
     inputs, weight, past = node.value(0), node.value(1), node.optional(8 if quantized else 4)
     dtype = node.value(3).dtype if quantized else inputs.dtype  # that of the scale
     widths = node.integers("qkv_hidden_sizes") or (weight.shape[1] // 3,) * 3
-    found: Found = [(dtype, (*inputs.shape[:2], widths[2]))]
+    found: OutputTypes = [(dtype, (*inputs.shape[:2], widths[2]))]
     if past is not None:
         tokens = past.shape[3] + inputs.shape[1]
         found.append((dtype, (*past.shape[:3], tokens, past.shape[4])))
@@ -160,7 +160,7 @@ _SAME = (
     "RotaryEmbedding",
     "SimplifiedLayerNormalization",
 )
-_SHAPES: dict[str, Callable[[Node], Found]] = {
+_SHAPES: dict[str, Callable[[Node], OutputTypes]] = {
     **{f"com.microsoft.{name}": _same for name in _SAME},
     "SimplifiedLayerNormalization": _same,
     "GroupNormalization": _same,

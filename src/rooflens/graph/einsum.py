@@ -21,23 +21,23 @@ def check_equation(equation: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Contraction:
     """One operation of a contraction; its result is the next operand.
 
     Attributes:
         name: ``sum``, ``mul`` or ``bmm``.
         operands: positions among the equation's operands and the results so far.
-        seen: the shapes in which the operation sees them.
+        shapes: the shapes in which the operation sees them.
         result: the shape in which it sees its result.
     """
 
     name: str
     operands: tuple[int, ...]
-    seen: tuple[tuple[int, ...], ...]
+    shapes: tuple[tuple[int, ...], ...]
     result: tuple[int, ...]
 
 
-def contraction(equation: str, shapes: Sequence[tuple[int, ...]]) -> list[Step]:
+def contraction(equation: str, shapes: Sequence[tuple[int, ...]]) -> list[Contraction]:
     """The operations of an equation; none where it only reorders dimensions.
 
     Raises:
@@ -52,7 +52,7 @@ def contraction(equation: str, shapes: Sequence[tuple[int, ...]]) -> list[Step]:
                 sizes[label] = size
             elif size not in (1, known):
                 raise ModelError(f"equation {equation!r} has {label!r} of {known} and of {size}")
-    steps: list[Step] = []
+    steps: list[Contraction] = []
     held = [tuple(dict.fromkeys(labels)) for labels in terms]  # a repeated label is a diagonal: a view
 
     def reduced(position: int, keep: set[str]) -> int:
@@ -63,7 +63,7 @@ def contraction(equation: str, shapes: Sequence[tuple[int, ...]]) -> list[Step]:
             return position
         shape = tuple(sizes[label] for label in labels)
         result = tuple(sizes[label] for label in left)
-        steps.append(Step(name="sum", operands=(position,), seen=(shape,), result=result))
+        steps.append(Contraction(name="sum", operands=(position,), shapes=(shape,), result=result))
         held.append(left)
         return len(held) - 1
 
@@ -80,7 +80,9 @@ def contraction(equation: str, shapes: Sequence[tuple[int, ...]]) -> list[Step]:
     return steps
 
 
-def _pair(first: int, second: int, a: Labels, b: Labels, later: set[str], sizes: dict[str, int]) -> tuple[Labels, Step]:
+def _pair(
+    first: int, second: int, a: Labels, b: Labels, later: set[str], sizes: dict[str, int]
+) -> tuple[Labels, Contraction]:
     """The product of two operands: labels of both that are needed later are its batch, the other common ones go."""
     common = [label for label in a if label in b]
     batch = [label for label in common if label in later]
@@ -93,11 +95,13 @@ def _pair(first: int, second: int, a: Labels, b: Labels, later: set[str], sizes:
     labels = (*batch, *rows, *columns)
     if not contracted:  # an outer product is element-wise
         shapes = tuple(tuple(sizes[label] for label in side) for side in (a, b))
-        return labels, Step(name="mul", operands=(first, second), seen=shapes, result=tuple(sizes[n] for n in labels))
+        return labels, Contraction(
+            name="mul", operands=(first, second), shapes=shapes, result=tuple(sizes[n] for n in labels)
+        )
     left = (size(batch), size(rows), size(contracted))
     right = (size(batch), size(contracted), size(columns))
     result = (size(batch), size(rows), size(columns))
-    return labels, Step(name="bmm", operands=(first, second), seen=(left, right), result=result)
+    return labels, Contraction(name="bmm", operands=(first, second), shapes=(left, right), result=result)
 
 
 def _terms(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:

@@ -20,7 +20,7 @@ from rooflens.graph.einsum import check_equation
 from rooflens.graph.elements import name_of
 from rooflens.graph.file import canonical
 from rooflens.graph.node import Node
-from rooflens.graph.value import Data, Value, sizes_of
+from rooflens.graph.value import Data, GraphValue, sizes_of
 
 FOLDED = frozenset(
     {
@@ -116,7 +116,7 @@ class Inference:
         domain = canonical(proto.domain)
         return _schema(proto.op_type, self._opsets.get(domain, 1), domain)
 
-    def types(self, proto: onnx.NodeProto, node: Node, named: Mapping[str, Value]) -> dict[str, onnx.TypeProto]:
+    def types(self, proto: onnx.NodeProto, node: Node, named: Mapping[str, GraphValue]) -> dict[str, onnx.TypeProto]:
         """The types of a node's outputs as far as they follow from its inputs.
 
         Args:
@@ -161,7 +161,7 @@ class Inference:
         return found
 
     def contents(
-        self, proto: onnx.NodeProto, node: Node, named: Mapping[str, Value], types: Sequence[onnx.TypeProto | None]
+        self, proto: onnx.NodeProto, node: Node, named: Mapping[str, GraphValue], types: Sequence[onnx.TypeProto | None]
     ) -> list[Data | None]:
         """The contents of a node's outputs, where they are small and follow from contents or shapes that are known."""
         nothing: list[Data | None] = [None] * len(proto.output)
@@ -179,7 +179,7 @@ class Inference:
         self._left -= sum(data.size for data in found)
         return list(found) if self._left > 0 else nothing
 
-    def _computed(self, proto: onnx.NodeProto, named: Mapping[str, Value]) -> list[Data] | None:
+    def _computed(self, proto: onnx.NodeProto, named: Mapping[str, GraphValue]) -> list[Data] | None:
         from onnx.reference import ReferenceEvaluator
 
         inputs = [onnx.helper.make_empty_tensor_value_info(name) for name in named]

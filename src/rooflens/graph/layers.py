@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from rooflens.graph.node import Node, operator
-from rooflens.graph.value import Value, integers
+from rooflens.graph.value import GraphValue, integers
 
 REDUCTIONS = {
     "ReduceL1": "linalg_vector_norm",
@@ -119,7 +119,7 @@ def rms_norm(node: Node) -> None:
     node.emit("_fused_rms_norm", [node.output(), statistic], input=inputs, weight=node.value(2 if skipping else 1))
 
 
-def _with_skipped(node: Node) -> Value:
+def _with_skipped(node: Node) -> GraphValue:
     """The sum of input, skip connection and bias, which the norm is taken of; it is the fourth output."""
     inputs, skip = node.value(0), node.value(1)
     asked = len(node.outputs) > 3 and node.outputs[3] is not None
@@ -131,7 +131,7 @@ def _with_skipped(node: Node) -> Value:
     return total
 
 
-def _row_statistic(node: Node, inputs: Value, place: int) -> Value:
+def _row_statistic(node: Node, inputs: GraphValue, place: int) -> GraphValue:
     """One number per row: an output where the graph asks for it."""
     if place < len(node.outputs):
         asked = node.outputs[place]

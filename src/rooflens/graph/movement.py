@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rooflens.errors import ModelError
 from rooflens.graph.layers import axes_of
-from rooflens.graph.layout import expanded, reshaped
 from rooflens.graph.node import Node, operator, scalar
+from rooflens.graph.strides import expanded, reshaped
 from rooflens.graph.value import integers
 
 VIEWS = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})

@@ -10,11 +10,11 @@ import onnx
 
 from rooflens.errors import ModelError
 from rooflens.graph.elements import number_of
-from rooflens.graph.layout import is_dense
-from rooflens.graph.value import Value, tensor_type, value_of
+from rooflens.graph.strides import is_dense
+from rooflens.graph.value import GraphValue, tensor_type, value_of
 from rooflens.records import Argument, Tensor
 
-Given = Value | str | int | float | bool | None | Sequence["Given"]
+Given = GraphValue | str | int | float | bool | None | Sequence["Given"]
 """What an operation takes: as in a call, with values in place of tensors."""
 
 
@@ -25,8 +25,8 @@ class Draft:
     name: str
     arguments: tuple[tuple[str, Argument], ...]
     outputs: tuple[Tensor, ...]
-    reads: tuple[Value, ...]
-    writes: tuple[Value, ...]
+    reads: tuple[GraphValue, ...]
+    writes: tuple[GraphValue, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,24 +44,24 @@ class Node:
 
     key: str
     attributes: Mapping[str, onnx.AttributeProto]
-    inputs: list[Value | None]
-    outputs: list[Value | None]
+    inputs: list[GraphValue | None]
+    outputs: list[GraphValue | None]
     new_block: Callable[[int], int]
     fed: Callable[[int], Sequence[onnx.NodeProto | None]]
     drafts: list[Draft] = field(default_factory=list)
 
-    def value(self, position: int) -> Value:
+    def value(self, position: int) -> GraphValue:
         """The input at a position, which has to be there."""
         found = self.optional(position)
         if found is None:
             raise ModelError(f"{self.key} has no input at position {position}")
         return found
 
-    def optional(self, position: int) -> Value | None:
+    def optional(self, position: int) -> GraphValue | None:
         """The input at a position, or None."""
         return self.inputs[position] if position < len(self.inputs) else None
 
-    def output(self, position: int = 0) -> Value:
+    def output(self, position: int = 0) -> GraphValue:
         """The output at a position, which has to be there."""
         found = self.outputs[position] if position < len(self.outputs) else None
         if found is None:
@@ -93,16 +93,16 @@ class Node:
         given = self.attributes.get(name)
         return default if given is None or given.type != kind else onnx.helper.get_attribute_value(given)
 
-    def becomes(self, position: int, value: Value) -> None:
+    def becomes(self, position: int, value: GraphValue) -> None:
         """Say where and how an output lies."""
         self.outputs[position] = value
 
-    def temporary(self, shape: Sequence[int], dtype: str) -> Value:
+    def temporary(self, shape: Sequence[int], dtype: str) -> GraphValue:
         """Memory that a step of this node writes for the next one."""
         found = value_of(tensor_type(number_of(dtype), shape), block=0)
         return replace(found, block=self.new_block(found.known.nbytes))
 
-    def like(self, *sources: Value) -> Value:
+    def like(self, *sources: GraphValue) -> GraphValue:
         """The first output, laid out as the first source of its shape that fills its memory: as PyTorch does it."""
         out = self.output()
         for source in sources:
@@ -112,9 +112,9 @@ class Node:
         self.becomes(0, out)
         return out
 
-    def emit(self, name: str, outputs: Value | Sequence[Value], /, **arguments: Given) -> None:
+    def emit(self, name: str, outputs: GraphValue | Sequence[GraphValue], /, **arguments: Given) -> None:
         """Run an operation of PyTorch's name, whose formula knows these arguments."""
-        written = (outputs,) if isinstance(outputs, Value) else tuple(outputs)
+        written = (outputs,) if isinstance(outputs, GraphValue) else tuple(outputs)
         self.drafts.append(
             Draft(
                 name=name,
@@ -144,14 +144,14 @@ def operator(*keys: str) -> Callable[[Rule], Rule]:
     return add
 
 
-def scalar(value: Value) -> Value | float:
+def scalar(value: GraphValue) -> GraphValue | float:
     """A known single number as such: PyTorch takes it as an argument and not as a tensor."""
     number = value.number
     return value if number is None else number
 
 
-def _values(given: Given) -> tuple[Value, ...]:
-    if isinstance(given, Value):
+def _values(given: Given) -> tuple[GraphValue, ...]:
+    if isinstance(given, GraphValue):
         return (given,)
     if isinstance(given, Sequence) and not isinstance(given, str):
         return tuple(value for item in given for value in _values(item))
@@ -159,7 +159,7 @@ def _values(given: Given) -> tuple[Value, ...]:
 
 
 def _described(given: Given) -> Argument:
-    if isinstance(given, Value):
+    if isinstance(given, GraphValue):
         return given.known
     if isinstance(given, Sequence) and not isinstance(given, str):
         return tuple(map(_described, given))

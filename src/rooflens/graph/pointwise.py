@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 
 from rooflens.graph.node import Node, operator, scalar
-from rooflens.graph.value import Value
+from rooflens.graph.value import GraphValue
 
 UNARY = {
     "Abs": "abs",
@@ -193,7 +193,7 @@ def cast(node: Node) -> None:
 def rotary_embedding(node: Node) -> None:
     """x cos + (x turned) sin, with a cosine and a sine per position and half of the width."""
     inputs, out = node.value(0), node.output()
-    angles: Sequence[Value | None] = node.inputs[1:3] if node.key == "RotaryEmbedding" else node.inputs[2:4]
+    angles: Sequence[GraphValue | None] = node.inputs[1:3] if node.key == "RotaryEmbedding" else node.inputs[2:4]
     straight, turned = (node.temporary(inputs.shape, inputs.dtype) for _ in range(2))
     node.emit("mul", straight, self=inputs, other=angles[0])
     node.emit("mul", turned, self=inputs, other=angles[1])

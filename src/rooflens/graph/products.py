@@ -8,9 +8,9 @@ from math import prod
 from rooflens.graph.contrib import joined, transposed
 from rooflens.graph.einsum import contraction
 from rooflens.graph.elements import described
-from rooflens.graph.layout import contiguous
 from rooflens.graph.node import Node, operator
-from rooflens.graph.value import Value
+from rooflens.graph.strides import contiguous
+from rooflens.graph.value import GraphValue
 
 NARROW = ("int8", "uint8", "int4", "uint4", "float8_e4m3fn", "float8_e5m2")
 """Types whose products a quantized graph means, although it multiplies what it has turned back into floats."""
@@ -38,7 +38,7 @@ def quantized_convolution(node: Node) -> None:
     _convolution(node, node.value(0), node.value(3), node.optional(8))
 
 
-def _convolution(node: Node, inputs: Value, weight: Value, bias: Value | None) -> None:
+def _convolution(node: Node, inputs: GraphValue, weight: GraphValue, bias: GraphValue | None) -> None:
     spatial = len(inputs.shape) - 2
     node.emit(
         "convolution",
@@ -110,7 +110,7 @@ def packed_matmul(node: Node) -> None:
         node.emit("addmm", out, self=bias, mat1=left, mat2=weight, **parts)
 
 
-def product(node: Node, first: Value, second: Value, out: Value) -> None:
+def product(node: Node, first: GraphValue, second: GraphValue, out: GraphValue) -> None:
     """What PyTorch's matmul runs: rows are joined where the right operand is one matrix, else a batch of products."""
     a, b = first.shape, second.shape
     if len(a) == len(b) == 1:
@@ -138,13 +138,13 @@ def einsum(node: Node) -> None:
         node.becomes(0, held[0].view(shape, contiguous(shape)))
     for step in steps:
         out = node.output() if step is steps[-1] else node.temporary(step.result, held[0].dtype)
-        operands = [held[i].seen_as(shape) for i, shape in zip(step.operands, step.seen, strict=True)]
+        operands = [held[i].seen_as(shape) for i, shape in zip(step.operands, step.shapes, strict=True)]
         names = {"bmm": ("self", "mat2"), "mul": ("self", "other"), "sum": ("self",)}[step.name]
         node.emit(step.name, out.seen_as(step.result), **dict(zip(names, operands, strict=True)))
         held.append(out)
 
 
-def operands(node: Node) -> tuple[Value, Value]:
+def operands(node: Node) -> tuple[GraphValue, GraphValue]:
     """Both operands of a product, quantized where they are only turned back into floats for it.
 
     With a quantized right operand alone (weights), or left one, the product is that of the other one's floats.
@@ -155,12 +155,12 @@ def operands(node: Node) -> tuple[Value, Value]:
     return first, second
 
 
-def unpacked(value: Value) -> Value:
+def unpacked(value: GraphValue) -> GraphValue:
     """The quantized tensor behind a value that was only turned back into floats for this product, else the value."""
     return value if value.packed is None else value.packed
 
 
-def _turned(node: Node, first: Value, second: Value) -> tuple[Value, Value]:
+def _turned(node: Node, first: GraphValue, second: GraphValue) -> tuple[GraphValue, GraphValue]:
     """Both operands as the product takes them: each as it is, or transposed."""
     left, right = (
         value.seen_as(transposed(value.shape, node.integer(name)))
@@ -169,7 +169,7 @@ def _turned(node: Node, first: Value, second: Value) -> tuple[Value, Value]:
     return left, right
 
 
-def _result(node: Node, first: Value, second: Value) -> Value:
+def _result(node: Node, first: GraphValue, second: GraphValue) -> GraphValue:
     """The output; that of a product of quantized tensors is written quantized where only that is wanted of it."""
     out = node.output()
     users = node.fed(0)

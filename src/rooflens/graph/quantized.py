@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rooflens.graph.node import Node, operator
 from rooflens.graph.products import product
-from rooflens.graph.value import Value
+from rooflens.graph.value import GraphValue
 
 POINTWISE = {
     "com.microsoft.QLinearAdd": ("add", (0, 3)),
@@ -60,7 +60,7 @@ def scaled_product(node: Node) -> None:
     _scaled_product(node, node.value(0), bias=node.optional(6))
 
 
-def _scaled_product(node: Node, first: Value, bias: Value | None) -> None:
+def _scaled_product(node: Node, first: GraphValue, bias: GraphValue | None) -> None:
     out = node.output()
     product(node, first, node.value(1), out)
     if bias is not None:

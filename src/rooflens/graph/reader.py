@@ -13,18 +13,18 @@ import onnx
 from onnx import numpy_helper
 
 from rooflens.errors import ModelError
+from rooflens.graph.blocks import Blocks
 from rooflens.graph.elements import FLOATING, bits_of
 from rooflens.graph.file import GraphFile, all_nodes, canonical
 from rooflens.graph.infer import LARGEST, Inference, complete
-from rooflens.graph.memory import Blocks, peak
 from rooflens.graph.movement import RANDOM, SHAPES, VIEWS
 from rooflens.graph.node import RULES, Draft, Node
 from rooflens.graph.paths import key_of, module_paths, shown
 from rooflens.graph.products import NARROW
 from rooflens.graph.sizes import Sizes, declared_type, input_type
-from rooflens.graph.value import Data, Value, tensor_type, value_of
+from rooflens.graph.value import Data, GraphValue, tensor_type, value_of
 from rooflens.graph.weights import is_weight, may_be_none, shows_none
-from rooflens.records import Call, Operation, Region, Tensor, Trace
+from rooflens.records import Access, Call, Operation, Tensor, Trace
 
 UNSIZED = (
     "the file does not tell every size: bytes and memory are unknown, and so are the operations listed as uncounted"
@@ -43,10 +43,10 @@ def read(file: GraphFile, sizes: Sizes) -> Trace:
     Raises:
         ModelError: the graph does not hold together; the node is named.
     """
-    return _Reader(file, sizes).trace()
+    return _GraphReading(file, sizes).trace()
 
 
-class _Reader:
+class _GraphReading:
     """One reading in progress."""
 
     def __init__(self, file: GraphFile, sizes: Sizes) -> None:
@@ -59,7 +59,7 @@ class _Reader:
         told = sorted((*file.graph.value_info, *file.graph.output), key=lambda i: i.type.tensor_type.HasField("shape"))
         self._declared = {info.name: declared_type(info, sizes) for info in told}
         self._blocks = Blocks()
-        self._values: ChainMap[str, Value] = ChainMap()
+        self._values: ChainMap[str, GraphValue] = ChainMap()
         self._pending: dict[int, tuple[str, list[Draft]]] = {}
         self._tensors: dict[int, onnx.TensorProto] = {}
         self._weights: dict[int, int] = {}
@@ -79,7 +79,7 @@ class _Reader:
         lasting = frozenset(results | given | constants)
         return Trace(
             operations=tuple(self._operations),
-            memory=None if self._unsized else peak(self._blocks, self._operations, lasting),
+            memory=None if self._unsized else self._blocks.peak(self._operations, lasting),
             parameters=sum(self._weights.values()),
             lasting=lasting,
             unsized=tuple(self._unsized),
@@ -139,18 +139,18 @@ class _Reader:
 
     # Values -----------------------------------------------------------------------------------------------------------
 
-    def _taken(self, name: str) -> Value:
+    def _taken(self, name: str) -> GraphValue:
         found = self._values.get(name)
         if found is None:
             raise ModelError(f"{shown(name)!r} is taken before anything gives it")
         return found
 
-    def _define(self, name: str, value: Value) -> None:
+    def _define(self, name: str, value: GraphValue) -> None:
         if name in self._values.maps[0]:  # those of this graph
             raise ModelError(f"{shown(name)!r} is given twice")
         self._values[name] = value
 
-    def _new(self, type_: onnx.TypeProto, cause: str = "temporaries", constant: bool = False) -> Value:
+    def _new(self, type_: onnx.TypeProto, cause: str = "temporaries", constant: bool = False) -> GraphValue:
         """A value in memory of its own."""
         value = value_of(type_, block=0, constant=constant)
         nbytes = 0 if value.tensor is None else value.tensor.nbytes
@@ -264,7 +264,7 @@ class _Reader:
         for draft in node.drafts:
             self._record(draft, path)
 
-    def _is_weight(self, key: str, position: int, value: Value) -> bool:
+    def _is_weight(self, key: str, position: int, value: GraphValue) -> bool:
         """Whether a constant is a weight: by what takes it, and where that leaves it open, by its contents."""
         if not is_weight(key, position, value) or value.dtype not in FLOATING or not may_be_none(key, position):
             return is_weight(key, position, value)
@@ -281,7 +281,7 @@ class _Reader:
         except (ValueError, TypeError):
             return None
 
-    def _say_why(self, value: Value, weight: bool, seen: Tensor) -> None:
+    def _say_why(self, value: GraphValue, weight: bool, seen: Tensor) -> None:
         """Note a constant that is used as a weight, or as something else."""
         block = self._blocks[value.block]
         if weight:
@@ -309,18 +309,18 @@ class _Reader:
         self._operations.append(Operation(call, path, "forward", False, reads, writes))
 
 
-def _regions(values: Iterable[Value]) -> tuple[Region, ...]:
+def _regions(values: Iterable[GraphValue]) -> tuple[Access, ...]:
     """The distinct pieces of memory behind some values."""
-    found: dict[tuple[int, int, int], Region] = {}
+    found: dict[tuple[int, int, int], Access] = {}
     for value in values:
         nbytes = value.known.nbytes
-        found[value.block, value.offset, nbytes] = Region(value.block, nbytes, nbytes * 8 // bits_of(value.dtype))
+        found[value.block, value.offset, nbytes] = Access(value.block, nbytes, nbytes * 8 // bits_of(value.dtype))
     return tuple(found.values())
 
 
 def _is_sized(node: Node, everything: bool = True) -> bool:
     """Whether the sizes of a node's inputs (of the first one) and of its outputs are known."""
-    inputs: Sequence[Value | None] = node.inputs if everything else node.inputs[:1]
+    inputs: Sequence[GraphValue | None] = node.inputs if everything else node.inputs[:1]
     return all(value is None or value.tensor is not None for value in (*inputs, *node.outputs))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflens.errors import ModelError
 from rooflens.graph.node import Node, operator
-from rooflens.graph.value import Value
+from rooflens.graph.value import GraphValue
 
 
 @operator("LSTM", "GRU", "RNN")
@@ -45,11 +45,11 @@ def _kind(node: Node) -> str | None:
     return {"": "rnn_tanh", "tanh": "rnn_tanh", "relu": "rnn_relu"}.get(",".join(sorted(asked)))
 
 
-def _weights(node: Node) -> list[Value]:
+def _weights(node: Node) -> list[GraphValue]:
     """Per direction: of the input, of the hidden state, and the two biases."""
     bias = node.optional(3)
     rows = node.value(2).shape[1]  # of the gates
-    found: list[Value] = []
+    found: list[GraphValue] = []
     directions = node.value(1).shape[0]
     if directions != 1 + (node.text("direction") == "bidirectional"):
         raise ModelError(f"its weights are for {directions} directions")
@@ -60,6 +60,6 @@ def _weights(node: Node) -> list[Value]:
     return found
 
 
-def _part(whole: Value, direction: int, shape: tuple[int, ...], column: int = 0) -> Value:
+def _part(whole: GraphValue, direction: int, shape: tuple[int, ...], column: int = 0) -> GraphValue:
     """What one direction takes of a tensor of all."""
     return whole.view(shape, whole.strides[-len(shape) :], direction * whole.strides[0] + column)

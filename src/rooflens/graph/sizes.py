@@ -33,7 +33,7 @@ _REMEDY = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
+class OpenSize:
     """A size of an input that the file leaves open.
 
     Attributes:
@@ -59,7 +59,7 @@ class Sizes:
     symbols: Mapping[str, int]
 
 
-def open_sizes(file: GraphFile) -> tuple[Open, ...]:
+def open_sizes(file: GraphFile) -> tuple[OpenSize, ...]:
     """The sizes that a file leaves open, each with what it is: by its name, else by its place."""
     found = [found for info in file.inputs for found in _of_input(info)]
     roles: dict[str, Role] = {}
@@ -115,18 +115,18 @@ def _sum(symbol: str, values: Mapping[str, int | None]) -> int | None:
     return None if len(parts) == 1 or None in parts else sum(part or 0 for part in parts)
 
 
-def _described(dim: Open) -> str:
+def _described(dim: OpenSize) -> str:
     name, position = dim.place
     called = f" ({shown(dim.symbol)!r})" if dim.symbol else ""
     return f"dimension {position}{called} of input {shown(name)!r}"
 
 
-def _remedy(dim: Open) -> str:
+def _remedy(dim: OpenSize) -> str:
     name = shown(dim.name)
     return _REMEDY[dim.role].format(name=name, shell=shlex.quote(name))
 
 
-def _refuse_unknown_names(file: GraphFile, found: Sequence[Open], dims: Mapping[str, int]) -> None:
+def _refuse_unknown_names(file: GraphFile, found: Sequence[OpenSize], dims: Mapping[str, int]) -> None:
     known = {dim.name: dim for dim in found}
     for name, size in dims.items():
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
@@ -139,7 +139,7 @@ def _refuse_unknown_names(file: GraphFile, found: Sequence[Open], dims: Mapping[
 
 
 def _refuse_what_decides_nothing(
-    file: GraphFile, found: Sequence[Open], batch: int | None, img_size: int | None, seq_len: int | None
+    file: GraphFile, found: Sequence[OpenSize], batch: int | None, img_size: int | None, seq_len: int | None
 ) -> None:
     roles = {dim.role for dim in found}
     for option, value, role in (("img_size", img_size, "spatial"), ("seq_len", seq_len, "sequence")):
@@ -176,7 +176,7 @@ def declared_type(info: onnx.ValueInfoProto, sizes: Sizes) -> onnx.TypeProto:
     return type_
 
 
-def _of_input(info: onnx.ValueInfoProto) -> Iterator[Open]:
+def _of_input(info: onnx.ValueInfoProto) -> Iterator[OpenSize]:
     tensor = info.type.tensor_type
     if info.type.HasField("tensor_type") and not tensor.HasField("shape"):
         raise InvalidValue(
@@ -186,7 +186,7 @@ def _of_input(info: onnx.ValueInfoProto) -> Iterator[Open]:
     for position, dim in enumerate(dims):
         if _size(dim) is None:
             role = _by_name(dim.dim_param) or _by_place(position, dims, name_of(tensor.elem_type) or "")
-            yield Open(place=(info.name, position), symbol=dim.dim_param, role=role)
+            yield OpenSize(place=(info.name, position), symbol=dim.dim_param, role=role)
 
 
 def _size(dim: onnx.TensorShapeProto.Dimension) -> int | None:

@@ -11,14 +11,14 @@ import onnx
 from numpy.typing import NDArray
 
 from rooflens.graph.elements import described, name_of
-from rooflens.graph.layout import Strides, contiguous
+from rooflens.graph.strides import Strides, contiguous
 from rooflens.records import Tensor
 
 Data = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Value:
+class GraphValue:
     """What a name in a graph stands for.
 
     Attributes:
@@ -41,7 +41,7 @@ class Value:
     constant: bool = False
     data: Data | None = None
     roots: frozenset[int] = frozenset()
-    packed: Value | None = None
+    packed: GraphValue | None = None
 
     @property
     def known(self) -> Tensor:
@@ -57,12 +57,12 @@ class Value:
     def dtype(self) -> str:
         return self.known.dtype
 
-    def seen_as(self, shape: Sequence[int], dtype: str | None = None) -> Value:
+    def seen_as(self, shape: Sequence[int], dtype: str | None = None) -> GraphValue:
         """The same memory described with another shape, as PyTorch would view it for its own operation."""
         tensor = replace(self.known, shape=tuple(shape), dtype=dtype or self.dtype)
         return replace(self, tensor=tensor)
 
-    def view(self, shape: Sequence[int], strides: Strides, offset: int = 0) -> Value:
+    def view(self, shape: Sequence[int], strides: Strides, offset: int = 0) -> GraphValue:
         """Another look at the same memory."""
         tensor = described(shape, self.dtype, strides)
         return replace(
@@ -84,13 +84,13 @@ class Value:
         return found
 
 
-def value_of(type_: onnx.TypeProto, block: int, strides: Strides | None = None, **more: Any) -> Value:
+def value_of(type_: onnx.TypeProto, block: int, strides: Strides | None = None, **more: Any) -> GraphValue:
     """The value of a type, contiguous unless strides are given."""
     shape, dtype = sizes_of(type_), name_of(type_.tensor_type.elem_type)
     if shape is None or dtype is None:
-        return Value(type=type_, tensor=None, block=block, **more)
+        return GraphValue(type=type_, tensor=None, block=block, **more)
     placed = contiguous(shape) if strides is None else strides
-    return Value(type=type_, tensor=described(shape, dtype, placed), block=block, strides=placed, **more)
+    return GraphValue(type=type_, tensor=described(shape, dtype, placed), block=block, strides=placed, **more)
 
 
 def sizes_of(type_: onnx.TypeProto) -> tuple[int, ...] | None:
@@ -106,7 +106,7 @@ def tensor_type(element_type: int, shape: Sequence[int | None] | None) -> onnx.T
     return onnx.helper.make_tensor_type_proto(element_type, shape)
 
 
-def integers(value: Value | None) -> list[int] | None:
+def integers(value: GraphValue | None) -> list[int] | None:
     """The contents of a value as whole numbers, where they are known."""
     if value is None or value.data is None or value.data.dtype.kind not in "iub":
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflens.graph.elements import FLOATING
 from rooflens.graph.pointwise import BINARY, VARIADIC
-from rooflens.graph.value import Data, Value
+from rooflens.graph.value import Data, GraphValue
 
 NO_WEIGHTS = {
     "BatchNormalization": (3, 4),  # running statistics
@@ -52,7 +52,7 @@ LOWEST = -65504.0
 _ARITHMETIC = frozenset({*BINARY, *VARIADIC, "Pow", "Where", "Mod"})
 
 
-def is_weight(key: str, position: int, value: Value) -> bool:
+def is_weight(key: str, position: int, value: GraphValue) -> bool:
     """Whether a constant that an operator takes at a position is a weight.
 
     A single number in arithmetic is a number of the formula, not of the model.

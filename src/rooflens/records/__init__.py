@@ -3,6 +3,7 @@
 Importing this package needs nothing but the standard library.
 """
 
+from rooflens.records.allocation import Block, allocated, peak_memory
 from rooflens.records.bound import Bound, Point
 from rooflens.records.device import Ceiling, CeilingOrigin, Device, Fact, Silicon
 from rooflens.records.files import (
@@ -13,7 +14,7 @@ from rooflens.records.files import (
     write_atomically,
     write_records,
 )
-from rooflens.records.operation import PHASES, Argument, Call, Operation, Phase, Region, Tensor
+from rooflens.records.operation import PHASES, Access, Argument, Call, Operation, Phase, Tensor
 from rooflens.records.record import (
     AS_IS,
     DTYPES,
@@ -33,7 +34,7 @@ from rooflens.records.record import (
 )
 from rooflens.records.scaling import Scaling
 from rooflens.records.timing import Timing, in_sequence
-from rooflens.records.trace import Trace, allocated
+from rooflens.records.trace import Trace
 from rooflens.records.work import (
     COMPUTE_RESOURCES,
     DATA_RESOURCES,
@@ -58,7 +59,9 @@ __all__ = [
     "PHASES",
     "PRECISIONS",
     "UNITS",
+    "Access",
     "Argument",
+    "Block",
     "Bound",
     "Call",
     "Case",
@@ -77,7 +80,6 @@ __all__ = [
     "Point",
     "Record",
     "RecordFile",
-    "Region",
     "Scalar",
     "Scaling",
     "Scope",
@@ -91,6 +93,7 @@ __all__ = [
     "allocated",
     "check_writable",
     "in_sequence",
+    "peak_memory",
     "read_records",
     "write_atomically",
     "write_records",

@@ -99,7 +99,7 @@ def _flatten(value: Argument) -> tuple[Tensor, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class Access:
     """Memory that an operation reads or writes.
 
     Attributes:
@@ -130,5 +130,5 @@ class Operation:
     path: str
     phase: Phase
     recomputed: bool = False
-    reads: tuple[Region, ...] = field(default=(), compare=False, repr=False)
-    writes: tuple[Region, ...] = field(default=(), compare=False, repr=False)
+    reads: tuple[Access, ...] = field(default=(), compare=False, repr=False)
+    writes: tuple[Access, ...] = field(default=(), compare=False, repr=False)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from rooflens.errors import InvalidValue
 
-Clock = Literal["cuda-events", "monotonic", "profiler", "ncu"]
+TimingOrigin = Literal["cuda-events", "monotonic", "profiler", "ncu"]
 Z_95 = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
 Z_99 = 2.5758293035489004
@@ -31,7 +31,7 @@ class Timing:
     """
 
     samples: tuple[float, ...]
-    origin: Clock
+    origin: TimingOrigin
     cold: float | None = None
     compiling: float | None = None
     warmup: tuple[float, ...] = ()

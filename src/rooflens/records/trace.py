@@ -7,14 +7,6 @@ from dataclasses import dataclass
 from rooflens.records.operation import Operation
 from rooflens.records.record import Memory
 
-ALIGNMENT = 512
-"""torch's CUDA caching allocator rounds every block up to a multiple of this many bytes (kMinBlockSize)."""
-
-
-def allocated(nbytes: int) -> int:
-    """Bytes that the allocator takes for a block of so many."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rooflens.costs import Derivation, Line, result_names
+from rooflens.costs import Calculation, WorkTerm, result_names
 from rooflens.records import Argument, Call, Device, Phase, Tensor, Work
 from rooflens.records.calls import to_plain
 from rooflens.roofline import bound
@@ -34,7 +34,7 @@ class Explained:
         notes: what a reader must know.
     """
 
-    derivation: Derivation
+    derivation: Calculation
     path: str | None = None
     phase: Phase = "forward"
     calls: int = 1
@@ -151,7 +151,7 @@ def _counted(explained: Explained) -> Iterator[_Block]:
         yield note
 
 
-def _lines(lines: tuple[Line, ...], unit: str) -> Iterator[_Entry]:
+def _lines(lines: tuple[WorkTerm, ...], unit: str) -> Iterator[_Entry]:
     for line in lines:
         result = f"{_number(line.value)} {unit}"
         plain = line.expression in (str(line.value), f"{line.value} {unit}")
@@ -258,7 +258,7 @@ def _data(explained: Explained) -> dict[str, Any]:
     }
 
 
-def _plain_lines(lines: tuple[Line, ...]) -> list[dict[str, Any]]:
+def _plain_lines(lines: tuple[WorkTerm, ...]) -> list[dict[str, Any]]:
     return [{"of": line.what, "expression": line.expression, "value": line.value} for line in lines]
 
 

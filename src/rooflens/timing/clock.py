@@ -7,13 +7,13 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Protocol
 
-from rooflens.records.timing import Clock as ClockName
+from rooflens.records.timing import TimingOrigin
 
 
 class Clock(Protocol):
     """Times consecutive phases: `start`, then `mark` at the end of each phase, then `seconds`."""
 
-    name: ClockName
+    name: TimingOrigin
 
     def start(self) -> None:
         """Wait until earlier work is done, and begin."""
@@ -35,7 +35,7 @@ class MonotonicClock:
         flush: empties caches before each start, outside of what is timed.
     """
 
-    name: ClockName = "monotonic"
+    name: TimingOrigin = "monotonic"
 
     def __init__(self, flush: Callable[[], object] | None = None) -> None:
         self._flush = flush
@@ -62,7 +62,7 @@ class CudaClock:
         flush: enqueues work that empties caches before each start, outside of what is timed.
     """
 
-    name: ClockName = "cuda-events"
+    name: TimingOrigin = "cuda-events"
 
     def __init__(self, flush: Callable[[], object] | None = None) -> None:
         self._flush = flush

@@ -332,7 +332,7 @@ def _grouped_mm(
     return result
 
 
-class Grouped(torch.autograd.Function):
+class GroupedProduct(torch.autograd.Function):
     """A product per group of rows, as experts make them: `offs` says where each group ends.
 
     torch's own asks for types, sizes and strides that depend on the card. The gradients are products of the same kind.

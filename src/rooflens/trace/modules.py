@@ -78,10 +78,10 @@ class ModulePaths:
 
 
 @contextmanager
-def untouched(root: nn.Module, twin: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
+def untouched(root: nn.Module, copied: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
     """Put every attribute of every module back on leaving: flags, parameters, buffers, hooks, lists and dicts.
 
-    Inside, every tensor of theirs is replaced by what `twin` makes of it: parameters, buffers, and those in plain
+    Inside, every tensor of theirs is replaced by what `copied` makes of it: parameters, buffers, and those in plain
     attributes. They stay replaced in backward, which runs a checkpointed module again.
     """
     # A script module keeps its state in C++ and its attributes are how to reach it; it is never run in place.
@@ -89,7 +89,7 @@ def untouched(root: nn.Module, twin: Callable[[torch.Tensor], torch.Tensor]) -> 
     saved = [(module, _shallow(module.__dict__)) for module in modules]
     try:
         for module in modules:
-            _swap(module, twin)
+            _swap(module, copied)
         yield
     finally:
         for module, attributes in saved:
@@ -111,19 +111,19 @@ def reachable(root: nn.Module) -> list[nn.Module]:
     return list(found)
 
 
-def _swap(module: nn.Module, twin: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def _swap(module: nn.Module, copied: Callable[[torch.Tensor], torch.Tensor]) -> None:
     """Replace the tensors of a module: those of its registers, and those that only its own attributes hold."""
     for name, value in list(vars(module).items()):
         if isinstance(value, torch.Tensor):
-            vars(module)[name] = twin(value)
+            vars(module)[name] = copied(value)
         elif type(value) in (list, dict) and name not in _REGISTERS:
-            swapped = tree_map_only(torch.Tensor, twin, value)
+            swapped = tree_map_only(torch.Tensor, copied, value)
             value.clear()
             (value.extend if isinstance(value, list) else value.update)(swapped)
     for register in (module._parameters, module._buffers):
         for name, tensor in register.items():
             if tensor is not None:
-                register[name] = twin(tensor)  # type: ignore[assignment]
+                register[name] = copied(tensor)  # type: ignore[assignment]
 
 
 _REGISTERS = frozenset({"_parameters", "_buffers", "_modules"})

@@ -12,11 +12,11 @@ from unittest.mock import patch
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from rooflens.records import Argument, Call, Operation, Phase, Region, Tensor
+from rooflens.records import Access, Argument, Call, Operation, Phase, Tensor
 from rooflens.trace.dtypes import name_of
-from rooflens.trace.layout import parts, stored
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
+from rooflens.trace.plain_tensors import plain_tensors, stored
 
 FREE = frozenset(
     {
@@ -180,12 +180,12 @@ class Recorder(TorchDispatchMode):
         )
         return Operation(call, path, self.phase, recomputed, reads, writes)
 
-    def _regions(self, tensors: list[torch.Tensor]) -> tuple[Region, ...]:
+    def _regions(self, tensors: list[torch.Tensor]) -> tuple[Access, ...]:
         """The distinct regions of memory behind some tensors: a matrix and its transpose are one."""
-        found: dict[tuple[int, int, int], Region] = {}
-        for tensor in (part for whole in tensors for part in parts(whole)):
+        found: dict[tuple[int, int, int], Access] = {}
+        for tensor in (part for whole in tensors for part in plain_tensors(whole)):
             block, nbytes = self._lifetimes.number(tensor), distinct_bytes(tensor)
-            region = Region(block, nbytes, nbytes // max(1, tensor.element_size()))
+            region = Access(block, nbytes, nbytes // max(1, tensor.element_size()))
             found[block, int(tensor.storage_offset()), nbytes] = region
         return tuple(found.values())
 
@@ -218,7 +218,7 @@ def _on_host(arguments: Any) -> bool:
 
 def describe(tensor: torch.Tensor) -> Tensor:
     """Shape, element type and distinct bytes of a tensor."""
-    nbytes = sum(map(distinct_bytes, parts(tensor)))
+    nbytes = sum(map(distinct_bytes, plain_tensors(tensor)))
     return Tensor(tuple(tensor.shape), name_of(tensor.dtype), nbytes, stored(tensor))
 
 

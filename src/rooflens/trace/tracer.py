@@ -1,4 +1,4 @@
-"""Running a step on twins of its tensors: fake ones, or real ones where values decide."""
+"""Run a step on copies of its tensors: fake ones, or real ones where values decide."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from torch.nn.parameter import is_lazy
 from rooflens.errors import DataDependent, ModelError, RooflensError, first_line
 from rooflens.models import Step, cache_tensors, kept_switches, make_optimizer, unwrapped
 from rooflens.records import Trace
-from rooflens.trace.accelerator import AcceleratorCalls, without_mkldnn
-from rooflens.trace.higher import flexible_attention
+from rooflens.trace.copies import Copies, FakeCopies, RealCopies, kept_rng_state, own_state
+from rooflens.trace.higher_order import flexible_attention
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths, untouched
 from rooflens.trace.recorder import Recorder
-from rooflens.trace.twins import FakeTwins, RealTwins, Twins, kept_rng_state, own_state
+from rooflens.trace.replaced_calls import AcceleratorCalls, without_mkldnn
 from rooflens.units import show
 
 LOSS, OPTIMIZER = "(loss)", "(optimizer)"
@@ -42,10 +42,10 @@ def trace(step: Step) -> Trace:
     with kept_rng_state(), kept_switches(), _quiet():
         try:
             _refuse_what_has_no_fake(step)
-            return _Run(step, FakeTwins(step.cast, step.channels_last)).trace()
+            return _Run(step, FakeCopies(step.cast, step.channels_last)).trace()
         except DataDependent as error:
             _refuse_what_does_not_fit(step, error)
-            found = _Run(step, RealTwins(step.cast, step.channels_last)).trace()
+            found = _Run(step, RealCopies(step.cast, step.channels_last)).trace()
             return replace(found, with_values=True, notes=(f"{error}: the step was run on the CPU with values",))
 
 
@@ -131,15 +131,15 @@ def _memory() -> int | None:
 class _Run:
     """One trace in progress."""
 
-    def __init__(self, step: Step, twins: Twins) -> None:
+    def __init__(self, step: Step, copies: Copies) -> None:
         self.step = step
         self.module = unwrapped(step.module)
-        self.twins = twins
+        self.copies = copies
         # A script cannot be run with other tensors than its own, so a copy of the model is run with these.
         self.stateless = not _scripted(self.module)
         if not self.stateless:
             self.module = _copied(self.module).to("cpu", step.cast)
-        self.state = twins.state(self.module) if self.stateless else own_state(self.module)
+        self.state = copies.state(self.module) if self.stateless else own_state(self.module)
         self.paths = ModulePaths(self.module)
         self.lifetimes = Lifetimes()
         names = {id(tensor): name for name, tensor in self.state.items()}
@@ -148,7 +148,7 @@ class _Run:
 
     def trace(self) -> Trace:
         if self.stateless:
-            with untouched(self.module, self.twins.twin):
+            with untouched(self.module, self.copies.of):
                 return self._trace()
         with untouched(self.module, _same), without_mkldnn():
             return self._trace()
@@ -157,10 +157,10 @@ class _Run:
         step = self.step
         if self.module.training != step.training:
             _switch(self.module, step.training)
-        args, kwargs, targets = self.twins.tree((step.args, step.kwargs, step.targets))
+        args, kwargs, targets = self.copies.tree((step.args, step.kwargs, step.targets))
         self._label_what_is_there(args, kwargs, targets)
         with (
-            self.twins.mode,
+            self.copies.mode,
             _model_errors(step.name, self.paths),
             AcceleratorCalls(),
             flexible_attention(),
@@ -196,7 +196,7 @@ class _Run:
 
     def _filled_cache(self, prompt: dict[str, Any], name: str) -> Any:
         """The cache after the prompt: it exists before the step begins."""
-        cache = self.module(**self.twins.tree(prompt)).get(name)
+        cache = self.module(**self.copies.tree(prompt)).get(name)
         if cache is None:
             raise ModelError(f"{self.step.name} fills no cache, so it has no mode {self.step.mode!r}")
         self._label_cache(cache)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from urllib.parse import unquote
 
-from rooflens.costs.seen import is_engine, is_known, short
+from rooflens.costs.profiler_names import is_engine, is_known, short
 from rooflens.records import PHASES, Phase
 
 _RANGE = re.compile(r'"((?:[^"\\]|\\.)*)"')

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from rooflens.costs.seen import is_engine, is_known, short
+from rooflens.costs.profiler_names import is_engine, is_known, short
 from rooflens.records import Phase
 from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, Launch, Range
 from rooflens.sources.profile.nesting import Call, forest

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from rooflens.costs.seen import accumulates, is_engine
+from rooflens.costs.profiler_names import accumulates, is_engine
 from rooflens.records import Phase
 from rooflens.sources.profile.events import HostOperation, Launch, Range
 from rooflens.sources.profile.nesting import Call

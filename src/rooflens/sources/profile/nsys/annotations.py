@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from rooflens.costs.seen import is_engine
+from rooflens.costs.profiler_names import is_engine
 from rooflens.records import PHASES
 from rooflens.sources.profile.events import HostOperation, Range
 from rooflens.sources.range_names import is_optimizer, module_of, module_range, phase_of, phase_range

@@ -15,7 +15,7 @@ _COMPRESSED = {
 }
 
 
-def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def plain_tensors(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The plain tensors that hold `tensor`: itself, the indices and values of a sparse one, or those of its class.
 
     Raises:
@@ -25,7 +25,7 @@ def parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is not None:
         names, _ = flatten()
-        return tuple(part for name in names for part in parts(getattr(tensor, name)))
+        return tuple(part for name in names for part in plain_tensors(getattr(tensor, name)))
     if tensor.is_nested:
         raise ModelError("a nested tensor of strided layout tells no shape; make it with layout=torch.jagged")
     if tensor.layout is torch.strided:
@@ -46,4 +46,4 @@ def without_values(tensor: torch.Tensor) -> DataDependent:
 
 def stored(tensor: torch.Tensor) -> int | None:
     """Elements that a sparse tensor stores; None for a plain one."""
-    return None if tensor.layout is torch.strided else parts(tensor)[-1].numel()
+    return None if tensor.layout is torch.strided else plain_tensors(tensor)[-1].numel()

@@ -1,8 +1,8 @@
-"""Twins of tensors: what a model is run with in place of its own tensors, so that these are never touched.
+"""Copies of tensors, with which a model is run so that its own tensors are never touched.
 
-A fake twin has shape, strides and element type and no memory behind it. It lives on meta storage but says that it is on
-the CPU: on the meta device itself torch decomposes attention and turns autocast off, and on a fake "cuda" without a
-driver backward raises. The fake CPU does neither. A real twin is a copy, for models whose shapes depend on values.
+A fake copy has shape, strides and element type and no memory behind it. It lies on meta storage and says that it is on
+the CPU: on the meta device torch decomposes attention and turns autocast off, and on a fake "cuda" without a driver
+backward raises. A real copy has values, for models whose shapes depend on them.
 """
 
 from __future__ import annotations
@@ -21,49 +21,49 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 
-from rooflens.trace.layout import parts, without_values
+from rooflens.trace.plain_tensors import plain_tensors, without_values
 
 CPU = torch.device("cpu")
 
 
-class Twins(ABC):
-    """Makes twins; asking twice for the same tensor gives the same one.
+class Copies(ABC):
+    """Copies tensors, each of them once.
 
     Args:
-        cast: type that floating twins get; None keeps each tensor's own.
-        channels_last: lay four-dimensional twins out with channels last.
+        cast: type that floating copies get; None keeps each tensor's own.
+        channels_last: lay four-dimensional copies out with channels last.
     """
 
     mode: AbstractContextManager[Any]
-    """The context in which the twins are used."""
+    """The context in which the copies are used."""
 
     def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False) -> None:
         self._cast = cast
         self._channels_last = channels_last
-        self._twins: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def twin(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The twin of `tensor`, with the same shape and need of a gradient."""
-        known = self._twins.get(id(tensor))
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The copy of `tensor`, with the same shape and need of a gradient."""
+        known = self._made.get(id(tensor))
         if known is not None:
             return known[1]
         if tensor.is_nested:
-            parts(tensor)  # refuses the layout that has no shape
+            plain_tensors(tensor)  # refuses the layout that has no shape
         dtype = self._cast if self._cast is not None and tensor.is_floating_point() else tensor.dtype
         with torch.no_grad():
-            twin = self._wrapped(tensor) if hasattr(tensor, "__tensor_flatten__") else self._make(tensor, dtype)
-        twin.requires_grad_(tensor.requires_grad)
-        # The original is kept beside its twin so that its id cannot be used again.
-        self._twins[id(tensor)] = (tensor, twin)
-        return twin
+            made = self._wrapped(tensor) if hasattr(tensor, "__tensor_flatten__") else self._make(tensor, dtype)
+        made.requires_grad_(tensor.requires_grad)
+        # The original is kept beside its copy so that its id cannot be used again.
+        self._made[id(tensor)] = (tensor, made)
+        return made
 
     def tree(self, structure: Any) -> Any:
-        """`structure` with every tensor in it replaced by its twin; dataclasses and user's dicts are copied."""
+        """`structure` with every tensor in it replaced by its copy; dataclasses and user's dicts are copied too."""
         return tree_map(self._leaf, structure)
 
     def _leaf(self, leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
-            return self.twin(leaf)
+            return self.of(leaf)
         if isinstance(leaf, UserDict):
             mapping = copy(leaf)
             mapping.data = self.tree(leaf.data)
@@ -76,16 +76,16 @@ class Twins(ABC):
         return found
 
     def _wrapped(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A tensor of a class that is made of others, around the twins of these."""
+        """A tensor of a class that is made of others, around the copies of these."""
         kind: Any = type(tensor)
         names, context = kind.__tensor_flatten__(tensor)
-        inner = {name: self.twin(getattr(tensor, name)) for name in names}
-        twin: torch.Tensor = kind.__tensor_unflatten__(inner, context, tensor.shape, tensor.stride())
-        return twin
+        inner = {name: self.of(getattr(tensor, name)) for name in names}
+        made: torch.Tensor = kind.__tensor_unflatten__(inner, context, tensor.shape, tensor.stride())
+        return made
 
     def state(self, module: torch.nn.Module) -> dict[str, torch.Tensor]:
-        """Twins of all parameters and buffers by name; tied ones share a twin."""
-        return {name: self.twin(tensor) for name, tensor in own_state(module).items()}
+        """Copies of all parameters and buffers by name; tied ones share a copy."""
+        return {name: self.of(tensor) for name, tensor in own_state(module).items()}
 
     @abstractmethod
     def _make(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor: ...
@@ -101,8 +101,8 @@ def own_state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-class FakeTwins(Twins):
-    """Twins without memory or values."""
+class FakeCopies(Copies):
+    """Copies without memory or values."""
 
     def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False) -> None:
         super().__init__(cast, channels_last)
@@ -116,7 +116,7 @@ class FakeTwins(Twins):
         return FakeTensor(self._fake, self._laid_out(meta), CPU)
 
 
-class RealTwins(Twins):
+class RealCopies(Copies):
     """Copies on the CPU; where a tensor has no values (meta), random ones of the size that layers keep."""
 
     def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False) -> None:

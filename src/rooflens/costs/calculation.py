@@ -6,14 +6,14 @@ import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from rooflens.costs.expression import Amount, Expression, Sum, expression_of, without_labels
+from rooflens.costs.expression import Expression, Sum, TensorBytes, expression_of, without_labels
 from rooflens.costs.registry import Arithmetic, Cost, Uncounted, entry_of, evaluate
 from rooflens.costs.sizes import spelled
 from rooflens.records import Call, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class WorkTerm:
     """A number and how it is computed.
 
     Attributes:
@@ -28,7 +28,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Derivation:
+class Calculation:
     """How the formula of a call gives its work.
 
     Attributes:
@@ -45,16 +45,16 @@ class Derivation:
     cost: Cost
     words: str
     uncounted: str | None
-    flops: tuple[Line, ...]
-    kernel_flops: tuple[Line, ...]
-    bytes: tuple[Line, ...]
+    flops: tuple[WorkTerm, ...]
+    kernel_flops: tuple[WorkTerm, ...]
+    bytes: tuple[WorkTerm, ...]
 
 
-def derive(call: Call, arithmetic: Arithmetic) -> Derivation:
+def calculate(call: Call, arithmetic: Arithmetic) -> Calculation:
     """The work of a call and the arithmetic behind it; the numbers are those of :func:`rooflens.costs.cost`."""
     told = evaluate(spelled(call), arithmetic)
     entry = entry_of(call.name)
-    return Derivation(
+    return Calculation(
         call=call,
         cost=Cost(told.family, _plain(told.work), None if told.kernel_work is None else _plain(told.kernel_work)),
         words="" if entry is None else inspect.cleandoc(entry.formula.__doc__ or ""),
@@ -89,19 +89,19 @@ def _why_uncounted(call: Call) -> str | None:
     return None
 
 
-def _lines(flops: Mapping[str, float]) -> tuple[Line, ...]:
-    return tuple(Line(what=resource, expression=_text(n), value=_number(n)) for resource, n in flops.items())
+def _lines(flops: Mapping[str, float]) -> tuple[WorkTerm, ...]:
+    return tuple(WorkTerm(what=resource, expression=_text(n), value=_number(n)) for resource, n in flops.items())
 
 
-def _by_tensor(nbytes: float) -> Iterator[Line]:
+def _by_tensor(nbytes: float) -> Iterator[WorkTerm]:
     """The bytes of each tensor, and as `values` those that a formula counts one by one."""
     terms: dict[str, list[tuple[int, Expression]]] = {}
     for times, term in _terms(nbytes):
-        label, inner = (term.label, without_labels(term)) if isinstance(term, Amount) else ("values", term)
+        label, inner = (term.label, without_labels(term)) if isinstance(term, TensorBytes) else ("values", term)
         terms.setdefault(label, []).append((times, inner))
     for label, parts in terms.items():
         total = Sum(tuple(parts))
-        yield Line(what=label, expression=str(total), value=total.value)
+        yield WorkTerm(what=label, expression=str(total), value=total.value)
 
 
 def _terms(nbytes: float) -> tuple[tuple[int, Expression], ...]:

@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from rooflens.errors import DataDependent, ModelError
-from rooflens.trace import fused, higher
+from rooflens.trace import fused, higher_order
 from rooflens.trace.autocast import as_on_cuda
 from rooflens.trace.rms_norm import RmsNorm
 
@@ -45,7 +45,7 @@ class AcceleratorCalls(TorchFunctionMode):
             return replacement(*args, **kwargs)
         if isinstance(func, HigherOrderOperator):
             with self:
-                return higher.run(func, *args, **kwargs)
+                return higher_order.run(func, *args, **kwargs)
         if func in _WRAPPERS:
             with self:
                 return _unchecked(func)(*args, **kwargs)
@@ -243,7 +243,7 @@ def _grouped_product(
 ) -> torch.Tensor:
     if self.shape[-1] != mat2.shape[-2]:
         raise RuntimeError(f"grouped products do not fit: {tuple(self.shape)} and {tuple(mat2.shape)}")
-    product = fused.Grouped.apply if fused.saving(self, mat2) else torch.ops.rooflens._grouped_mm
+    product = fused.GroupedProduct.apply if fused.saving(self, mat2) else torch.ops.rooflens._grouped_mm
     result: torch.Tensor = product(self, mat2, offs, out_dtype)
     return result if bias is None else result + bias
 
