@@ -1,4 +1,4 @@
-"""Write src/rooflens/checks/right_values.csv from estimates: `.venv/bin/python scripts/right_values.py [MODEL ...]`.
+"""Write src/rooflens/reported/right_values.csv from estimates: `.venv/bin/python scripts/right_values.py [MODEL ...]`.
 
 `rooflens check` compares figures of torchvision's models with this table, so that it needs no torch. Every amount of a
 phase is ``fixed + per_sample * batch``: three batches are estimated, two solve for both numbers and the third confirms
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import rooflens as rl
-from rooflens.checks.expected import AMOUNTS, COLUMNS, TABLE
 from rooflens.models import find
+from rooflens.reported.right_values import AMOUNTS, COLUMNS, TABLE
 from rooflens.results import Total
 
 BATCHES = (2, 4, 6)

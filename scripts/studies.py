@@ -23,10 +23,10 @@ from pathlib import Path
 import rooflens as rl
 from rooflens.api.reported import figures_of
 from rooflens.api.reporting import study_view
-from rooflens.report.beside import figures_tables
 from rooflens.report.render import render
+from rooflens.report.reported_figures import figures_tables
 from rooflens.report.study import StudyView, compose
-from rooflens.report.study.files import write as write_report
+from rooflens.report.study.outputs import write as write_report
 from rooflens.study import StudyFolder
 
 ROOT = Path(__file__).parents[1]

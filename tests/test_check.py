@@ -19,12 +19,12 @@ from tests.test_check_typed import HEADER
 from tests.test_light_imports import TORCH, loaded_by
 
 import rooflens as rl
-from rooflens.checks import CHECKS, QUANTITIES, SEVERITIES, Figure, RightValues, examine, read_figures
-from rooflens.checks import typed as typed_module
+from rooflens.checks import CHECKS, QUANTITIES, SEVERITIES, ReportedFigure, RightValues, examine, read_figures
 from rooflens.cli import check as command
 from rooflens.cli.main import cli
 from rooflens.errors import FiguresError, InvalidValue
 from rooflens.records import PHASES, Phase
+from rooflens.reported import csv_file
 
 ROOT = Path(__file__).parents[1]
 OWN = ROOT / "tests" / "data" / "figures.csv"
@@ -171,7 +171,7 @@ def test_the_table_is_what_an_estimate_says(model: str, mode: str) -> None:
     est = rl.estimate(model, batch=7, mode=mode)
     table, fresh = RightValues(rl.RecordSet(())), RightValues(est)
     words: tuple[Phase, ...] = ("forward",) if mode == "inference" else PHASES
-    figure = Figure(quantity="flops", value=None, model=model, batch=7, dtype="fp32")
+    figure = ReportedFigure(quantity="flops", value=None, model=model, batch=7, dtype="fp32")
     mine, right = table.of(figure, words), fresh.of(figure, words)
     assert mine is not None
     assert right is not None
@@ -214,7 +214,7 @@ def test_a_device_in_a_table_opens_no_file(name: str, tmp_path: Path, monkeypatc
 # The table that people type ------------------------------------------------------------------------------------------
 
 
-def read(tmp_path: Path, text: str | bytes) -> tuple[Figure, ...]:
+def read(tmp_path: Path, text: str | bytes) -> tuple[ReportedFigure, ...]:
     path = tmp_path / "figures.csv"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return read_figures(path)
@@ -224,7 +224,7 @@ def test_cells_become_figures_in_base_units(tmp_path: Path) -> None:
     (figure,) = read(
         tmp_path, f"\ufeff{HEADER}\r\nvgg16,T4,10 images,FP32, forward ,time,12.50,ms,112 x 112 px\r\n\r\n"
     )
-    assert figure == Figure(
+    assert figure == ReportedFigure(
         quantity="time",
         value=0.0125,
         model="vgg16",
@@ -307,7 +307,7 @@ ROWS = st.lists(
 def test_any_table_has_findings_or_an_error(rows: list[tuple[str, ...]]) -> None:
     lines = [HEADER, *(",".join((*(cell.replace(",", ";") for cell in row), "", "")) for row in rows)]
     with suppress(FiguresError):
-        figures = tuple(typed_module._figures("t.csv", [f"{line}\n" for line in "\n".join(lines).split("\n")]))
+        figures = tuple(csv_file._figures("t.csv", [f"{line}\n" for line in "\n".join(lines).split("\n")]))
         for finding in examine(figures):
             assert finding.code in CHECKS
             assert finding.message

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 import rooflens as rl
-from rooflens.checks import Figure, Finding, read_figures
-from rooflens.checks.beside import Beside, beside
+from rooflens.checks import Finding
 from rooflens.records import Case, Memory, Phase, Record, Source, Timing, Work
 from rooflens.records.work import Origin
-from rooflens.report.beside import figures_tables
 from rooflens.report.render import render
-from rooflens.study.reported import figures_beside
+from rooflens.report.reported_figures import figures_tables
+from rooflens.reported import ComparedFigure, ReportedFigure, compare_figures, read_figures
 
 T4, H200 = rl.device("t4"), rl.device("h200")
 
@@ -47,13 +46,13 @@ def case(device: str | None = T4.name, *, mode: str = "inference", dtype: str = 
     return Case(model="net", device=device, batch=8, mode=mode, dtype=dtype, options=tuple(sorted(more.items())))  # type: ignore[arg-type]
 
 
-def figure(quantity: str, value: float, **more: object) -> Figure:
+def figure(quantity: str, value: float, **more: object) -> ReportedFigure:
     said: dict[str, object] = {"model": "net", "device": "t4", "batch": 8, "dtype": "fp32", "phase": "forward"}
-    return Figure(quantity=quantity, value=value, **(said | more))  # type: ignore[arg-type]
+    return ReportedFigure(quantity=quantity, value=value, **(said | more))  # type: ignore[arg-type]
 
 
-def only(figures: list[Figure], records: list[Record], **more: object) -> Beside:
-    (found,) = beside(figures, rl.RecordSet(records, devices={T4.name: T4, H200.name: H200}), **more)  # type: ignore[arg-type]
+def only(figures: list[ReportedFigure], records: list[Record], **more: object) -> ComparedFigure:
+    (found,) = compare_figures(figures, rl.RecordSet(records, devices={T4.name: T4, H200.name: H200}), **more)  # type: ignore[arg-type]
     return found
 
 
@@ -161,12 +160,12 @@ def test_a_word_for_a_machine_means_what_it_turned_out_to_be() -> None:
         record(step, "backward", source="measure", seconds=4.0),
     ]
     wanted = figure("time_ratio", 0.5, phase="forward:backward", device="cpu")
-    assert only([wanted], timed, names={"cpu": frozenset({"some-cpu"})}).ratio == pytest.approx(2.0)
+    assert only([wanted], timed, aliases={"cpu": frozenset({"some-cpu"})}).ratio == pytest.approx(2.0)
     unknown = only([wanted], timed)
     assert unknown.ours is None
     assert unknown.why == "nothing was recorded on a cpu, and no source gives its rates"
     another = figure("time_ratio", 0.5, phase="forward:backward", device="cpu", model="other")
-    found = only([another], timed, names={"cpu": frozenset({"some-cpu"})})
+    found = only([another], timed, aliases={"cpu": frozenset({"some-cpu"})})
     assert found.why == "the study holds no such model"
 
 
@@ -207,7 +206,7 @@ def test_findings_go_with_their_line_only() -> None:
         (figure("correlation flops-latency", 0.8), "too few models have a time"),
     ],
 )
-def test_what_has_no_number_of_ours_says_why(asked: Figure, why: str) -> None:
+def test_what_has_no_number_of_ours_says_why(asked: ReportedFigure, why: str) -> None:
     found = only([asked], INFERENCE)
     assert (found.ours, found.ratio, found.why) == (None, None, why)
 
@@ -232,7 +231,7 @@ def test_a_correlation_is_the_median_over_the_settings_of_its_device() -> None:
     asked = figure("correlation flops-latency", 0.5, model="all", batch=None)
     for extra, ours in (([], 1.0), (timed, 0.0)):
         held = rl.RecordSet([*records, *extra], devices={T4.name: T4})
-        (found,) = figures_beside([asked], held, findings=(), names={})
+        (found,) = compare_figures([asked], held, findings=(), aliases={})
         assert found.ours is not None
         assert found.ours.value == pytest.approx(ours)
 
@@ -251,7 +250,7 @@ def test_a_correlation_on_a_machine_without_rates_takes_the_work_of_any_device_a
     ]
     held = rl.RecordSet([*records, *timed], devices={T4.name: T4, H200.name: H200})
     figures = [figure("correlation flops-latency", 0.5, model="all", batch=None, device=name) for name in ("cpu", "t4")]
-    on_cpu, on_t4 = figures_beside(figures, held, findings=(), names={"cpu": frozenset({"some-cpu"})})
+    on_cpu, on_t4 = compare_figures(figures, held, findings=(), aliases={"cpu": frozenset({"some-cpu"})})
     assert on_cpu.ours is not None
     assert on_cpu.ours.value == pytest.approx(1.0)
     assert on_cpu.ours.of == "Spearman with the time on some-cpu"
@@ -272,7 +271,7 @@ def test_tables_name_what_is_compared_and_what_is_not(tmp_path: Path) -> None:
         "net,,8,fp32,forward,flops,2,GFLOP\n"
     )
     records = rl.RecordSet(INFERENCE, devices={T4.name: T4})
-    compared, rest = figures_tables(beside(read_figures(path), records))
+    compared, rest = figures_tables(compare_figures(read_figures(path), records))
     text = render(compared, "md")
     assert "| time | net | t4 | 8 | forward | 1.000 ms | 500.0 us | 2 | bound, fp32 inference |" in text
     assert "| flops | net | - | 8 | forward | 2.000 GFLOP | 4.000 GFLOP | 0.5 |" in text

@@ -13,9 +13,9 @@ import rooflens as rl
 from rooflens.api.reported import study_figures
 from rooflens.api.studies import open_study, run_cells
 from rooflens.checks import read_figures
-from rooflens.checks.beside import Beside
 from rooflens.errors import InvalidValue
 from rooflens.records import read_records
+from rooflens.reported import ComparedFigure
 from rooflens.study import StudyFolder, cells, read_study
 
 SHARED = studies.ROOT.parent / "shared" / "reports" / "reported.csv"
@@ -132,7 +132,7 @@ def part(name: str, folder: Path, **wanted: object) -> StudyFolder:
     return opened
 
 
-def row(found: tuple[Beside, ...], quantity: str, phase: str, **wanted: object) -> Beside:
+def row(found: tuple[ComparedFigure, ...], quantity: str, phase: str, **wanted: object) -> ComparedFigure:
     (one,) = (
         each
         for each in found

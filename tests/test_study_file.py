@@ -26,7 +26,7 @@ from rooflens.study import (
     Study,
     read_study,
 )
-from rooflens.study.lines import line_of
+from rooflens.study.toml_lines import line_of
 
 EVERYTHING = """\
 title = "Everything"

@@ -23,7 +23,7 @@ from rooflens.report.study import Judged, Report, StudyView, compose
 from rooflens.report.study.agreement import Pair, against_measured, pairs
 from rooflens.report.study.breakdown import breakdown
 from rooflens.report.study.content import Code, Facts, Listed, Sentences
-from rooflens.report.study.page import render
+from rooflens.report.study.html import render
 from rooflens.report.study.settings import environment
 from rooflens.results import RecordSet
 

@@ -15,7 +15,8 @@ from rooflens.api.reporting import study_view
 from rooflens.records import RecordFile, read_records
 from rooflens.report.study import compose
 from rooflens.report.study.content import Code
-from rooflens.study import StudyFolder, state
+from rooflens.study import StudyFolder
+from rooflens.study import folder as state
 
 CARDS = """\
 title = "One card and two"

@@ -16,14 +16,14 @@ from tests.study_samples import SMALL, begun, failing, found, timed, written
 
 from rooflens.errors import InvalidValue, RecordFileError, StudyFileError
 from rooflens.records import Case, Failure, RecordFile, read_records, write_records
-from rooflens.study import Cell, Change, Share, Step, StudyFolder, work
+from rooflens.study import Cell, Change, Share, Step, StudyFolder, run_each
 from rooflens.study.lease import lease
-from rooflens.study.words import change_text, status_text
+from rooflens.study.status_text import change_text, status_text
 
 ROOT = Path(__file__).parents[1]
 WORKER = """
 import sys, time
-from rooflens.study import StudyFolder, work
+from rooflens.study import StudyFolder, run_each
 from tests.study_samples import found
 
 folder, seconds = StudyFolder.open(sys.argv[1]), float(sys.argv[2])
@@ -33,7 +33,7 @@ def run(cell, share):
     time.sleep(seconds)
     return found(cell)
 
-work(folder, folder.cells, run)
+run_each(folder, folder.cells, run)
 folder.sweep()
 """
 LARGE = f'title = "Large"\nmodels = ["a", "b"]\nbatches = {list(range(1, 26))}\nmodes = ["inference", "train"]\n'
@@ -94,9 +94,9 @@ def test_what_is_told_of_each_cell(tmp_path: Path) -> None:
     first, second, third = folder.cells[:3]
     steps: list[Step] = []
     with lease(folder.files, second.key):
-        work(folder, (first, second), found, tell=steps.append)
-    work(folder, (first,), found, tell=steps.append)  # it is done
-    work(folder, (third,), failing, tell=steps.append)
+        run_each(folder, (first, second), found, tell=steps.append)
+    run_each(folder, (first,), found, tell=steps.append)  # it is done
+    run_each(folder, (third,), failing, tell=steps.append)
     assert [(step.cell, step.what, step.share, step.text) for step in steps] == [
         (first, "running", 0.0, ""),
         (first, "running", 0.5, "half of it"),
@@ -110,17 +110,17 @@ def test_what_is_told_of_each_cell(tmp_path: Path) -> None:
 
 def test_what_failed_is_run_again_when_asked_for(tmp_path: Path) -> None:
     folder = begun(tmp_path)
-    work(folder, folder.cells, failing)
+    run_each(folder, folder.cells, failing)
     status = folder.status()
     assert status.count("failed") == 12
     assert status.failures[folder.cells[0].key] == Failure(
         case=folder.cells[0].case, source="estimate", stage="start", kind="error", message="resnet18 cannot be built"
     )
-    work(folder, folder.cells, found)
+    run_each(folder, folder.cells, found)
     assert folder.status().count("failed") == 12
-    work(folder, folder.cells[:5], found, retry=True)
+    run_each(folder, folder.cells[:5], found, retry=True)
     assert (folder.status().count("failed"), folder.status().count("done")) == (7, 5)
-    work(folder, folder.cells[:6], failing, retry=True)  # what is done stays
+    run_each(folder, folder.cells[:6], failing, retry=True)  # what is done stays
     assert folder.status().count("done") == 5
     assert len(os.listdir(folder.files)) == 12
 
@@ -129,7 +129,7 @@ def test_a_killed_retry_leaves_one_of_both(tmp_path: Path) -> None:
     # Killed between writing the records and removing the failure.
     folder = begun(tmp_path)
     cell = folder.cells[0]
-    work(folder, [cell], failing)
+    run_each(folder, [cell], failing)
     write_records(folder.files / f"{cell.key}.jsonl", found(cell))
     assert folder.status().count("failed") == 0
     assert [contents.records for _, contents in folder.each()] == [found(cell).records]
@@ -145,7 +145,7 @@ def test_a_cell_that_was_lost_to_another_run_is_not_kept_twice(tmp_path: Path) -
         path.with_name(path.name.replace("lease-1", "lease-2")).write_text(path.read_text())
         return found(cell, share)
 
-    work(folder, folder.cells[:1], loses, tell=steps.append)
+    run_each(folder, folder.cells[:1], loses, tell=steps.append)
     assert steps[-1].what == "elsewhere"
     assert noted(folder) == []
     assert folder.has(folder.cells[0]) is None
@@ -153,16 +153,16 @@ def test_a_cell_that_was_lost_to_another_run_is_not_kept_twice(tmp_path: Path) -
 
 def test_nothing_begins_after_the_time_is_over(tmp_path: Path) -> None:
     folder = begun(tmp_path)
-    work(folder, folder.cells, found, until=time.monotonic())
+    run_each(folder, folder.cells, found, until=time.monotonic())
     assert folder.status().count("left") == 12
-    work(folder, folder.cells, found, until=time.monotonic() + 60)
+    run_each(folder, folder.cells, found, until=time.monotonic() + 60)
     assert folder.status().complete
 
 
 def test_what_killed_runs_left_goes_once_the_cell_is_done(tmp_path: Path) -> None:
     folder = begun(tmp_path)
     done, left = folder.cells[:2]
-    work(folder, [done], found)
+    run_each(folder, [done], found)
     litter = [f".{done.key}.lease-1", f".{done.key}.lease-1.0abc", f".{done.key}.jsonl.x1.tmp"]
     litter += [f".{done.key}.failed.jsonl.x2.tmp", f".{left.key}.jsonl.x3.tmp"]
     for name in litter:
@@ -175,14 +175,14 @@ def test_what_killed_runs_left_goes_once_the_cell_is_done(tmp_path: Path) -> Non
 class TestChanges:
     def test_the_same_file_again(self, tmp_path: Path) -> None:
         folder = begun(tmp_path)
-        work(folder, folder.cells, found)
+        run_each(folder, folder.cells, found)
         again, change = StudyFolder.begin(folder.path, tmp_path / "study.toml")
         assert change is None
         assert again.status().complete
 
     def test_a_study_that_grows_keeps_what_it_has(self, tmp_path: Path) -> None:
         folder = begun(tmp_path)
-        work(folder, folder.cells, found)
+        run_each(folder, folder.cells, found)
         (again, change) = StudyFolder.begin(folder.path, written(tmp_path, SMALL.replace("1, 2, 4", "2, 4, 8")))
         assert change is not None
         assert (len(change.added), len(change.dropped)) == (4, 4)  # two models on two devices
@@ -199,7 +199,7 @@ class TestChanges:
     def test_a_file_that_can_no_longer_be_read(self, tmp_path: Path) -> None:
         (tmp_path / "old.csv").touch()
         folder = begun(tmp_path, SMALL + '[[recorded]]\nfiles = ["old.csv"]\n')
-        work(folder, folder.cells[:2], found)
+        run_each(folder, folder.cells[:2], found)
         (tmp_path / "old.csv").unlink()
         again, change = StudyFolder.begin(folder.path, written(tmp_path))
         assert change is not None
@@ -254,7 +254,7 @@ class TestFolder:
 
     def test_a_damaged_file_is_named(self, tmp_path: Path) -> None:
         folder = begun(tmp_path)
-        work(folder, folder.cells, found)
+        run_each(folder, folder.cells, found)
         damaged = folder.files / f"{folder.cells[0].key}.jsonl"
         damaged.write_text(damaged.read_text()[:-20])
         with pytest.raises(RecordFileError, match=damaged.name) as caught:
@@ -265,8 +265,8 @@ class TestFolder:
 
     def test_records_of_all_cells(self, tmp_path: Path) -> None:
         folder = begun(tmp_path)
-        work(folder, folder.cells[:11], found)
-        work(folder, folder.cells[11:], failing)
+        run_each(folder, folder.cells[:11], found)
+        run_each(folder, folder.cells[11:], failing)
         records = folder.records()
         assert [record.case for record in records] == [cell.case for cell in folder.cells[:11]]
         assert [failure.case for failure in records.failures] == [folder.cells[11].case]
@@ -279,7 +279,7 @@ class TestFolder:
             device = "h200-sxm-141gb" if cell.case.device == "cuda" else cell.case.device
             return RecordFile(records=(timed(Case(model=cell.case.model, device=device)),))
 
-        work(folder, folder.cells, on_a_card)
+        run_each(folder, folder.cells, on_a_card)
         assert folder.names() == {"cuda": frozenset({"h200-sxm-141gb"})}
 
 
@@ -288,8 +288,8 @@ class TestRecorded:
 
     def test_files_stand_for_the_cells_that_they_are_named_for(self, tmp_path: Path) -> None:
         before = begun(tmp_path)
-        work(before, before.cells[:3], found)
-        work(before, before.cells[3:4], failing)
+        run_each(before, before.cells[:3], found)
+        run_each(before, before.cells[3:4], failing)
         before.files.rename(tmp_path / "old")
         folder, _ = StudyFolder.begin(tmp_path / "new", written(tmp_path, self.STUDY))
         assert folder.cells == before.cells
@@ -302,10 +302,10 @@ class TestRecorded:
 
     def test_what_is_done_here_stays(self, tmp_path: Path) -> None:
         before = begun(tmp_path)
-        work(before, before.cells[:1], failing)
+        run_each(before, before.cells[:1], failing)
         before.files.rename(tmp_path / "old")
         folder, _ = StudyFolder.begin(tmp_path / "new", written(tmp_path, self.STUDY))
-        work(folder, folder.cells[:1], found)
+        run_each(folder, folder.cells[:1], found)
         assert folder.take_recorded() == 0
         assert folder.status().count("done") == 1
 

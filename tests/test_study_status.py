@@ -9,9 +9,9 @@ import pytest
 from tests.study_samples import SMALL, begun, failing, found
 
 from rooflens.records import Failure, RecordFile
-from rooflens.study import StudyFolder, work
+from rooflens.study import StudyFolder, run_each
 from rooflens.study.lease import lease
-from rooflens.study.words import duration, status_json, status_text
+from rooflens.study.status_text import duration, status_json, status_text
 
 
 class TestStatus:
@@ -76,7 +76,7 @@ class TestStatus:
         folder.files.rmdir()
         opened = StudyFolder.open(folder.path)
         assert (opened.status().count("left"), opened.has_any(), opened.records().records) == (12, False, ())
-        work(opened, opened.cells[:1], found)
+        run_each(opened, opened.cells[:1], found)
         assert opened.status().count("done") == 1
 
     def test_what_runs_is_running(self, tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ class TestStatus:
 
     def test_as_json(self, tmp_path: Path) -> None:
         folder = begun(tmp_path)
-        work(folder, folder.cells[:2], found)
-        work(folder, folder.cells[2:3], failing)
+        run_each(folder, folder.cells[:2], found)
+        run_each(folder, folder.cells[2:3], failing)
         told = json.loads(status_json(folder.status()))
         assert {key: told[key] for key in ("format", "cells", "done", "failed", "running", "left", "complete")} == {
             "format": 1, "cells": 12, "done": 2, "failed": 1, "running": 0, "left": 9, "complete": False,

@@ -15,7 +15,7 @@ from rooflens.records import DTYPES
 from rooflens.results import RecordSet
 
 if TYPE_CHECKING:
-    from rooflens.checks import Figure, Findings
+    from rooflens.checks import Findings, ReportedFigure
 
 _NAME = re.compile(r"(?:timm:|hf:)?[\w.-]+")
 _FILES = (".py", ".onnx", ".json")
@@ -53,12 +53,12 @@ def check(*sources: RecordSet | str | Path, progress: Progress | None = None) ->
     return examine(figures, records, estimates=_right_values(figures, records, progress))
 
 
-def _sources(sources: Sequence[RecordSet | str | Path]) -> tuple[list[Figure], list[RecordSet]]:
+def _sources(sources: Sequence[RecordSet | str | Path]) -> tuple[list[ReportedFigure], list[RecordSet]]:
     """Typed figures, and records."""
     from rooflens.api import read
     from rooflens.checks import holds_figures, read_figures
 
-    figures: list[Figure] = []
+    figures: list[ReportedFigure] = []
     sets: list[RecordSet] = []
     for source in sources:
         if isinstance(source, RecordSet):
@@ -70,7 +70,7 @@ def _sources(sources: Sequence[RecordSet | str | Path]) -> tuple[list[Figure], l
     return figures, sets
 
 
-def _right_values(figures: Iterable[Figure], records: RecordSet, progress: Progress | None) -> RecordSet:
+def _right_values(figures: Iterable[ReportedFigure], records: RecordSet, progress: Progress | None) -> RecordSet:
     """Estimates of the steps that neither the records nor the table answer; what nobody can build has none."""
     from rooflens.checks import RightValues, recorded
 
@@ -91,7 +91,7 @@ def _right_values(figures: Iterable[Figure], records: RecordSet, progress: Progr
     return found
 
 
-def _words(figure: Figure) -> Iterator[tuple[tuple[str, object], ...]]:
+def _words(figure: ReportedFigure) -> Iterator[tuple[tuple[str, object], ...]]:
     """The arguments that estimate a figure's step; none for a name that would open a file.
 
     The name was read from a file: code and files that it points to are left alone.

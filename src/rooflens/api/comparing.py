@@ -24,7 +24,7 @@ from rooflens.compare.kernel_pairs import is_launch
 from rooflens.errors import FileError, Incomparable, InvalidValue
 from rooflens.machine import find
 from rooflens.results import RecordSet
-from rooflens.study.state import CELLS
+from rooflens.study.folder import CELLS
 
 Question = Literal["runs", "evidence", "kernels", "devices", "correlation", "scaling", "phases", "throughput"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)

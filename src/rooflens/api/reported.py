@@ -11,10 +11,10 @@ from rooflens.results import RecordSet
 from rooflens.study import StudyFolder
 
 if TYPE_CHECKING:
-    from rooflens.checks.beside import Beside, Names
+    from rooflens.reported import ComparedFigure, DeviceAliases
 
 
-def study_figures(folder: str | Path) -> tuple[Beside, ...]:
+def study_figures(folder: str | Path) -> tuple[ComparedFigure, ...]:
     """The reported figures of a study beside ours.
 
     Args:
@@ -34,14 +34,15 @@ def study_figures(folder: str | Path) -> tuple[Beside, ...]:
     return figures_of(opened, found.records(), found.names())
 
 
-def figures_of(folder: StudyFolder, records: RecordSet, names: Names | None = None) -> tuple[Beside, ...]:
+def figures_of(
+    folder: StudyFolder, records: RecordSet, aliases: DeviceAliases | None = None
+) -> tuple[ComparedFigure, ...]:
     """The same for a study whose records are at hand, and what its words for a machine turned out to be."""
-    from rooflens.checks import read_figures
-    from rooflens.study.reported import figures_beside
+    from rooflens.reported import compare_figures, read_figures
 
     if folder.figures is None:
         raise InvalidValue(
             f"the study in {str(folder.path)!r} has no reported figures; name a CSV file in it: figures = 'FILE.csv'"
         )
-    findings, known = check(folder.figures), folder.names() if names is None else names
-    return figures_beside(read_figures(folder.figures), records, findings=findings, names=known)
+    findings, known = check(folder.figures), folder.names() if aliases is None else aliases
+    return compare_figures(read_figures(folder.figures), records, findings=findings, aliases=known)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from rooflens.api.reported import figures_of
 from rooflens.records import Environment, RecordFile
 from rooflens.study import Pair, Side, StudyFolder, Verdict, excluded, judge
-from rooflens.study.expectations import QUANTITIES
-from rooflens.study.words import STATES
+from rooflens.study.hypotheses import QUANTITIES
+from rooflens.study.status_text import STATES
 
 if TYPE_CHECKING:
     from rooflens.report.study import Judged, Report, StudyView
@@ -47,7 +47,7 @@ def study_report(
         OutputError: a file cannot be written.
     """
     from rooflens.report.study import compose
-    from rooflens.report.study.files import check_targets, write, write_figures, write_tables
+    from rooflens.report.study.outputs import check_targets, write, write_figures, write_tables
 
     targets = [Path(out)] if isinstance(out, str | Path) else [Path(path) for path in out]
     check_targets(targets)

@@ -15,7 +15,7 @@ from pathlib import Path
 from rooflens.api.cells import Estimates, counting, estimating, measuring, replaying, runs_here
 from rooflens.errors import InvalidValue, RooflensError, StudyFileError, UnknownModel
 from rooflens.results import RecordSet
-from rooflens.study import Cell, Change, Run, SourceName, Status, StudyFolder, Tell, Verdict, canonical, judge, work
+from rooflens.study import Cell, Change, Run, SourceName, Status, StudyFolder, Tell, Verdict, canonical, judge, run_each
 
 
 def run_study(
@@ -183,7 +183,7 @@ def _run(folder: StudyFolder, cells: Sequence[Cell], *, jobs: int, retry: bool, 
         sides.setdefault(cell.source, []).append(cell)
 
     def one_by_one(cells: Iterable[Cell], run: Run) -> None:
-        work(folder, cells, run, tell=tell or (lambda _: None), retry=retry, until=until)
+        run_each(folder, cells, run, tell=tell or (lambda _: None), retry=retry, until=until)
 
     if jobs == 0:
         estimates = sides.pop("estimate", [])

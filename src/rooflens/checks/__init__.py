@@ -6,15 +6,17 @@ registered under a stable code. Reads records and devices, runs nothing, needs n
 
 from collections.abc import Iterable, Mapping
 
-from rooflens.checks import above, kernels, prefixes, roofs, sums, times, traffic, work
+from rooflens.checks import above, kernels, prefixes, roofs, sums, times, traffic
+from rooflens.checks import flops as work
 from rooflens.checks.context import Context
-from rooflens.checks.expected import RightValues, mode_of, spelled_like
-from rooflens.checks.figures import QUANTITIES, STEPS, Figure, named, recorded
 from rooflens.checks.finding import SEVERITIES, Finding, Findings, Severity
 from rooflens.checks.registry import CHECKS, Check
-from rooflens.checks.typed import holds_figures, read_figures
+from rooflens.devices import catalogued
 from rooflens.errors import AmbiguousDevice, RooflensError
 from rooflens.records import Device
+from rooflens.reported.csv_file import holds_figures, read_figures
+from rooflens.reported.figures import QUANTITIES, STEPS, ReportedFigure, recorded
+from rooflens.reported.right_values import RightValues, mode_of, spelled_like
 from rooflens.results import RecordSet
 
 __all__ = [
@@ -24,9 +26,9 @@ __all__ = [
     "STEPS",
     "Check",
     "Context",
-    "Figure",
     "Finding",
     "Findings",
+    "ReportedFigure",
     "RightValues",
     "Severity",
     "examine",
@@ -43,7 +45,7 @@ TOPICS = (work, traffic, times, roofs, above, sums, kernels, prefixes)
 
 
 def examine(
-    figures: Iterable[Figure] = (),
+    figures: Iterable[ReportedFigure] = (),
     records: RecordSet | None = None,
     *,
     devices: Mapping[str, Device] | None = None,
@@ -89,7 +91,7 @@ def _with_likeness(model: str) -> str:
 def _ambiguity(name: str) -> str:
     """What a name of a device leaves open, "" where no device has it."""
     try:
-        named(name)
+        catalogued(name)
     except AmbiguousDevice as error:
         return str(error)
     except RooflensError:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rooflens import units
-from rooflens.checks.context import Context, fold, lenient
-from rooflens.checks.expected import Expected, precision_of
-from rooflens.checks.figures import Figure
+from rooflens.checks.context import Context, fold
 from rooflens.checks.registry import Doubt, check
 from rooflens.checks.roofs import NOISE
 from rooflens.checks.traffic import bandwidths, last_level_cache
 from rooflens.errors import MissingCeiling
 from rooflens.records import Device, Record
+from rooflens.reported.figures import ReportedFigure
+from rooflens.reported.right_values import Expected, precision_of
 from rooflens.roofline import bound
 
 BOOST = 1.15
@@ -53,7 +53,7 @@ def above_roof(context: Context) -> Iterator[Doubt]:
     yield from _fast_kernels(context)
 
 
-def _above(context: Context) -> Iterator[tuple[Figure, float, float, str]]:
+def _above(context: Context) -> Iterator[tuple[ReportedFigure, float, float, str]]:
     """Times below their bound, with the known reason for it, "" where there is none."""
     for figure, value in context.stated("time"):
         meant = context.quickest(figure)
@@ -64,9 +64,9 @@ def _above(context: Context) -> Iterator[tuple[Figure, float, float, str]]:
             yield figure, value, least, _reason(meant, value, expected, device, least / value)
 
 
-def _reason(figure: Figure, value: float, expected: Expected, device: Device, ratio: float) -> str:
+def _reason(figure: ReportedFigure, value: float, expected: Expected, device: Device, ratio: float) -> str:
     """Why a step may be faster than the sum of its operations' bounds."""
-    precision, dram = precision_of(lenient(figure), device), device.ceiling("dram")
+    precision, dram = precision_of(figure.loose_dtype, device), device.ceiling("dram")
     peak = device.ceiling(f"matmul.{precision}")
     busy = expected.matmul / peak.rate if peak is not None and expected.matmul else 0.0
     reasons = []
@@ -96,7 +96,7 @@ def _fast_work(context: Context, *, explained: bool) -> Iterator[Doubt]:
         device = context.device(figure)
         if device is None or figure.origin == "counters" or figure.case in told:
             continue
-        precision = precision_of(lenient(context.quickest(figure)), device)
+        precision = precision_of(context.quickest(figure).loose_dtype, device)
         rates = [c.rate for u in ("matmul", "vector") if (c := device.ceiling(f"{u}.{precision}")) is not None]
         above = value / max(rates) - figure.precision if rates else 0.0
         if above > NOISE and explained == (above <= most):
@@ -146,7 +146,7 @@ def _fast_points(context: Context, *, explained: bool) -> Iterator[Doubt]:
                 )
 
 
-def _fits(context: Context, figure: Figure) -> bool:
+def _fits(context: Context, figure: ReportedFigure) -> bool:
     """Whether the traffic of a step fits into the last-level cache: as it is stated, else its weights and inputs."""
     cache = last_level_cache(context.device(figure))
     stated = [value for _, value in context.beside(figure, "bytes")]
@@ -183,7 +183,9 @@ def _busy(record: Record, device: Device) -> float:
         return 0.0
 
 
-def _rated(context: Context, rate: str, amounts: tuple[str, ...]) -> Iterator[tuple[Figure, float, dict[str, float]]]:
+def _rated(
+    context: Context, rate: str, amounts: tuple[str, ...]
+) -> Iterator[tuple[ReportedFigure, float, dict[str, float]]]:
     """Rates that are stated, and amounts that were counted over the times of the same run and origin."""
     for figure, value in context.stated(rate):
         yield figure, value, {}

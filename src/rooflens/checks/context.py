@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 
-from rooflens.checks.expected import Expected, RightValues, precision_of
-from rooflens.checks.figures import CORRELATION, OF_A_DEVICE, QUANTITIES, Figure, catalogued
+from rooflens.devices import catalogued_or_none
 from rooflens.records import Device, Phase
+from rooflens.reported.figures import CORRELATION, OF_A_DEVICE, QUANTITIES, ReportedFigure
+from rooflens.reported.right_values import Expected, RightValues, precision_of
 from rooflens.results import RecordSet
 
 NARROW = ("fp16", "bf16", "default")
@@ -17,6 +18,10 @@ NARROW = ("fp16", "bf16", "default")
 MOST_BESIDE = 50
 _LEAST, _MOST = 1e-60, 1e60
 """In base units; quotients of numbers within are numbers too."""
+
+
+Stated = tuple[ReportedFigure, float]
+"""A figure whose value is known, and the value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,26 +33,26 @@ class Context:
         devices: devices that the records bring along, by name; others are looked up in the catalogue.
     """
 
-    figures: tuple[Figure, ...]
+    figures: tuple[ReportedFigure, ...]
     records: RecordSet = field(default_factory=lambda: RecordSet(()))
     devices: Mapping[str, Device] = field(default_factory=dict)
     right: RightValues = field(default_factory=lambda: RightValues(RecordSet(())))
 
     @cached_property
-    def known(self) -> tuple[tuple[Figure, float], ...]:
+    def known(self) -> tuple[Stated, ...]:
         """The figures whose value is known, with the value."""
         return tuple((figure, figure.value) for figure in self.figures if figure.value is not None)
 
-    def stated(self, *quantities: str) -> Iterator[tuple[Figure, float]]:
+    def stated(self, *quantities: str) -> Iterator[Stated]:
         """The known figures of some quantities, without those that cannot be."""
         return ((figure, value) for figure, value in self._possible if figure.quantity in quantities)
 
     @cached_property
-    def _possible(self) -> tuple[tuple[Figure, float], ...]:
+    def _possible(self) -> tuple[Stated, ...]:
         """Nothing is compared with a number that cannot be: :func:`impossible_value` is what there is to say of it."""
         return tuple((figure, value) for figure, value in self.known if is_possible(figure, value))
 
-    def beside(self, figure: Figure, *quantities: str) -> Iterator[tuple[Figure, float]]:
+    def beside(self, figure: ReportedFigure, *quantities: str) -> Iterator[Stated]:
         """The known figures of some quantities about the same run as a figure, or about the same step on any device.
 
         Of a quantity that is stated very often about one run the first `MOST_BESIDE` are compared.
@@ -57,33 +62,33 @@ class Context:
             fitting = ((other, v) for other, v in same if not other.device or other.machine == figure.machine)
             yield from islice(fitting, MOST_BESIDE)
 
-    def of_device(self, figure: Figure, quantity: str) -> list[tuple[Figure, float]]:
+    def of_device(self, figure: ReportedFigure, quantity: str) -> list[Stated]:
         """The known figures of a quantity about the same device as a figure, in the same group; the first of many."""
         return self._by_device.get((figure.group, figure.machine, quantity), [])[:MOST_BESIDE]
 
     @cached_property
-    def _by_device(self) -> Mapping[tuple[object, ...], list[tuple[Figure, float]]]:
-        found: dict[tuple[object, ...], list[tuple[Figure, float]]] = {}
+    def _by_device(self) -> Mapping[tuple[object, ...], list[Stated]]:
+        found: dict[tuple[object, ...], list[Stated]] = {}
         for figure, value in self.stated(*OF_A_DEVICE):
             found.setdefault((figure.group, figure.machine, figure.quantity), []).append((figure, value))
         return found
 
     @cached_property
-    def _by_step(self) -> Mapping[tuple[object, ...], list[tuple[Figure, float]]]:
-        found: dict[tuple[object, ...], list[tuple[Figure, float]]] = {}
+    def _by_step(self) -> Mapping[tuple[object, ...], list[Stated]]:
+        found: dict[tuple[object, ...], list[Stated]] = {}
         for figure, value in self._possible:
             found.setdefault((figure.step, figure.quantity), []).append((figure, value))
         return found
 
-    def device(self, figure: Figure) -> Device | None:
+    def device(self, figure: ReportedFigure) -> Device | None:
         """The device of a figure; None where it names none, or one that nobody knows."""
-        return self.devices.get(figure.device) or (catalogued(figure.device) if figure.device else None)
+        return self.devices.get(figure.device) or catalogued_or_none(figure.device)
 
-    def expected(self, figure: Figure, phases: tuple[Phase, ...] | None = None) -> Expected | None:
+    def expected(self, figure: ReportedFigure, phases: tuple[Phase, ...] | None = None) -> Expected | None:
         """The right values of a figure's step, None where they are not known."""
         return self.right.of(figure, phases)
 
-    def bound(self, figure: Figure) -> float | None:
+    def bound(self, figure: ReportedFigure) -> float | None:
         """Seconds of the bound of a figure's step on its device.
 
         Others write fp32 for fp32 tensors, whatever torch's switches were, so products of a typed figure may have run
@@ -93,10 +98,10 @@ class Context:
         expected, device = self.expected(meant), self.device(meant)
         if expected is None or device is None:
             return None
-        precision = precision_of(lenient(meant), device)
+        precision = precision_of(meant.loose_dtype, device)
         return None if precision is None else expected.bound(device, precision)
 
-    def quickest(self, figure: Figure) -> Figure:
+    def quickest(self, figure: ReportedFigure) -> ReportedFigure:
         """A figure whose dtype is not told, in the one in which its device is quickest; others as they are."""
         device = self.device(figure)
         if figure.recorded is not None or figure.dtype or device is None:
@@ -107,12 +112,7 @@ class Context:
         return replace(figure, dtype=max(known, key=lambda dtype: known[dtype])) if known else figure
 
 
-def lenient(figure: Figure) -> str:
-    """The dtype of a figure, as loosely as its author may have meant it."""
-    return "default" if figure.recorded is None and figure.dtype == "fp32" else figure.dtype
-
-
-def is_possible(figure: Figure, value: float) -> bool:
+def is_possible(figure: ReportedFigure, value: float) -> bool:
     """Whether a quantity can have a value: a correlation lies between -1 and 1, and all else is above zero."""
     if figure.quantity.startswith(CORRELATION):
         return -1 <= value <= 1
@@ -130,9 +130,9 @@ def fold(ratio: float) -> str:
     return f"{rounded:.0f}" if abs(rounded) >= 100 else f"{rounded:.6g}"
 
 
-def grouped(figures: Iterable[tuple[Figure, float]], *names: str) -> list[list[tuple[Figure, float]]]:
+def grouped(figures: Iterable[Stated], *names: str) -> list[list[Stated]]:
     """Figures that agree in some attributes, in order of appearance."""
-    found: dict[tuple[object, ...], list[tuple[Figure, float]]] = {}
+    found: dict[tuple[object, ...], list[Stated]] = {}
     for figure, value in figures:
         found.setdefault(tuple(getattr(figure, name) for name in names), []).append((figure, value))
     return list(found.values())

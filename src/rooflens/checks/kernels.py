@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from rooflens import units
 from rooflens.checks.context import Context
-from rooflens.checks.figures import Figure
 from rooflens.checks.registry import Doubt, check
 from rooflens.records import Case, Phase, Record, Work
+from rooflens.reported.figures import ReportedFigure
 
 PRODUCT = re.compile(
     r"gemm|s?1688|16816|884|hmma|wgmma|nvjet|xmma|tensorop|cutlass|fmha|flash|cudnn.*conv|sm80_|sm90_", re.IGNORECASE
@@ -180,7 +180,7 @@ def dram_near_zero(context: Context) -> Iterator[Doubt]:
 def launches_missing(context: Context) -> Iterator[Doubt]:
     """Far fewer launches than the step has operations."""
     for case, kernels in _launches(context):
-        figure = Figure(quantity="launches", value=None, recorded=case, model=case.model, batch=case.batch)
+        figure = ReportedFigure(quantity="launches", value=None, recorded=case, model=case.model, batch=case.batch)
         phases = tuple(dict.fromkeys(r.phase for r in kernels if r.phase is not None)) or _phases_of(case)
         expected = context.expected(figure, phases)
         n = sum(r.calls for r in kernels)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from rooflens import units
-from rooflens.checks.context import MOST_BESIDE, Context, close
-from rooflens.checks.figures import FOOTPRINTS, QUANTITIES, Figure
+from rooflens.checks.context import MOST_BESIDE, Context, Stated, close
+from rooflens.checks.prefix_factors import binary_slip, decimal_slip, own_power, prefix_slip
 from rooflens.checks.registry import Doubt, check
 from rooflens.checks.roofs import link_of, own_rates
-from rooflens.checks.slips import binary_slip, decimal_slip, own_power, prefix_slip
 from rooflens.checks.sums import quotients
+from rooflens.reported.figures import FOOTPRINTS, QUANTITIES, ReportedFigure
 
 EXACTLY = 1e-4
 """A count by formulas agrees with another but for rounding."""
@@ -26,7 +26,7 @@ TWICE = (*FOOTPRINTS, "flops", "bytes", "read_bytes", "counted_flops", "paramete
 class _Slip:
     """A stated number, the right one, and what lies between them."""
 
-    figure: Figure
+    figure: ReportedFigure
     value: float
     right: float
     slip: str
@@ -36,7 +36,7 @@ class _Slip:
 @check("unit-prefix", "error", "use decimal prefixes everywhere: G is 10^9, a binary one is written Gi")
 def unit_prefix(context: Context) -> Iterator[Doubt]:
     """A stated number is the right one but for 1024 against 1000, or for powers of ten."""
-    doubted: dict[Figure, _Slip] = {}
+    doubted: dict[ReportedFigure, _Slip] = {}
     for find in (_flops, _rates, _capacities, _parameters, _amounts, _quotients):
         for found in find(context):
             doubted.setdefault(found.figure, found)
@@ -129,9 +129,9 @@ def _quotients(context: Context) -> Iterator[_Slip]:
                 break
 
 
-def _repeated(context: Context, doubted: Container[Figure]) -> Iterator[_Slip]:
+def _repeated(context: Context, doubted: Container[ReportedFigure]) -> Iterator[_Slip]:
     """The same quantity of the same run, stated or recorded twice, but for a power of 1.024."""
-    by_run: dict[tuple[object, ...], list[tuple[Figure, float]]] = {}
+    by_run: dict[tuple[object, ...], list[Stated]] = {}
     for figure, value in context.stated(*TWICE):
         if figure not in doubted and (figure.model or figure.device):
             kind = "memory" if figure.quantity in FOOTPRINTS else figure.quantity
@@ -143,7 +143,7 @@ def _repeated(context: Context, doubted: Container[Figure]) -> Iterator[_Slip]:
                 yield from islice(_slips_of(figure, value, before), 1)
 
 
-def _slips_of(figure: Figure, value: float, others: Iterable[tuple[Figure, float]]) -> Iterator[_Slip]:
+def _slips_of(figure: ReportedFigure, value: float, others: Iterable[Stated]) -> Iterator[_Slip]:
     for other, right in others:
         slip, error = binary_slip(figure, value, right, other.precision), figure.precision + other.precision
         if slip and close(value / right, _power(value / right), EXACTLY + error):

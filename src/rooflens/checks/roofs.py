@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import cache
 
 from rooflens import units
-from rooflens.checks.context import Context, close, fold, lenient
-from rooflens.checks.expected import precision_of
-from rooflens.checks.figures import Figure
+from rooflens.checks.context import Context, close, fold
+from rooflens.checks.prefix_factors import prefix_slip
 from rooflens.checks.registry import Doubt, check
-from rooflens.checks.slips import prefix_slip
 from rooflens.devices import catalogue
 from rooflens.records import Device
+from rooflens.reported.figures import ReportedFigure
+from rooflens.reported.right_values import precision_of
 
 RIDGE = 0.02
 RATE = 0.1
@@ -45,12 +45,12 @@ def ridge_off(context: Context) -> Iterator[Doubt]:
         )
 
 
-def _same_type(one: Figure, other: Figure) -> bool:
+def _same_type(one: ReportedFigure, other: ReportedFigure) -> bool:
     """Whether a peak may be that of a ridge: of its dtype, or of any where one of them does not say."""
     return not one.dtype or not other.dtype or one.dtype == other.dtype
 
 
-def own_rates(figure: Figure, device: Device) -> list[float]:
+def own_rates(figure: ReportedFigure, device: Device) -> list[float]:
     """The rates of a device that a stated peak or bandwidth may mean."""
     if figure.quantity == "bandwidth":
         return [c.rate for c in device.ceilings if c.resource == "dram"]
@@ -77,7 +77,7 @@ def _slots() -> frozenset[float]:
     return frozenset(c.rate for device in catalogue() for c in device.ceilings if c.resource == "pcie")
 
 
-def _rates(figure: Figure, device: Device) -> dict[str, float]:
+def _rates(figure: ReportedFigure, device: Device) -> dict[str, float]:
     """The ceilings of a device that a stated peak or bandwidth means, by resource."""
     if figure.quantity == "bandwidth":
         return {c.resource: c.rate for c in device.ceilings if c.resource == "dram"}
@@ -90,7 +90,7 @@ def _rates(figure: Figure, device: Device) -> dict[str, float]:
     return {resource: rate for resource, rate in fitting.items() if resource.partition(".")[2] in names}
 
 
-def _stated_rates(context: Context) -> Iterator[tuple[Figure, float, Device, dict[str, float]]]:
+def _stated_rates(context: Context) -> Iterator[tuple[ReportedFigure, float, Device, dict[str, float]]]:
     """Stated peaks and bandwidths that are not the device's own, with those that are."""
     for figure, value in context.stated("peak", "bandwidth"):
         device = context.device(figure)
@@ -104,7 +104,7 @@ def _stated_rates(context: Context) -> Iterator[tuple[Figure, float, Device, dic
             yield figure, value, device, own
 
 
-def _explanation(figure: Figure, value: float, device: Device, own: dict[str, float]) -> tuple[str, str]:
+def _explanation(figure: ReportedFigure, value: float, device: Device, own: dict[str, float]) -> tuple[str, str]:
     """The code that explains a rate which is not the device's, and what it really is."""
     if figure.quantity == "bandwidth":
         link = link_of(device, value)
@@ -119,7 +119,7 @@ def _explanation(figure: Figure, value: float, device: Device, own: dict[str, fl
     return ("rate-off", "") if own else ("peak-without-source", "")
 
 
-def _explained_by(context: Context, code: str) -> Iterator[tuple[Figure, float, Device, dict[str, float], str]]:
+def _explained_by(context: Context, code: str) -> Iterator[tuple[ReportedFigure, float, Device, dict[str, float], str]]:
     for figure, value, device, own in _stated_rates(context):
         found, resource = _explanation(figure, value, device, own)
         if found == code:
@@ -197,7 +197,7 @@ def wrong_roof(context: Context) -> Iterator[Doubt]:
         device = context.device(figure)
         if device is None or value <= 0:
             continue
-        runs_in = (f"matmul.{p}" for p in ("fp32", precision_of(lenient(context.quickest(figure)), device)))
+        runs_in = (f"matmul.{p}" for p in ("fp32", precision_of(context.quickest(figure).loose_dtype, device)))
         own = {c.rate for c in map(device.ceiling, runs_in) if c is not None}
         for _, flops in context.beside(figure, "flops"):
             # A lower roof makes the estimate too careful; other reasons may do that.

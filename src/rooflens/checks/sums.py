@@ -8,11 +8,11 @@ from itertools import islice, product
 
 from rooflens import units
 from rooflens.checks.context import Context, close, is_possible
-from rooflens.checks.expected import item_bytes
-from rooflens.checks.figures import CORRELATION, FOOTPRINTS, QUANTITIES, Figure
+from rooflens.checks.prefix_factors import prefix_slip
 from rooflens.checks.registry import Doubt, check
-from rooflens.checks.slips import prefix_slip
 from rooflens.records import MEMORY_CAUSES, PHASES, Phase
+from rooflens.reported.figures import CORRELATION, FOOTPRINTS, QUANTITIES, ReportedFigure
+from rooflens.reported.right_values import item_bytes
 from rooflens.results import Total
 
 SUM = 0.01
@@ -51,7 +51,7 @@ Parts = Mapping[str, Sequence[tuple[float, float]]]
 """What is stated of each phase, with the error of its rounding."""
 
 
-def _parted(context: Context, figure: Figure, names: Sequence[str]) -> tuple[Parts, int]:
+def _parted(context: Context, figure: ReportedFigure, names: Sequence[str]) -> tuple[Parts, int]:
     """What is stated of some phases of a figure's run, and how many phases there are."""
     found: dict[str, list[tuple[float, float]]] = {}
     for name in names:
@@ -62,7 +62,7 @@ def _parted(context: Context, figure: Figure, names: Sequence[str]) -> tuple[Par
     return found, len(names)
 
 
-def _off(figure: Figure, value: float, parts: Parts, complete: bool) -> Doubt | None:
+def _off(figure: ReportedFigure, value: float, parts: Parts, complete: bool) -> Doubt | None:
     """Why a total cannot be that of its parts; measured times need not add up, something may lie between."""
     error = value * figure.precision
     if figure.quantity != "time" and complete:
@@ -81,7 +81,7 @@ def _off(figure: Figure, value: float, parts: Parts, complete: bool) -> Doubt | 
     return None
 
 
-def _sum_off(figure: Figure, value: float, parts: str, total: float) -> Doubt:
+def _sum_off(figure: ReportedFigure, value: float, parts: str, total: float) -> Doubt:
     unit = QUANTITIES[figure.quantity]
     return Doubt(
         figure.subject,
@@ -90,7 +90,7 @@ def _sum_off(figure: Figure, value: float, parts: str, total: float) -> Doubt:
     )
 
 
-def _less(figure: Figure, value: float, part: str, amount: float) -> Doubt:
+def _less(figure: ReportedFigure, value: float, part: str, amount: float) -> Doubt:
     unit = QUANTITIES[figure.quantity]
     return Doubt(
         figure.subject,
@@ -151,14 +151,14 @@ def quotient_off(context: Context) -> Iterator[Doubt]:
         )
 
 
-def quotients(context: Context, figure: Figure) -> list[tuple[float, float]]:
+def quotients(context: Context, figure: ReportedFigure) -> list[tuple[float, float]]:
     """What an intensity or a performance may be by the figures beside it, each with its relative error."""
     tops = _amounts(context, figure, "flops", "counted_flops")
     bottoms = _amounts(context, figure, *OVER[figure.quantity])
     return [(top / bottom, one + other) for top, one in tops for bottom, other in bottoms]
 
 
-def _amounts(context: Context, figure: Figure, *quantities: str) -> list[tuple[float, float]]:
+def _amounts(context: Context, figure: ReportedFigure, *quantities: str) -> list[tuple[float, float]]:
     """The amounts beside a figure; for forward and backward together also the sums of those of each."""
     found = [(value, other.precision) for other, value in context.beside(figure, *quantities)]
     if figure.phases == BOTH:
@@ -170,11 +170,11 @@ def _amounts(context: Context, figure: Figure, *quantities: str) -> list[tuple[f
     return found
 
 
-def _in(figure: Figure, phase: str) -> Figure:
+def _in(figure: ReportedFigure, phase: str) -> ReportedFigure:
     return replace(figure, phase=phase)
 
 
-def _parts(context: Context, figure: Figure, quantity: str) -> list[float]:
+def _parts(context: Context, figure: ReportedFigure, quantity: str) -> list[float]:
     """A quantity of forward and of backward, where each is stated once for the figure's case."""
     found = [[v for _, v in context.beside(_in(figure, phase), quantity)] for phase in PARTS]
     return [values[0] for values in found if len(values) == 1]
@@ -194,7 +194,7 @@ def mean_of_intensities(context: Context) -> Iterator[Doubt]:
             )
 
 
-def _is_mean(context: Context, figure: Figure, value: float) -> bool:
+def _is_mean(context: Context, figure: ReportedFigure, value: float) -> bool:
     """Whether an intensity of forward and backward together is the mean of both, far from the quotient of the sums."""
     flops, nbytes = (_parts(context, figure, quantity) for quantity in ("flops", "bytes"))
     if figure.phases != BOTH or not len(flops) == len(nbytes) == len(PARTS) or min(flops + nbytes) <= 0:
@@ -252,7 +252,7 @@ def impossible_value(context: Context) -> Iterator[Doubt]:
 @check("unknown-quantity", "info", "use a name from docs/check.md, so that the figure can be checked")
 def unknown_quantity(context: Context) -> Iterator[Doubt]:
     """A quantity that is not understood, listed once."""
-    unknown: dict[str, list[Figure]] = {}
+    unknown: dict[str, list[ReportedFigure]] = {}
     for figure in context.figures:
         if figure.quantity not in QUANTITIES and not figure.quantity.startswith(CORRELATION):
             unknown.setdefault(figure.quantity, []).append(figure)

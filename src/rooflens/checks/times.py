@@ -8,9 +8,9 @@ from statistics import median
 
 from rooflens import units
 from rooflens.checks.context import Context, close, fold, grouped
-from rooflens.checks.figures import Figure
 from rooflens.checks.registry import Doubt, check
 from rooflens.records import Case, Device, Record
+from rooflens.reported.figures import ReportedFigure
 
 LAUNCH = 0.5e-6
 """Seconds: no kernel that works is shorter; launching one costs the host several times as much."""
@@ -58,7 +58,7 @@ def time_below_launch(context: Context) -> Iterator[Doubt]:
 def _short(context: Context) -> Iterator[tuple[Case, list[Record]]]:
     """Kernels that were counted and last too short, by case; a device that nobody knows is a GPU."""
     for case, source, part in context.records.split():
-        device = context.device(Figure(quantity="time", value=None, device=case.device or ""))
+        device = context.device(ReportedFigure(quantity="time", value=None, device=case.device or ""))
         if source == "counters" and (device is None or _is_gpu(device)):
             short = [r for r in part if r.scope == "kernel" and r.timing is not None and r.timing.median < LAUNCH]
             if short:
@@ -69,7 +69,7 @@ def _is_gpu(device: Device | None) -> bool:
     return device is not None and device.kind == "gpu"
 
 
-def _changed(figure: Figure) -> bool:
+def _changed(figure: ReportedFigure) -> bool:
     """Whether operations do not run one by one."""
     options = {} if figure.recorded is None else dict(figure.recorded.options)
     return bool(options.get("compile") or options.get("cuda_graph"))
@@ -90,12 +90,12 @@ def first_call(context: Context) -> Iterator[Doubt]:
             )
 
 
-def _slowest(figure: Figure) -> Figure:
+def _slowest(figure: ReportedFigure) -> ReportedFigure:
     """A figure whose dtype is not told, in the one that takes longest."""
     return figure if figure.dtype or figure.recorded is not None else replace(figure, dtype="fp32")
 
 
-def _explained(context: Context, figure: Figure) -> float | None:
+def _explained(context: Context, figure: ReportedFigure) -> float | None:
     """Seconds that slow kernels and the launches of a step on a GPU explain.
 
     An optimizer alone has none: one operation of its ``foreach`` form is many kernels.
@@ -130,12 +130,12 @@ def fixed_time(context: Context) -> Iterator[Doubt]:
             )
 
 
-def _is_unexplained(context: Context, figure: Figure, value: float) -> bool:
+def _is_unexplained(context: Context, figure: ReportedFigure, value: float) -> bool:
     limit = _explained(context, figure)
     return limit is not None and value > limit
 
 
-def _not_by_work(one: tuple[Figure, float, float], other: tuple[Figure, float, float]) -> bool:
+def _not_by_work(one: tuple[ReportedFigure, float, float], other: tuple[ReportedFigure, float, float]) -> bool:
     """Whether the second time, for at least twice the work, is hardly longer than the first."""
     (_, short, small), (_, long, large) = one, other
     return large > 2 * small and long < short * (large / small) ** GROWTH
@@ -161,7 +161,7 @@ def identical_measurements(context: Context) -> Iterator[Doubt]:
     """Different runs have the same result to the last digit."""
     for same in grouped(context.stated("time", "time_ratio", "flop_ratio", "performance"), "quantity", "group"):
         typed = [(f, v) for f, v in same if f.digits is not None and f.digits >= DIGITS]
-        by_value: dict[float, list[Figure]] = {}
+        by_value: dict[float, list[ReportedFigure]] = {}
         for figure, value in typed:
             by_value.setdefault(value, []).append(figure)
         for value, figures in by_value.items():
@@ -211,7 +211,7 @@ def profiled_slower(context: Context) -> Iterator[Doubt]:
             )
 
 
-def _both(context: Context) -> Iterator[tuple[Figure, float, float, int]]:
+def _both(context: Context) -> Iterator[tuple[ReportedFigure, float, float, int]]:
     """Measured and typed times beside the sum of the kernels that were counted of the same step."""
     counted = [(f, v) for f, v in context.stated("time") if f.origin == "counters"]
     for figure, value in context.stated("time"):

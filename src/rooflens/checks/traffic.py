@@ -7,10 +7,10 @@ from itertools import product
 
 from rooflens import units
 from rooflens.checks.context import Context, close, fold, grouped
-from rooflens.checks.expected import item_bytes
-from rooflens.checks.figures import FOOTPRINTS, Figure
 from rooflens.checks.registry import Doubt, check
 from rooflens.records import Device
+from rooflens.reported.figures import FOOTPRINTS, ReportedFigure
+from rooflens.reported.right_values import item_bytes
 
 LOW = 0.5
 PADDED = 2.0
@@ -55,7 +55,7 @@ def footprint_as_traffic(context: Context) -> Iterator[Doubt]:
                     break
 
 
-def _occupied(context: Context, figure: Figure) -> Iterator[tuple[str, float, float]]:
+def _occupied(context: Context, figure: ReportedFigure) -> Iterator[tuple[str, float, float]]:
     """What was taken for traffic perhaps, with the error of its rounding: memory that is stated, else the weights."""
     held = [(f.quantity, v, f.precision) for f, v in context.beside(figure, *FOOTPRINTS)]
     yield from held
@@ -65,7 +65,7 @@ def _occupied(context: Context, figure: Figure) -> Iterator[tuple[str, float, fl
         yield from ((f"{n} x the weights" if n > 1 else "the weights", n * weights, 0.0) for n in (1, 2, 3))
 
 
-def bandwidths(context: Context, figure: Figure) -> list[float]:
+def bandwidths(context: Context, figure: ReportedFigure) -> list[float]:
     """DRAM bandwidths that the author may have used: those stated for the device, then the catalogue's."""
     stated = [value for _, value in context.of_device(figure, "bandwidth")]
     device = context.device(figure)
@@ -144,7 +144,7 @@ def bytes_low(context: Context) -> Iterator[Doubt]:
             )
 
 
-def _fused(figure: Figure) -> bool:
+def _fused(figure: ReportedFigure) -> bool:
     return figure.recorded is not None and bool(dict(figure.recorded.options).get("compile"))
 
 

@@ -113,7 +113,7 @@ def status(context: click.Context, /, folder: Path, format_: str) -> None:
     The time is that of one worker, by what cells like those left took. Ends with exit code 3 if cells have failed.
     """
     from rooflens.api.studies import study_status
-    from rooflens.study.words import status_json, status_text
+    from rooflens.study.status_text import status_json, status_text
 
     found = study_status(folder)
     click.echo(status_json(found) if format_ == "json" else status_text(found), nl=False)
@@ -156,7 +156,7 @@ def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Pa
 def _run(context: click.Context, what: Path, *, cluster: Mapping[str, Any] | None, jobs: int, **options: Any) -> None:
     """Run what is left, telling of it on stderr; then how far the study is, on stdout."""
     from rooflens.api.studies import run_study
-    from rooflens.study.words import status_text
+    from rooflens.study.status_text import status_text
 
     with _live() as live, redirect_stdout(sys.stderr):
         if cluster is None:
@@ -185,7 +185,7 @@ class _Live:
         self.folder = Path()
 
     def begun(self, folder: StudyFolder, change: Change | None) -> None:
-        from rooflens.study.words import change_text
+        from rooflens.study.status_text import change_text
 
         self.folder = folder.path
         self._total = len(folder.cells)
@@ -216,7 +216,7 @@ class _Live:
         self._bar(status.count("done") / max(1, self._total), text)
 
     def _line(self, step: Step) -> str:
-        from rooflens.study.words import duration, plain
+        from rooflens.study.status_text import duration, plain
 
         said = plain(f"{step.cell.label()}: {step.text}" if step.text else step.cell.label())
         place = f"{len(self._over):>{len(str(self._total))}}/{self._total}"

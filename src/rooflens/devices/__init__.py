@@ -10,9 +10,19 @@ docs/devices.md.
 """
 
 from rooflens.devices.files import load_file
-from rooflens.devices.names import by_title, catalogue, find
+from rooflens.devices.names import by_title, catalogue, catalogued, catalogued_or_none, find
 from rooflens.devices.rules import times
 from rooflens.devices.stored import stored_path
 from rooflens.devices.writing import device_text
 
-__all__ = ["by_title", "catalogue", "device_text", "find", "load_file", "stored_path", "times"]
+__all__ = [
+    "by_title",
+    "catalogue",
+    "catalogued",
+    "catalogued_or_none",
+    "device_text",
+    "find",
+    "load_file",
+    "stored_path",
+    "times",
+]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from rooflens.devices.files import DeviceFile, load_file, read_device, slug
 from rooflens.devices.rules import times
-from rooflens.errors import AmbiguousDevice, InvalidValue, UnknownDevice
+from rooflens.errors import AmbiguousDevice, InvalidValue, RooflensError, UnknownDevice
 from rooflens.records import Device
 
 if TYPE_CHECKING:
@@ -47,15 +47,32 @@ def find(name: str, special: Mapping[str, Callable[[], Device]] | None = None) -
         DeviceFileError: the file cannot be read or holds a wrong key or value.
         InvalidValue: none of a device (``0x t4``).
     """
-    counted = _COUNTED.fullmatch(name)
-    if counted is None:
-        return _one(name, special or {})
-    count = int(counted[1])
-    if count == 0:
-        raise InvalidValue(f"device {name!r} is none at all; write at least '1x {counted[2]}'")
-    if whole := _fitting(_compact(name)):
-        return _only(name, whole)
-    return times(_one(counted[2], special or {}), count)
+    words = special or {}
+
+    def one(name: str) -> Device:
+        if (word := name.strip().lower()) in words:
+            return words[word]()
+        return load_file(name.strip()) if word.endswith(".toml") else _one(name)
+
+    return _counted(name, one)
+
+
+def catalogued(name: str) -> Device:
+    """The catalogue's device of a name that was read from a file. Such a name never opens a file.
+
+    Raises:
+        UnknownDevice, AmbiguousDevice, InvalidValue: as :func:`find`.
+    """
+    return _counted(name, _one)
+
+
+@cache
+def catalogued_or_none(name: str) -> Device | None:
+    """As :func:`catalogued`; None for a name that no device has, or several."""
+    try:
+        return catalogued(name) if name else None
+    except RooflensError:
+        return None
 
 
 def by_title(title: str, kind: str | None = None) -> Device | None:
@@ -78,15 +95,22 @@ def catalogue() -> tuple[Device, ...]:
     return tuple(file.device for file in _files())
 
 
-def _one(name: str, special: Mapping[str, Callable[[], Device]]) -> Device:
-    if (word := name.strip().lower()) in special:
-        return special[word]()
-    if name.strip().lower().endswith(".toml"):
-        return load_file(name.strip())
+def _counted(name: str, one: Callable[[str], Device]) -> Device:
+    """A device, or several of it as one."""
+    counted = _COUNTED.fullmatch(name)
+    if counted is None:
+        return one(name)
+    count = int(counted[1])
+    if count == 0:
+        raise InvalidValue(f"device {name!r} is none at all; write at least '1x {counted[2]}'")
+    if whole := _fitting(_compact(name)):
+        return _only(name, whole)
+    return times(one(counted[2]), count)
+
+
+def _one(name: str) -> Device:
     canonical = _read(slug(name))
-    if canonical is not None:
-        return canonical.device
-    return _only(name, _fitting(_compact(name)))
+    return _only(name, _fitting(_compact(name))) if canonical is None else canonical.device
 
 
 def _only(name: str, fits: tuple[DeviceFile, ...]) -> Device:

@@ -3,10 +3,10 @@
 How a cell is run is handed in: this package knows no source. :mod:`rooflens.api.studies` puts the two together.
 """
 
+from rooflens.study.cell_runs import Run, Share, Step, Tell, could_not, run_each
 from rooflens.study.claims import Pair, Verdict, judge
-from rooflens.study.file import StudyFile, canonical, read_study
+from rooflens.study.folder import Change, State, Status, StudyFolder
 from rooflens.study.grid import cells, excluded, stated
-from rooflens.study.state import Change, State, Status, StudyFolder
 from rooflens.study.study import (
     HERE,
     OPTIONS,
@@ -23,7 +23,7 @@ from rooflens.study.study import (
     SourceName,
     Study,
 )
-from rooflens.study.work import Run, Share, Step, Tell, could_not, work
+from rooflens.study.study_file import StudyFile, canonical, read_study
 
 __all__ = [
     "HERE",
@@ -57,6 +57,6 @@ __all__ = [
     "excluded",
     "judge",
     "read_study",
+    "run_each",
     "stated",
-    "work",
 ]

@@ -16,11 +16,11 @@ from rooflens.compare import Evidence, join
 from rooflens.compare.statistics import METHODS
 from rooflens.records import Case
 from rooflens.results import RecordSet
-from rooflens.study.expectations import CORRELATED, QUANTITIES
+from rooflens.study.claim_values import TIMED, Lack, Lacking, Range, Value, correlated, of_cases
 from rooflens.study.grid import agrees
+from rooflens.study.hypotheses import CORRELATED, QUANTITIES
 from rooflens.study.matching import Names, anyway, first_partners, matched, meets
 from rooflens.study.study import Cell, Claim, Hypothesis, Relation, Side
-from rooflens.study.values import TIMED, Lack, Lacking, Range, Value, correlated, of_cases
 from rooflens.units import show
 
 Outcome = Literal["supported", "rejected", "not decidable"]

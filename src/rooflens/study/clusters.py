@@ -7,8 +7,8 @@ import re
 from rooflens.devices import find
 from rooflens.errors import RooflensError
 from rooflens.records import Scalar
-from rooflens.study.reading import Table
 from rooflens.study.study import HERE, Cluster
+from rooflens.study.toml_table import Table
 
 _TEXTS = ("partition", "gres", "account", "memory", "prefix", "python")
 _COUNTS = ("cpus", "parallel")

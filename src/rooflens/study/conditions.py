@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from rooflens.records import AS_IS, DTYPES, MODES, PHASES, Scalar
 from rooflens.study.grid import COMPARISON, agrees
-from rooflens.study.reading import Table, near
 from rooflens.study.study import OPTIONS, SOURCES
+from rooflens.study.toml_table import Table, near
 
 NUMBERS = ("batch", "seq_len", "img_size", *(name for name, kind in OPTIONS.items() if kind is int))
 FLAGS = tuple(name for name, kind in OPTIONS.items() if kind is bool)

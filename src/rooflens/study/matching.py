@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rooflens.records import Scalar
+from rooflens.study.claim_values import Value
 from rooflens.study.grid import agrees, default_of, means_something
 from rooflens.study.study import SOURCES, SourceName
-from rooflens.study.values import Value
 
 Names = Mapping[str, frozenset[str]]
 """Words for a machine, like ``cuda``, and the devices that they turned out to be."""

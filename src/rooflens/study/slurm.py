@@ -23,7 +23,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rooflens.errors import ClusterError, InvalidValue, MissingDependency
-from rooflens.study.state import FAILED, Status, StudyFolder
+from rooflens.study.folder import FAILED, Status, StudyFolder
 from rooflens.study.study import Cell, Cluster, Settings
 
 if TYPE_CHECKING:

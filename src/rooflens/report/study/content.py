@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from rooflens.checks import Findings
-from rooflens.checks.beside import Beside
 from rooflens.compare import TIMES, Correlation, DeviceComparison, Evidence, compare_devices, correlations, join
 from rooflens.errors import Incomparable
 from rooflens.records import Environment
 from rooflens.report.charts import Chart
 from rooflens.report.figures.roofline_data import Figure as Roofline
 from rooflens.report.table import Table
+from rooflens.reported import ComparedFigure
 from rooflens.results import RecordSet
 
 
@@ -64,7 +64,7 @@ class StudyView:
     environments: tuple[tuple[Environment, int], ...] = ()
     judged: tuple[Judged, ...] = ()
     findings: Findings = field(default_factory=lambda: Findings(()))
-    reported: tuple[Beside, ...] = ()
+    reported: tuple[ComparedFigure, ...] = ()
     text: str = ""
     commands: tuple[str, ...] = ()
 

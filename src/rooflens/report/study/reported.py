@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflens.report.beside import figures_tables
+from rooflens.report.reported_figures import figures_tables
 from rooflens.report.study.content import Listed, Section, StudyView
 
 

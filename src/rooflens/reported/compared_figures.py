@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum
+from typing import Protocol
 
-from rooflens.checks.context import lenient
-from rooflens.checks.expected import mode_of, own_image
-from rooflens.checks.figures import CORRELATION, FOOTPRINTS, OF_A_DEVICE, Figure
-from rooflens.checks.finding import Finding
-from rooflens.devices import find
-from rooflens.errors import RooflensError
-from rooflens.records import Case, Device, Phase
+from rooflens.devices import catalogued_or_none
+from rooflens.records import Case, Phase
+from rooflens.reported.correlated_models import ModelCorrelations
+from rooflens.reported.figures import (
+    CORRELATION,
+    FOOTPRINTS,
+    OF_A_DEVICE,
+    DeviceAliases,
+    OurNumber,
+    ReportedFigure,
+)
+from rooflens.reported.right_values import mode_of, own_image
 from rooflens.results import RecordSet, Total
 
 RATIOS = ("time_ratio", "flop_ratio")
-Names = Mapping[str, frozenset[str]]
-"""Words for a machine, like ``cpu``, and the devices that they turned out to be."""
+
+
+class Doubted(Protocol):
+    """A finding, as far as it says which figure it doubts."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def subject(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ours:
-    """A number of ours, in the base unit of the figure that it stands beside.
-
-    Attributes:
-        of: what it is and of which case, in words.
-    """
-
-    value: float
-    of: str
-
-
-Further = Callable[[Figure], tuple[Ours | None, Ours | None]]
-"""Ours, and what was measured, for figures over many cases, which no single case answers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """A reported figure, and ours.
+class ComparedFigure:
+    """A reported figure and ours.
 
     Attributes:
         ours: what arithmetic, or the catalogue, says of it; where these cannot, what was measured on the same device.
@@ -47,9 +44,9 @@ class Beside:
         why: what is missing where there is nothing of ours.
     """
 
-    figure: Figure
-    ours: Ours | None = None
-    measured: Ours | None = None
+    figure: ReportedFigure
+    ours: OurNumber | None = None
+    measured: OurNumber | None = None
     codes: tuple[str, ...] = ()
     why: str = ""
 
@@ -61,27 +58,44 @@ class Beside:
         return self.figure.value / self.ours.value
 
 
-def beside(
-    figures: Iterable[Figure],
+def compare_figures(
+    figures: Iterable[ReportedFigure],
     records: RecordSet,
     *,
-    findings: Iterable[Finding] = (),
-    names: Names | None = None,
-    further: Further = lambda _: (None, None),
-) -> tuple[Beside, ...]:
-    """Each reported figure beside ours, in the order of the figures.
+    findings: Iterable[Doubted] = (),
+    aliases: DeviceAliases | None = None,
+) -> tuple[ComparedFigure, ...]:
+    """Return each reported figure beside ours, in the order of the figures.
 
     Amounts and bounds are those of the estimate of the same model, batch, image size and phases. fp32 that somebody
-    reports was run with torch's own switches, so the estimate of dtype ``default`` comes first where there is one.
+    reports was run with torch's own switches, so the estimate of dtype ``default`` comes first where there is one. A
+    correlation is held against the rank correlation over the models of the records.
 
     Args:
         findings: on these figures.
-        names: what words for a machine turned out to be.
-        further: asked for what no single case answers.
+        aliases: the devices that words of the figures like ``cpu`` stand for.
     """
-    found = tuple(findings)
+    findings, aliases = tuple(findings), aliases or {}
     parts = tuple(_Part(case, source, part) for case, source, part in records.split())
-    return tuple(_beside(figure, parts, found, names or {}, further) for figure in figures)
+    over_models = ModelCorrelations(records)
+    compared = []
+    for figure in figures:
+        devices = _devices(figure, aliases)
+        if figure.quantity.startswith(CORRELATION):
+            ours, measured = over_models.of(figure, devices)
+        else:
+            ours, measured = _ours(figure, parts, devices), next(_observed(figure, parts), None)
+        codes = (each.code for each in findings if figure.place and f"{figure.place}:" in each.subject)
+        compared.append(
+            ComparedFigure(
+                figure=figure,
+                ours=ours,
+                measured=measured if measured != ours else None,
+                codes=tuple(dict.fromkeys(codes)),
+                why="" if ours is not None else _why(figure, parts, devices),
+            )
+        )
+    return tuple(compared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,59 +107,36 @@ class _Part:
     records: RecordSet
 
 
-def _beside(
-    figure: Figure, parts: Sequence[_Part], findings: Sequence[Finding], names: Names, further: Further
-) -> Beside:
-    devices = _devices(figure, names)
-    ours, measured = further(figure)
-    measured = measured or next(_observed(figure, parts), None)
-    if ours is None:
-        ours = _of_device(figure) if figure.quantity in OF_A_DEVICE else next(_estimated(figure, parts, devices), None)
-    ours = ours or next(_observed(figure, parts, devices), None)
-    codes = (f.code for f in findings if figure.place and f"{figure.place}:" in f.subject)
-    return Beside(
-        figure=figure,
-        ours=ours,
-        measured=measured if measured != ours else None,
-        codes=tuple(dict.fromkeys(codes)),
-        why="" if ours is not None else _why(figure, parts, devices),
-    )
-
-
-def _devices(figure: Figure, names: Names) -> frozenset[str]:
+def _devices(figure: ReportedFigure, aliases: DeviceAliases) -> frozenset[str]:
     """The devices that a figure may mean; none where it names none, or one that nobody knows."""
-    if not figure.device:
-        return frozenset()
-    device = catalogued(figure.device)
-    return names.get(figure.device, frozenset()) if device is None else frozenset({device.name})
+    device = catalogued_or_none(figure.device)
+    return aliases.get(figure.device, frozenset()) if device is None else frozenset({device.name})
 
 
-def catalogued(name: str) -> Device | None:
-    """The device of the catalogue that a word names, None if it names none or several."""
-    try:
-        return find(name)
-    except RooflensError:
-        return None
+def _ours(figure: ReportedFigure, parts: Sequence[_Part], devices: frozenset[str]) -> OurNumber | None:
+    """The number of the catalogue or of an estimate, else what was observed on the device of the figure."""
+    ours = _of_device(figure) if figure.quantity in OF_A_DEVICE else next(_estimated(figure, parts, devices), None)
+    return ours or next(_observed(figure, parts, devices), None)
 
 
-def _of_device(figure: Figure) -> Ours | None:
+def _of_device(figure: ReportedFigure) -> OurNumber | None:
     """A rate of the catalogue; the peak is that of products in the dtype of the figure."""
-    device = catalogued(figure.device) if figure.device else None
+    device = catalogued_or_none(figure.device)
     if device is None:
         return None
     peak, dram = device.ceiling(f"matmul.{figure.dtype or 'fp32'}"), device.ceiling("dram")
     if figure.quantity == "peak" and peak is not None:
-        return Ours(value=peak.rate, of=f"{peak.resource} of {device.name}")
+        return OurNumber(value=peak.rate, of=f"{peak.resource} of {device.name}")
     if figure.quantity == "bandwidth" and dram is not None:
-        return Ours(value=dram.rate, of=f"dram of {device.name}")
+        return OurNumber(value=dram.rate, of=f"dram of {device.name}")
     if figure.quantity == "ridge" and peak is not None and dram is not None:
-        return Ours(value=peak.rate / dram.rate, of=f"{peak.resource} over dram of {device.name}")
+        return OurNumber(value=peak.rate / dram.rate, of=f"{peak.resource} over dram of {device.name}")
     return None
 
 
-def _estimated(figure: Figure, parts: Sequence[_Part], devices: frozenset[str]) -> Iterator[Ours]:
+def _estimated(figure: ReportedFigure, parts: Sequence[_Part], devices: frozenset[str]) -> Iterator[OurNumber]:
     """What estimates say, the one that fits best first."""
-    dtypes = dict.fromkeys((lenient(figure), figure.dtype or "fp32"))
+    dtypes = dict.fromkeys((figure.loose_dtype, figure.dtype or "fp32"))
     for mode in _modes(figure):
         for dtype in dtypes:
             for part in parts:
@@ -153,7 +144,7 @@ def _estimated(figure: Figure, parts: Sequence[_Part], devices: frozenset[str]) 
                     yield from _from_estimate(figure, part, devices)
 
 
-def _modes(figure: Figure) -> tuple[str, ...]:
+def _modes(figure: ReportedFigure) -> tuple[str, ...]:
     """The modes whose steps hold the phases of a figure; forward is part of both."""
     if figure.quantity in RATIOS or not figure.phases:
         return ("train",)
@@ -161,7 +152,7 @@ def _modes(figure: Figure) -> tuple[str, ...]:
     return (first,) if figure.quantity in FOOTPRINTS else tuple(dict.fromkeys((first, "train")))
 
 
-def _fits(part: _Part, figure: Figure, mode: str) -> bool:
+def _fits(part: _Part, figure: ReportedFigure, mode: str) -> bool:
     """Whether a part is of the model, image size, mode and batch of a figure; parameters are those of any."""
     case = part.case
     if figure.quantity == "parameters":
@@ -171,16 +162,16 @@ def _fits(part: _Part, figure: Figure, mode: str) -> bool:
     return same and case.mode == mode
 
 
-def _from_estimate(figure: Figure, part: _Part, devices: frozenset[str]) -> Iterator[Ours]:
+def _from_estimate(figure: ReportedFigure, part: _Part, devices: frozenset[str]) -> Iterator[OurNumber]:
     """The quantity of a figure in an estimate, if it holds it; times need the figure's device."""
     value, what = _amount(figure, part.records)
     if value is None and part.case.device in devices:
         value, what = _bounded(figure, part.records)
     if value is not None:
-        yield Ours(value=value, of=f"{what}, {_words(part.case, device=False)}")
+        yield OurNumber(value=value, of=f"{what}, {_words(part.case, device=False)}")
 
 
-def _amount(figure: Figure, part: RecordSet) -> tuple[float | None, str]:
+def _amount(figure: ReportedFigure, part: RecordSet) -> tuple[float | None, str]:
     """What depends on no device."""
     if figure.quantity == "parameters":
         return part.parameters, "parameters"
@@ -197,7 +188,7 @@ def _amount(figure: Figure, part: RecordSet) -> tuple[float | None, str]:
     return (total.intensity, "FLOP over compulsory DRAM bytes") if figure.quantity == "intensity" else (None, "")
 
 
-def _bounded(figure: Figure, part: RecordSet) -> tuple[float | None, str]:
+def _bounded(figure: ReportedFigure, part: RecordSet) -> tuple[float | None, str]:
     """What follows from the ceilings of a device."""
     if figure.quantity == "time_ratio":
         forward, backward = (_total(part, (phase,)).seconds for phase in ("forward", "backward"))
@@ -215,9 +206,11 @@ def _total(part: RecordSet, phases: Sequence[str]) -> Total:
     return Total([record for record in part if record.phase in phases], part.device())
 
 
-def _observed(figure: Figure, parts: Sequence[_Part], devices: frozenset[str] | None = None) -> Iterator[Ours]:
+def _observed(
+    figure: ReportedFigure, parts: Sequence[_Part], devices: frozenset[str] | None = None
+) -> Iterator[OurNumber]:
     """The same as it was measured or counted, on some devices or on any; fp32 may have run in TF32."""
-    dtypes = ("default", "tf32", "fp32") if lenient(figure) == "default" and _has_tf32(figure) else (figure.dtype,)
+    dtypes = ("default", "tf32", "fp32") if figure.loose_dtype == "default" and _has_tf32(figure) else (figure.dtype,)
     for dtype in dtypes:
         for part in parts:
             if devices is not None and part.case.device not in devices:
@@ -226,20 +219,20 @@ def _observed(figure: Figure, parts: Sequence[_Part], devices: frozenset[str] | 
                 value = _counted(figure, part) if part.source == "counters" else _timed(figure, part)
                 if value is not None:
                     what = "counted" if part.source == "counters" else "measured"
-                    yield Ours(value=value, of=f"{what}, {_words(part.case, device=True)}")
+                    yield OurNumber(value=value, of=f"{what}, {_words(part.case, device=True)}")
 
 
-def _has_tf32(figure: Figure) -> bool:
+def _has_tf32(figure: ReportedFigure) -> bool:
     """Whether what the figure calls fp32 may have been TF32: not where its device cannot do it."""
-    device = catalogued(figure.device) if figure.device else None
+    device = catalogued_or_none(figure.device)
     return device is None or device.ceiling("matmul.tf32") is not None
 
 
-def _runs(part: _Part, figure: Figure) -> bool:
+def _runs(part: _Part, figure: ReportedFigure) -> bool:
     return any(_fits(part, figure, mode) for mode in _modes(figure))
 
 
-def _timed(figure: Figure, part: _Part) -> float | None:
+def _timed(figure: ReportedFigure, part: _Part) -> float | None:
     """The times of the phases, added; a step that lacks one of them has none."""
     records = part.records
     if figure.quantity in FOOTPRINTS:
@@ -253,7 +246,7 @@ def _timed(figure: Figure, part: _Part) -> float | None:
     return fsum(medians[phase] for phase in figure.phases)
 
 
-def _counted(figure: Figure, part: _Part) -> float | None:
+def _counted(figure: ReportedFigure, part: _Part) -> float | None:
     """What counters saw of a whole step, which must be that of the figure: a counter file knows no phases."""
     if figure.phases != _counted_phases(part.case):
         return None
@@ -279,9 +272,9 @@ def _words(case: Case, *, device: bool) -> str:
     return " ".join(filter(None, words))
 
 
-def _why(figure: Figure, parts: Sequence[_Part], devices: frozenset[str]) -> str:
+def _why(figure: ReportedFigure, parts: Sequence[_Part], devices: frozenset[str]) -> str:
     """What is missing for a number of ours."""
-    unknown = bool(figure.device) and catalogued(figure.device) is None
+    unknown = bool(figure.device) and catalogued_or_none(figure.device) is None
     recorded = any(part.case.device in devices for part in parts)
     over_models = figure.quantity.startswith(CORRELATION)
     reasons = {

@@ -8,7 +8,8 @@ from pathlib import Path
 from rooflens.errors import InvalidValue, OutputError
 from rooflens.records import check_writable, write_atomically
 from rooflens.report.charts import with_matplotlib
-from rooflens.report.study import page, words
+from rooflens.report.study import html as page
+from rooflens.report.study import markdown as words
 from rooflens.report.study.content import Drawn, Report
 from rooflens.report.text_formats import as_csv, as_latex
 

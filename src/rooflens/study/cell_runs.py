@@ -12,8 +12,8 @@ from typing import Literal
 
 from rooflens.errors import RooflensError
 from rooflens.records import Failure, RecordFile, Source
+from rooflens.study.folder import StudyFolder
 from rooflens.study.lease import lease
-from rooflens.study.state import StudyFolder
 from rooflens.study.study import Cell
 
 Share = Callable[[float, str], None]
@@ -43,7 +43,7 @@ class Step:
 Tell = Callable[[Step], None]
 
 
-def work(
+def run_each(
     folder: StudyFolder,
     cells: Iterable[Cell],
     run: Run,

@@ -13,8 +13,8 @@ from rooflens.errors import RooflensError, UnitError
 from rooflens.records import Scalar
 from rooflens.study.conditions import check_condition
 from rooflens.study.grid import agrees, default_of
-from rooflens.study.reading import Table, near
 from rooflens.study.study import HERE, OPTIONS, Amount, Claim, Hypothesis, Relation, Side, Study
+from rooflens.study.toml_table import Table, near
 from rooflens.units import parse
 
 QUANTITIES: Mapping[str, str] = {

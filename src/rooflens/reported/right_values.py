@@ -13,8 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from rooflens.checks.figures import Figure
 from rooflens.records import AS_IS, Case, Device, Phase, Record, Work
+from rooflens.reported.figures import ReportedFigure
 from rooflens.results import RecordSet, Total
 from rooflens.roofline import bound
 
@@ -31,7 +31,7 @@ COLUMNS = (
     "phase",
     *(f"{amount}_{part}" for amount in AMOUNTS for part in ("fixed", "per_sample")),
 )
-TABLE: Traversable = files("rooflens.checks") / "right_values.csv"
+TABLE: Traversable = files("rooflens.reported") / "right_values.csv"
 CHANNELS = 3
 HALF = frozenset({"fp16", "bf16"})
 """Element types of two bytes; autocast keeps weights of four."""
@@ -105,7 +105,7 @@ class RightValues:
                 self._estimates.setdefault(step_of(case), part)
         self._found: dict[tuple[object, ...], Expected | None] = {}
 
-    def of(self, figure: Figure, phases: tuple[Phase, ...] | None = None) -> Expected | None:
+    def of(self, figure: ReportedFigure, phases: tuple[Phase, ...] | None = None) -> Expected | None:
         """The right values of the figure's step, in its own phases or in others; None where they are not known."""
         asked = figure.phases if phases is None else phases
         key = (figure.recorded, *figure.step, asked)
@@ -113,16 +113,16 @@ class RightValues:
             self._found[key] = self._look_up(figure, asked) if asked and figure.batch is not None else None
         return self._found[key]
 
-    def parameters(self, figure: Figure) -> int | None:
+    def parameters(self, figure: ReportedFigure) -> int | None:
         """Parameters of the figure's model."""
         known = [part.parameters for case, part in self._estimates.items() if case.model == figure.model]
         return next((n for n in known if n is not None), parameters_of(figure.model))
 
-    def _look_up(self, figure: Figure, phases: tuple[Phase, ...]) -> Expected | None:
+    def _look_up(self, figure: ReportedFigure, phases: tuple[Phase, ...]) -> Expected | None:
         part = self._estimate(figure, phases)
         return from_estimate(part, phases) if part is not None else from_table(figure, phases)
 
-    def _estimate(self, figure: Figure, phases: tuple[Phase, ...]) -> RecordSet | None:
+    def _estimate(self, figure: ReportedFigure, phases: tuple[Phase, ...]) -> RecordSet | None:
         if figure.recorded is not None:
             return self._estimates.get(step_of(figure.recorded))
         fitting = (part for case, part in self._estimates.items() if _answers(case, figure, phases))
@@ -140,7 +140,7 @@ def mode_of(phases: Iterable[Phase]) -> str:
     return "inference" if tuple(phases) == ("forward",) else "train"
 
 
-def _answers(case: Case, figure: Figure, phases: tuple[Phase, ...]) -> bool:
+def _answers(case: Case, figure: ReportedFigure, phases: tuple[Phase, ...]) -> bool:
     """Whether an estimate is that of a typed figure: of its model, batch, dtype, mode and image size."""
     image = dict(case.options).get("img_size")
     same = (case.model, case.batch, image) == (figure.model, figure.batch, figure.image)
@@ -220,13 +220,13 @@ def own_image(model: str) -> int | None:
     return None if row is None else row.image
 
 
-def in_table(figure: Figure) -> bool:
+def in_table(figure: ReportedFigure) -> bool:
     """Whether the table answers for the figure's model and image size."""
     row = _table().get((figure.model, "inference", "forward"))
     return row is not None and figure.image in (None, row.image)
 
 
-def from_table(figure: Figure, phases: Iterable[Phase]) -> Expected | None:
+def from_table(figure: ReportedFigure, phases: Iterable[Phase]) -> Expected | None:
     """The right values of a model of the table at its own image size; bytes of 16-bit types are half of fp32's."""
     if not in_table(figure) or figure.batch is None or not _plain(figure):
         return None
@@ -251,7 +251,7 @@ def from_table(figure: Figure, phases: Iterable[Phase]) -> Expected | None:
     )
 
 
-def _plain(figure: Figure) -> bool:
+def _plain(figure: ReportedFigure) -> bool:
     """Whether no option of a recorded case changes what the step computes."""
     return figure.recorded is None or {name for name, _ in step_of(figure.recorded).options} <= {"channels_last"}
 

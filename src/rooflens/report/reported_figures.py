@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rooflens import units
-from rooflens.checks.beside import Beside, Ours
-from rooflens.checks.figures import QUANTITIES, Figure
 from rooflens.report.table import COUNT, Cell, Cells, Column, Table, build, plain
+from rooflens.reported import ComparedFigure, OurNumber
+from rooflens.reported.figures import QUANTITIES, ReportedFigure
 
 COLUMNS = (
     Column(key="place", header="place", align="left", show="files"),
@@ -38,7 +38,7 @@ NOT_COMPUTED = (
 )
 
 
-def figures_tables(rows: Iterable[Beside]) -> tuple[Table, Table]:
+def figures_tables(rows: Iterable[ComparedFigure]) -> tuple[Table, Table]:
     """The figures that have a number of ours, and those that have none and why."""
     every = list(rows)
     compared = [row for row in every if row.ours is not None]
@@ -53,7 +53,7 @@ def figures_tables(rows: Iterable[Beside]) -> tuple[Table, Table]:
     )
 
 
-def _compared(row: Beside) -> Cells:
+def _compared(row: ComparedFigure) -> Cells:
     ours, measured = row.ours, row.measured
     return {
         **_figure(row),
@@ -68,11 +68,11 @@ def _compared(row: Beside) -> Cells:
     }
 
 
-def _rest(row: Beside) -> Cells:
+def _rest(row: ComparedFigure) -> Cells:
     return {**_figure(row), "why": row.why}
 
 
-def _figure(row: Beside) -> Cells:
+def _figure(row: ComparedFigure) -> Cells:
     """What both tables say of a reported figure."""
     figure = row.figure
     return {
@@ -86,7 +86,7 @@ def _figure(row: Beside) -> Cells:
     }
 
 
-def _cell(figure: Figure, value: float | None) -> Cell:
+def _cell(figure: ReportedFigure, value: float | None) -> Cell:
     """A number with the unit of its figure, since rows of one column have different ones."""
     unit = QUANTITIES.get(figure.quantity, "")
     if value is None:
@@ -96,7 +96,7 @@ def _cell(figure: Figure, value: float | None) -> Cell:
     return Cell(value, label=units.show(value, unit) if unit else f"{value:.0f}" if value >= 1e4 else plain(value, 3))
 
 
-def _of(ours: Ours | None) -> str | None:
+def _of(ours: OurNumber | None) -> str | None:
     return None if ours is None else ours.of
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import get_args
 
-from rooflens.study.state import Change, State, Status
+from rooflens.study.folder import Change, State, Status
 from rooflens.study.study import SOURCES
 
 STATES: tuple[State, ...] = get_args(State)

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rooflens import units
-from rooflens.checks.figures import QUANTITIES, STEPS, Figure
 from rooflens.errors import FiguresError, UnitError
 from rooflens.records import AS_IS, DTYPES, PRECISIONS
+from rooflens.reported.figures import QUANTITIES, STEPS, ReportedFigure
 
 COLUMNS = ("report", "model", "device", "batch", "dtype", "phase", "quantity", "value", "unit", "how")
 NEEDED = frozenset({"quantity", "value"})
@@ -33,7 +33,7 @@ def holds_figures(path: Path) -> bool:
     return NEEDED <= {cell.strip().strip('"').lower() for cell in first.split(",")}
 
 
-def read_figures(path: Path) -> tuple[Figure, ...]:
+def read_figures(path: Path) -> tuple[ReportedFigure, ...]:
     """The figures of a CSV file with the columns `COLUMNS`, of which only ``quantity`` and ``value`` are needed.
 
     Raises:
@@ -48,7 +48,7 @@ def read_figures(path: Path) -> tuple[Figure, ...]:
         raise FiguresError(f"{path.name} is no text in UTF-8 (byte {error.start}); save it as UTF-8") from error
 
 
-def _figures(name: str, lines: Iterable[str]) -> Iterator[Figure]:
+def _figures(name: str, lines: Iterable[str]) -> Iterator[ReportedFigure]:
     reader = csv.reader(lines, strict=True)
     try:
         header = [cell.strip().lower() for cell in next(reader, [])]
@@ -76,7 +76,7 @@ def _check_header(name: str, header: Sequence[str]) -> None:
         raise FiguresError(f"{name}, line 1: {what}; {known}")
 
 
-def _figure(place: str, row: Mapping[str, str]) -> Figure:
+def _figure(place: str, row: Mapping[str, str]) -> ReportedFigure:
     def cell(column: str) -> str:
         return row.get(column, "")
 
@@ -88,7 +88,7 @@ def _figure(place: str, row: Mapping[str, str]) -> Figure:
         if word and word not in known:
             raise FiguresError(f"{place}: unknown {what} {word!r}; known: {', '.join(known)}")
     size = _IMAGE.search(cell("how"))
-    return Figure(
+    return ReportedFigure(
         quantity=quantity,
         value=_value(place, quantity, cell("value"), cell("unit")),
         group=f"report {cell('report')}" if cell("report") else "",

@@ -13,10 +13,10 @@ from rooflens.errors import RooflensError, StudyFileError
 from rooflens.records import AS_IS, DTYPES, MODES, Scalar
 from rooflens.study.clusters import clusters
 from rooflens.study.conditions import check_condition
-from rooflens.study.expectations import hypotheses
 from rooflens.study.grid import cells, excluding_nothing
-from rooflens.study.reading import Table
+from rooflens.study.hypotheses import hypotheses
 from rooflens.study.study import HERE, MEASURED, OPTIONS, Exclusion, Grid, Recorded, Settings, SourceName, Study
+from rooflens.study.toml_table import Table
 
 AXES = ("models", "devices", "batches", "dtypes", "modes", "seq_lens", "img_sizes", "sources", "options")
 TEXTS = ("title", "question", "method")

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Literal
 
 from rooflens import units
-from rooflens.checks.context import Context, close, fold, grouped, lenient
-from rooflens.checks.expected import precision_of
-from rooflens.checks.figures import Figure
+from rooflens.checks.context import Context, close, fold, grouped
+from rooflens.checks.prefix_factors import prefix_slip
 from rooflens.checks.registry import Doubt, check
-from rooflens.checks.slips import prefix_slip
+from rooflens.reported.figures import ReportedFigure
+from rooflens.reported.right_values import precision_of
 
 OFF = 0.1
 """Counters of others differ in what they count beside matrix work, hardly ever by more."""
@@ -27,7 +27,7 @@ BACKWARD_SHARE = (0.4, 1.05)
 Verdict = Literal["right", "macs", "prefix", "off"]
 
 
-def verdict(figure: Figure, value: float, matmul: float, flops: float) -> Verdict:
+def verdict(figure: ReportedFigure, value: float, matmul: float, flops: float) -> Verdict:
     """How stated FLOP compare with the right ones: those of the matrix work, or all."""
     slack = figure.precision
     if prefix_slip(figure, value, matmul) and not matmul <= value <= flops:
@@ -37,7 +37,7 @@ def verdict(figure: Figure, value: float, matmul: float, flops: float) -> Verdic
     return "macs" if 0.45 * matmul <= value <= 0.55 * flops else "off"
 
 
-def _stated(context: Context, wanted: Verdict) -> Iterator[tuple[Figure, float, float]]:
+def _stated(context: Context, wanted: Verdict) -> Iterator[tuple[ReportedFigure, float, float]]:
     """Stated FLOP with this verdict, and the right ones."""
     for figure, value in context.stated("flops"):
         expected = context.expected(figure)
@@ -71,7 +71,7 @@ def flops_off(context: Context) -> Iterator[Doubt]:
         )
 
 
-def _difference(context: Context, figure: Figure, value: float, right: float) -> str:
+def _difference(context: Context, figure: ReportedFigure, value: float, right: float) -> str:
     """What explains stated FLOP that are not the right ones."""
     slack = OFF + figure.precision
     if (figure.batch or 1) > 1 and close(value * (figure.batch or 1), right, slack):
@@ -111,7 +111,7 @@ def flops_uncounted(context: Context) -> Iterator[Doubt]:
             )
 
 
-def _is_forward_alone(context: Context, figure: Figure, value: float) -> bool:
+def _is_forward_alone(context: Context, figure: ReportedFigure, value: float) -> bool:
     """Whether FLOP that were counted for forward and backward are those of forward."""
     forward = context.expected(figure, ("forward",)) if "backward" in figure.phases else None
     return forward is not None and bool(forward.matmul) and close(value, forward.matmul or 0.0, 0.1)
@@ -147,7 +147,7 @@ def flops_high(context: Context) -> Iterator[Doubt]:
             )
 
 
-def _surplus(context: Context, figure: Figure, value: float, ratio: float) -> str:
+def _surplus(context: Context, figure: ReportedFigure, value: float, ratio: float) -> str:
     """What explains counted FLOP that are too many."""
     whole = context.expected(figure, ("forward", "backward")) if figure.phases == ("forward",) else None
     reasons = []
@@ -159,7 +159,7 @@ def _surplus(context: Context, figure: Figure, value: float, ratio: float) -> st
     return ", or ".join(reasons) or other
 
 
-def _counted(context: Context) -> Iterator[tuple[Figure, float, float]]:
+def _counted(context: Context) -> Iterator[tuple[ReportedFigure, float, float]]:
     """Counted FLOP beside the matrix FLOP of the algorithm."""
     for figure, value in context.stated("counted_flops"):
         expected = context.expected(figure)
@@ -167,12 +167,12 @@ def _counted(context: Context) -> Iterator[tuple[Figure, float, float]]:
             yield figure, value, expected.matmul
 
 
-def _least(context: Context, figure: Figure) -> tuple[float, bool]:
+def _least(context: Context, figure: ReportedFigure) -> tuple[float, bool]:
     """The least ratio that a fast algorithm explains, and whether tensor cores may have done the work."""
     device = context.device(figure)
     if device is None:
         return LEAST_WITHOUT_TENSOR, False
-    precision = precision_of(lenient(figure), device)
+    precision = precision_of(figure.loose_dtype, device)
     ceiling = device.ceiling(f"matmul.{precision}")
     tensor = ceiling is not None and ceiling.silicon == "tensor"
     return (LEAST_COUNTED if tensor else LEAST_WITHOUT_TENSOR), tensor
@@ -224,7 +224,7 @@ def flop_ratio(context: Context) -> Iterator[Doubt]:
             )
 
 
-def _right_ratio(context: Context, figure: Figure) -> float:
+def _right_ratio(context: Context, figure: ReportedFigure) -> float:
     # The ratio hardly depends on the image size, so that of the model's own serves.
     at_own_size = replace(figure, image=None)
     forward, backward = (context.expected(at_own_size, (phase,)) for phase in ("forward", "backward"))

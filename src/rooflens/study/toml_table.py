@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from rooflens.errors import StudyFileError
 from rooflens.records import Scalar
-from rooflens.study.lines import Path, line_of
+from rooflens.study.toml_lines import Path, line_of
 
 T = TypeVar("T")
 

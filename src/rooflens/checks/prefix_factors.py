@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from rooflens.checks.context import close
-from rooflens.checks.figures import Figure
+from rooflens.reported.figures import ReportedFigure
 
 FINE, COARSE = 1e-3, 2e-3
 """Rounding that still tells powers of 1.024 from other reasons, and if the power must be that of the prefix."""
@@ -15,7 +15,7 @@ _PREFIXES = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "Ki": -1, "Mi": -2, "Gi": -
 _WITHIN = 3e-4
 
 
-def prefix_slip(figure: Figure, value: float, right: float, error: float = 0.0) -> str:
+def prefix_slip(figure: ReportedFigure, value: float, right: float, error: float = 0.0) -> str:
     """The slip that turns the right number into the stated one: a power of 1.024 or of ten; "" for none.
 
     Args:
@@ -24,7 +24,7 @@ def prefix_slip(figure: Figure, value: float, right: float, error: float = 0.0) 
     return binary_slip(figure, value, right, error) or decimal_slip(value, right)
 
 
-def binary_slip(figure: Figure, value: float, right: float, error: float = 0.0) -> str:
+def binary_slip(figure: ReportedFigure, value: float, right: float, error: float = 0.0) -> str:
     """Likewise for powers of 1.024 alone."""
     if value <= 0 or right <= 0:
         return ""
@@ -48,7 +48,7 @@ def decimal_slip(value: float, right: float, tolerance: float = 0.05) -> str:
     return f"10^{tens}" if tens and close(value / right, 10.0**tens, tolerance) else ""
 
 
-def own_power(figure: Figure, value: float) -> int:
+def own_power(figure: ReportedFigure, value: float) -> int:
     """The power of 1.024 that the prefix of a figure's unit stands for, negative for a binary one.
 
     Without a prefix it is that of the thousands in the number, at most giga.

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Literal
 
-from rooflens.devices import find
-from rooflens.errors import RooflensError, UnknownDevice
-from rooflens.records import PHASES, Case, Device, Phase, Record
+from rooflens.devices import catalogued_or_none
+from rooflens.records import PHASES, Case, Phase, Record
 from rooflens.results import RecordSet, Total
 
 Origin = Literal["typed", "measure", "counters"]
@@ -52,12 +49,12 @@ STEPS: Mapping[str, tuple[Phase, ...]] = {
     "forward:backward": (),
 }
 """The words for phases."""
-_FILES = (".toml", ".json", ".txt")
-"""Suffixes by which other commands know files of devices."""
+DeviceAliases = Mapping[str, frozenset[str]]
+"""Words for a machine, like ``cpu``, and the devices that they stand for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class ReportedFigure:
     """One number about a case or a device, in base units.
 
     Attributes:
@@ -118,33 +115,30 @@ class Figure:
         return (self.group, self.model, self.batch, self.dtype, self.phases or self.phase, self.image)
 
     @property
+    def loose_dtype(self) -> str:
+        """The dtype that may have run: an author's ``fp32`` may have left torch's switches on."""
+        return "default" if self.recorded is None and self.dtype == "fp32" else self.dtype
+
+    @property
     def machine(self) -> str:
         """The device by one name, however it was spelled."""
-        known = catalogued(self.device) if self.device else None
+        known = catalogued_or_none(self.device)
         return self.device if known is None else known.name
 
 
-@cache
-def catalogued(name: str) -> Device | None:
-    """The catalogue's device of a name; None where it has none, or several."""
-    try:
-        return named(name)
-    except RooflensError:
-        return None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OurNumber:
+    """A number of ours, in the base unit of the figure that it stands beside.
 
-
-def named(name: str) -> Device:
-    """The catalogue's device of a name that was read, which opens no file.
-
-    Raises:
-        UnknownDevice: the catalogue has none; AmbiguousDevice: it has several.
+    Attributes:
+        of: what it is and of which case, in words.
     """
-    if Path(name).suffix.lower() in _FILES:
-        raise UnknownDevice("device", name, ())
-    return find(name)
+
+    value: float
+    of: str
 
 
-def recorded(records: RecordSet) -> Iterator[Figure]:
+def recorded(records: RecordSet) -> Iterator[ReportedFigure]:
     """The figures of measured and counted cases: times, FLOP, bytes and memory, of phases and of whole steps."""
     for case, source, part in records.split():
         if source == "measure":
@@ -153,7 +147,7 @@ def recorded(records: RecordSet) -> Iterator[Figure]:
             yield from _counted(case, part)
 
 
-def _measured(case: Case, part: RecordSet) -> Iterator[Figure]:
+def _measured(case: Case, part: RecordSet) -> Iterator[ReportedFigure]:
     for record in part:
         if record.scope == "model" and record.timing is not None:
             yield _figure(case, "measure", "time", record.timing.median, _phase(case, [record], part))
@@ -161,7 +155,7 @@ def _measured(case: Case, part: RecordSet) -> Iterator[Figure]:
             yield _figure(case, "measure", "allocated_memory", record.memory.peak, _phase(case, [record], part))
 
 
-def _counted(case: Case, part: RecordSet) -> Iterator[Figure]:
+def _counted(case: Case, part: RecordSet) -> Iterator[ReportedFigure]:
     """The totals of what was counted; a total over kernels of which one lacks a number is unknown."""
     pieces = [r for r in part if r.scope != "model"]
     if not pieces:
@@ -177,9 +171,9 @@ def _counted(case: Case, part: RecordSet) -> Iterator[Figure]:
         yield _figure(case, "counters", "time", total.measured_seconds, phase)
 
 
-def _figure(case: Case, origin: Origin, quantity: str, value: float, phase: str) -> Figure:
+def _figure(case: Case, origin: Origin, quantity: str, value: float, phase: str) -> ReportedFigure:
     image = dict(case.options).get("img_size")
-    return Figure(
+    return ReportedFigure(
         quantity=quantity,
         value=value,
         model=case.model,

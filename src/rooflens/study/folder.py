@@ -30,12 +30,12 @@ from typing import Literal
 from rooflens.errors import InvalidValue, OutputError, RecordFileError, StudyFileError
 from rooflens.records import Failure, RecordFile, check_writable, read_records, write_atomically, write_records
 from rooflens.results import RecordSet
-from rooflens.study.file import StudyFile, read_study
-from rooflens.study.found import Found
 from rooflens.study.grid import cells as cells_of
 from rooflens.study.grid import standing
 from rooflens.study.lease import is_leased
+from rooflens.study.results import Found
 from rooflens.study.study import Cell, Study
+from rooflens.study.study_file import StudyFile, read_study
 
 FORMAT = 1
 CELLS = "cells"

@@ -1,0 +1,72 @@
+"""Reported correlations over models, held against the rank correlations of the same settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from statistics import median
+
+from rooflens.compare import Correlation, correlations
+from rooflens.compare.quantities import Time
+from rooflens.compare.statistics import Method
+from rooflens.devices import catalogued_or_none
+from rooflens.errors import Incomparable
+from rooflens.reported.figures import CORRELATION, OurNumber, ReportedFigure
+from rooflens.reported.right_values import mode_of
+from rooflens.results import RecordSet
+
+METHOD: Method = "spearman"
+"""Of ranks: the quantities span five orders of magnitude, so that Pearson's r is that of the largest model."""
+
+
+class ModelCorrelations:
+    """The correlations over the models of a set of records, computed when a figure asks for them."""
+
+    def __init__(self, records: RecordSet) -> None:
+        self._records = records
+
+    def of(self, figure: ReportedFigure, devices: frozenset[str]) -> tuple[OurNumber | None, OurNumber | None]:
+        """Ours on the devices of a figure, and what was measured on devices of their kind."""
+        ours = _median(figure, self._measured, devices) or _median(figure, self._at_bound, devices)
+        return ours, _median(figure, self._measured, self._of_their_kind(devices))
+
+    def _of_their_kind(self, devices: Iterable[str]) -> frozenset[str]:
+        """The devices of the records of the kind of some others: a time on a CPU says little of a GPU."""
+        known = (self._records.devices.get(name) or catalogued_or_none(name) for name in devices)
+        kinds = {device.kind for device in known if device is not None}
+        return frozenset(name for name, device in self._records.devices.items() if device.kind in kinds)
+
+    @cached_property
+    def _measured(self) -> tuple[Correlation, ...]:
+        return _correlations(self._records, "measured")
+
+    @cached_property
+    def _at_bound(self) -> tuple[Correlation, ...]:
+        return _correlations(self._records, "bound")
+
+
+def _correlations(records: RecordSet, time: Time) -> tuple[Correlation, ...]:
+    try:
+        return correlations(records, time=time)
+    except Incomparable:  # no case has such a time
+        return ()
+
+
+def _median(figure: ReportedFigure, known: Iterable[Correlation], devices: frozenset[str]) -> OurNumber | None:
+    """The median coefficient over the settings of a figure on some devices."""
+    quantity = figure.quantity.removeprefix(CORRELATION).strip().removesuffix("-latency")
+    fitting = [
+        item
+        for item in known
+        if item.quantity == quantity
+        and item.setting.mode == mode_of(figure.phases)
+        and item.setting.device in devices
+        and METHOD in item.coefficients
+    ]
+    if not fitting:
+        return None
+    values = [item.coefficients[METHOD].value for item in fitting]
+    where = ", ".join(sorted({str(item.setting.device) for item in fitting}))
+    time = "time" if fitting[0].time == "measured" else "bound"
+    over = f", median of {len(values)} settings, {min(values):.2f} to {max(values):.2f}" if len(values) > 1 else ""
+    return OurNumber(value=median(values), of=f"Spearman with the {time} on {where}{over}")
