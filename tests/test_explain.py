@@ -17,8 +17,8 @@ from tests.calls import call, tensor
 import rooflens as rl
 from rooflens.costs import Arithmetic, arithmetic_of, calculate, cost
 from rooflens.costs.registry import ENTRIES
+from rooflens.explanation import Explained, Explanation
 from rooflens.records import Work
-from rooflens.report.explanation import Explained, Explanation
 
 EVERY = Arithmetic()
 
@@ -230,7 +230,7 @@ def test_a_formula_that_does_not_hold_says_why() -> None:
 def test_one_name_may_run_as_several_operations() -> None:
     # Under autocast three casts go before the product.
     found = rl.explain("linear", input="8x6", weight="5x6", bias=5, dtype="amp-bf16")
-    assert [e.derivation.call.name for e in found.operations] == ["_to_copy"] * 3 + ["addmm"]
+    assert [e.calculation.call.name for e in found.operations] == ["_to_copy"] * 3 + ["addmm"]
     assert "matmul.bf16 2 x 8 (m) x 5 (n) x 6 (k) = 480 FLOP" in lines(found)
 
 
@@ -249,7 +249,7 @@ def test_a_module_of_a_model() -> None:
     assert text[2] == "conv1: convolution, forward"
     flops = "2 x 256 (N) x 64 (C_out) x 112 x 112 (out) x 3 (C_in/groups) x 7 x 7 (kernel) = 60,423,143,424 FLOP"
     assert f"matmul.fp32 {flops}" in text
-    assert only(found).work == cost(only(found).derivation.call).work
+    assert only(found).work == cost(only(found).calculation.call).work
 
 
 def test_a_record_of_a_file(tmp_path: Path, resnet: rl.RecordSet) -> None:
@@ -285,7 +285,7 @@ def test_a_path_stands_for_what_is_inside_of_it(resnet: rl.RecordSet) -> None:
 
 def test_a_single_record_and_a_module(resnet: rl.RecordSet) -> None:
     record = next(r for r in resnet if r.path == "conv1")
-    assert only(rl.explain(record)).derivation.call == record.call
+    assert only(rl.explain(record)).calculation.call == record.call
     net = torch.nn.Sequential(torch.nn.Linear(6, 5, bias=False), torch.nn.ReLU())
     found = rl.explain(net, inputs=torch.empty(4, 6), path="0")
     assert "matmul.fp32 2 x 4 (m) x 5 (n) x 6 (k) = 240 FLOP" in lines(found)
@@ -315,7 +315,7 @@ def test_traffic_under_fusion_is_told() -> None:
     first, _ = rl.explain(net, inputs=torch.empty(10, 10), path="", fusion="pointwise").operations
     nbytes = first.work.bytes["dram"]
     assert first.notes == (f"Fused with its neighbours (fusion=pointwise) it moves {nbytes} B at DRAM.",)
-    assert nbytes < 800 == first.derivation.cost.work.bytes["dram"]
+    assert nbytes < 800 == first.calculation.cost.work.bytes["dram"]
 
 
 # No explanation lies --------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from rooflens.api.comparing import compare
 from rooflens.api.counting import count_program, counters
 from rooflens.api.drawing import roofline
 from rooflens.api.estimation import estimate
-from rooflens.api.explanation import explain
+from rooflens.api.explaining import explain
 from rooflens.api.measurement import measure
 from rooflens.api.reading import read
 from rooflens.api.reporting import study_report

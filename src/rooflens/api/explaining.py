@@ -1,0 +1,110 @@
+"""The formula of an operation with its numbers filled in."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rooflens.api.estimation import estimate
+from rooflens.errors import InvalidValue, UnknownModel, UnknownName
+from rooflens.explanation import Explanation
+from rooflens.explanation.from_records import explain_records
+from rooflens.machine import find_all
+from rooflens.models import check_torch, torchvision
+from rooflens.models import find as find_model
+from rooflens.records import PHASES, Device, Phase, Record
+from rooflens.results import RecordSet
+
+if TYPE_CHECKING:
+    import torch
+
+
+def explain(
+    what: str | Path | Record | RecordSet | torch.nn.Module,
+    *,
+    shapes: Sequence[Any] = (),
+    path: str | None = None,
+    phase: Phase | None = None,
+    device: str | Device | Sequence[str | Device] | None = None,
+    dtype: str | None = None,
+    **arguments: Any,
+) -> Explanation:
+    """Explain the work of operations: every formula in words and with its numbers filled in, as with pen and paper.
+
+    >>> print(explain("mm", shapes=[(1024, 512), (512, 256)]))  # doctest: +SKIP
+    >>> print(explain("resnet18", batch=256, path="layer1.0.conv1", device="t4"))  # doctest: +SKIP
+
+    The numbers come out of the formulas that count, so they are those of an estimate.
+
+    Args:
+        what: an operation (``convolution``, ``mm``, ``attention``, ``lstm``, or any of torch's operators); or a record
+            file, a record or a set of records; or a model as `estimate` takes it, which is estimated first.
+        shapes: of an operation's tensors, in the order in which it takes them: tuples, or text like ``32x128:int64``.
+        path: of a model or file: the module whose operations are explained, with those inside of it; ``""`` is the
+            whole model.
+        phase: forward, backward or optimizer. Default: forward of an operation, every phase that a model ran.
+        device: where the time is bounded; default of records: their own.
+        dtype: of an operation or model, as in `estimate`.
+        arguments: of an operation by name (``input=(256, 3, 224, 224), stride=2``); of a model those of `estimate`
+            (``batch=256, mode="train"``).
+
+    Returns:
+        `.text` (and ``str``) for a person, `.data` for a program, `.operations` for Python.
+
+    Raises:
+        UnknownName: no such operation, model, argument, module path or device; near names are listed.
+        InvalidValue: what is needed is missing, or an argument cannot be used.
+        ModelError: torch refuses the shapes.
+    """
+    if phase is not None and phase not in PHASES:
+        raise InvalidValue(f"unknown phase {phase!r}; known: {', '.join(PHASES)}")
+    devices = find_all(device)
+    if isinstance(what, Record):
+        what = RecordSet([what])
+    if isinstance(what, Path) or (isinstance(what, str) and what.endswith(".jsonl")):
+        what = RecordSet.load(what)
+    if isinstance(what, RecordSet):
+        if shapes or arguments or dtype is not None:
+            raise InvalidValue("records know their shapes and types; give path and phase to choose some")
+        return Explanation(explain_records(what, path, phase, devices))
+    if isinstance(what, str) and (shapes or (path is None and what.isidentifier())):
+        check_torch()
+        from rooflens.explanation import from_shapes
+
+        if path is None and from_shapes.is_operator(what):
+            chapter = from_shapes.explain_operation(
+                what, shapes, arguments, dtype=dtype or "fp32", phase=phase or "forward", devices=devices
+            )
+            return Explanation((chapter,))
+        if shapes or not _is_model(what):
+            raise UnknownName("operation or model", what, {*from_shapes.operator_names(), *torchvision.names()})
+    elif shapes:
+        raise InvalidValue("shapes are those of an operation")
+    return Explanation(explain_records(_estimate(what, phase, devices, dtype, arguments), path, phase, ()))
+
+
+def _estimate(
+    model: str | torch.nn.Module,
+    phase: Phase | None,
+    devices: Sequence[Device],
+    dtype: str | None,
+    arguments: Mapping[str, Any],
+) -> RecordSet:
+    known = inspect.signature(estimate).parameters
+    for name in arguments:
+        if name not in known:
+            raise UnknownName("option of an estimate", name, known)
+    options = dict(arguments)
+    if phase in ("backward", "optimizer"):
+        options.setdefault("mode", "train")
+    return estimate(model, device=devices, dtype=dtype, **options)
+
+
+def _is_model(name: str) -> bool:
+    try:
+        find_model(name)
+    except UnknownModel:
+        return False
+    return True

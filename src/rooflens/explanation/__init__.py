@@ -1,0 +1,6 @@
+"""The formula of an operation with its numbers filled in, as with pen and paper."""
+
+from rooflens.explanation.chapters import Chapter, Explained
+from rooflens.explanation.explanation import Explanation
+
+__all__ = ["Chapter", "Explained", "Explanation"]

@@ -1,0 +1,58 @@
+"""What an explanation consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rooflens.costs import Calculation, arithmetic_of, calculate
+from rooflens.records import Call, Device, Phase, Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """One operation: how its formula gives its work, and how long that takes.
+
+    Attributes:
+        calculation: call, words, and the arithmetic of FLOP and bytes.
+        path: the module that makes the call; None for an operation with shapes.
+        phase: forward, backward or optimizer.
+        calls: how often the same call is made there.
+        work: what counts: the calculation's, unless the record holds something else (then a note says so).
+        kernel_work: what a kernel needs for it, where that is less.
+        devices: where a time is asked for.
+        notes: what a reader must know.
+    """
+
+    calculation: Calculation
+    path: str | None = None
+    phase: Phase = "forward"
+    calls: int = 1
+    work: Work
+    kernel_work: Work | None = None
+    devices: tuple[Device, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def executed(self) -> Work:
+        """The work that takes the time."""
+        return self.kernel_work or self.work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """The operations of one case; `title` is empty for an operation with shapes."""
+
+    title: str
+    operations: tuple[Explained, ...]
+
+
+def calculations(call: Call, dtype: str, devices: Sequence[Device]) -> Iterator[tuple[Calculation, tuple[Device, ...]]]:
+    """How a call is computed, and where: under some dtypes a device with TF32 takes another unit than one without."""
+    by_units: dict[frozenset[str], tuple[Calculation, list[Device]]] = {}
+    for device in devices or (None,):
+        calculation = calculate(call, arithmetic_of(dtype, device))
+        _, at = by_units.setdefault(frozenset(calculation.cost.work.flops), (calculation, []))
+        at += [] if device is None else [device]
+    for calculation, at in by_units.values():
+        yield calculation, tuple(at)

@@ -1,0 +1,123 @@
+"""Explains the records of an estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rooflens.costs import Cost
+from rooflens.errors import InvalidValue, UnknownName
+from rooflens.explanation.chapters import Chapter, Explained, calculations
+from rooflens.records import Case, Device, Phase, Record, Work
+from rooflens.results import RecordSet
+
+LISTED_PATHS = 12
+
+
+def explain_records(
+    records: RecordSet, path: str | None, phase: Phase | None, devices: Sequence[Device]
+) -> tuple[Chapter, ...]:
+    """Explain the operations of a module and phase, one chapter per case.
+
+    Args:
+        path: the module, with those inside it; None where there is only one operation.
+        phase: None is every phase.
+        devices: where the time is bounded; none: those of the records.
+
+    Raises:
+        UnknownName: no such module.
+        InvalidValue: the records keep no calls, or none is of that phase.
+    """
+    with_calls = [record for record in records if record.call is not None]
+    if not with_calls:
+        raise InvalidValue(
+            "none of these records keeps the shapes of its call: they are no estimates, or an older rooflens wrote"
+            " them; estimate the model again"
+        )
+    chapters: dict[Case, dict[Any, list[Record]]] = {}
+    for record in _in_phase(_inside(with_calls, path), phase):
+        alike = chapters.setdefault(replace(record.case, device=None), {})
+        resources = frozenset(record.work.flops) if record.work else None
+        alike.setdefault((record.path, record.phase, record.call, record.recomputed, resources), []).append(record)
+    return tuple(
+        Chapter(
+            title=case.label(),
+            operations=tuple(one for equal in alike.values() for one in _of_equal(equal, records, devices)),
+        )
+        for case, alike in chapters.items()
+    )
+
+
+def _inside(records: Sequence[Record], path: str | None) -> Sequence[Record]:
+    """The records of a module and of those inside of it."""
+    if path is None and len(records) == 1:
+        return records
+    known = list(dict.fromkeys(record.path for record in records))
+    if path is None:
+        listed = ", ".join(filter(None, known[: LISTED_PATHS + 1])) + (" ..." if len(known) > LISTED_PATHS + 1 else "")
+        raise InvalidValue(
+            f"{records[0].case.model} has {len(records)} operations; choose some by their module path: {listed}"
+            " ('' is the whole model)"
+        )
+    chosen = [r for r in records if not path or r.path == path or r.path.startswith(f"{path}.")]
+    if not chosen:
+        raise UnknownName("module path", path, known, f" ({records[0].case.model} has {len(known)} with operations)")
+    return chosen
+
+
+def _in_phase(records: Sequence[Record], phase: Phase | None) -> Sequence[Record]:
+    chosen = [record for record in records if phase is None or record.phase == phase]
+    if not chosen:
+        known = ", ".join(dict.fromkeys(record.phase or "unknown" for record in records))
+        raise InvalidValue(f"there is no operation of phase {phase!r} here; there are some of {known}")
+    return chosen
+
+
+def _of_equal(equal: Sequence[Record], records: RecordSet, given: Sequence[Device]) -> Iterator[Explained]:
+    """Equal observations, which may stand for several devices."""
+    first = equal[0]
+    assert first.call is not None
+    own = [records.devices[r.case.device] for r in equal if r.case.device in records.devices]
+    asked = given or tuple({device.name: device for device in own}.values())
+    for calculation, at in calculations(first.call, first.case.dtype, asked):
+        cost, notes = _as_recorded(first, calculation.cost)
+        if first.recomputed:
+            notes = ("Repeats forward work during backward (checkpointing).", *notes)
+        yield Explained(
+            calculation=calculation,
+            path=first.path,
+            phase=first.phase or "forward",
+            calls=first.calls,
+            work=cost.work,
+            kernel_work=cost.kernel_work,
+            devices=at,
+            notes=notes,
+        )
+
+
+def _as_recorded(record: Record, cost: Cost) -> tuple[Cost, tuple[str, ...]]:
+    """What the record holds, and why that is not what the formula gives where it is not."""
+    held = record.work
+    if held is None:
+        return cost, ()
+    notes = []
+    if cost.kernel_work is not None and _same_flops(held, cost.kernel_work) and not _same_flops(held, cost.work):
+        cost = replace(cost, work=cost.kernel_work, kernel_work=None)
+        notes.append("The record counts causal attention as the half that its kernel executes.")
+    elif not _same_flops(held, cost.work):
+        own = replace(cost.work, flops=held.flops, missing=held.missing)
+        cost = replace(cost, work=own, kernel_work=record.kernel_work)
+        notes.append(f"The record holds {held.total_flops:,} FLOP: another version of rooflens counted it.")
+    if held.bytes != cost.work.bytes:
+        fusion = dict(record.case.options).get("fusion")
+        why = f"Fused with its neighbours (fusion={fusion}) it" if fusion else "The record says that it"
+        notes.append(f"{why} moves {held.bytes.get('dram', 0):,} B at DRAM.")
+        executed = None if cost.kernel_work is None else replace(cost.kernel_work, bytes=held.bytes)
+        cost = replace(cost, work=replace(cost.work, bytes=held.bytes), kernel_work=executed)
+    return cost, tuple(notes)
+
+
+def _same_flops(one: Work, other: Work) -> bool:
+    """Equal up to the precision in which a device runs fp32 products."""
+    return one.matmul_flops == other.matmul_flops and one.total_flops == other.total_flops

@@ -1,0 +1,59 @@
+"""Explains an operation from the shapes of its tensors. Needs torch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rooflens.errors import InvalidValue
+from rooflens.explanation.chapters import Chapter, Explained, calculations
+from rooflens.models import check_words
+from rooflens.models.operator import is_operator, operator_names, operator_step
+from rooflens.records import Device, Phase
+from rooflens.trace import trace  # which registers rooflens' own operations with torch
+
+__all__ = ["explain_operation", "is_operator", "operator_names"]
+
+
+def explain_operation(
+    name: str,
+    shapes: Sequence[Any],
+    arguments: Mapping[str, Any],
+    *,
+    dtype: str,
+    phase: Phase,
+    devices: Sequence[Device],
+) -> Chapter:
+    """Trace one call of an operation and explain what it runs.
+
+    Raises:
+        InvalidValue: the operation does nothing in this phase, or an argument cannot be used.
+        ModelError: torch refuses the shapes.
+    """
+    check_words(dtype, "inference")
+    if phase == "optimizer":
+        raise InvalidValue("an operation has no optimizer; its phases are forward and backward")
+    step = operator_step(name, shapes, arguments, dtype=dtype, backward=phase == "backward")
+    counts = Counter(
+        operation.call
+        for operation in trace(step).operations
+        if operation.phase == phase and not operation.path.startswith("(")
+    )
+    if not counts:
+        raise InvalidValue(f"{name} moves and computes nothing in {phase}: it is a view, a shape query or free")
+    return Chapter(
+        title="",
+        operations=tuple(
+            Explained(
+                calculation=calculation,
+                phase=phase,
+                calls=calls,
+                work=calculation.cost.work,
+                kernel_work=calculation.cost.kernel_work,
+                devices=at,
+            )
+            for call, calls in counts.items()
+            for calculation, at in calculations(call, dtype, devices)
+        ),
+    )

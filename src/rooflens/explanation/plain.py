@@ -1,0 +1,45 @@
+"""Explanations as plain data: the shape that ``rooflens explain --format json`` promises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflens.costs import WorkTerm
+from rooflens.explanation.chapters import Explained
+from rooflens.records import Device, Work
+from rooflens.records.calls import to_plain
+from rooflens.roofline import bound
+
+
+def plain(explained: Explained) -> dict[str, Any]:
+    """One operation; numbers in FLOP, bytes and seconds."""
+    calculation, kernel_work = explained.calculation, explained.kernel_work
+    return {
+        "path": explained.path,
+        "phase": explained.phase,
+        "calls": explained.calls,
+        "family": calculation.cost.family,
+        "call": to_plain(calculation.call),
+        "formula": calculation.words,
+        "uncounted": calculation.uncounted,
+        "flops": _plain_terms(calculation.flops),
+        "kernel_flops": _plain_terms(calculation.kernel_flops),
+        "bytes": _plain_terms(calculation.bytes),
+        "work": _plain_work(explained.work),
+        "kernel_work": None if kernel_work is None else _plain_work(kernel_work),
+        "bounds": {device.name: _plain_bound(explained.executed, device) for device in explained.devices},
+        "notes": list(explained.notes),
+    }
+
+
+def _plain_terms(terms: tuple[WorkTerm, ...]) -> list[dict[str, Any]]:
+    return [{"of": term.what, "expression": term.expression, "value": term.value} for term in terms]
+
+
+def _plain_work(work: Work) -> dict[str, Any]:
+    return {"flops": dict(work.flops), "bytes": dict(work.bytes)}
+
+
+def _plain_bound(work: Work, device: Device) -> dict[str, Any]:
+    shortest = bound(work, device)
+    return {"seconds": shortest.seconds, "bound_by": shortest.bound_by, "shares": shortest.shares}

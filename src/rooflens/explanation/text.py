@@ -1,0 +1,170 @@
+"""Explanations as text, 80 columns wide."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rooflens.costs import WorkTerm, result_names
+from rooflens.explanation.chapters import Chapter, Explained
+from rooflens.records import Argument, Call, Device, Tensor, Work
+from rooflens.roofline import bound
+from rooflens.units import show
+
+WIDTH = 80
+_GLUE = "\N{NO-BREAK SPACE}"
+_SHOWN = 4
+"""A list of tensors shows this many."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Labelled:
+    """A label and text beside it."""
+
+    label: str
+    text: str
+
+
+_Block = _Labelled | str
+"""A paragraph, or a line with a label; an empty paragraph is an empty line."""
+
+
+def lines_of(chapters: Sequence[Chapter]) -> Iterator[str]:
+    """The lines of an explanation."""
+    for number, chapter in enumerate(chapters):
+        if chapter.title:
+            yield from [""] * bool(number)
+            yield from _wrapped(chapter.title, "", "  ")
+            yield ""
+        for place, operation in enumerate(chapter.operations):
+            yield from [""] * bool(place)
+            yield from _wrapped(_title(operation), "", "  ")
+            yield from _laid_out([*_counted(operation), *_timed(operation)])
+
+
+def _title(explained: Explained) -> str:
+    name, family = explained.calculation.call.name, explained.calculation.cost.family
+    parts = [
+        f"{explained.path}: {name}" if explained.path else name,
+        explained.phase,
+        f"{explained.calls} calls" if explained.calls > 1 else "",
+        f"family {family}" if family != name else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _counted(explained: Explained) -> Iterator[_Block]:
+    """The call, the formula in words, FLOP and bytes."""
+    calculation = explained.calculation
+    work = calculation.cost.work
+    yield _written(calculation.call)
+    for paragraph in filter(None, calculation.words.replace("``", "").split("\n\n")):
+        yield ""
+        yield paragraph
+    yield ""
+    if calculation.uncounted is not None:
+        yield _Labelled(
+            "FLOP", f"not counted: {calculation.uncounted}; unknown, which is not zero (bytes need no formula)"
+        )
+    elif not calculation.flops:
+        yield _Labelled("FLOP", "none")
+    yield from _terms(calculation.flops, "FLOP")
+    if len(calculation.flops) > 1:
+        yield _Labelled("FLOP", f"together {_number(work.total_flops)} FLOP")
+    if calculation.kernel_flops:
+        yield ""
+        yield "What a causal kernel executes; times are those of this:"
+        yield from _terms(calculation.kernel_flops, "FLOP")
+    yield ""
+    yield from _terms(calculation.bytes, "B")
+    yield _Labelled("DRAM", f"together {_number(work.bytes['dram'])} B")
+    for note in explained.notes:
+        yield ""
+        yield note
+
+
+def _terms(terms: tuple[WorkTerm, ...], unit: str) -> Iterator[_Labelled]:
+    for term in terms:
+        result = f"{_number(term.value)} {unit}"
+        is_plain = term.expression in (str(term.value), f"{term.value} {unit}")
+        yield _Labelled(term.what, result if is_plain else f"{term.expression} = {result}")
+
+
+def _timed(explained: Explained) -> Iterator[_Block]:
+    for device in explained.devices:
+        yield ""
+        yield f"On {device.name}:"
+        yield from _quotients(explained.executed, device)
+
+
+def _quotients(work: Work, device: Device) -> Iterator[_Labelled]:
+    """Work over rate for each resource, the sums of those that share silicon, and the largest of all."""
+    found = bound(work, device)
+    silicon: dict[str, list[str]] = {}
+    for resource, seconds in found.shares.items():
+        ceiling = device.require(resource)
+        computes = resource in work.flops
+        amount = f"{_number(work.flops[resource])} FLOP" if computes else f"{_number(work.bytes[resource])} B"
+        rate = show(ceiling.rate, "FLOP/s" if computes else "B/s")
+        yield _Labelled(resource, f"{amount} / {rate} ({ceiling.origin}) = {show(seconds, 's')}")
+        silicon.setdefault(ceiling.silicon if computes else resource, []).append(resource)
+    for resource in sorted(found.skipped):
+        yield _Labelled(resource, "no rate is known: left out")
+    for unit, resources in silicon.items():
+        if len(resources) > 1:
+            total = sum(found.shares[resource] for resource in resources)
+            yield _Labelled(unit, f"{' + '.join(resources)} = {show(total, 's')} on one unit")
+    by = f" by {found.bound_by}" if found.bound_by else ""
+    yield _Labelled("bound", f"{show(found.seconds, 's')}{by}, the largest: units and memory overlap")
+
+
+def _laid_out(blocks: list[_Block]) -> Iterator[str]:
+    """Lines of at most 80 columns, texts beside labels in one column."""
+    column = 2 + max(len(block.label) for block in blocks if isinstance(block, _Labelled)) + 2
+    for block in blocks:
+        if isinstance(block, _Labelled):
+            yield from _wrapped(_glued(block.text), f"  {block.label}".ljust(column), " " * (column + 2))
+        else:
+            yield from _wrapped(" ".join(block.split()), "  ", "  ") or [""]
+
+
+def _wrapped(text: str, first: str, others: str) -> list[str]:
+    lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
+    return [line.replace(_GLUE, " ") for line in lines]
+
+
+def _glued(text: str) -> str:
+    """Broken in front of an operator only, and never inside of a number with its name or unit."""
+    for sign in ("x", "/", "+", "-", "="):
+        text = text.replace(f" {sign} ", f" {sign}{_GLUE}")
+    for follower in ("(", "FLOP", "B"):
+        text = text.replace(f" {follower}", f"{_GLUE}{follower}")
+    return text
+
+
+def _written(call: Call) -> str:
+    """The call as it could be typed: name=shape:type."""
+    given = ", ".join(f"{name}={_value(value)}" for name, value in call.arguments)
+    results: dict[str, list[Tensor]] = {}
+    for name, tensor in zip(result_names(call), call.outputs, strict=True):
+        if tensor.elements:
+            results.setdefault(name, []).append(tensor)
+    made = ", ".join(f"{name}={_value(t[0] if len(t) == 1 else tuple(t))}" for name, t in results.items())
+    return f"{given} -> {made or 'changed in place'}"
+
+
+def _value(value: Argument) -> str:
+    if isinstance(value, Tensor):
+        return f"{'x'.join(map(str, value.shape)) or 'scalar'}:{value.dtype}"
+    if isinstance(value, tuple):
+        shown = value if len(value) <= _SHOWN else value[:_SHOWN]
+        more = [f"{len(value) - len(shown)} more"] if len(shown) < len(value) else []
+        return "[" + ", ".join([*map(_value, shown), *more]) + "]"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "none"}[value]
+    return str(value)
+
+
+def _number(n: float) -> str:
+    return f"{int(n):,}" if n == int(n) else f"{n:,}"
