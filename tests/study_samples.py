@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rooflens.errors import ModelError
+from rooflens.progress import Progress
 from rooflens.records import Case, Record, RecordFile, Timing
-from rooflens.study import Cell, Share, StudyFolder
+from rooflens.study import Cell, StudyFolder
 
 SMALL = """\
 title = "Small"
@@ -39,12 +40,12 @@ def timed(case: Case, seconds: float = 0.001) -> Record:
     )
 
 
-def found(cell: Cell, share: Share = lambda *_: None) -> RecordFile:
+def found(cell: Cell, share: Progress = lambda *_: None) -> RecordFile:
     """Runs a cell without running anything."""
     share(0.5, "half of it")
     return RecordFile(records=(timed(cell.case, float(cell.case.batch or 1)),))
 
 
-def failing(cell: Cell, _: Share) -> RecordFile:
+def failing(cell: Cell, _: Progress) -> RecordFile:
     """Runs a cell that cannot be run."""
     raise ModelError(f"{cell.case.model} cannot be built")

@@ -10,7 +10,7 @@ import pytest
 from scripts import studies
 
 import rooflens as rl
-from rooflens.api.reported import study_figures
+from rooflens.api.reporting import study_figures
 from rooflens.api.studies import open_study, run_cells
 from rooflens.checks import read_figures
 from rooflens.errors import InvalidValue

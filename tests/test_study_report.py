@@ -20,9 +20,9 @@ from rooflens.errors import InvalidValue
 from rooflens.records import Case, Environment, Failure, Memory, Record
 from rooflens.report.charts import Bars, HeatMap, Plot
 from rooflens.report.study import Judged, Report, StudyView, compose
-from rooflens.report.study.agreement import Pair, against_measured, pairs
+from rooflens.report.study.agreement import BoundAndTime, against_measured, pairs
 from rooflens.report.study.breakdown import breakdown
-from rooflens.report.study.content import Code, Facts, Listed, Sentences
+from rooflens.report.study.content import Code, Facts, Sentences, TableBlock
 from rooflens.report.study.html import render
 from rooflens.report.study.settings import environment
 from rooflens.results import RecordSet
@@ -161,8 +161,8 @@ def test_bound_stands_against_measured_until_there_is_a_prediction() -> None:
 def test_a_prediction_brings_its_band() -> None:
     (item,) = join(view(product(case()), measured(case(), 2e-3)).records)
 
-    def pair(predicted: float, low: float, high: float) -> Pair:
-        return Pair(item=item, bound=1e-3, seconds=2e-3, flops=1e11, predicted=predicted, low=low, high=high)
+    def pair(predicted: float, low: float, high: float) -> BoundAndTime:
+        return BoundAndTime(item=item, bound=1e-3, seconds=2e-3, flops=1e11, predicted=predicted, low=low, high=high)
 
     plot = against_measured([pair(2e-3, 1e-3, 3e-3), pair(4e-3, 3e-3, 8e-3)])
     assert plot.key == "predicted-measured"
@@ -234,7 +234,7 @@ def test_environments_are_told_once_where_they_agree() -> None:
     section = environment(view(product(case()), environments=((HERE, 3), (other, 2))))
     assert section is not None
     (listed,) = section.blocks
-    assert isinstance(listed, Listed)
+    assert isinstance(listed, TableBlock)
     rows = {(row[1].value, row[2].value): row[3].value for row in listed.table.rows}
     assert rows["rooflens", "0.1.0"] == 5
     assert rows["cpu", "made up"] == 3

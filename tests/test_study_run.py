@@ -18,7 +18,7 @@ from rooflens.api import cells as running
 from rooflens.api.studies import open_study, run_cells, run_study, study_records, study_status, study_verdicts
 from rooflens.cli import main
 from rooflens.errors import InvalidValue, StudyFileError
-from rooflens.study import Status, Step, StudyFolder
+from rooflens.study import CellNews, Status, StudyFolder
 
 MODEL = """\
 import os, time
@@ -73,7 +73,7 @@ def same(found: rl.RecordSet, right: rl.RecordSet, model: str) -> bool:
 
 @pytest.mark.parametrize("jobs", [0, 2])
 def test_the_records_of_a_cell_are_those_of_an_estimate(tmp_path: Path, jobs: int) -> None:
-    steps: list[Step] = []
+    steps: list[CellNews] = []
     status = run_study(study(tmp_path), tmp_path / "out", jobs=jobs, progress=steps.append)
     assert status.complete
     assert sum(step.what == "done" for step in steps) == 12

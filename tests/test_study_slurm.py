@@ -286,7 +286,7 @@ class TestPart:
 
     @staticmethod
     def code(words: tuple[str, ...]) -> str:
-        return f"from rooflens.study.slurm import Part; Part({words!r}, ())()"
+        return f"from rooflens.study.slurm import ArrayJob; ArrayJob({words!r}, ())()"
 
     def call(self, words: tuple[str, ...]) -> None:
         subprocess.run([sys.executable, "-c", self.code(words)], check=True)

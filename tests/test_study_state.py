@@ -15,14 +15,16 @@ import pytest
 from tests.study_samples import SMALL, begun, failing, found, timed, written
 
 from rooflens.errors import InvalidValue, RecordFileError, StudyFileError
+from rooflens.progress import Progress
 from rooflens.records import Case, Failure, RecordFile, read_records, write_records
-from rooflens.study import Cell, Change, Share, Step, StudyFolder, run_each
+from rooflens.study import Cell, CellNews, StudyChange, StudyFolder, run_each
 from rooflens.study.lease import lease
 from rooflens.study.status_text import change_text, status_text
 
 ROOT = Path(__file__).parents[1]
 WORKER = """
 import sys, time
+from rooflens.progress import Progress
 from rooflens.study import StudyFolder, run_each
 from tests.study_samples import found
 
@@ -92,7 +94,7 @@ def test_runs_side_by_side_share_the_cells(tmp_path: Path) -> None:
 def test_what_is_told_of_each_cell(tmp_path: Path) -> None:
     folder = begun(tmp_path)
     first, second, third = folder.cells[:3]
-    steps: list[Step] = []
+    steps: list[CellNews] = []
     with lease(folder.files, second.key):
         run_each(folder, (first, second), found, tell=steps.append)
     run_each(folder, (first,), found, tell=steps.append)  # it is done
@@ -137,9 +139,9 @@ def test_a_killed_retry_leaves_one_of_both(tmp_path: Path) -> None:
 
 def test_a_cell_that_was_lost_to_another_run_is_not_kept_twice(tmp_path: Path) -> None:
     folder = begun(tmp_path)
-    steps: list[Step] = []
+    steps: list[CellNews] = []
 
-    def loses(cell: Cell, share: Share) -> RecordFile:
+    def loses(cell: Cell, share: Progress) -> RecordFile:
         # Another one found the lease stale, and took it over.
         (path,) = folder.files.glob(".*lease-1")
         path.with_name(path.name.replace("lease-1", "lease-2")).write_text(path.read_text())
@@ -194,7 +196,7 @@ class TestChanges:
     def test_a_change_of_words(self, tmp_path: Path) -> None:
         folder = begun(tmp_path)
         _, change = StudyFolder.begin(folder.path, written(tmp_path, SMALL.replace("Small", "Little")))
-        assert change == Change()
+        assert change == StudyChange()
 
     def test_a_file_that_can_no_longer_be_read(self, tmp_path: Path) -> None:
         (tmp_path / "old.csv").touch()
@@ -207,11 +209,11 @@ class TestChanges:
         assert again.status().count("done") == 2
 
     def test_in_words(self) -> None:
-        both = change_text(Change(added=("a", "b"), dropped=("c",)))
+        both = change_text(StudyChange(added=("a", "b"), dropped=("c",)))
         assert both == (
             "the study file changed since: it asks for 2 more cells and no longer asks for 1 cell, whose files stay"
         )
-        assert change_text(Change()).endswith("it asks for the same cells")
+        assert change_text(StudyChange()).endswith("it asks for the same cells")
 
 
 class TestFolder:
@@ -275,12 +277,12 @@ class TestFolder:
     def test_what_words_for_this_machine_turned_out_to_be(self, tmp_path: Path) -> None:
         folder = begun(tmp_path, SMALL.replace('"t4", "a100-sxm4-40gb"', '"cuda", "t4"'))
 
-        def on_a_card(cell: Cell, _: Share) -> RecordFile:
+        def on_a_card(cell: Cell, _: Progress) -> RecordFile:
             device = "h200-sxm-141gb" if cell.case.device == "cuda" else cell.case.device
             return RecordFile(records=(timed(Case(model=cell.case.model, device=device)),))
 
         run_each(folder, folder.cells, on_a_card)
-        assert folder.names() == {"cuda": frozenset({"h200-sxm-141gb"})}
+        assert folder.aliases() == {"cuda": frozenset({"h200-sxm-141gb"})}
 
 
 class TestRecorded:

@@ -20,10 +20,11 @@ from rooflens.api.runners import Sender, lost, shares, workers
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.machine import MEASURED, PLACES, Machine, find, identity, this_machine
 from rooflens.models import How
+from rooflens.progress import Progress
 from rooflens.records import AS_IS, Case, Device, RecordFile, read_records, write_records
 from rooflens.results import RecordSet
 from rooflens.sources import environment, isolation
-from rooflens.study import Cell, Run, Share, StudyFolder, could_not, stated
+from rooflens.study import Cell, CellRunner, StudyFolder, could_not, stated
 
 _HOW = frozenset(f.name for f in fields(How))
 
@@ -43,7 +44,7 @@ class Estimates:
         self._step: Case | None = None
         self._found = RecordSet(())
 
-    def __call__(self, cell: Cell, share: Share) -> RecordFile:
+    def __call__(self, cell: Cell, share: Progress) -> RecordFile:
         device = None if cell.case.device is None else device_of(cell.case.device, self._home)
         step = replace(cell.case, device=None)
         if step != self._step:
@@ -54,7 +55,7 @@ class Estimates:
             return _contents(cell, self._one(step, [] if device is None else [device], share))
         return _contents(cell, self._found, name)
 
-    def _estimated(self, step: Case, device: Device | None, share: Share) -> RecordSet:
+    def _estimated(self, step: Case, device: Device | None, share: Progress) -> RecordSet:
         if device is None:
             return self._one(step, [], share)
         others = [_device_or_none(word, self._home) for word in self._devices.get(step, ()) if word is not None]
@@ -66,7 +67,7 @@ class Estimates:
                 raise
             return RecordSet(())
 
-    def _one(self, step: Case, devices: list[Device], share: Share) -> RecordSet:
+    def _one(self, step: Case, devices: list[Device], share: Progress) -> RecordSet:
         words = words_of(step, self._home)
         return estimate(device=devices, progress=share, **words)
 
@@ -142,7 +143,7 @@ def _named(cell: Cell, found: RecordFile) -> RecordFile:
 
 
 @contextmanager
-def estimating(folder: StudyFolder) -> Iterator[Run]:
+def estimating(folder: StudyFolder) -> Iterator[CellRunner]:
     """A worker process that estimates; a step that hangs, crashes or takes all memory costs one cell."""
     setup = {"folder": str(folder.path.resolve()), "command": sys.argv}
     limit = folder.study.settings.limits["estimate"]
@@ -150,7 +151,7 @@ def estimating(folder: StudyFolder) -> Iterator[Run]:
     with pool, tempfile.TemporaryDirectory(prefix="rooflens-") as scratch:
         pool.prepare()
 
-        def run(cell: Cell, share: Share) -> RecordFile:
+        def run(cell: Cell, share: Progress) -> RecordFile:
             out = Path(scratch) / "cell.jsonl"
             answer = pool.run({"key": cell.key, "out": str(out)}, shares(share, cell.case.label()))
             if isinstance(answer, isolation.Lost):
@@ -187,14 +188,14 @@ def failed(cell: Cell, error: RooflensError, home: Path) -> RecordFile:
 
 
 @contextmanager
-def measuring(folder: StudyFolder) -> Iterator[Run]:
+def measuring(folder: StudyFolder) -> Iterator[CellRunner]:
     """Measures cells on this machine one after another, in a worker process that serves them all."""
     settings = folder.study.settings
     limit = settings.limits["measure"]
     with ExitStack() as stack:
         senders: dict[str, Sender] = {}
 
-        def run(cell: Cell, share: Share) -> RecordFile:
+        def run(cell: Cell, share: Progress) -> RecordFile:
             machine = _machine(cell.case.device, settings.roofs.get("measure"), folder.home)
             words = words_of(cell.case, folder.home)
             how = How(**{name: words.pop(name) for name in _HOW & words.keys()})
@@ -229,11 +230,11 @@ def _asked(words: Mapping[str, Any], how: How, machine: Machine) -> Case:
 
 
 @contextmanager
-def counting(folder: StudyFolder) -> Iterator[Run]:
+def counting(folder: StudyFolder) -> Iterator[CellRunner]:
     """Counts cells with Nsight Compute, which runs each in processes of its own."""
     settings = folder.study.settings
 
-    def run(cell: Cell, share: Share) -> RecordFile:
+    def run(cell: Cell, share: Progress) -> RecordFile:
         place = _place(cell.case.device, folder.home)
         found = counters(
             **words_of(cell.case, folder.home),
@@ -249,10 +250,10 @@ def counting(folder: StudyFolder) -> Iterator[Run]:
 
 
 @contextmanager
-def replaying(folder: StudyFolder) -> Iterator[Run]:
+def replaying(folder: StudyFolder) -> Iterator[CellRunner]:
     """Reads what somebody recorded."""
 
-    def run(cell: Cell, _: Share) -> RecordFile:
+    def run(cell: Cell, _: Progress) -> RecordFile:
         assert cell.file is not None
         said = stated(folder.study, folder.home, cell.file)
         device = said.get("device")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ from rooflens.records import DTYPES
 from rooflens.results import RecordSet
 
 if TYPE_CHECKING:
-    from rooflens.checks import Findings, ReportedFigure
+    from rooflens.checks import Findings
+    from rooflens.reported import ReportedFigure
 
 _NAME = re.compile(r"(?:timm:|hf:)?[\w.-]+")
 _FILES = (".py", ".onnx", ".json")
@@ -56,7 +57,7 @@ def check(*sources: RecordSet | str | Path, progress: Progress | None = None) ->
 def _sources(sources: Sequence[RecordSet | str | Path]) -> tuple[list[ReportedFigure], list[RecordSet]]:
     """Typed figures, and records."""
     from rooflens.api import read
-    from rooflens.checks import holds_figures, read_figures
+    from rooflens.reported import holds_figures, read_figures
 
     figures: list[ReportedFigure] = []
     sets: list[RecordSet] = []
@@ -72,37 +73,35 @@ def _sources(sources: Sequence[RecordSet | str | Path]) -> tuple[list[ReportedFi
 
 def _right_values(figures: Iterable[ReportedFigure], records: RecordSet, progress: Progress | None) -> RecordSet:
     """Estimates of the steps that neither the records nor the table answer; what nobody can build has none."""
-    from rooflens.checks import RightValues, recorded
+    from rooflens.reported import RightValues, recorded
 
     known = RightValues(records)
-    unanswered = [f for f in (*figures, *recorded(records)) if f.phases and known.of(f) is None]
-    wanted = list(dict.fromkeys(words for figure in unanswered for words in _words(figure)))
-    found = RecordSet(())
-    if not wanted or find_spec("torch") is None:
-        return found
-    for n, words in enumerate(wanted):
-        call: dict[str, Any] = dict(words)
+    unanswered = (f for f in (*figures, *recorded(records)) if f.phases and known.of(f) is None)
+    calls = list(dict.fromkeys(call for figure in unanswered if (call := _estimate_of(figure))))
+    estimates = RecordSet(())
+    if not calls or find_spec("torch") is None:
+        return estimates
+    for n, call in enumerate(calls):
+        arguments: dict[str, Any] = dict(call)
         if progress is not None:
-            progress(n / len(wanted), f"{call['model']}, batch {call['batch']}")
+            progress(n / len(calls), f"{arguments['model']}, batch {arguments['batch']}")
         try:
-            found += estimate(**call)
+            estimates += estimate(**arguments)
         except RooflensError:  # a name of somebody else's: its figures are compared with each other only
             continue
-    return found
+    return estimates
 
 
-def _words(figure: ReportedFigure) -> Iterator[tuple[tuple[str, object], ...]]:
-    """The arguments that estimate a figure's step; none for a name that would open a file.
+def _estimate_of(figure: ReportedFigure) -> tuple[tuple[str, object], ...]:
+    """The arguments that estimate a figure's step; none where its model was read as the name of a file or of code."""
+    from rooflens.reported import mode_of
 
-    The name was read from a file: code and files that it points to are left alone.
-    """
-    from rooflens.checks import mode_of
-
-    if figure.batch is None or not _NAME.fullmatch(figure.model) or figure.model.endswith(_FILES):
-        return
+    model = figure.model
+    if figure.batch is None or not _NAME.fullmatch(model) or model.lower().endswith(_FILES):
+        return ()
     case = figure.recorded
     dtype = figure.dtype if figure.dtype in DTYPES else "fp32"
     mode = mode_of(figure.phases) if case is None else case.mode
     options = {"img_size": figure.image} if case is None else dict(case.options)
     more = ((name, value) for name, value in options.items() if name in _OPTIONS and value is not None)
-    yield (("model", figure.model), ("batch", figure.batch), ("dtype", dtype), ("mode", mode), *more)
+    return ("model", model), ("batch", figure.batch), ("dtype", dtype), ("mode", mode), *more

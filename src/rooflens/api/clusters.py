@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rooflens.api.studies import chosen, open_study
 from rooflens.errors import UnknownName
-from rooflens.study import Change, Cluster, Status, StudyFolder, slurm
+from rooflens.study import Cluster, Status, StudyChange, StudyFolder, slurm
 
 PLAIN = "slurm"
 """The name of a cluster that needs no table: its jobs are as sbatch makes them where nothing is said."""
@@ -30,7 +30,7 @@ def run_study_on_cluster(
     devices: Sequence[str] = (),
     recorded: bool = True,
     progress: slurm.Look | None = None,
-    begun: Callable[[StudyFolder, Change | None], None] | None = None,
+    begun: Callable[[StudyFolder, StudyChange | None], None] | None = None,
 ) -> Status:
     """Run a study, or what is left of it, on a Slurm cluster: one array of jobs per kind of device.
 

@@ -11,7 +11,7 @@ import threading
 
 from rooflens.api.studies import run_cells
 from rooflens.errors import RooflensError
-from rooflens.study import Step
+from rooflens.study import CellNews
 
 
 def main(folder: str, *keys: str) -> int:
@@ -35,7 +35,7 @@ def _end_with_caller() -> None:
     os._exit(1)
 
 
-def _say(step: Step) -> None:
+def _say(step: CellNews) -> None:
     if step.what != "running":
         sys.stdout.write(f"{step.what}: {step.cell.label()}{step.text and f': {step.text}'}\n")
         sys.stdout.flush()

@@ -8,14 +8,17 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rooflens.api.reported import figures_of
+from rooflens.api.checking import check
+from rooflens.errors import InvalidValue
 from rooflens.records import Environment, RecordFile
+from rooflens.results import RecordSet
 from rooflens.study import Pair, Side, StudyFolder, Verdict, excluded, judge
 from rooflens.study.hypotheses import QUANTITIES
 from rooflens.study.status_text import STATES
 
 if TYPE_CHECKING:
     from rooflens.report.study import Judged, Report, StudyView
+    from rooflens.reported import ComparedFigure, DeviceAliases
 
 MOST_SAID = 24
 """Values of an axis that are named; of more, the first ones."""
@@ -61,13 +64,47 @@ def study_report(
     return report
 
 
+def study_figures(folder: str | Path) -> tuple[ComparedFigure, ...]:
+    """The reported figures of a study beside ours.
+
+    Args:
+        folder: of a study whose file names ``figures``.
+
+    Returns:
+        In the order of the figures: the figure, ours, their ratio, what was measured, and codes of findings on it;
+        or why there is nothing of ours.
+
+    Raises:
+        InvalidValue: there is no study in this folder, or it has no figures.
+        FiguresError: a cell of the figures is damaged.
+        RecordFileError: one of its record files is damaged.
+    """
+    opened = StudyFolder.open(folder)
+    found = opened.contents()
+    return figures_of(opened, found.records(), found.aliases())
+
+
+def figures_of(
+    folder: StudyFolder, records: RecordSet, aliases: DeviceAliases | None = None
+) -> tuple[ComparedFigure, ...]:
+    """The same for a study whose records are at hand, and what its words for a machine turned out to be."""
+    from rooflens.reported import compare_figures, read_figures
+
+    if folder.figures is None:
+        raise InvalidValue(
+            f"the study in {str(folder.path)!r} has no reported figures; name a CSV file in it: figures = 'FILE.csv'"
+        )
+    findings, known = check(folder.figures), folder.aliases() if aliases is None else aliases
+    return compare_figures(read_figures(folder.figures), records, findings=findings, aliases=known)
+
+
 def study_view(folder: StudyFolder) -> StudyView:
     """All that a report says of a study."""
     from rooflens.checks import examine, read_figures
     from rooflens.report.study import StudyView
 
-    study, found, states = folder.study, folder.found(), folder.states()
-    records, names = found.records(), found.names()
+    study, found, states = folder.study, folder.contents(), folder.states()
+    records, names = found.records(), found.aliases()
     typed = () if folder.figures is None else read_figures(folder.figures)
     left = [cell for cell, state in states.items() if state in ("left", "running")]
     return StudyView(

@@ -15,7 +15,19 @@ from pathlib import Path
 from rooflens.api.cells import Estimates, counting, estimating, measuring, replaying, runs_here
 from rooflens.errors import InvalidValue, RooflensError, StudyFileError, UnknownModel
 from rooflens.results import RecordSet
-from rooflens.study import Cell, Change, Run, SourceName, Status, StudyFolder, Tell, Verdict, canonical, judge, run_each
+from rooflens.study import (
+    Cell,
+    CellRunner,
+    SourceName,
+    Status,
+    StudyChange,
+    StudyFolder,
+    Tell,
+    Verdict,
+    canonical,
+    judge,
+    run_each,
+)
 
 
 def run_study(
@@ -28,9 +40,9 @@ def run_study(
     devices: Sequence[str] = (),
     recorded: bool = True,
     progress: Tell | None = None,
-    begun: Callable[[StudyFolder, Change | None], None] | None = None,
+    begun: Callable[[StudyFolder, StudyChange | None], None] | None = None,
 ) -> Status:
-    """Run a study, or what is left of it: ``rl.run_study("study.toml", "out/study")``.
+    """CellRunner a study, or what is left of it: ``rl.run_study("study.toml", "out/study")``.
 
     Each cell (a case and a source) becomes a record file in the folder. The run may be killed at any moment and started
     again, or go on in several processes and on several nodes at once: nothing is lost and nothing is done twice.
@@ -65,7 +77,7 @@ def run_study(
     return opened.status()
 
 
-def open_study(study: str | Path, folder: str | Path | None = None) -> tuple[StudyFolder, Change | None]:
+def open_study(study: str | Path, folder: str | Path | None = None) -> tuple[StudyFolder, StudyChange | None]:
     """The folder of a study, begun if it is not there; and how the study changed since, None if it did not.
 
     Args:
@@ -95,7 +107,7 @@ def run_cells(
     retry: bool = False,
     progress: Tell | None = None,
 ) -> dict[str, int]:
-    """Run some cells of a study that was begun: the part of one node; arguments and result are plain data.
+    """CellRunner some cells of a study that was begun: the part of one node; arguments and result are plain data.
 
     Cells that are done, that run elsewhere, or that need another machine are left alone, so the same keys may be handed
     to several nodes, and again after a job was preempted.
@@ -146,9 +158,9 @@ def study_verdicts(folder: str | Path) -> tuple[Verdict, ...]:
         RecordFileError: one of its record files is damaged.
     """
     opened = StudyFolder.open(folder)
-    found = opened.found()
+    found = opened.contents()
     left = [cell for cell, state in opened.states().items() if state in ("left", "running")]
-    return judge(opened.study.hypotheses, found.records(), found.names(), left)
+    return judge(opened.study.hypotheses, found.records(), found.aliases(), left)
 
 
 def chosen(folder: StudyFolder, sources: Sequence[str] = (), devices: Sequence[str] = ()) -> tuple[Cell, ...]:
@@ -173,7 +185,7 @@ def chosen(folder: StudyFolder, sources: Sequence[str] = (), devices: Sequence[s
 
 
 def _run(folder: StudyFolder, cells: Sequence[Cell], *, jobs: int, retry: bool, tell: Tell | None) -> None:
-    """Run the cells that are left and that this machine can run, source after source."""
+    """CellRunner the cells that are left and that this machine can run, source after source."""
     if jobs < 0:
         raise InvalidValue(f"{jobs} jobs cannot be; give 0 to estimate in this process, or how many worker processes")
     until = None if folder.study.budget is None else time.monotonic() + folder.study.budget
@@ -182,7 +194,7 @@ def _run(folder: StudyFolder, cells: Sequence[Cell], *, jobs: int, retry: bool, 
     for cell in wanted:
         sides.setdefault(cell.source, []).append(cell)
 
-    def one_by_one(cells: Iterable[Cell], run: Run) -> None:
+    def one_by_one(cells: Iterable[Cell], run: CellRunner) -> None:
         run_each(folder, cells, run, tell=tell or (lambda _: None), retry=retry, until=until)
 
     if jobs == 0:
@@ -196,7 +208,7 @@ def _run(folder: StudyFolder, cells: Sequence[Cell], *, jobs: int, retry: bool, 
             one_by_one(some, run)
 
 
-_RUNNERS: dict[SourceName, Callable[[StudyFolder], AbstractContextManager[Run]]] = {
+_RUNNERS: dict[SourceName, Callable[[StudyFolder], AbstractContextManager[CellRunner]]] = {
     "measure": measuring,
     "counters": counting,
     "replay": replaying,
@@ -204,7 +216,7 @@ _RUNNERS: dict[SourceName, Callable[[StudyFolder], AbstractContextManager[Run]]]
 
 
 def _side_by_side(
-    folder: StudyFolder, cells: Sequence[Cell], jobs: int, one_by_one: Callable[[Iterable[Cell], Run], None]
+    folder: StudyFolder, cells: Sequence[Cell], jobs: int, one_by_one: Callable[[Iterable[Cell], CellRunner], None]
 ) -> None:
     """Several workers, each of which takes the next step with all of its devices when it is free.
 

@@ -11,7 +11,7 @@ from rooflens.errors import InvalidValue
 Severity = Literal["info", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """From what a reader should know to what cannot be true."""
-Evidence = Mapping[str, float | str]
+FindingNumbers = Mapping[str, float | str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Finding:
     severity: Severity
     subject: str
     message: str
-    evidence: Evidence
+    evidence: FindingNumbers
     remedy: str
 
 

@@ -24,10 +24,10 @@ SAME_WORK = 1.5
 BACKWARD_SHARE = (0.4, 1.05)
 """Forward over backward FLOP: 1/2, and up to 1 for a model of one layer, whose input needs no gradient."""
 
-Verdict = Literal["right", "macs", "prefix", "off"]
+FlopsOutcome = Literal["right", "macs", "prefix", "off"]
 
 
-def verdict(figure: ReportedFigure, value: float, matmul: float, flops: float) -> Verdict:
+def verdict(figure: ReportedFigure, value: float, matmul: float, flops: float) -> FlopsOutcome:
     """How stated FLOP compare with the right ones: those of the matrix work, or all."""
     slack = figure.precision
     if prefix_slip(figure, value, matmul) and not matmul <= value <= flops:
@@ -37,7 +37,7 @@ def verdict(figure: ReportedFigure, value: float, matmul: float, flops: float) -
     return "macs" if 0.45 * matmul <= value <= 0.55 * flops else "off"
 
 
-def _stated(context: Context, wanted: Verdict) -> Iterator[tuple[ReportedFigure, float, float]]:
+def _stated(context: Context, wanted: FlopsOutcome) -> Iterator[tuple[ReportedFigure, float, float]]:
     """Stated FLOP with this verdict, and the right ones."""
     for figure, value in context.stated("flops"):
         expected = context.expected(figure)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from rooflens.checks.context import Context
-from rooflens.checks.finding import SEVERITIES, Evidence, Finding, Severity
+from rooflens.checks.finding import SEVERITIES, Finding, FindingNumbers, Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Doubt:
 
     subject: str
     message: str
-    evidence: Evidence
+    evidence: FindingNumbers
 
 
 Doubts = Iterable[Doubt]

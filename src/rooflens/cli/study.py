@@ -14,7 +14,7 @@ from rooflens.cli.cluster import cluster_options, progress_text, run_on_cluster
 from rooflens.cli.options import Command, examples, progress_bar
 
 if TYPE_CHECKING:
-    from rooflens.study import Change, Status, Step, StudyFolder
+    from rooflens.study import CellNews, Status, StudyChange, StudyFolder
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
 SOURCES = ("estimate", "measure", "counters", "replay")
@@ -184,7 +184,7 @@ class _Live:
         self._said = ""
         self.folder = Path()
 
-    def begun(self, folder: StudyFolder, change: Change | None) -> None:
+    def begun(self, folder: StudyFolder, change: StudyChange | None) -> None:
         from rooflens.study.status_text import change_text
 
         self.folder = folder.path
@@ -193,7 +193,7 @@ class _Live:
         if change is not None:
             click.echo(change_text(change), err=True)
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: CellNews) -> None:
         key = step.cell.key
         if step.what == "running":
             self._shares[key] = step.share
@@ -215,7 +215,7 @@ class _Live:
         self._said = text
         self._bar(status.count("done") / max(1, self._total), text)
 
-    def _line(self, step: Step) -> str:
+    def _line(self, step: CellNews) -> str:
         from rooflens.study.status_text import duration, plain
 
         said = plain(f"{step.cell.label()}: {step.text}" if step.text else step.cell.label())

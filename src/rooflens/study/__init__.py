@@ -3,9 +3,9 @@
 How a cell is run is handed in: this package knows no source. :mod:`rooflens.api.studies` puts the two together.
 """
 
-from rooflens.study.cell_runs import Run, Share, Step, Tell, could_not, run_each
+from rooflens.study.cell_runs import CellNews, CellRunner, Tell, could_not, run_each
 from rooflens.study.claims import Pair, Verdict, judge
-from rooflens.study.folder import Change, State, Status, StudyFolder
+from rooflens.study.folder import CellState, Status, StudyChange, StudyFolder
 from rooflens.study.grid import cells, excluded, stated
 from rooflens.study.study import (
     HERE,
@@ -30,7 +30,9 @@ __all__ = [
     "OPTIONS",
     "SOURCES",
     "Cell",
-    "Change",
+    "CellNews",
+    "CellRunner",
+    "CellState",
     "Claim",
     "Cluster",
     "Exclusion",
@@ -38,15 +40,12 @@ __all__ = [
     "Hypothesis",
     "Pair",
     "Recorded",
-    "Run",
     "Settings",
-    "Share",
     "Side",
     "SourceName",
-    "State",
     "Status",
-    "Step",
     "Study",
+    "StudyChange",
     "StudyFile",
     "StudyFolder",
     "Tell",

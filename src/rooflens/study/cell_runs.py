@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Literal
 
 from rooflens.errors import RooflensError
+from rooflens.progress import Progress
 from rooflens.records import Failure, RecordFile, Source
 from rooflens.study.folder import StudyFolder
 from rooflens.study.lease import lease
 from rooflens.study.study import Cell
 
-Share = Callable[[float, str], None]
-"""Told the share of a cell that is done, 0 to 1, and what is being done."""
-Run = Callable[[Cell, Share], RecordFile]
+CellRunner = Callable[[Cell, Progress], RecordFile]
 """Runs a cell, whatever comes of it; handed in, since a study does not know how its sources work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class CellNews:
     """News of a cell.
 
     Attributes:
@@ -40,13 +39,13 @@ class Step:
     seconds: float | None = None
 
 
-Tell = Callable[[Step], None]
+Tell = Callable[[CellNews], None]
 
 
 def run_each(
     folder: StudyFolder,
     cells: Iterable[Cell],
-    run: Run,
+    run: CellRunner,
     *,
     tell: Tell = lambda _: None,
     retry: bool = False,
@@ -71,20 +70,20 @@ def run_each(
             continue
         with lease(folder.files, cell.key) as held:
             if held is None:
-                tell(Step(cell=cell, what="elsewhere"))
+                tell(CellNews(cell=cell, what="elsewhere"))
                 continue
             if not folder.wants(cell, retry=retry):  # done by another while this runner was looking
                 continue
             begun = time.monotonic()
             found = _ran(run, cell, tell, folder.home)
             if not held.is_held():  # lost to another, who runs it again: one of the two is kept
-                tell(Step(cell=cell, what="elsewhere"))
+                tell(CellNews(cell=cell, what="elsewhere"))
                 continue
             folder.keep(cell, found)
             seconds = time.monotonic() - begun
             _note(journal, cell, seconds)
         why = "" if found.records else "; ".join(failure.message for failure in found.failures)
-        tell(Step(cell=cell, what="done" if found.records else "failed", share=1.0, text=why, seconds=seconds))
+        tell(CellNews(cell=cell, what="done" if found.records else "failed", share=1.0, text=why, seconds=seconds))
 
 
 def could_not(cell: Cell, error: RooflensError, home: Path) -> Failure:
@@ -93,11 +92,11 @@ def could_not(cell: Cell, error: RooflensError, home: Path) -> Failure:
     return _as_named(Failure(case=cell.case, source=source, stage="start", kind="error", message=str(error)), home)
 
 
-def _ran(run: Run, cell: Cell, tell: Tell, home: Path) -> RecordFile:
+def _ran(run: CellRunner, cell: Cell, tell: Tell, home: Path) -> RecordFile:
     """What came of a cell; what makes no sense, or cannot be built, is a failure like any other."""
-    tell(Step(cell=cell, what="running"))
+    tell(CellNews(cell=cell, what="running"))
     try:
-        found = run(cell, lambda share, text: tell(Step(cell=cell, what="running", share=share, text=text)))
+        found = run(cell, lambda share, text: tell(CellNews(cell=cell, what="running", share=share, text=text)))
     except RooflensError as error:
         return RecordFile(records=(), failures=(could_not(cell, error, home),))
     return replace(found, failures=tuple(_as_named(failure, home) for failure in found.failures))

@@ -16,13 +16,13 @@ from rooflens.results.evidence import efficiency, throughput
 
 TIMED = ("time", "throughput", "performance", "efficiency", "memory")
 """Quantities that can be measured, and estimated too: all but efficiency."""
-Range = tuple[float, float]
+Interval = tuple[float, float]
 Lack = Literal["failed", "not run", "unknown"]
 """Why there is no number: its cell failed, or is not run yet, or its records do not tell it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class ClaimValue:
     """A number of one case, or of one setting where it is a correlation.
 
     Attributes:
@@ -36,7 +36,7 @@ class Value:
     facts: Mapping[str, Scalar | None]
     label: str
     number: float | None
-    interval: Range | None = None
+    interval: Interval | None = None
     lacks: Lack | None = None
     why: str = ""
 
@@ -60,7 +60,7 @@ class Lacking:
     lacks: Lack
     why: str
 
-    def value(self, phase: Scalar | None, *, over_models: bool) -> Value:
+    def value(self, phase: Scalar | None, *, over_models: bool) -> ClaimValue:
         """What a claim has of it: a name without a number.
 
         Args:
@@ -70,7 +70,7 @@ class Lacking:
         facts = facts_of(self.case) | {"phase": phase, "source": self.source}
         if over_models:
             del facts["model"]
-        return Value(facts=facts, label=label, number=None, lacks=self.lacks, why=f"{label} {self.why}")
+        return ClaimValue(facts=facts, label=label, number=None, lacks=self.lacks, why=f"{label} {self.why}")
 
     def tells(self, quantity: str, *, measured: bool, with_time: bool) -> bool:
         """Whether it would have told a quantity, as it was observed or as it was estimated.
@@ -85,7 +85,7 @@ class Lacking:
 
 def of_cases(
     quantity: str, evidence: Iterable[Evidence], *, measured: bool, phase: Scalar | None, with_time: bool
-) -> Iterator[Value]:
+) -> Iterator[ClaimValue]:
     """A quantity of each case that has such evidence.
 
     Args:
@@ -105,12 +105,12 @@ def of_cases(
         label = item.case.label() if step is None else f"{item.case.label()}, {step}"
         facts = facts_of(item.case) | {"phase": step, "source": source}
         lacks, why = _unknown(label, number)
-        yield Value(facts=facts, label=label, number=number, interval=interval, lacks=lacks, why=why)
+        yield ClaimValue(facts=facts, label=label, number=number, interval=interval, lacks=lacks, why=why)
 
 
 def correlated(
     method: Method, of: Iterable[Quantity], records: RecordSet, *, measured: bool, phase: Scalar | None
-) -> Iterator[Value]:
+) -> Iterator[ClaimValue]:
     """Correlations of quantities with the time, over the models of each setting."""
     step: Phase | None = next((each for each in records.phases if each == phase), None)
     try:
@@ -125,7 +125,7 @@ def correlated(
         label = f"{method} of {each.quantity} with time ({len(each.points)} models; {each.setting.label()})"
         facts = facts_of(each.setting) | {"phase": step, "source": "measure" if measured else "estimate"}
         lacks, why = _unknown(label, number)
-        yield Value(
+        yield ClaimValue(
             facts={name: fact for name, fact in facts.items() if name != "model"} | {"of": each.quantity},
             label=label,
             number=number,
@@ -155,7 +155,9 @@ def _source(item: Evidence, *, measured: bool) -> str | None:
     return None if source == "estimate" else source
 
 
-def _number(item: Evidence, quantity: str, phase: Phase | None, *, measured: bool) -> tuple[float | None, Range | None]:
+def _number(
+    item: Evidence, quantity: str, phase: Phase | None, *, measured: bool
+) -> tuple[float | None, Interval | None]:
     """A quantity in base units, and its 95 % interval where it has samples."""
     if quantity in TIMED and quantity != "memory":
         return _timed(item, quantity, phase, measured=measured)
@@ -170,7 +172,9 @@ def _number(item: Evidence, quantity: str, phase: Phase | None, *, measured: boo
     return known[quantity] if quantity in known else getattr(total, quantity, None), None
 
 
-def _timed(item: Evidence, quantity: str, phase: Phase | None, *, measured: bool) -> tuple[float | None, Range | None]:
+def _timed(
+    item: Evidence, quantity: str, phase: Phase | None, *, measured: bool
+) -> tuple[float | None, Interval | None]:
     """The time of a case, measured or its bound, or something that is divided by it."""
     total = item.total(phase)
     time = item.measured(phase) if measured else None

@@ -15,11 +15,12 @@ from typing import Literal
 from rooflens.compare import Evidence, join
 from rooflens.compare.statistics import METHODS
 from rooflens.records import Case
+from rooflens.reported import DeviceAliases
 from rooflens.results import RecordSet
-from rooflens.study.claim_values import TIMED, Lack, Lacking, Range, Value, correlated, of_cases
+from rooflens.study.claim_values import TIMED, ClaimValue, Interval, Lack, Lacking, correlated, of_cases
 from rooflens.study.grid import agrees
 from rooflens.study.hypotheses import CORRELATED, QUANTITIES
-from rooflens.study.matching import Names, anyway, first_partners, matched, meets
+from rooflens.study.matching import anyway, first_partners, matched, meets
 from rooflens.study.study import Cell, Claim, Hypothesis, Relation, Side
 from rooflens.units import show
 
@@ -88,21 +89,24 @@ class _Evidence:
 
     joined: tuple[Evidence, ...]
     records: RecordSet
-    names: Names
+    aliases: DeviceAliases
     lacking: tuple[Lacking, ...]
 
 
 def judge(
-    hypotheses: Iterable[Hypothesis], records: RecordSet, names: Names | None = None, left: Iterable[Cell] = ()
+    hypotheses: Iterable[Hypothesis],
+    records: RecordSet,
+    aliases: DeviceAliases | None = None,
+    left: Iterable[Cell] = (),
 ) -> tuple[Verdict, ...]:
     """What the records say of each hypothesis.
 
     Args:
         records: of the study, with its failures: what failed leaves a claim undecided, it does not support it.
-        names: what words of the study for a machine turned out to be, see :meth:`StudyFolder.names`.
+        aliases: what words of the study for a machine turned out to be, see :meth:`StudyFolder.aliases`.
         left: cells that the study still has to run: like those that failed, they leave open what they may say.
     """
-    words = names or {}
+    words = aliases or {}
     failed = [
         Lacking(case=_placed(failure.case, words), source=failure.source, lacks="failed", why=f"failed: {failure.kind}")
         for failure in records.failures
@@ -116,9 +120,9 @@ def judge(
     return tuple(_verdict(hypothesis, known) for hypothesis in hypotheses)
 
 
-def _placed(case: Case, names: Names) -> Case:
+def _placed(case: Case, aliases: DeviceAliases) -> Case:
     """A case on the device that the study's word for it turned out to be, if that is one device."""
-    devices = names.get(case.device or "", frozenset())
+    devices = aliases.get(case.device or "", frozenset())
     return replace(case, device=next(iter(devices))) if len(devices) == 1 else case
 
 
@@ -177,13 +181,13 @@ def _pairs(claim: Claim, basis: Basis, evidence: _Evidence) -> Iterator[Pair]:
     free = {*claim.left.conditions, *claim.right.conditions}
     lefts, rights = (_values(claim, side, basis, evidence) for side in (claim.left, claim.right))
     if claim.left.value is not None or claim.right.value is not None:
-        beside: Iterable[tuple[Value, Value]] = product(lefts, rights)
+        beside: Iterable[tuple[ClaimValue, ClaimValue]] = product(lefts, rights)
     else:
-        beside = matched(lefts, rights, free, evidence.names)
+        beside = matched(lefts, rights, free, evidence.aliases)
     return (_pair(claim, left, right) for left, right in beside)
 
 
-def _pair(claim: Claim, left: Value, right: Value) -> Pair:
+def _pair(claim: Claim, left: ClaimValue, right: ClaimValue) -> Pair:
     first, second = _scaled(claim.left, left), _scaled(claim.right, right)
     lacking = next((value for value in (left, right) if value.number is None), None)
     holds = None if lacking is not None else _holds(claim.relation, first[0], second[0], claim.margin)
@@ -202,7 +206,7 @@ def _pair(claim: Claim, left: Value, right: Value) -> Pair:
     )
 
 
-def _scaled(side: Side, value: Value) -> tuple[Range, float | None]:
+def _scaled(side: Side, value: ClaimValue) -> tuple[Interval, float | None]:
     """The range in which a value lies, and the value, times the factor of its side."""
     if value.number is None:
         return (0.0, 0.0), None
@@ -210,7 +214,7 @@ def _scaled(side: Side, value: Value) -> tuple[Range, float | None]:
     return (low * side.times, high * side.times), value.number * side.times
 
 
-def _holds(relation: Relation, left: Range, right: Range, margin: float) -> bool | None:
+def _holds(relation: Relation, left: Interval, right: Interval, margin: float) -> bool | None:
     """Whether a relation holds, or fails, wherever in their ranges the two values lie; None if that would decide it."""
     less, more = (_moved(right, share) for share in (-margin, margin))
     if relation == "<":
@@ -225,7 +229,7 @@ def _holds(relation: Relation, left: Range, right: Range, margin: float) -> bool
     return False if False in both else None if None in both else True
 
 
-def _moved(values: Range, share: float) -> Range:
+def _moved(values: Interval, share: float) -> Interval:
     """A range moved by a share of its size: down for a negative share, whatever the sign of the values."""
     ends = [value + share * abs(value) for value in values]
     if values[0] < 0 < values[1]:
@@ -233,16 +237,16 @@ def _moved(values: Range, share: float) -> Range:
     return min(ends), max(ends)
 
 
-def _below(one: Range, other: Range, *, strict: bool = False) -> bool | None:
+def _below(one: Interval, other: Interval, *, strict: bool = False) -> bool | None:
     if one[1] < other[0] or (one[1] == other[0] and not strict):
         return True
     return False if one[0] > other[1] or (one[0] == other[1] and strict) else None
 
 
-def _values(claim: Claim, side: Side, basis: Basis, evidence: _Evidence) -> list[Value]:
+def _values(claim: Claim, side: Side, basis: Basis, evidence: _Evidence) -> list[ClaimValue]:
     """Every value that a side is about: a number of its own, or what is known and what is lacking of its cases."""
     if side.value is not None:
-        return [Value(facts={}, label="", number=side.value)]
+        return [ClaimValue(facts={}, label="", number=side.value)]
     wanted = {**claim.where, **side.conditions}
     quantity, phase = side.quantity or claim.quantity, wanted.get("phase")
     measured, with_time = _is_measured(claim, side, basis), _mentions_time(claim)
@@ -253,7 +257,7 @@ def _values(claim: Claim, side: Side, basis: Basis, evidence: _Evidence) -> list
     else:
         every = of_cases(quantity, evidence.joined, measured=measured, phase=phase, with_time=with_time)
     # One estimate stands beside each measurement of its case.
-    met = {tuple(value.facts.items()): value for value in every if meets(value.facts, wanted, evidence.names)}
+    met = {tuple(value.facts.items()): value for value in every if meets(value.facts, wanted, evidence.aliases)}
     known = list(met.values())
     whole = {name: value for name, value in wanted.items() if name not in _WITHIN}
     lacking = [
@@ -261,12 +265,12 @@ def _values(claim: Claim, side: Side, basis: Basis, evidence: _Evidence) -> list
         for item in evidence.lacking
         if item.tells(quantity, measured=measured, with_time=with_time)
         and (phase in (None, "forward") or item.case.mode == "train")
-        and meets((value := item.value(phase, over_models=method is not None)).facts, whole, evidence.names)
+        and meets((value := item.value(phase, over_models=method is not None)).facts, whole, evidence.aliases)
     ]
     if method is not None:
         return [*known, *lacking]
     # What another source tells of the same case is not lacking.
-    told = {id(value) for value, _ in first_partners(lacking, known, {"source"}, evidence.names)}
+    told = {id(value) for value, _ in first_partners(lacking, known, {"source"}, evidence.aliases)}
     return [*known, *(value for value in lacking if id(value) not in told)]
 
 
@@ -281,7 +285,7 @@ def _mentions_time(claim: Claim) -> bool:
     return any(q in TIMED for q in said) or "source" in {*claim.left.conditions, *claim.right.conditions, *claim.where}
 
 
-def _group(claim: Claim, value: Value) -> str:
+def _group(claim: Claim, value: ClaimValue) -> str:
     return value.label if claim.every == "case" else str(anyway(value.facts, claim.every))
 
 

@@ -8,7 +8,7 @@ from rooflens.devices import find
 from rooflens.errors import RooflensError
 from rooflens.records import Scalar
 from rooflens.study.study import HERE, Cluster
-from rooflens.study.toml_table import Table
+from rooflens.study.toml_table import TomlTable
 
 _TEXTS = ("partition", "gres", "account", "memory", "prefix", "python")
 _COUNTS = ("cpus", "parallel")
@@ -16,7 +16,7 @@ _KEYS = (*_TEXTS, *_COUNTS, "time", "setup", "options")
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>\d\d):(?P<seconds>\d\d)")
 
 
-def clusters(top: Table) -> dict[str, Cluster]:
+def clusters(top: TomlTable) -> dict[str, Cluster]:
     """Every cluster that a study may run on, by the name in its table."""
     for name, value in top.values.items():
         if not isinstance(value, dict):
@@ -24,7 +24,7 @@ def clusters(top: Table) -> dict[str, Cluster]:
     return {name: _cluster(name, top.table(name), whole=True) for name in top.values}
 
 
-def _cluster(name: str, table: Table, *, whole: bool) -> Cluster:
+def _cluster(name: str, table: TomlTable, *, whole: bool) -> Cluster:
     known = (*_KEYS, "devices") if whole else _KEYS
     table.refuse_others(known, "; further options of sbatch go under [cluster.NAME.options]")
     words = {key: table.text_of(key) or None for key in _TEXTS}
@@ -46,7 +46,7 @@ def _cluster(name: str, table: Table, *, whole: bool) -> Cluster:
     )
 
 
-def _options(table: Table) -> dict[str, Scalar]:
+def _options(table: TomlTable) -> dict[str, Scalar]:
     found: dict[str, Scalar] = {}
     for name, value in table.values.items():
         if isinstance(value, list):
@@ -57,7 +57,7 @@ def _options(table: Table) -> dict[str, Scalar]:
     return found
 
 
-def _minutes(table: Table) -> int | None:
+def _minutes(table: TomlTable) -> int | None:
     """The limit of a job: minutes, or a time as Slurm writes it."""
     value = table.values.get("time")
     if isinstance(value, str):
@@ -70,7 +70,7 @@ def _minutes(table: Table) -> int | None:
     return table.count("time")
 
 
-def _device(table: Table, key: str) -> str:
+def _device(table: TomlTable, key: str) -> str:
     if key in HERE:
         return key
     try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rooflens.records import AS_IS, DTYPES, MODES, PHASES, Scalar
 from rooflens.study.grid import COMPARISON, agrees
 from rooflens.study.study import OPTIONS, SOURCES
-from rooflens.study.toml_table import Table, near
+from rooflens.study.toml_table import TomlTable, near
 
 NUMBERS = ("batch", "seq_len", "img_size", *(name for name, kind in OPTIONS.items() if kind is int))
 FLAGS = tuple(name for name, kind in OPTIONS.items() if kind is bool)
@@ -20,7 +20,7 @@ WORDS: Mapping[str, Sequence[str]] = {
 }
 
 
-def check_condition(table: Table, name: str, value: Scalar) -> None:
+def check_condition(table: TomlTable, name: str, value: Scalar) -> None:
     """Refuse a condition that no case could meet, whatever the study holds.
 
     Raises:

@@ -33,7 +33,7 @@ from rooflens.results import RecordSet
 from rooflens.study.grid import cells as cells_of
 from rooflens.study.grid import standing
 from rooflens.study.lease import is_leased
-from rooflens.study.results import Found
+from rooflens.study.results import StudyContents
 from rooflens.study.study import Cell, Study
 from rooflens.study.study_file import StudyFile, read_study
 
@@ -41,11 +41,11 @@ FORMAT = 1
 CELLS = "cells"
 """The folder of the record files, in that of the study."""
 DONE, FAILED = ".jsonl", ".failed.jsonl"
-State = Literal["done", "failed", "running", "left"]
+CellState = Literal["done", "failed", "running", "left"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class StudyChange:
     """How a study differs from the one that a folder was begun with.
 
     Attributes:
@@ -70,18 +70,18 @@ class Status:
         strangers: record files of cells that the study does not ask for.
     """
 
-    states: Mapping[Cell, State]
+    states: Mapping[Cell, CellState]
     failures: Mapping[str, Failure] = field(default_factory=dict)
     seconds: float | None = None
     expected: float | None = None
     unlike: int = 0
     strangers: tuple[str, ...] = ()
 
-    def count(self, state: State) -> int:
+    def count(self, state: CellState) -> int:
         """How many cells are in a state."""
         return sum(each == state for each in self.states.values())
 
-    def cells(self, *states: State) -> tuple[Cell, ...]:
+    def cells(self, *states: CellState) -> tuple[Cell, ...]:
         """The cells that are in one of some states."""
         return tuple(cell for cell, state in self.states.items() if state in states)
 
@@ -122,7 +122,7 @@ class StudyFolder:
         return cls(folder, read_study(folder / "study.toml", home=home))
 
     @classmethod
-    def begin(cls, path: str | Path, study: str | Path) -> tuple[StudyFolder, Change | None]:
+    def begin(cls, path: str | Path, study: str | Path) -> tuple[StudyFolder, StudyChange | None]:
         """Make the folder of a study, or go on with the one that is there.
 
         Returns:
@@ -149,7 +149,7 @@ class StudyFolder:
         home = os.path.relpath(file.home, folder)
         write_atomically(folder / "study.json", json.dumps({"format": FORMAT, "sha256": sha256, "home": home}) + "\n")
         now = {cell.key for cell in new.cells}
-        change = Change(added=tuple(sorted(now - before)), dropped=tuple(sorted(before - now)))
+        change = StudyChange(added=tuple(sorted(now - before)), dropped=tuple(sorted(before - now)))
         return new, None if begun is None else change
 
     @property
@@ -250,7 +250,7 @@ class StudyFolder:
             strangers=tuple(sorted(key for name in names if (key := _key(name)) is not None and key not in keys)),
         )
 
-    def states(self) -> dict[Cell, State]:
+    def states(self) -> dict[Cell, CellState]:
         """What became of every cell so far, without a look into the files."""
         names = self._listed()
         return {cell: self._state(cell, names) for cell in self.cells}
@@ -262,7 +262,7 @@ class StudyFolder:
         except FileNotFoundError:
             return set()
 
-    def _state(self, cell: Cell, names: set[str]) -> State:
+    def _state(self, cell: Cell, names: set[str]) -> CellState:
         """What is known of a cell, from a listing of the folder."""
         if f"{cell.key}{DONE}" in names:
             return "done"
@@ -298,21 +298,21 @@ class StudyFolder:
             error.add_note(f"remove the file, and 'rooflens study resume {self.path}' runs its cell again")
             raise
 
-    def found(self) -> Found:
+    def contents(self) -> StudyContents:
         """All that the record files hold, read once.
 
         Raises:
             RecordFileError: a file is damaged; it is named.
         """
-        return Found(tuple(self.each()))
+        return StudyContents(tuple(self.each()))
 
     def records(self) -> RecordSet:
         """Everything that the study found, see :meth:`Found.records`."""
-        return self.found().records()
+        return self.contents().records()
 
-    def names(self) -> dict[str, frozenset[str]]:
+    def aliases(self) -> dict[str, frozenset[str]]:
         """What the study's words for this machine turned out to be, see :meth:`Found.names`."""
-        return self.found().names()
+        return self.contents().aliases()
 
     def journal(self) -> Path:
         """A new file to note seconds in, for one run."""

@@ -14,7 +14,7 @@ from rooflens.records import Scalar
 from rooflens.study.conditions import check_condition
 from rooflens.study.grid import agrees, default_of
 from rooflens.study.study import HERE, OPTIONS, Amount, Claim, Hypothesis, Relation, Side, Study
-from rooflens.study.toml_table import Table, near
+from rooflens.study.toml_table import TomlTable, near
 from rooflens.units import parse
 
 QUANTITIES: Mapping[str, str] = {
@@ -43,7 +43,7 @@ _FOR = re.compile(r"(every|most|some)\s+(\w+)")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 
 
-def hypotheses(top: Table, study: Study) -> Iterator[Hypothesis]:
+def hypotheses(top: TomlTable, study: Study) -> Iterator[Hypothesis]:
     """Every hypothesis of a file, its names held against those of the study.
 
     Raises:
@@ -64,7 +64,7 @@ def hypotheses(top: Table, study: Study) -> Iterator[Hypothesis]:
         yield Hypothesis(text=text, claim=_claim(table, study) if given else None, line=table.line())
 
 
-def _claim(table: Table, study: Study) -> Claim:
+def _claim(table: TomlTable, study: Study) -> Claim:
     quantity = _quantity(table)
     amount, every = _for(table)
     claim = Claim(
@@ -84,7 +84,7 @@ def _claim(table: Table, study: Study) -> Claim:
     return claim
 
 
-def _check_sides(table: Table, claim: Claim) -> None:
+def _check_sides(table: TomlTable, claim: Claim) -> None:
     """Refuse sides that could not be held against each other, and correlations of nothing."""
     correlation = claim.quantity in CORRELATIONS
     left, right = claim.left, claim.right
@@ -115,11 +115,11 @@ def _check_sides(table: Table, claim: Claim) -> None:
             table.fail(key if "of" in side.conditions else "where", f"says 'of', which {claim.quantity} does not have")
 
 
-def _quantity(table: Table) -> str:
+def _quantity(table: TomlTable) -> str:
     return str(table.word("quantity", (*QUANTITIES, *CORRELATIONS)))
 
 
-def _side(table: Table, key: str, quantity: str, study: Study) -> Side:
+def _side(table: TomlTable, key: str, quantity: str, study: Study) -> Side:
     """A number, a quantity with its unit, or conditions."""
     value = table.values[key]
     if isinstance(value, str | int | float) and not isinstance(value, bool):
@@ -135,7 +135,7 @@ def _side(table: Table, key: str, quantity: str, study: Study) -> Side:
     )
 
 
-def _number(table: Table, key: str, quantity: str, value: str | float) -> float:
+def _number(table: TomlTable, key: str, quantity: str, value: str | float) -> float:
     """A number of the claim's own in base units."""
     if not isinstance(value, str):
         if not -float("inf") < value < float("inf"):
@@ -155,7 +155,7 @@ def _number(table: Table, key: str, quantity: str, value: str | float) -> float:
         table.fail(key, f"is {value!r}: {error}; for cases write {key} = {{device = ...}}")
 
 
-def _for(table: Table) -> tuple[Amount, str]:
+def _for(table: TomlTable) -> tuple[Amount, str]:
     said = table.text_of("for", "every case")
     match = _FOR.fullmatch(said)
     known = ("case", *FIELDS)
@@ -166,7 +166,7 @@ def _for(table: Table) -> tuple[Amount, str]:
     return amount, match[2]
 
 
-def _margin(table: Table) -> float:
+def _margin(table: TomlTable) -> float:
     value = table.values.get("margin", 0)
     percent = _PERCENT.fullmatch(value.strip()) if isinstance(value, str) else None
     share = float(percent[1]) / 100 if percent is not None else value
@@ -175,7 +175,7 @@ def _margin(table: Table) -> float:
     return float(share)
 
 
-def _conditions(table: Table, study: Study, other: tuple[str, ...]) -> dict[str, Scalar]:
+def _conditions(table: TomlTable, study: Study, other: tuple[str, ...]) -> dict[str, Scalar]:
     """What cases have to be like; a name that the study does not hold is a mistake, since no case could meet it."""
     known = (*FIELDS, "phase", "source", "of")
     table.refuse_others((*known, *other))
@@ -197,7 +197,7 @@ def _conditions(table: Table, study: Study, other: tuple[str, ...]) -> dict[str,
     return found
 
 
-def _device(table: Table, value: Scalar, allowed: Sequence[Scalar] | None) -> Scalar:
+def _device(table: TomlTable, value: Scalar, allowed: Sequence[Scalar] | None) -> Scalar:
     """A device by the catalogue's name; words for this machine as they are."""
     if (allowed is None and is_open(str(value))) or any(agrees(each, value) for each in allowed or ()):
         return value

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rooflens.records import Scalar
-from rooflens.study.claim_values import Value
+from rooflens.reported import DeviceAliases
+from rooflens.study.claim_values import ClaimValue
 from rooflens.study.grid import agrees, default_of, means_something
 from rooflens.study.study import SOURCES, SourceName
 
-Names = Mapping[str, frozenset[str]]
-"""Words for a machine, like ``cuda``, and the devices that they turned out to be."""
-Facts = Mapping[str, Scalar | None]
+CaseFacts = Mapping[str, Scalar | None]
 _TOLD = ("model", "device", "batch", "dtype", "mode")
 """Facts that most cases tell, whether they have records or not."""
 
 
-def meets(facts: Facts, wanted: Mapping[str, Scalar], names: Names) -> bool:
+def meets(facts: CaseFacts, wanted: Mapping[str, Scalar], aliases: DeviceAliases) -> bool:
     """Whether a case is one of those that are wanted."""
-    return all(_agrees(facts, name, value, names) for name, value in wanted.items())
+    return all(_agrees(facts, name, value, aliases) for name, value in wanted.items())
 
 
-def anyway(facts: Facts, name: str) -> Scalar | None:
+def anyway(facts: CaseFacts, name: str) -> Scalar | None:
     """A fact, or what holds for an option that the case does not name, if it means anything there."""
     value = facts.get(name)
     if value is not None:
@@ -31,67 +30,69 @@ def anyway(facts: Facts, name: str) -> Scalar | None:
 
 
 def matched(
-    lefts: Sequence[Value], rights: Sequence[Value], free: Collection[str], names: Names
-) -> Iterator[tuple[Value, Value]]:
+    lefts: Sequence[ClaimValue], rights: Sequence[ClaimValue], free: Collection[str], aliases: DeviceAliases
+) -> Iterator[tuple[ClaimValue, ClaimValue]]:
     """Each value beside those that differ in nothing but the facts in `free`.
 
     One that has no counterpart is not compared: the study leaves the other out. What failed, or is not run yet, is told
     once, beside the first that it would have been held against.
     """
     ours, theirs = ([value for value in side if not value.is_missing] for side in (lefts, rights))
-    partners: dict[tuple[object, ...], list[Value]] = {}
+    partners: dict[tuple[object, ...], list[ClaimValue]] = {}
     for right in theirs:
         partners.setdefault(_shared(right, free), []).append(right)
     for left in ours:
         yield from ((left, right) for right in partners.get(_shared(left, free), ()))
-    yield from first_partners([left for left in lefts if left.is_missing], rights, free, names)
+    yield from first_partners([left for left in lefts if left.is_missing], rights, free, aliases)
     missing = [right for right in rights if right.is_missing]
-    yield from ((left, right) for right, left in first_partners(missing, ours, free, names))
+    yield from ((left, right) for right, left in first_partners(missing, ours, free, aliases))
 
 
 def first_partners(
-    missing: Sequence[Value], others: Sequence[Value], free: Collection[str], names: Names
-) -> Iterator[tuple[Value, Value]]:
+    missing: Sequence[ClaimValue], others: Sequence[ClaimValue], free: Collection[str], aliases: DeviceAliases
+) -> Iterator[tuple[ClaimValue, ClaimValue]]:
     """Each case without records beside the first other from which it may differ in nothing but the facts in `free`."""
-    told = [name for name in _TOLD if name not in free and _tells_apart(name, missing, others, names)]
-    alike: dict[tuple[object, ...], list[Value]] = {}
+    told = [name for name in _TOLD if name not in free and _tells_apart(name, missing, others, aliases)]
+    alike: dict[tuple[object, ...], list[ClaimValue]] = {}
     for other in others:
         alike.setdefault(tuple(other.facts[name] for name in told), []).append(other)
     for value in missing:
         fitting = alike.get(tuple(value.facts[name] for name in told), ())
-        found = next((other for other in fitting if _may_be_alike(value.facts, other.facts, free, names)), None)
+        found = next((other for other in fitting if _may_be_alike(value.facts, other.facts, free, aliases)), None)
         if found is not None:
             yield value, found
 
 
-def _tells_apart(name: str, missing: Sequence[Value], others: Sequence[Value], names: Names) -> bool:
+def _tells_apart(
+    name: str, missing: Sequence[ClaimValue], others: Sequence[ClaimValue], aliases: DeviceAliases
+) -> bool:
     """Whether all values tell a fact, and none as a word that may mean several."""
     facts = [value.facts.get(name) for value in (*missing, *others)]
-    return all(fact is not None and fact not in names for fact in facts)
+    return all(fact is not None and fact not in aliases for fact in facts)
 
 
-def _agrees(facts: Facts, name: str, wanted: Scalar, names: Names) -> bool:
+def _agrees(facts: CaseFacts, name: str, wanted: Scalar, aliases: DeviceAliases) -> bool:
     value = anyway(facts, name)
     if facts.get(name) is None and wanted is False:  # of any option: it is off
         return True
-    return agrees(value, wanted) or (value is not None and _same(value, wanted, names))
+    return agrees(value, wanted) or (value is not None and _same(value, wanted, aliases))
 
 
-def _same(one: Scalar, other: Scalar, names: Names) -> bool:
+def _same(one: Scalar, other: Scalar, aliases: DeviceAliases) -> bool:
     """Whether two facts are the same, or two words for one device."""
-    return one == other or one in names.get(str(other), ()) or other in names.get(str(one), ())
+    return one == other or one in aliases.get(str(other), ()) or other in aliases.get(str(one), ())
 
 
-def _may_be_alike(missing: Facts, other: Facts, free: Collection[str], names: Names) -> bool:
+def _may_be_alike(missing: CaseFacts, other: CaseFacts, free: Collection[str], aliases: DeviceAliases) -> bool:
     """Whether a case without records may be alike to another: the length of a sequence, say, only records tell."""
     pairs = [(_or_default(missing, name), _or_default(other, name)) for name in {*missing, *other} if name not in free]
-    return all(one is None or two is None or _same(one, two, names) for one, two in pairs)
+    return all(one is None or two is None or _same(one, two, aliases) for one, two in pairs)
 
 
-def _or_default(facts: Facts, name: str) -> Scalar | None:
+def _or_default(facts: CaseFacts, name: str) -> Scalar | None:
     value = facts.get(name)
     return default_of(name) if value is None else value
 
 
-def _shared(value: Value, free: Collection[str]) -> tuple[object, ...]:
+def _shared(value: ClaimValue, free: Collection[str]) -> tuple[object, ...]:
     return tuple(sorted((name, str(fact)) for name, fact in value.facts.items() if name not in free))

@@ -10,7 +10,7 @@ from rooflens.study.study import HERE, Cell
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StudyContents:
     """The cells that are done or failed, each with its records or failures, in the order of the study."""
 
     cells: tuple[tuple[Cell, RecordFile], ...]
@@ -32,7 +32,7 @@ class Found:
             environment=rest.environment,
         )
 
-    def names(self) -> dict[str, frozenset[str]]:
+    def aliases(self) -> dict[str, frozenset[str]]:
         """What the study's words for this machine (``cuda``) and its device files turned out to be."""
         found: dict[str, frozenset[str]] = {}
         for cell, contents in self.cells:

@@ -57,7 +57,7 @@ Look = Callable[[Status, Sequence[str]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ArrayJob:
     """What one job of an array does: its cells, in a process of its own.
 
     Slurm sends its signals to every process of a job. A worker that died of one would look like a case that crashes.
@@ -139,7 +139,7 @@ def run(
             own = cluster.on(kind)
             parts = shares(some, min(MOST, split * (own.parallel or PARALLEL)))
             finest = finest and len(parts) in (len(some), MOST)
-            _submit(folder, name, kind, own, [Part(tuple(words), keys) for keys in parts])
+            _submit(folder, name, kind, own, [ArrayJob(tuple(words), keys) for keys in parts])
 
 
 def forget(folder: StudyFolder, cell: Cell) -> None:
@@ -215,7 +215,7 @@ def _check(cluster: Cluster, cells: Sequence[Cell], settings: Settings) -> None:
             )
 
 
-def _submit(folder: StudyFolder, name: str, kind: str, cluster: Cluster, parts: Sequence[Part]) -> None:
+def _submit(folder: StudyFolder, name: str, kind: str, cluster: Cluster, parts: Sequence[ArrayJob]) -> None:
     """Hand one array of jobs to Slurm."""
     from submitit import SlurmExecutor
     from submitit.core.utils import FailedJobError, FailedSubmissionError

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import get_args
 
-from rooflens.study.folder import Change, State, Status
+from rooflens.study.folder import CellState, Status, StudyChange
 from rooflens.study.study import SOURCES
 
-STATES: tuple[State, ...] = get_args(State)
+STATES: tuple[CellState, ...] = get_args(CellState)
 _MOST = 20
 """Failures that are listed for people; JSON has them all."""
 
@@ -49,7 +49,7 @@ def status_json(status: Status) -> str:
     return json.dumps(told, indent=2) + "\n"
 
 
-def change_text(change: Change) -> str:
+def change_text(change: StudyChange) -> str:
     """How a study file differs from the one that its folder was begun with."""
     said = []
     if change.added:

@@ -16,7 +16,7 @@ from rooflens.study.conditions import check_condition
 from rooflens.study.grid import cells, excluding_nothing
 from rooflens.study.hypotheses import hypotheses
 from rooflens.study.study import HERE, MEASURED, OPTIONS, Exclusion, Grid, Recorded, Settings, SourceName, Study
-from rooflens.study.toml_table import Table
+from rooflens.study.toml_table import TomlTable
 
 AXES = ("models", "devices", "batches", "dtypes", "modes", "seq_lens", "img_sizes", "sources", "options")
 TEXTS = ("title", "question", "method")
@@ -63,11 +63,11 @@ def read_study(path: str | Path, *, home: Path | None = None) -> StudyFile:
         raise StudyFileError(f"cannot read study {str(path)!r}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise StudyFileError(f"{path} is no TOML file: {error}") from error
-    study = _study(Table(str(path), text, values), home)
+    study = _study(TomlTable(str(path), text, values), home)
     return StudyFile(study=study, text=text, home=home)
 
 
-def _study(top: Table, home: Path) -> Study:
+def _study(top: TomlTable, home: Path) -> Study:
     top.refuse_others((*TEXTS, *AXES, "budget", "figures", *TABLES))
     if not top.text_of("title"):
         top.fail("title", "is missing; every study has a title")
@@ -102,7 +102,7 @@ def _study(top: Table, home: Path) -> Study:
     return replace(study, hypotheses=tuple(hypotheses(top, study)))
 
 
-def _grids(top: Table, settings: Mapping[SourceName, Table], home: Path) -> Iterator[Grid]:
+def _grids(top: TomlTable, settings: Mapping[SourceName, TomlTable], home: Path) -> Iterator[Grid]:
     """The grid of the file, or those under [[grid]], which take what they do not say from the top."""
     of_sources: dict[str, tuple[str, ...]] = {
         source: _devices(table, home) for source, table in settings.items() if table.has("devices")
@@ -120,7 +120,7 @@ def _grids(top: Table, settings: Mapping[SourceName, Table], home: Path) -> Iter
         yield base
 
 
-def _axes(table: Table, base: Grid, home: Path) -> Grid:
+def _axes(table: TomlTable, base: Grid, home: Path) -> Grid:
     return Grid(
         models=table.texts("models") or base.models,
         devices=_devices(table, home) or base.devices,
@@ -135,7 +135,7 @@ def _axes(table: Table, base: Grid, home: Path) -> Grid:
     )
 
 
-def _devices(table: Table, home: Path) -> tuple[str, ...]:
+def _devices(table: TomlTable, home: Path) -> tuple[str, ...]:
     """Devices by the catalogue's names; files and words for this machine stay as they are."""
 
     def one(key: str, value: object, at: tuple[int, ...]) -> str:
@@ -146,13 +146,13 @@ def _devices(table: Table, home: Path) -> tuple[str, ...]:
     return table.list_of("devices", one)
 
 
-def _device(table: Table, key: str, home: Path) -> str:
+def _device(table: TomlTable, key: str, home: Path) -> str:
     """Whose ceilings hold: a device of the catalogue, a file, or this machine's own."""
     value = table.text_of(key)
     return value if value == MEASURED else _known(table, value, home, (MEASURED,), key)
 
 
-def _known(table: Table, value: str, home: Path, here: Sequence[str], key: str, *at: int) -> str:
+def _known(table: TomlTable, value: str, home: Path, here: Sequence[str], key: str, *at: int) -> str:
     """A device by the catalogue's name; the name of a file as it is."""
     try:
         if value.lower().endswith(".toml"):
@@ -163,7 +163,7 @@ def _known(table: Table, value: str, home: Path, here: Sequence[str], key: str, 
         table.fail(key, f"is {value!r}: {error}; for this machine write {' or '.join(here)}", *at)
 
 
-def _options(table: Table) -> dict[str, tuple[Scalar, ...]]:
+def _options(table: TomlTable) -> dict[str, tuple[Scalar, ...]]:
     table.refuse_others(OPTIONS)
     found: dict[str, tuple[Scalar, ...]] = {}
     for name in table.values:
@@ -177,13 +177,13 @@ def _options(table: Table) -> dict[str, tuple[Scalar, ...]]:
     return found
 
 
-def _flag(table: Table, key: str, value: object, at: tuple[int, ...]) -> bool:
+def _flag(table: TomlTable, key: str, value: object, at: tuple[int, ...]) -> bool:
     if not isinstance(value, bool):
         table.fail(key, f"is {value!r}; allowed: true, false", *at)
     return value
 
 
-def _settings(tables: Mapping[SourceName, Table], home: Path) -> Settings:
+def _settings(tables: Mapping[SourceName, TomlTable], home: Path) -> Settings:
     measure, counting = tables["measure"], tables["counters"]
     usual = Settings()
     limits: dict[str, float] = {s: table.seconds("limit", usual.limits[s]) for s, table in tables.items()}
@@ -196,7 +196,7 @@ def _settings(tables: Mapping[SourceName, Table], home: Path) -> Settings:
     )
 
 
-def _exclusion(table: Table) -> Exclusion:
+def _exclusion(table: TomlTable) -> Exclusion:
     table.refuse_others((*CONDITIONS, "why"))
     conditions = {name: table.scalars(name) for name in table.values if name != "why"}
     if not conditions:
@@ -219,7 +219,7 @@ def canonical(device: Scalar) -> Scalar:
         return device
 
 
-def _recorded(top: Table, home: Path) -> Iterator[Recorded]:
+def _recorded(top: TomlTable, home: Path) -> Iterator[Recorded]:
     for table in top.tables("recorded"):
         table.refuse_others(("files", *FIELDS))
         files = table.texts("files")

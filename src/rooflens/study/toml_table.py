@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TomlTable:
     """A table of a file, and where it stands: what every error needs.
 
     Attributes:
@@ -147,20 +147,20 @@ class Table:
         if isinstance(self.values.get(key), list):
             self.fail(key, f"is {self.values[key]!r}; it has one value and not a list")
 
-    def table(self, key: str) -> Table:
+    def table(self, key: str) -> TomlTable:
         """A table within this one; empty where the file has none."""
         value = self.values.get(key, {})
         if not isinstance(value, dict):
             self.fail(key, f"is {value!r}; it has to be a table: [{_dotted((*self.path, key))}]")
-        return Table(self.name, self.text, value, (*self.path, key))
+        return TomlTable(self.name, self.text, value, (*self.path, key))
 
-    def tables(self, key: str) -> Iterator[Table]:
+    def tables(self, key: str) -> Iterator[TomlTable]:
         """The tables of a list: each ``[[key]]`` of the file."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             self.fail(key, f"has to be a list of tables, each under [[{_dotted((*self.path, key))}]]")
         for n, item in enumerate(value):
-            yield Table(self.name, self.text, item, (*self.path, key, n))
+            yield TomlTable(self.name, self.text, item, (*self.path, key, n))
 
 
 def near(value: object, allowed: Iterable[str]) -> str:

@@ -12,11 +12,11 @@ from rooflens.report.charts import Axis, Dot, Plot, Series
 from rooflens.report.comparison import agreement_tables
 from rooflens.report.figures.palette import GREY, device_colour
 from rooflens.report.study.cases import SHAPES, naming
-from rooflens.report.study.content import Block, Drawn, Listed, Section, StudyView
+from rooflens.report.study.content import Block, FigureBlock, Section, StudyView, TableBlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class BoundAndTime:
     """A step whose bound and measured time are known.
 
     Attributes:
@@ -33,14 +33,14 @@ class Pair:
     high: float | None
 
 
-def pairs(evidence: Iterable[Evidence]) -> list[Pair]:
+def pairs(evidence: Iterable[Evidence]) -> list[BoundAndTime]:
     """Every step that was estimated on a device and timed."""
     found = []
     for item in evidence:
         total, measured = item.total(), item.measured()
         if total is not None and total.seconds and measured is not None and measured.seconds:
             found.append(
-                Pair(
+                BoundAndTime(
                     item=item,
                     bound=total.seconds,
                     seconds=measured.seconds,
@@ -58,18 +58,18 @@ def agreement(view: StudyView) -> Section | None:
     found = pairs(view.evidence)
     blocks: list[Block] = []
     if found:
-        blocks += [Drawn(chart=against_measured(found)), Drawn(chart=achieved(found))]
+        blocks += [FigureBlock(chart=against_measured(found)), FigureBlock(chart=achieved(found))]
     try:
         tables = agreement_tables(compare_evidence(view.records))
     except Incomparable:
         tables = []
     keys = {"Evidence": "evidence", "Errors of the estimates": "errors", "Furthest apart": "worst", "Joined": "joined"}
     order = sorted(tables, key=lambda table: table.title != "Errors of the estimates")
-    blocks += [Listed(key=keys[table.title], table=table, folded=table.title == "Joined") for table in order]
+    blocks += [TableBlock(key=keys[table.title], table=table, folded=table.title == "Joined") for table in order]
     return Section(key="agreement", title="Estimated and measured", blocks=tuple(blocks)) if blocks else None
 
 
-def against_measured(found: Sequence[Pair]) -> Plot:
+def against_measured(found: Sequence[BoundAndTime]) -> Plot:
     """Predicted against measured with its band, where there is a prediction, else the bound against measured."""
     predicted = [pair for pair in found if pair.predicted is not None]
     shown = predicted or found
@@ -95,7 +95,7 @@ def against_measured(found: Sequence[Pair]) -> Plot:
     )
 
 
-def achieved(found: Sequence[Pair]) -> Plot:
+def achieved(found: Sequence[BoundAndTime]) -> Plot:
     """FLOP/s that the bound allows against FLOP/s that were reached."""
     points = [
         (pair.item, pair.flops / pair.bound, pair.flops / pair.seconds, _told(pair)) for pair in found if pair.flops
@@ -115,7 +115,7 @@ def _line(low: float, high: float, name: str) -> Series:
     return Series(name=name, colour=GREY, dash=(4, 3), width=1.2, path=((low, low), (high, high)), tip=(name,))
 
 
-def _told(pair: Pair) -> tuple[str, ...]:
+def _told(pair: BoundAndTime) -> tuple[str, ...]:
     told = [f"bound: {units.show(pair.bound, 's')}", f"measured: {units.show(pair.seconds, 's')}"]
     if pair.predicted is not None:
         told.append(f"predicted: {units.show(pair.predicted, 's')}")
@@ -141,7 +141,7 @@ def _by_device(points: Sequence[tuple[Evidence, float, float, tuple[str, ...]]])
     ]
 
 
-def _band(predicted: Sequence[Pair]) -> tuple[tuple[float, float], ...]:
+def _band(predicted: Sequence[BoundAndTime]) -> tuple[tuple[float, float], ...]:
     """The area between the lowest and the highest end of all bands, as shares of the prediction."""
     known = [
         (pair.predicted, pair.low, pair.high)

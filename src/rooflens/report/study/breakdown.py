@@ -14,7 +14,7 @@ from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
 from rooflens.report.memory_steps import memory as memory_table
 from rooflens.report.series import phases_table
 from rooflens.report.study.cases import device_note, naming
-from rooflens.report.study.content import Block, Drawn, Listed, Section, StudyView
+from rooflens.report.study.content import Block, FigureBlock, Section, StudyView, TableBlock
 from rooflens.report.table import percent
 from rooflens.results import Total
 
@@ -30,12 +30,12 @@ Amounts = Mapping[str, float]
 def breakdown(view: StudyView) -> Section | None:
     """By family for every kind of step, by phase for training."""
     items = foremost(view.evidence)
-    blocks: list[Block] = [Drawn(chart=chart) for chart in _by_family(items)]
+    blocks: list[Block] = [FigureBlock(chart=chart) for chart in _by_family(items)]
     training = [item for item in items if len(item.phases) > 1]
-    blocks += [Drawn(chart=chart) for chart in _by_phase(training)]
+    blocks += [FigureBlock(chart=chart) for chart in _by_phase(training)]
     ratios = _ratios(view)
     if ratios:
-        blocks.append(Listed(key="phases", table=phases_table(ratios)))
+        blocks.append(TableBlock(key="phases", table=phases_table(ratios)))
     if not blocks:
         return None
     intro = (
@@ -51,8 +51,8 @@ def memory(view: StudyView) -> Section | None:
     if not table.rows:
         return None
     chart = _by_cause(view.evidence)
-    drawn = () if chart is None else (Drawn(chart=chart),)
-    return Section(key="memory", title="Memory by cause", blocks=(*drawn, Listed(key="memory", table=table)))
+    drawn = () if chart is None else (FigureBlock(chart=chart),)
+    return Section(key="memory", title="Memory by cause", blocks=(*drawn, TableBlock(key="memory", table=table)))
 
 
 def foremost(evidence: Iterable[Evidence]) -> list[Evidence]:

@@ -115,7 +115,7 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class TableBlock:
     """A table, and the name of its file and of its place on a page.
 
     Attributes:
@@ -128,14 +128,14 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class FigureBlock:
     """A roofline: the chart that a page shows, and the figure that files are drawn from."""
 
     chart: Chart
     figure: Roofline | None = None
 
 
-Block = str | Facts | Sentences | Code | Listed | Drawn
+Block = str | Facts | Sentences | Code | TableBlock | FigureBlock
 """A paragraph, or one of the others."""
 
 
@@ -157,11 +157,11 @@ class Report:
     sections: tuple[Section, ...]
 
     @property
-    def tables(self) -> tuple[Listed, ...]:
+    def tables(self) -> tuple[TableBlock, ...]:
         """Every table, in order."""
-        return tuple(block for section in self.sections for block in section.blocks if isinstance(block, Listed))
+        return tuple(block for section in self.sections for block in section.blocks if isinstance(block, TableBlock))
 
     @property
-    def charts(self) -> tuple[Drawn, ...]:
+    def charts(self) -> tuple[FigureBlock, ...]:
         """Every figure, in order."""
-        return tuple(block for section in self.sections for block in section.blocks if isinstance(block, Drawn))
+        return tuple(block for section in self.sections for block in section.blocks if isinstance(block, FigureBlock))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rooflens.report.charts import svg
 from rooflens.report.escape import printable
-from rooflens.report.study.content import Block, Code, Drawn, Facts, Listed, Report, Sentences
+from rooflens.report.study.content import Block, Code, Facts, FigureBlock, Report, Sentences, TableBlock
 from rooflens.report.table import Cell, Column, Row, Table, for_people, text
 
 if TYPE_CHECKING:
@@ -51,16 +51,23 @@ def _shown(words: str) -> str:
 
 
 def _kind(block: Block) -> str:
-    kinds = {str: "text", Facts: "facts", Sentences: "sentences", Code: "code", Listed: "table", Drawn: "figure"}
+    kinds = {
+        str: "text",
+        Facts: "facts",
+        Sentences: "sentences",
+        Code: "code",
+        TableBlock: "table",
+        FigureBlock: "figure",
+    }
     return kinds[type(block)]
 
 
 def _runs(blocks: Iterable[Block]) -> list[tuple[bool, list[Block]]]:
     """Figures that follow each other together, since they may stand side by side."""
-    return [(drawn, list(run)) for drawn, run in groupby(blocks, key=lambda block: isinstance(block, Drawn))]
+    return [(drawn, list(run)) for drawn, run in groupby(blocks, key=lambda block: isinstance(block, FigureBlock))]
 
 
-def _view(listed: Listed) -> dict[str, Any]:
+def _view(listed: TableBlock) -> dict[str, Any]:
     """What the template shows of a table: text and raw numbers, cell by cell."""
     table = for_people(listed.table)
     rows = [list(_cells(table, row)) for row in table.rows]

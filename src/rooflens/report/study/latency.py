@@ -14,7 +14,7 @@ from rooflens.report.charts import Axis, Dot, HeatCell, HeatMap, Plot, Series
 from rooflens.report.figures.palette import device_colour
 from rooflens.report.series import METHOD_WORDS, WORDS, correlation_table, exponent_table
 from rooflens.report.study.cases import SHAPES, naming
-from rooflens.report.study.content import Block, Drawn, Listed, Section, StudyView
+from rooflens.report.study.content import Block, FigureBlock, Section, StudyView, TableBlock
 
 MOST_ROWS = 24
 """Settings that a heat map shows."""
@@ -27,13 +27,15 @@ def latency(view: StudyView) -> Section | None:
         known = steps(view.records)
     except Incomparable:
         return None
-    blocks: list[Block] = [Drawn(chart=chart) for x, unit in _SHOWN if (chart := against(known, x, unit)) is not None]
+    blocks: list[Block] = [
+        FigureBlock(chart=chart) for x, unit in _SHOWN if (chart := against(known, x, unit)) is not None
+    ]
     found = view.correlations
     if found:
-        blocks += [Drawn(chart=heat_map(found)), Listed(key="correlations", table=correlation_table(found))]
+        blocks += [FigureBlock(chart=heat_map(found)), TableBlock(key="correlations", table=correlation_table(found))]
     grown = exponents(view.records, BATCH)
     if grown:
-        blocks.append(Listed(key="exponents", table=exponent_table(grown), folded=len(grown) > MOST_ROWS))
+        blocks.append(TableBlock(key="exponents", table=exponent_table(grown), folded=len(grown) > MOST_ROWS))
     return Section(key="latency", title="What tells the time", blocks=tuple(blocks)) if blocks else None
 
 

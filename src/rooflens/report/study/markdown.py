@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 from rooflens.report.escape import markdown, markdown_block
-from rooflens.report.study.content import Block, Code, Drawn, Facts, Listed, Report, Sentences
+from rooflens.report.study.content import Block, Code, Facts, FigureBlock, Report, Sentences, TableBlock
 from rooflens.report.text_formats import as_markdown as tables_as_markdown
 
 
@@ -33,13 +33,13 @@ def _block(block: Block, images: str) -> Iterator[str]:
         yield from (f"- {markdown_block(sentence)}" for sentence in block.items)
     elif isinstance(block, Code):
         yield from (f"### {markdown(block.title)}", "", *(f"    {line}" for line in block.text.splitlines()))
-    elif isinstance(block, Listed):
+    elif isinstance(block, TableBlock):
         yield tables_as_markdown([block.table])
     else:
         yield from _figure(block, images)
 
 
-def _figure(drawn: Drawn, images: str) -> Iterator[str]:
+def _figure(drawn: FigureBlock, images: str) -> Iterator[str]:
     title = markdown(drawn.chart.title)
     yield from (f"### {title}", "", f"![{title}]({quote(images)}/{drawn.chart.key}.svg)", "")
     yield from (f"- {markdown_block(note)}" for note in drawn.chart.notes)

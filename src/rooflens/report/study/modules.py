@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflens.report.study.breakdown import foremost
-from rooflens.report.study.content import Listed, Section, StudyView
+from rooflens.report.study.content import Section, StudyView, TableBlock
 from rooflens.report.tree import module_tree
 
 DEPTH = 3
@@ -21,7 +21,7 @@ def modules(view: StudyView) -> Section | None:
         timed = times if any(r.timing is not None and r.scope != "model" for r in times or ()) else None
         tree = module_tree(item.work, depth=DEPTH, times=timed)
         if len(tree.rows) > 1:
-            blocks.append(Listed(key=f"modules-{number}", table=tree, folded=True))
+            blocks.append(TableBlock(key=f"modules-{number}", table=tree, folded=True))
     if not blocks:
         return None
     more = f", of the {MOST} kinds whose bound is longest" if len(shown) > MOST else ""

@@ -10,7 +10,7 @@ from rooflens.records import check_writable, write_atomically
 from rooflens.report.charts import with_matplotlib
 from rooflens.report.study import html as page
 from rooflens.report.study import markdown as words
-from rooflens.report.study.content import Drawn, Report
+from rooflens.report.study.content import FigureBlock, Report
 from rooflens.report.text_formats import as_csv, as_latex
 
 SUFFIXES = (".html", ".md", ".tex", ".csv")
@@ -69,7 +69,7 @@ def write_tables(report: Report, folder: Path) -> None:
         write_atomically(folder / f"{listed.key}.csv", as_csv(listed.table))
 
 
-def render(drawn: Drawn, suffix: str) -> bytes:
+def render(drawn: FigureBlock, suffix: str) -> bytes:
     """A figure on its own; equal figures give equal bytes."""
     if drawn.figure is None:
         return with_matplotlib.render(drawn.chart, suffix)

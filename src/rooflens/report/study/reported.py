@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflens.report.reported_figures import figures_tables
-from rooflens.report.study.content import Listed, Section, StudyView
+from rooflens.report.study.content import Section, StudyView, TableBlock
 
 
 def reported(view: StudyView) -> Section | None:
@@ -11,5 +11,5 @@ def reported(view: StudyView) -> Section | None:
     if not view.reported:
         return None
     compared, rest = figures_tables(view.reported)
-    tables = (Listed(key="reported", table=compared), Listed(key="not-computed", table=rest, folded=True))
+    tables = (TableBlock(key="reported", table=compared), TableBlock(key="not-computed", table=rest, folded=True))
     return Section(key="reported", title="Reported beside ours", blocks=tuple(t for t in tables if t.table.rows))

@@ -6,7 +6,7 @@ from rooflens import units
 from rooflens.checks import SEVERITIES
 from rooflens.report.findings import findings as findings_table
 from rooflens.report.study.cases import count
-from rooflens.report.study.content import Block, Judged, Listed, Section, StudyView
+from rooflens.report.study.content import Block, Judged, Section, StudyView, TableBlock
 from rooflens.report.summary import failures as failures_table
 from rooflens.report.summary import summary
 from rooflens.report.table import Cell, Cells, Column, Table, build
@@ -32,7 +32,7 @@ def results(view: StudyView) -> Section | None:
     """One row per case."""
     if not view.records.records:
         return None
-    return Section(key="results", title="Results", blocks=(Listed(key="results", table=summary(view.records)),))
+    return Section(key="results", title="Results", blocks=(TableBlock(key="results", table=summary(view.records)),))
 
 
 def hypotheses(view: StudyView) -> Section | None:
@@ -42,9 +42,9 @@ def hypotheses(view: StudyView) -> Section | None:
     rows: list[Cells] = [
         {"hypothesis": item.text, "outcome": item.outcome, "sentence": item.sentence} for item in view.judged
     ]
-    blocks: list[Block] = [Listed(key="hypotheses", table=build("Hypotheses", _JUDGED, rows))]
+    blocks: list[Block] = [TableBlock(key="hypotheses", table=build("Hypotheses", _JUDGED, rows))]
     blocks += [
-        Listed(key=f"hypothesis-{number}", table=_pairs(item), folded=True)
+        TableBlock(key=f"hypothesis-{number}", table=_pairs(item), folded=True)
         for number, item in enumerate(view.judged, 1)
         if item.pairs
     ]
@@ -78,7 +78,7 @@ def findings(view: StudyView) -> Section | None:
     intro = f"Every number was held against what arithmetic and the devices allow: {', '.join(counted) or 'no doubt'}."
     blocks: tuple[Block, ...] = (intro,)
     if found:
-        blocks = (*blocks, Listed(key="findings", table=findings_table(found)))
+        blocks = (*blocks, TableBlock(key="findings", table=findings_table(found)))
     return Section(key="findings", title="Findings of the checks", blocks=blocks)
 
 
@@ -87,4 +87,4 @@ def failures(view: StudyView) -> Section | None:
     if not view.records.failures:
         return None
     table = failures_table(view.records)
-    return Section(key="failures", title="Failures", blocks=(Listed(key="failures", table=table),))
+    return Section(key="failures", title="Failures", blocks=(TableBlock(key="failures", table=table),))

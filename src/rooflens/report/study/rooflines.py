@@ -14,7 +14,7 @@ from rooflens.report.figures.palette import GREY, SHAPES, ceiling_colour, ceilin
 from rooflens.report.figures.roofline import devices_of, roofline_figure
 from rooflens.report.figures.roofline_data import Figure
 from rooflens.report.study.cases import SHAPES as OF_DEVICES
-from rooflens.report.study.content import Drawn, Section, StudyView
+from rooflens.report.study.content import FigureBlock, Section, StudyView
 from rooflens.results import RecordSet
 
 MOST_DEVICES = 12
@@ -55,8 +55,8 @@ def _each(records: RecordSet, devices: Sequence[Device]) -> Iterator[tuple[Devic
         yield device, records.where(device=device.name), device.title
 
 
-def _drawn(key: str, figure: Figure) -> Drawn:
-    return Drawn(chart=as_plot(key, figure), figure=figure)
+def _drawn(key: str, figure: Figure) -> FigureBlock:
+    return FigureBlock(chart=as_plot(key, figure), figure=figure)
 
 
 def as_plot(key: str, figure: Figure) -> Plot:

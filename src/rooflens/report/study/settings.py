@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from rooflens.records import Environment, Scalar
-from rooflens.report.study.content import Block, Code, Facts, Listed, Section, StudyView
+from rooflens.report.study.content import Block, Code, Facts, Section, StudyView, TableBlock
 from rooflens.report.table import COUNT, Cells, Column, build
 
 _ENVIRONMENT = (
@@ -30,7 +30,7 @@ def environment(view: StudyView) -> Section | None:
     made = sorted(found.created for found, _ in view.environments)
     notes = [f"records were made between {made[0]} and {made[-1]} (UTC)"] if made[0] != made[-1] else []
     table = build("Environment", _ENVIRONMENT, rows, notes=notes)
-    return Section(key="environment", title="Environment", blocks=(Listed(key="environment", table=table),))
+    return Section(key="environment", title="Environment", blocks=(TableBlock(key="environment", table=table),))
 
 
 def repeat(view: StudyView) -> Section:

@@ -12,7 +12,7 @@ from rooflens.report.comparison import devices_tables
 from rooflens.report.figures.palette import device_colour
 from rooflens.report.series import sweep_table
 from rooflens.report.study.cases import SHAPES, naming
-from rooflens.report.study.content import Drawn, Listed, Section, StudyView
+from rooflens.report.study.content import FigureBlock, Section, StudyView, TableBlock
 
 MOST_LINES = 40
 """Sweeps that are drawn: those of the highest throughput."""
@@ -23,7 +23,7 @@ def throughput(view: StudyView) -> Section | None:
     found = [sweep for sweep in sweeps(view.evidence, view.records.failures) if len(sweep.rates) > 1]
     if not found:
         return None
-    blocks = (Drawn(chart=against_batch(found)), Listed(key="throughput", table=sweep_table(found)))
+    blocks = (FigureBlock(chart=against_batch(found)), TableBlock(key="throughput", table=sweep_table(found)))
     return Section(key="throughput", title="Throughput", blocks=blocks)
 
 
@@ -70,5 +70,8 @@ def devices(view: StudyView) -> Section | None:
     if view.devices is None:
         return None
     first, *others = devices_tables(view.devices)
-    blocks = (Listed(key="devices", table=first), *(Listed(key="alone", table=table, folded=True) for table in others))
+    blocks = (
+        TableBlock(key="devices", table=first),
+        *(TableBlock(key="alone", table=table, folded=True) for table in others),
+    )
     return Section(key="devices", title="Devices", blocks=blocks)
