@@ -21,15 +21,15 @@ from tests.onnx_graphs import node, save, weight
 from torch import nn
 
 import rooflens as rl
+from rooflens.capacity.search import CAP, largest
 from rooflens.cli.main import cli
 from rooflens.devices import catalogue
-from rooflens.devices.capacity import Reserve, needed, one_of, reserves
+from rooflens.devices.reserves import Reserve, needed, one_of, reserves
 from rooflens.errors import AmbiguousResult, DataDependent, InvalidValue, MissingCeiling, UnitError
 from rooflens.models import Step
 from rooflens.records import Device, Fact, Memory, Trace
 from rooflens.results import Fit, Fits
 from rooflens.sources import estimate as source
-from rooflens.sources.capacity import CAP, largest
 
 MEASURED = Path(__file__).parents[1] / "benchmarks" / "results" / "largest-batch-h200.json"
 KIB = 1024

@@ -10,7 +10,7 @@ import pytest
 import rooflens as rl
 from rooflens.errors import InvalidValue, ModelError
 from rooflens.records import Case, Failure, Timing
-from rooflens.report.batches import batch_notes
+from rooflens.report.sweep_notes import batch_notes
 from rooflens.results.evidence import join
 
 BUDGET = 0.1

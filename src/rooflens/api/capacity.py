@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.batches import Batches
 from rooflens.api.cases import Request, fused_by, is_graph, request
 from rooflens.api.graphs import GraphRequest, graph_request, refuse_dims
+from rooflens.capacity import Batches, Target, largest_batches
 from rooflens.costs import Fusion
 from rooflens.devices import catalogue
-from rooflens.devices.capacity import Reserve, needed, one_of, reserves
+from rooflens.devices.reserves import Reserve, one_of
 from rooflens.errors import InvalidValue
 from rooflens.machine import find, listed
 from rooflens.models import Loss
 from rooflens.progress import Progress
-from rooflens.records import Device, Failure, Record
-from rooflens.results import Fit, Fits, RecordSet, Total
-from rooflens.units import parse, show
+from rooflens.records import Device, Trace
+from rooflens.results import Fits
+from rooflens.units import parse
 
 if TYPE_CHECKING:
     import torch
@@ -87,28 +87,18 @@ def largest_batch(
         "name": name,
     }
     targets = _targets(device)
-    batches = Batches(_request(model, inputs, dims, words), inputs, fusion=fusion, causal=causal)
-    free = None if reserve is None else (_asked(reserve),)
-    return _gathered([_begun(target, batches, free) for target in targets], batches, progress)
+    asked = _request(model, inputs, dims, words)
+    batches = Batches(_tracer(asked, inputs), asked.cases(None)[0], fusion=fusion, causal=causal)
+    return largest_batches(targets, batches, None if reserve is None else (_asked(reserve),), progress)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
-    """A device that was asked for: one of it, how many, and whether it may lack a rate."""
-
-    name: str
-    one: Device
-    count: int
-    may_lack: bool
-
-
-def _targets(device: str | Device | Sequence[str | Device]) -> list[_Target]:
-    found: dict[str, _Target] = {}
+def _targets(device: str | Device | Sequence[str | Device]) -> list[Target]:
+    found: dict[str, Target] = {}
     for named in listed(device):
         every = isinstance(named, str) and named.casefold() == ALL
         for whole in catalogue() if every else [find(named) if isinstance(named, str) else named]:
             one, count = one_of(whole)
-            target = found.setdefault(whole.name, _Target(name=whole.name, one=one, count=count, may_lack=every))
+            target = found.setdefault(whole.name, Target(name=whole.name, one=one, count=count, may_lack=every))
             if target.one != one:
                 raise InvalidValue(f"two different devices are called {whole.name!r}; give yours another title")
     if not found:
@@ -146,86 +136,19 @@ def _asked(reserve: str | float) -> Reserve:
     return Reserve(what="whatever needs it", nbytes=math.ceil(nbytes), reference="as asked")
 
 
-def _begun(target: _Target, batches: Batches, free: tuple[Reserve, ...] | None) -> Fit:
-    """What is known of a device before any batch but one was traced.
+def _tracer(asked: Request | GraphRequest, inputs: Callable[[int], Any] | None) -> Callable[[int], Trace]:
+    """Traces the step of any batch; a module that was handed in, on inputs of that batch."""
+    if inputs is None or isinstance(asked, GraphRequest):
+        return asked.tracer()
+    import torch
 
-    Raises:
-        MissingCeiling: a device that was named has no rate for the step.
-    """
-    one = target.one
-    lacking = batches.lacking(one)
-    if lacking is not None and not target.may_lack:
-        one.require(lacking)
-    memory, case = one.facts.get("memory"), batches.case(None, one)
-    begun = Fit(
-        name=target.name,
-        device=one,
-        count=target.count,
-        case=case,
-        memory=None if memory is None else int(memory.value),
-        reserves=reserves(one, case.mode, batches.demands(one)) if free is None else free,
-    )
-    if lacking is not None:
-        return replace(begun, reason=f"no rate for {lacking}")
-    return begun if memory is not None else replace(begun, reason="memory unknown")
+    from rooflens.trace import trace
 
+    module = asked.build("meta")
 
-def _gathered(begun: Sequence[Fit], batches: Batches, progress: Progress | None) -> Fits:
-    """The answers in the order of the devices.
+    def traced(batch: int) -> Trace:
+        with torch.device("meta"):  # nothing of the size of a large batch is allocated
+            given = inputs(batch)
+        return trace(replace(asked, inputs=given).step(module, batch, "meta"))
 
-    They are looked for from the smallest memory to the largest, so that each begins with what the others found.
-    """
-    from rooflens.sources import environment
-
-    fits = {fit.name: fit for fit in begun}
-    records: dict[str, list[Record]] = {}
-    open_ = sorted((fit.memory, fit.name) for fit in begun if fit.memory is not None and not fit.reason)
-    for n, (_, name) in enumerate(open_):
-        if progress is not None:
-            progress(n / len(open_), f"{fits[name].case.model} on {name}")
-        fits[name] = fit = _searched(fits[name], batches)
-        if fit.batch:
-            one = fit.device
-            if one.name not in records:
-                records[one.name] = batches.records(fit.batch, one)
-            fits[name] = replace(fit, total=Total(records[one.name], one))
-    return Fits(
-        fits.values(),
-        RecordSet(
-            [record for fit in fits.values() for record in records.pop(fit.device.name, ())],
-            devices={fit.device.name: fit.device for fit in fits.values()},
-            failures=dict.fromkeys(_failure(fit) for fit in fits.values() if not fit.batch),
-            environment=environment.capture(),
-        ),
-    )
-
-
-def _searched(fit: Fit, batches: Batches) -> Fit:
-    """The answer for a device of known memory."""
-    from rooflens.sources.capacity import CAP, largest
-
-    assert fit.memory is not None
-    memory, free = fit.memory, fit.reserves
-    batch = largest(lambda size: needed(batches.held(size), memory, free), memory, batches.known)
-    shown = batch or 1  # where not even one sample fits, what that would need
-    return replace(
-        fit,
-        case=batches.case(shown, fit.device),
-        batch=batch,
-        capped=batch >= CAP,
-        held=batches.held(shown),
-        reason="" if batch else "not even one sample fits",
-    )
-
-
-def _failure(fit: Fit) -> Failure:
-    """Why a device has no batch, as data."""
-    if fit.held is None or fit.needed is None or fit.memory is None or fit.cause is None:
-        message = f"{fit.device.name}: {fit.reason}, so the largest batch is unknown"
-        return Failure(case=fit.case, source="estimate", stage="memory", kind="unsupported", message=message)
-    share = getattr(fit.held, fit.cause)
-    message = (
-        f"one sample needs {show(fit.needed, 'B')} ({show(fit.held.peak, 'B')} at the peak, {show(fit.reserved, 'B')}"
-        f" to stay free), {fit.device.name} has {show(fit.memory, 'B')}; most of it is {fit.cause}, {show(share, 'B')}"
-    )
-    return Failure(case=fit.case, source="estimate", stage="memory", kind="out of memory", message=message)
+    return traced

@@ -59,7 +59,7 @@ def table(
 
 
 def _largest_batches(items: Sequence[object]) -> tuple[Table, Table]:
-    from rooflens.report.capacity import largest_batches
+    from rooflens.report.largest_batches import largest_batches
 
     if len(items) == 1 and isinstance(items[0], Fits):
         return largest_batches(items[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from rooflens.records import Case, Phase
-from rooflens.report.batches import batch_notes
 from rooflens.report.case_names import differing, name_of
 from rooflens.report.columns import (
     BOUND,
@@ -21,6 +20,7 @@ from rooflens.report.columns import (
     work_cells,
 )
 from rooflens.report.notes import FASTER, coverage_notes, device_notes, total_notes
+from rooflens.report.sweep_notes import batch_notes
 from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
 from rooflens.results import RecordSet, Total
 from rooflens.results.evidence import Evidence, Measured, efficiency, hfu, join, mfu, throughput

@@ -1,6 +1,6 @@
 """Records gathered: totals by case, phase, module and family, with bounds on the devices that the cases name."""
 
-from rooflens.results.capacity import Fit, Fits
+from rooflens.results.fits import Fit, Fits
 from rooflens.results.recordset import RecordSet
 from rooflens.results.totals import UNATTRIBUTED, Coverage, Group, Total
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rooflens.devices.capacity import Reserve, needed
+from rooflens.devices.reserves import Reserve, needed
 from rooflens.errors import AmbiguousResult
 from rooflens.records import MEMORY_CAUSES, Case, Device, Memory
 from rooflens.results.recordset import RecordSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rooflens.devices.capacity import Reserve
+from rooflens.devices.reserves import Reserve
 from rooflens.records import MEMORY_CAUSES
 from rooflens.report.columns import BOUND, CASE, CAUSES, bound_cells, case_cells
 from rooflens.report.table import COUNT, Cell, Cells, Column, Table, build, percent
