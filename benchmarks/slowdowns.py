@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rooflens.compare import change
 from rooflens.compare.resampling import LEVEL
+from rooflens.compare.statistics import change
 
 NOISE = 0.02
 BETWEEN_RUNS = 0.01

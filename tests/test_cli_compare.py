@@ -17,11 +17,11 @@ import rooflens as rl
 from rooflens.api.comparing import QUESTIONS, default_question
 from rooflens.cli import compare as command
 from rooflens.cli.main import cli
-from rooflens.compare import TIMES, Agreement, DeviceComparison, KernelComparison, RunComparison
+from rooflens.compare import Agreement, DeviceComparison, KernelComparison, RunComparison
 from rooflens.compare.agreement import LEVELS
 from rooflens.errors import FileError, Incomparable, InvalidValue
 from rooflens.records import PHASES, Case, Failure
-from rooflens.results import RecordSet
+from rooflens.results import TIMES, RecordSet
 
 DATA = Path(__file__).parent / "data" / "ncu"
 SLOW = replace(STEP, batch=64)

@@ -21,7 +21,7 @@ from tests.table_samples import (
 )
 
 from rooflens.compare import Agreement, compare_evidence
-from rooflens.compare.agreement import Key
+from rooflens.compare.agreement import PieceKey
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import AS_IS, PHASES, Case, Phase, Record, Source, Timing, Work
 from rooflens.results import RecordSet
@@ -68,7 +68,7 @@ def profiled() -> RecordSet:
 def test_a_case_is_its_bound_beside_its_measured_time() -> None:
     found = compare_evidence(both())
     (row,) = found.rows
-    assert row.key == Key(phase="forward")
+    assert row.key == PieceKey(phase="forward")
     assert row.pair("bound") == pytest.approx((BOUND, 200e-6))
     assert row.ratio("bound") == pytest.approx(200e-6 / BOUND)
     assert row.error("bound") == pytest.approx(BOUND / 200e-6 - 1)
@@ -160,7 +160,7 @@ def test_phases_are_joined_one_by_one() -> None:
         "optimizer": 3e-3,
     }
     (whole,) = compare_evidence(trained() + RecordSet(measured)).rows
-    assert whole.key == Key()
+    assert whole.key == PieceKey()
     assert whole.observed["measure"].seconds == pytest.approx(6e-3)
 
 

@@ -10,18 +10,11 @@ from scipy import stats
 from tests.comparison_samples import noisy, timed
 from tests.table_samples import TRAINING, device, operation, times, trained
 
-from rooflens.compare import (
-    change,
-    compare_devices,
-    correlations,
-    exponents,
-    join,
-    phase_ratios,
-    sweeps,
-)
+from rooflens.compare import compare_devices, correlations, exponents, phase_ratios, sweeps
+from rooflens.compare.statistics import change
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Fact, Failure, Record, Traffic, Work
-from rooflens.results import RecordSet
+from rooflens.results import RecordSet, join
 
 NETS = Case(model="", device="toy", batch=8)
 FLOPS = (1e6, 2e6, 5e6, 3e6, 8e6)

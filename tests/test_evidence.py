@@ -21,7 +21,8 @@ from tests.table_samples import (
 
 from rooflens.records import Case, Record, Work
 from rooflens.results import RecordSet
-from rooflens.results.evidence import efficiency, hfu, join, mfu
+from rooflens.results.evidence import join
+from rooflens.results.quantities import efficiency, hfu, mfu
 
 
 def test_an_estimate_and_a_measurement_of_one_case_are_one_piece_of_evidence() -> None:

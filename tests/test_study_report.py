@@ -15,7 +15,6 @@ from tests.study_samples import begun
 
 import rooflens as rl
 from rooflens.cli.main import cli
-from rooflens.compare import join
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Environment, Failure, Memory, Record
 from rooflens.report.charts import Bars, HeatMap, Plot
@@ -25,7 +24,7 @@ from rooflens.report.study.breakdown import breakdown
 from rooflens.report.study.content import Code, Facts, Sentences, TableBlock
 from rooflens.report.study.html import render
 from rooflens.report.study.settings import environment
-from rooflens.results import RecordSet
+from rooflens.results import RecordSet, join
 
 QUICK, SLOW = device("quick", "Quick"), device("slow", "Slow", dram=1e11, compute={"matmul.fp32": 1e13})
 

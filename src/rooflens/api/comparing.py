@@ -16,14 +16,13 @@ from rooflens.compare import (
     compare_runs,
     correlations,
     exponents,
-    join,
     phase_ratios,
     sweeps,
 )
 from rooflens.compare.kernel_pairs import is_launch
 from rooflens.errors import FileError, Incomparable, InvalidValue
 from rooflens.machine import find
-from rooflens.results import RecordSet
+from rooflens.results import RecordSet, join
 from rooflens.study.folder import CELLS
 
 Question = Literal["runs", "evidence", "kernels", "devices", "correlation", "scaling", "phases", "throughput"]

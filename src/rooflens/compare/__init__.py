@@ -20,13 +20,12 @@ from rooflens.compare.correlation import Correlation, correlations
 from rooflens.compare.devices import DeviceComparison, OnDevice, compare_devices
 from rooflens.compare.environments import Difference, differences
 from rooflens.compare.growth import Exponent, exponents
-from rooflens.compare.kernel_pairs import Kernel, KernelComparison, Launch, compare_kernels
+from rooflens.compare.kernel_pairs import Kernel, KernelComparison, LaunchPair, compare_kernels
 from rooflens.compare.phases import PhaseRatio, phase_ratios
-from rooflens.compare.quantities import QUANTITIES, TIMES
 from rooflens.compare.runs import RunChange, RunComparison, compare_runs
-from rooflens.compare.statistics import Change, Coefficient, Errors, Fit, change, correlate, errors_of, power_law
+from rooflens.compare.statistics import Coefficient, Errors, PowerLaw, RatioChange
 from rooflens.compare.throughput import Sweep, sweeps
-from rooflens.results.evidence import Evidence, Measured, join
+from rooflens.compare.timed_cases import COMPARED
 
 Comparison = (
     RunComparison
@@ -41,41 +40,33 @@ Comparison = (
 """What was compared."""
 
 __all__ = [
-    "QUANTITIES",
-    "TIMES",
+    "COMPARED",
     "Agreement",
-    "Change",
     "Coefficient",
     "Comparison",
     "Correlation",
     "DeviceComparison",
     "Difference",
     "Errors",
-    "Evidence",
     "Exponent",
-    "Fit",
     "Joined",
     "Kernel",
     "KernelComparison",
-    "Launch",
-    "Measured",
+    "LaunchPair",
     "OnDevice",
     "PhaseRatio",
+    "PowerLaw",
+    "RatioChange",
     "RunChange",
     "RunComparison",
     "Sweep",
-    "change",
     "compare_devices",
     "compare_evidence",
     "compare_kernels",
     "compare_runs",
-    "correlate",
     "correlations",
     "differences",
-    "errors_of",
     "exponents",
-    "join",
     "phase_ratios",
-    "power_law",
     "sweeps",
 ]

@@ -12,27 +12,27 @@ from typing import Literal, get_args
 
 from rooflens.compare.statistics import Errors, errors_of
 from rooflens.errors import Incomparable, InvalidValue
-from rooflens.records import AS_IS, Case, Device, Phase, Record, Scalar, Source
-from rooflens.results import RecordSet, Total
-from rooflens.results.evidence import RUNNING, Estimates, Evidence
+from rooflens.records import AS_IS, Case, Phase, Record, Scalar, Source
+from rooflens.results import Evidence, Quantity, RecordSet, Total
+from rooflens.results.partners import RUNNING, EstimatedCases
+from rooflens.results.quantities import BOUND, BYTES, FLOPS, PREDICTED
 
-Level = Literal["case", "phase", "module", "family", "op"]
-LEVELS: tuple[Level, ...] = get_args(Level)
-Quantity = Literal["predicted", "bound", "flops", "dram"]
-QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
+JoinBy = Literal["case", "phase", "module", "family", "op"]
+LEVELS: tuple[JoinBy, ...] = get_args(JoinBy)
+Estimated = Literal["predicted", "bound", "flops", "dram"]
+ESTIMATED: Mapping[Estimated, Quantity] = {"predicted": PREDICTED, "bound": BOUND, "flops": FLOPS, "dram": BYTES}
 """What an estimate says: the expected time, the shortest time, FLOP, and bytes to and from DRAM."""
 OBSERVERS: tuple[Source, ...] = ("measure", "profile", "counters")
 """Whose time counts where several observed the same thing: times of the whole before sums of pieces."""
 STATED = ("work", "stated")
 """The option of cases that hold what the user stated of kernels: neither an estimate nor observed."""
 
-Part = tuple[Source, RecordSet]
-Way = tuple[tuple[str, Scalar], ...]
+RunOptions = tuple[tuple[str, Scalar], ...]
 """How a step was run, where that tells two runs of it apart: on several GPUs, in a CUDA graph ..."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class PieceKey:
     """Which piece of a case; what is left open spans all."""
 
     phase: Phase | None = None
@@ -42,7 +42,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
+class PieceAmounts:
     """What one source says of one piece; None is unknown.
 
     Attributes:
@@ -61,7 +61,7 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """One piece of one case in the eyes of all that know it.
+    """What all that know a piece of a case say of it.
 
     Attributes:
         estimated: what the estimate says, None where it has no such piece.
@@ -69,38 +69,38 @@ class Joined:
     """
 
     case: Case
-    key: Key
-    estimated: Amounts | None = None
-    observed: Mapping[Source, Amounts] = field(default_factory=dict)
+    key: PieceKey
+    estimated: PieceAmounts | None = None
+    observed: Mapping[Source, PieceAmounts] = field(default_factory=dict)
 
     @property
     def paired(self) -> bool:
-        """Whether the estimate and somebody else know it."""
+        """True if the estimate and somebody else know it."""
         return self.estimated is not None and bool(self.observed)
 
-    def pair(self, quantity: Quantity) -> tuple[float, float] | None:
-        """What was estimated and what was observed; None where either is unknown."""
+    def pair(self, quantity: Estimated) -> tuple[float, float] | None:
+        """Return what was estimated and what was observed; None where either is unknown."""
         if self.estimated is None:
             return None
         estimate = self.estimated.seconds if quantity == "bound" else getattr(self.estimated, quantity)
-        seen = "seconds" if quantity in ("predicted", "bound") else quantity
-        amounts = (getattr(self.observed[source], seen) for source in OBSERVERS if source in self.observed)
+        name = "seconds" if quantity in ("predicted", "bound") else quantity
+        amounts = (getattr(self.observed[source], name) for source in OBSERVERS if source in self.observed)
         observed = next((amount for amount in amounts if amount is not None), None)
         return None if estimate is None or observed is None else (estimate, observed)
 
-    def ratio(self, quantity: Quantity) -> float | None:
-        """Observed over estimated: measured over bound, executed over algorithmic, counted over compulsory."""
+    def ratio(self, quantity: Estimated) -> float | None:
+        """Return observed over estimated: measured over bound, executed over algorithmic, counted over compulsory."""
         pair = self.pair(quantity)
         return pair[1] / pair[0] if pair is not None and pair[0] else None
 
-    def error(self, quantity: Quantity) -> float | None:
-        """Relative error of the estimate: (estimated - observed) / observed."""
+    def error(self, quantity: Estimated) -> float | None:
+        """Return the relative error of the estimate: (estimated - observed) / observed."""
         pair = self.pair(quantity)
         return pair[0] / pair[1] - 1 if pair is not None and pair[1] else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
+class JoinedShare:
     """How much of what one source saw has a partner.
 
     Attributes:
@@ -124,7 +124,7 @@ class Agreement:
         notes: what to know before using the numbers.
     """
 
-    level: Level
+    level: JoinBy
     rows: tuple[Joined, ...]
     notes: tuple[str, ...] = ()
 
@@ -133,34 +133,32 @@ class Agreement:
         """Pieces that only an estimate, or only an observer knows."""
         return tuple(row for row in self.rows if not row.paired)
 
-    def errors(self, quantity: Quantity, rows: Iterable[Joined] | None = None) -> Errors | None:
-        """MAPE, median, 90 % quantile and bias of an estimate's errors, over all rows or over some."""
-        found = [row.error(quantity) for row in (self.rows if rows is None else rows)]
-        return errors_of([error for error in found if error is not None])
+    def errors(self, quantity: Estimated, rows: Iterable[Joined] | None = None) -> Errors | None:
+        """Return MAPE, median, 90 % quantile and bias of an estimate's errors, over all rows or over some."""
+        errors = (row.error(quantity) for row in (self.rows if rows is None else rows))
+        return errors_of([error for error in errors if error is not None])
 
-    def by(self, name: str, quantity: Quantity) -> Mapping[str, Errors]:
-        """The errors grouped by a field of the case or of the piece (device, dtype, kind, phase ...)."""
+    def by(self, name: str, quantity: Estimated) -> Mapping[str, Errors]:
+        """Return the errors grouped by a field of the case or of the piece (device, dtype, kind, phase ...)."""
         groups: dict[str, list[Joined]] = {}
         for row in self.rows:
-            if row.error(quantity) is not None:
-                owner = row.key if hasattr(row.key, name) else row.case
-                groups.setdefault(str(getattr(owner, name)), []).append(row)
-        found = {key: self.errors(quantity, rows) for key, rows in groups.items()}
-        return {key: errors for key, errors in found.items() if errors is not None}
+            owner = row.key if hasattr(row.key, name) else row.case
+            groups.setdefault(str(getattr(owner, name)), []).append(row)
+        return {key: errors for key, rows in groups.items() if (errors := self.errors(quantity, rows)) is not None}
 
-    def worst(self, quantity: Quantity, most: int = 10) -> tuple[Joined, ...]:
+    def worst(self, quantity: Estimated, most: int = 10) -> tuple[Joined, ...]:
         """The rows in which estimate and observation are furthest apart, in seconds, FLOP or bytes."""
         apart = [(abs(pair[0] - pair[1]), n) for n, row in enumerate(self.rows) if (pair := row.pair(quantity))]
         return tuple(self.rows[n] for _, n in sorted(apart, reverse=True)[:most])
 
     @property
-    def coverage(self) -> tuple[Coverage, ...]:
+    def coverage(self) -> tuple[JoinedShare, ...]:
         """How much of each source has a partner."""
-        return tuple(_coverages(self.rows))
+        return tuple(_shares(self.rows))
 
 
-def compare_evidence(records: RecordSet, by: Level = "case") -> Agreement:
-    """Estimates beside what was measured, profiled and counted of the same cases.
+def compare_evidence(records: RecordSet, by: JoinBy = "case") -> Agreement:
+    """EstimatedCases beside what was measured, profiled and counted of the same cases.
 
     An observer belongs to the estimate of its case (see :func:`rooflens.results.evidence.join`). A file of another tool
     does not know its case: it joins the only estimate that there is for its device, and a note says so.
@@ -179,26 +177,26 @@ def compare_evidence(records: RecordSet, by: Level = "case") -> Agreement:
         raise Incomparable(
             f"evidence is an estimate and what was observed of the same case: {missing} is missing{hint}"
         )
-    known, notes = Estimates(estimates), list[str]()
-    beside: dict[Case | None, list[Part]] = {}
+    known, notes = EstimatedCases(estimates), list[str]()
+    observers: dict[Case | None, list[RecordSet]] = {}
     for case, source, part in parts:
         if source != "estimate":
-            beside.setdefault(_estimate_of(case, known, notes), []).append((source, part))
+            observers.setdefault(_estimate_of(case, known, notes), []).append(part)
     rows = [
         row
         for case, part in estimates.items()
-        for way, observers in _ways(beside.get(case, []))
-        for row in _rows(part, observers, by, way)
+        for options, those in _by_run(observers.get(case, []))
+        for row in _rows(part, those, by, options)
     ]
-    lost = [row for part in beside.get(None, ()) for row in _rows(None, [part], by)]
+    lost = [row for part in observers.get(None, ()) for row in _rows(None, [part], by)]
     return Agreement(level=by, rows=(*rows, *lost), notes=tuple(dict.fromkeys(notes)))
 
 
-def _estimate_of(case: Case, estimates: Estimates, notes: list[str]) -> Case | None:
-    """The estimate of an observed case; adds a note where the case was not known."""
-    found = estimates.partner(case)
-    if found is not None or case.dtype != AS_IS or case.batch is not None:
-        return found
+def _estimate_of(case: Case, estimates: EstimatedCases, notes: list[str]) -> Case | None:
+    """Return the estimate of an observed case; add a note where the case was not known."""
+    partner = estimates.partner(case)
+    if partner is not None or case.dtype != AS_IS or case.batch is not None:
+        return partner
     fitting = [one for one in estimates.cases if case.device is None or one.device in (None, case.device)]
     if len(fitting) != 1:
         return None
@@ -206,38 +204,41 @@ def _estimate_of(case: Case, estimates: Estimates, notes: list[str]) -> Case | N
     return fitting[0]
 
 
-def _ways(observers: Sequence[Part]) -> Iterator[tuple[Way, Sequence[Part]]]:
-    """The observers of one case; those of a source that ran it in several ways one by one, after the plainest."""
-    plain: list[Part] = []
-    others: list[tuple[Way, Part]] = []
-    for source, part in sorted(observers, key=lambda observer: len(_way(observer))):
-        way = _way((source, part))
-        if way and any(source == known for known, _ in plain):
-            others.append((way, (source, part)))
+def _by_run(observers: Sequence[RecordSet]) -> Iterator[tuple[RunOptions, Sequence[RecordSet]]]:
+    """Yield the observers of one case; those of a source that ran it in several ways one by one, after the plainest."""
+    plain: list[RecordSet] = []
+    others: list[tuple[RunOptions, RecordSet]] = []
+    for part in sorted(observers, key=lambda part: len(_run_options(part))):
+        options = _run_options(part)
+        if options and any(part.sources == other.sources for other in plain):
+            others.append((options, part))
         else:
-            plain.append((source, part))
+            plain.append(part)
     yield (), plain
-    yield from ((way, [part]) for way, part in others)
+    yield from ((options, [part]) for options, part in others)
 
 
-def _way(observer: Part) -> Way:
-    return tuple(option for option in observer[1].cases[0].options if option[0] in RUNNING)
+def _run_options(observer: RecordSet) -> RunOptions:
+    return tuple(option for option in observer.cases[0].options if option[0] in RUNNING)
 
 
-def _rows(estimate: RecordSet | None, observers: Sequence[Part], by: Level, way: Way = ()) -> Iterator[Joined]:
-    """The pieces of one case, each with what the sources say of it."""
-    sources = [source for source, _ in observers]
-    sets = [part for part in (estimate, *(part for _, part in observers)) if part is not None]
-    named = _named(sets)
-    case = replace(named, options=tuple(sorted({*named.options, *way})))
+def _rows(
+    estimate: RecordSet | None, observers: Sequence[RecordSet], by: JoinBy, options: RunOptions = ()
+) -> Iterator[Joined]:
+    """Yield the pieces of one case, each with what the sources say of it."""
+    sources = [part.sources[0] for part in observers]
+    sets = [part for part in (estimate, *observers) if part is not None]
+    cases = [part.cases[0] for part in sets]
+    device = next((case.device for case in cases if case.device is not None), None)
+    case = replace(cases[0], device=device, options=tuple(sorted({*cases[0].options, *options})))
     if len(set(sources)) < len(sources):
         twice = next(source for source in sources if sources.count(source) > 1)
         raise InvalidValue(f"{case.label()}: two sets from {twice!r} belong to it; compare one at a time")
-    device = next((sets[0].devices[name] for name in (case.device,) if name in sets[0].devices), None)
-    seen = {phase for part in sets for phase in part.phases}
-    only = seen.pop() if len(seen) == 1 else None
-    estimated = {} if estimate is None else _estimated(estimate, device, by, only)
-    observed = {source: _observed(case, estimate, part, by, only) for source, part in observers}
+    item = Evidence(case=case, device=sets[0].devices.get(device or ""), work=estimate, time=None)
+    phases = {phase for part in sets for phase in part.phases}
+    only = phases.pop() if len(phases) == 1 else None
+    estimated = _estimated(item, by, only)
+    observed = {part.sources[0]: _observed(replace(item, time=part), by, only) for part in observers}
     for key in dict.fromkeys((*estimated, *(key for amounts in observed.values() for key in amounts))):
         yield Joined(
             case=case,
@@ -247,74 +248,57 @@ def _rows(estimate: RecordSet | None, observers: Sequence[Part], by: Level, way:
         )
 
 
-def _named(sets: Sequence[RecordSet]) -> Case:
-    """The case of the first set, on the device that any of them names."""
-    cases = [part.cases[0] for part in sets]
-    return replace(cases[0], device=next((case.device for case in cases if case.device is not None), None))
-
-
-def _key(record: Record, by: Level, only: Phase | None) -> Key:
-    phase = record.phase or only
-    match by:
-        case "case":
-            return Key(phase=only)
-        case "phase":
-            return Key(phase=phase)
-        case "module":
-            return Key(phase=phase, path=record.path)
-        case "family":
-            return Key(phase=phase, kind=record.kind)
-        case "op":
-            return Key(phase=phase, path=record.path, name=record.name)
-
-
-def _grouped(records: Iterable[Record], by: Level, only: Phase | None) -> Mapping[Key, list[Record]]:
-    groups: dict[Key, list[Record]] = {}
+def _grouped(records: Iterable[Record], by: JoinBy, only: Phase | None) -> Mapping[PieceKey, list[Record]]:
+    groups: dict[PieceKey, list[Record]] = {}
     for record in records:
         if record.work is not None or record.timing is not None:
-            groups.setdefault(_key(record, by, only), []).append(record)
+            key = PieceKey(
+                phase=only if by == "case" else record.phase or only,
+                path=record.path if by in ("module", "op") else "",
+                kind=record.kind if by == "family" else "",
+                name=record.name if by == "op" else "",
+            )
+            groups.setdefault(key, []).append(record)
     return groups
 
 
-def _estimated(records: RecordSet, device: Device | None, by: Level, only: Phase | None) -> Mapping[Key, Amounts]:
-    totals = {key: Total(group, device) for key, group in _grouped(records, by, only).items()}
+def _estimated(item: Evidence, by: JoinBy, only: Phase | None) -> Mapping[PieceKey, PieceAmounts]:
+    if item.work is None:
+        return {}
+    totals = {key: item.work.sum(group, item.device) for key, group in _grouped(item.work, by, only).items()}
     return {
-        key: Amounts(
-            seconds=total.seconds,
-            predicted=total.predicted_seconds,
+        key: PieceAmounts(
+            seconds=BOUND.of(total).value,
+            predicted=PREDICTED.of(total).value,
             flops=_all_flops(total),
-            dram=total.bytes.get("dram"),
+            dram=BYTES.of(total).value,
         )
         for key, total in totals.items()
     }
 
 
-def _observed(
-    case: Case, estimate: RecordSet | None, records: RecordSet, by: Level, only: Phase | None
-) -> Mapping[Key, Amounts]:
-    """What one observer says; of phases and wholes the time is that of :class:`Evidence`, which never counts twice."""
+def _observed(item: Evidence, by: JoinBy, only: Phase | None) -> Mapping[PieceKey, PieceAmounts]:
+    """Return what one observer says; of phases and wholes the time is that of the evidence, which counts none twice."""
     whole = by in ("case", "phase")
-    evidence = Evidence(case=case, device=None, work=estimate, time=records)
-    pieces = (record for record in records if whole or record.scope != "model")
-    found: dict[Key, Amounts] = {}
+    pieces = (record for record in item.time or () if whole or record.scope != "model")
+    amounts: dict[PieceKey, PieceAmounts] = {}
     for key, group in _grouped(pieces, by, only).items():
         total = Total(group, None)
-        measured = evidence.measured(None if by == "case" else key.phase) if whole else None
-        found[key] = Amounts(
+        measured = item.measured(None if by == "case" else key.phase) if whole else None
+        amounts[key] = PieceAmounts(
             seconds=measured.seconds if measured is not None else total.measured_seconds,
             flops=None if total.missing else _all_flops(total),
-            dram=total.bytes.get("dram"),
+            dram=BYTES.of(total).value,
         )
-    return found
+    return amounts
 
 
 def _all_flops(total: Total) -> float | None:
-    """FLOP with those that are computed twice: they are executed twice as well."""
-    works = [work for work in (total.work, total.recomputed_work) if work is not None]
-    return sum(work.total_flops for work in works) if works else None
+    """Return FLOP with those that are computed twice: they are executed twice as well."""
+    return None if total.all_work is None else total.all_work.total_flops
 
 
-def _coverages(rows: Sequence[Joined]) -> Iterator[Coverage]:
+def _shares(rows: Sequence[Joined]) -> Iterator[JoinedShare]:
     sources: tuple[Source, ...] = ("estimate", *OBSERVERS)
     for source in sources:
         known = [(row, row.estimated if source == "estimate" else row.observed.get(source)) for row in rows]
@@ -323,7 +307,7 @@ def _coverages(rows: Sequence[Joined]) -> Iterator[Coverage]:
             continue
         times = [seconds for _, seconds in seen if seconds is not None]
         total = sum(times) if len(times) == len(seen) else 0
-        yield Coverage(
+        yield JoinedShare(
             source=source,
             pieces=len(seen),
             joined=sum(paired for paired, _ in seen),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rooflens.compare.quantities import QUANTITIES, Quantity, Step, Time, check_quantities, steps
 from rooflens.compare.statistics import METHODS, Coefficient, Method, correlate
+from rooflens.compare.timed_cases import COMPARED, Compared, TimedCase, check_quantities, timed_cases
 from rooflens.records import Case, Phase
-from rooflens.results import RecordSet
+from rooflens.results import RecordSet, Time
 
 FEWEST_MODELS = 3
 """Below, every correlation is 1, -1 or undefined."""
@@ -27,8 +27,8 @@ class Correlation:
     """
 
     setting: Case
-    quantity: Quantity
-    against: Quantity
+    quantity: Compared
+    against: Compared
     time: Time
     points: tuple[tuple[str, float, float], ...]
     coefficients: Mapping[Method, Coefficient]
@@ -37,8 +37,8 @@ class Correlation:
 def correlations(
     records: RecordSet,
     *,
-    against: Quantity = "latency",
-    quantities: Sequence[Quantity] = QUANTITIES,
+    against: Compared = "latency",
+    quantities: Sequence[Compared] = COMPARED,
     methods: Sequence[Method] = METHODS,
     time: Time | None = None,
     phase: Phase | None = None,
@@ -60,28 +60,28 @@ def correlations(
     check_quantities((*quantities, against))
     return tuple(
         found
-        for setting, group in settings(steps(records, time=time, phase=phase)).items()
+        for setting, group in settings(timed_cases(records, time=time, phase=phase)).items()
         for quantity in quantities
         if quantity != against and (found := _correlation(setting, group, quantity, against, methods)) is not None
     )
 
 
-def settings(items: Iterable[Step]) -> Mapping[Case, list[Step]]:
+def settings(items: Iterable[TimedCase]) -> Mapping[Case, list[TimedCase]]:
     """Steps that differ in nothing but the model, under their case without it."""
-    groups: dict[Case, list[Step]] = {}
+    groups: dict[Case, list[TimedCase]] = {}
     for step in items:
         groups.setdefault(replace(step.case, model=""), []).append(step)
     return groups
 
 
-def points(group: Iterable[Step], x: Quantity, y: Quantity) -> tuple[tuple[str, float, float], ...]:
+def points(group: Iterable[TimedCase], x: Compared, y: Compared) -> tuple[tuple[str, float, float], ...]:
     """The models for which both quantities are known."""
     values = [(step.case.model, step.value(x), step.value(y)) for step in group]
     return tuple((model, first, second) for model, first, second in values if first is not None and second is not None)
 
 
 def _correlation(
-    setting: Case, group: Sequence[Step], quantity: Quantity, against: Quantity, methods: Sequence[Method]
+    setting: Case, group: Sequence[TimedCase], quantity: Compared, against: Compared, methods: Sequence[Method]
 ) -> Correlation | None:
     known = points(group, quantity, against)
     if len(known) < FEWEST_MODELS:

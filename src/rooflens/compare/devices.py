@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rooflens.compare.quantities import Step, Time, steps
 from rooflens.compare.resampling import Interval
-from rooflens.compare.statistics import Change, change
+from rooflens.compare.statistics import RatioChange, change
+from rooflens.compare.timed_cases import TimedCase, timed_cases
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Device
-from rooflens.results import RecordSet
+from rooflens.results import RecordSet, Time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def compare_devices(
         InvalidValue: the set has no such device, or a price is none.
         Incomparable: no step was run or estimated on the baseline and on another device.
     """
-    found = [step for step in steps(records, time=time) if step.case.device is not None]
+    found = [step for step in timed_cases(records, time=time) if step.case.device is not None]
     names = list(dict.fromkeys(step.case.device or "" for step in found))
     known = dict(prices or {})
     for name in (*known, *([baseline] if baseline is not None else [])):
@@ -86,7 +86,7 @@ def compare_devices(
     if wrong:
         raise InvalidValue(f"the price of {wrong[0]!r} is {known[wrong[0]]}; leave out a price that is not known")
     first = baseline or (names[0] if names else "")
-    groups: dict[Case, dict[str, Step]] = {}
+    groups: dict[Case, dict[str, TimedCase]] = {}
     for step in found:
         groups.setdefault(replace(step.case, device=None), {})[step.case.device or ""] = step
     several = [group for group in groups.values() if first in group and len(group) > 1]
@@ -102,7 +102,7 @@ def compare_devices(
     return DeviceComparison(baseline=first, rows=tuple(rows), alone=tuple(alone))
 
 
-def _row(step: Step, base: Step, devices: Mapping[str, Device], prices: Mapping[str, float]) -> OnDevice:
+def _row(step: TimedCase, base: TimedCase, devices: Mapping[str, Device], prices: Mapping[str, float]) -> OnDevice:
     here, there = step.case.device or "", base.case.device or ""
     seconds, compared = step.seconds or 0.0, _speedup(step, base)
     watts, base_watts = _watts(devices.get(here)), _watts(devices.get(there))
@@ -124,14 +124,14 @@ def _row(step: Step, base: Step, devices: Mapping[str, Device], prices: Mapping[
     )
 
 
-def _speedup(step: Step, base: Step) -> Change:
+def _speedup(step: TimedCase, base: TimedCase) -> RatioChange:
     """Seconds of the baseline over those of a device."""
     if step is base:
-        return Change(ratio=1.0)
+        return RatioChange(ratio=1.0)
     if step.samples and base.samples:
         return change(step.samples, base.samples)
     seconds, before = step.seconds, base.seconds
-    return Change(ratio=before / seconds if seconds and before is not None else None)
+    return RatioChange(ratio=before / seconds if seconds and before is not None else None)
 
 
 def _watts(device: Device | None) -> float | None:

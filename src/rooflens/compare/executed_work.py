@@ -8,7 +8,7 @@ from typing import Literal
 
 from rooflens.records import PHASES, Phase, Record
 from rooflens.results import RecordSet, Total
-from rooflens.results.evidence import same_step
+from rooflens.results.partners import same_step
 
 Level = Literal["family", "module"]
 
@@ -76,8 +76,8 @@ def executed(rs: RecordSet, by: Level) -> tuple[Executed, ...]:
             key=key,
             kernels=sum(r.calls for r in ours.get((phase, key), ()) if r.work is not None),
             seconds=_seconds(ours.get((phase, key), ())),
-            executed=Total((r for r in ours.get((phase, key), ()) if r.work is not None), device),
-            algorithmic=Total(theirs[phase, key], device) if (phase, key) in theirs else None,
+            executed=counted[0].sum((r for r in ours.get((phase, key), ()) if r.work is not None), device),
+            algorithmic=counted[0].sum(theirs[phase, key], device) if (phase, key) in theirs else None,
         )
         for phase, key in _keys(ours, theirs)
     )

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.compare.correlation import FEWEST_MODELS, points, settings
-from rooflens.compare.quantities import QUANTITIES, Quantity, Step, Time, check_quantities, steps
-from rooflens.compare.statistics import Fit, power_law
+from rooflens.compare.statistics import PowerLaw, power_law
+from rooflens.compare.timed_cases import COMPARED, Compared, TimedCase, check_quantities, timed_cases
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Phase
-from rooflens.results import RecordSet
+from rooflens.results import RecordSet, Time
 
 BATCH = "batch"
 
@@ -29,18 +29,18 @@ class Exponent:
     """
 
     case: Case
-    of: Quantity
+    of: Compared
     over: str
     time: Time
     points: tuple[tuple[float, float], ...]
-    fit: Fit
+    fit: PowerLaw
 
 
 def exponents(
     records: RecordSet,
     over: str = BATCH,
     *,
-    of: Quantity = "latency",
+    of: Compared = "latency",
     time: Time | None = None,
     phase: Phase | None = None,
 ) -> tuple[Exponent, ...]:
@@ -59,8 +59,8 @@ def exponents(
         Incomparable: no case has a time.
     """
     check_quantities([of])
-    items = steps(records, time=time, phase=phase)
-    if over in QUANTITIES:
+    items = timed_cases(records, time=time, phase=phase)
+    if over in COMPARED:
         series = {case: [point[1:] for point in points(group, over, of)] for case, group in settings(items).items()}
         fewest = FEWEST_MODELS
     else:
@@ -74,12 +74,12 @@ def exponents(
     )
 
 
-def _series(items: Sequence[Step], over: str, of: Quantity) -> dict[Case, list[tuple[float, float]]]:
+def _series(items: Sequence[TimedCase], over: str, of: Compared) -> dict[Case, list[tuple[float, float]]]:
     """The values of a batch or an option, under the case without it."""
     groups: dict[Case, list[tuple[float, float]]] = {}
     known = {name for step in items for name, value in step.case.options if _is_number(value)}
     if over != BATCH and over not in known:
-        listed = ", ".join((*QUANTITIES, BATCH, *sorted(known)))
+        listed = ", ".join((*COMPARED, BATCH, *sorted(known)))
         raise InvalidValue(f"no case has a number {over!r} to grow over; known here: {listed}")
     for step in items:
         x = step.case.batch if over == BATCH else dict(step.case.options).get(over)

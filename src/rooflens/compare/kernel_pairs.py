@@ -17,7 +17,7 @@ _NAMESPACE = re.compile(r"(?:\w+|<unnamed>|\(anonymous namespace\))::")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class LaunchPair:
     """One launch of a kernel, or one call of an operation, on the side or sides where it is.
 
     Attributes:
@@ -38,7 +38,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class KernelSum:
     """All launches of a name on one side; None is unknown.
 
     Attributes:
@@ -58,8 +58,8 @@ class Kernel:
     """All launches of a name."""
 
     name: str
-    before: Side
-    after: Side
+    before: KernelSum
+    after: KernelSum
 
     @property
     def ratio(self) -> float | None:
@@ -88,17 +88,17 @@ class KernelComparison:
         total: all of them.
     """
 
-    launches: tuple[Launch, ...]
+    launches: tuple[LaunchPair, ...]
     kernels: tuple[Kernel, ...]
     total: Kernel
 
     @property
-    def only_before(self) -> tuple[Launch, ...]:
+    def only_before(self) -> tuple[LaunchPair, ...]:
         """Launches of the first file without a partner."""
         return tuple(launch for launch in self.launches if launch.after is None)
 
     @property
-    def only_after(self) -> tuple[Launch, ...]:
+    def only_after(self) -> tuple[LaunchPair, ...]:
         """Launches of the second file without a partner."""
         return tuple(launch for launch in self.launches if launch.before is None)
 
@@ -169,7 +169,7 @@ def _launches(records: RecordSet, which: str) -> list[Record]:
     return found
 
 
-def _paired(before: Sequence[Record], after: Sequence[Record]) -> Iterator[Launch]:
+def _paired(before: Sequence[Record], after: Sequence[Record]) -> Iterator[LaunchPair]:
     """Every launch of the first side with its partner, then those of the second side that have none."""
     partners = _by_name(after)
     seen: Counter[str] = Counter()
@@ -179,10 +179,10 @@ def _paired(before: Sequence[Record], after: Sequence[Record]) -> Iterator[Launc
         seen[key] += 1
         same = partners.get(key, [])
         partner = same[number] if number < len(same) else None
-        yield Launch(name=record.name, number=number + 1, before=record, after=partner)
+        yield LaunchPair(name=record.name, number=number + 1, before=record, after=partner)
     for key, records in partners.items():
         for number, record in enumerate(records[seen[key] :], start=seen[key] + 1):
-            yield Launch(name=record.name, number=number, before=None, after=record)
+            yield LaunchPair(name=record.name, number=number, before=None, after=record)
 
 
 def _by_name(records: Iterable[Record]) -> Mapping[str, list[Record]]:
@@ -192,9 +192,9 @@ def _by_name(records: Iterable[Record]) -> Mapping[str, list[Record]]:
     return found
 
 
-def _side(records: Iterable[Record]) -> Side:
+def _side(records: Iterable[Record]) -> KernelSum:
     items = list(records)
-    return Side(
+    return KernelSum(
         launches=sum(record.calls for record in items),
         seconds=_sum(None if r.timing is None else r.timing.median * r.calls for r in items),
         flops=_sum(None if r.work is None or r.work.missing else r.work.total_flops * r.calls for r in items),

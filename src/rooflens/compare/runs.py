@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from rooflens.compare.environments import Difference, differences
-from rooflens.compare.statistics import FEWEST, Change, adjusted, change, typical
+from rooflens.compare.statistics import FEWEST, RatioChange, adjusted, change, typical
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Failure, Phase
 from rooflens.results import RecordSet
@@ -37,7 +37,7 @@ class RunChange:
     phase: Phase | None
     before_seconds: float
     after_seconds: float
-    change: Change
+    change: RatioChange
     p: float | None = None
 
     @property
@@ -186,7 +186,7 @@ def _rows(one: Evidence, other: Evidence) -> Iterator[RunChange]:
             seconds, changed = (typical(samples[0]), typical(samples[1])), change(*samples)
         else:
             seconds = (before.seconds, after.seconds)
-            changed = Change(ratio=after.seconds / before.seconds if before.seconds else None, values=(0, 0))
+            changed = RatioChange(ratio=after.seconds / before.seconds if before.seconds else None, values=(0, 0))
         yield RunChange(
             before=one.case,
             after=other.case,

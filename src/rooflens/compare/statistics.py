@@ -36,7 +36,7 @@ HANGING = 1.2815515655446004
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RatioChange:
     """What came after, over what was before.
 
     Attributes:
@@ -76,7 +76,7 @@ class Coefficient:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class PowerLaw:
     """``y = factor * x ** exponent``, by least squares on logarithms.
 
     Attributes:
@@ -111,7 +111,7 @@ class Errors:
     bias: float
 
 
-def change(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> Change:
+def change(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> RatioChange:
     """The ratio of two times, each observed in one or several runs of one or many samples.
 
     Between one run and one run, samples vary: a Mann-Whitney test, and a bootstrap interval of the ratio of medians,
@@ -195,7 +195,7 @@ def correlate(x: Sequence[float], y: Sequence[float], method: Method) -> Coeffic
     return Coefficient(value=float(found.statistic), interval=interval, p=float(found.pvalue))
 
 
-def power_law(x: Sequence[float], y: Sequence[float]) -> Fit | None:
+def power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw | None:
     """The exponent with which y grows with x; None below two points, for a constant x, or where a value is zero."""
     from scipy.stats import linregress, t
 
@@ -204,7 +204,7 @@ def power_law(x: Sequence[float], y: Sequence[float]) -> Fit | None:
     line = linregress([math.log(value) for value in x], [math.log(value) for value in y])
     half = float(t.ppf(1 - LEVEL / 2, len(x) - 2) * line.stderr) if len(x) > 2 else None
     slope = float(line.slope)
-    return Fit(
+    return PowerLaw(
         exponent=slope,
         factor=math.exp(line.intercept),
         interval=None if half is None else (slope - half, slope + half),
@@ -238,15 +238,15 @@ def quotient_interval(numerators: Sequence[float], denominators: Sequence[float]
     return ratio_interval(wholes, parts, ratio_of_medians, paired=True)
 
 
-def _over_samples(one: list[float], other: list[float], ratio: float | None) -> Change:
+def _over_samples(one: list[float], other: list[float], ratio: float | None) -> RatioChange:
     sizes = (len(one), len(other))
     if ratio is None or min(sizes) < FEWEST or min(one) <= 0:
-        return Change(ratio=ratio, values=sizes)
+        return RatioChange(ratio=ratio, values=sizes)
     interval = ratio_interval(one, other, ratio_of_medians)
-    return Change(ratio=ratio, interval=interval, p=rank_test(one, other), values=sizes)
+    return RatioChange(ratio=ratio, interval=interval, p=rank_test(one, other), values=sizes)
 
 
-def _over_runs(one: list[float], other: list[float], ratio: float | None) -> Change:
+def _over_runs(one: list[float], other: list[float], ratio: float | None) -> RatioChange:
     sizes = (len(one), len(other))
     p: float | None
     interval: Interval | None
@@ -256,7 +256,7 @@ def _over_runs(one: list[float], other: list[float], ratio: float | None) -> Cha
         p, interval = rank_test(one, other), ratio_interval(one, other, ratio_of_geometric_means)
     else:
         p, interval = _t_test(one, other)
-    return Change(ratio=ratio, interval=interval, p=p, unit="runs", values=sizes)
+    return RatioChange(ratio=ratio, interval=interval, p=p, unit="runs", values=sizes)
 
 
 def _hang_together(values: Sequence[float]) -> bool:

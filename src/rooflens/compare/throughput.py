@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.records import Case, Failure
-from rooflens.results.evidence import Evidence, RateOrigin, throughput
+from rooflens.results.evidence import Evidence
+from rooflens.results.quantities import RateOrigin, throughput
 
 KNEE = 0.95
 """The knee is the smallest batch that reaches this share of the highest throughput."""

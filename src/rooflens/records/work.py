@@ -39,31 +39,31 @@ class Work:
     missing: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        _reject_unknown(self.flops, COMPUTE_RESOURCES, "compute resource")
-        _reject_unknown(self.bytes, DATA_RESOURCES, "level")
-        _reject_impossible(self.flops, "FLOP")
-        _reject_impossible(self.bytes, "bytes")
+        _check(self.flops, COMPUTE_RESOURCES, "FLOP", "compute resource")
+        _check(self.bytes, DATA_RESOURCES, "bytes", "level")
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.flops.items()), frozenset(self.bytes.items())))
 
     def __add__(self, other: Work) -> Work:
         """Unite the units, intersect the levels: a level that one side did not count has no total."""
-        return _sum([self, other])
+        return _sum([self, other], [1, 1])
 
     def __mul__(self, times: int) -> Work:
-        """The same work, `times` times."""
-        return Work(
-            flops={resource: n * times for resource, n in self.flops.items()},
-            bytes={level: n * times for level, n in self.bytes.items()},
-            origin=self.origin,
-            missing=self.missing,
-        )
+        """Return the same work, `times` times."""
+        return _sum([self], [times])
 
     __rmul__ = __mul__
 
     @staticmethod
-    def sum(parts: Iterable[Work]) -> Work | None:
-        """The sum of `parts`, or None if there are none: no work seen is not the same as no work done."""
+    def sum(parts: Iterable[Work], times: Iterable[int] | None = None) -> Work | None:
+        """Return the sum of `parts`; None if there are none, since no work seen is not the same as no work done.
+
+        Args:
+            times: how often each part counts; default: once.
+        """
         items = list(parts)
-        return _sum(items) if items else None
+        return _sum(items, [1] * len(items) if times is None else list(times)) if items else None
 
     @property
     def matmul_flops(self) -> float:
@@ -76,22 +76,26 @@ class Work:
         return sum(self.flops.values())
 
 
-def _sum(parts: list[Work]) -> Work:
-    """Summed in one go: a total over many operations makes no work in between."""
+def _sum(parts: list[Work], times: list[int]) -> Work:
+    """Sum in one go: a total over many operations makes no work in between."""
     origins = dict.fromkeys(part.origin for part in parts)
     if len(origins) > 1:
         raise InvalidValue(f"cannot add {' work to '.join(origins)} work: they are different quantities")
     levels = [level for level in parts[0].bytes if all(level in part.bytes for part in parts)]
+    flops: dict[str, float] = {}
+    for part, often in zip(parts, times, strict=True):
+        for resource, n in part.flops.items():
+            flops[resource] = flops.get(resource, 0) + n * often
     return Work(
-        flops=united(part.flops for part in parts),
-        bytes={level: sum(part.bytes[level] for part in parts) for level in levels},
+        flops=flops,
+        bytes={level: sum(p.bytes[level] * n for p, n in zip(parts, times, strict=True)) for level in levels},
         origin=parts[0].origin,
         missing=frozenset().union(*(part.missing for part in parts)),
     )
 
 
 def united(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """FLOP by resource, added up: a resource that one part does not name is not used there."""
+    """Return FLOP by resource, added up: a resource that one part does not name is not used there."""
     total: dict[str, float] = {}
     for part in parts:
         for resource, n in part.items():
@@ -99,13 +103,9 @@ def united(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     return total
 
 
-def _reject_unknown(names: Iterable[str], known: frozenset[str], what: str) -> None:
-    if not known.issuperset(names):
-        unknown = next(name for name in names if name not in known)
-        raise InvalidValue(f"unknown {what} {unknown!r}; known: {', '.join(sorted(known))}")
-
-
-def _reject_impossible(amounts: Mapping[str, float], what: str) -> None:
+def _check(amounts: Mapping[str, float], known: frozenset[str], unit: str, what: str) -> None:
     for resource, n in amounts.items():
+        if resource not in known:
+            raise InvalidValue(f"unknown {what} {resource!r}; known: {', '.join(sorted(known))}")
         if not 0 <= n < math.inf:
-            raise InvalidValue(f"work cannot have {n} {what} of {resource!r}; leave out what is unknown")
+            raise InvalidValue(f"work cannot have {n} {unit} of {resource!r}; leave out what is unknown")

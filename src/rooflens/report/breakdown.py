@@ -77,7 +77,7 @@ def operations(rs: RecordSet, phase: Phase | None = None) -> Table:
         for record in records:
             if record.work is not None:
                 names = {"path": record.path, "operation": record.name, "family": record.kind, "phase": record.phase}
-                yield case_cells(record.case) | names | _cells(Total([record], device), of)
+                yield case_cells(record.case) | names | _cells(records.sum([record], device), of)
 
     return build("Operations", _OPERATION, rows(), notes=breakdown_notes(records))
 

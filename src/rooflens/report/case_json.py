@@ -8,7 +8,8 @@ from rooflens.records import LEVELS, LINKS, MEMORY_CAUSES, PHASES, Memory, Phase
 from rooflens.report.columns import whole
 from rooflens.report.notes import device_notes, total_notes
 from rooflens.results import RecordSet
-from rooflens.results.evidence import Evidence, Measured, efficiency, hfu, join, mfu, throughput
+from rooflens.results.evidence import Evidence, Measured, join
+from rooflens.results.quantities import efficiency, hfu, mfu, throughput
 
 FORMAT = 1
 """Version of the shape; it rises when a promised key changes its name or meaning."""

@@ -15,8 +15,8 @@ from rooflens.compare import (
     RunChange,
     RunComparison,
 )
-from rooflens.compare.agreement import OBSERVERS, QUANTITIES, Quantity
-from rooflens.compare.kernel_pairs import Launch, Side, spelling
+from rooflens.compare.agreement import ESTIMATED, OBSERVERS
+from rooflens.compare.kernel_pairs import KernelSum, LaunchPair, spelling
 from rooflens.compare.resampling import LEVEL
 from rooflens.records import Case
 from rooflens.report.columns import CASE, PHASE, case_cells, p_cell, whole
@@ -143,12 +143,6 @@ _COVERAGE = (
     Column(key="joined", header="with a partner", unit=COUNT),
     Column(key="share", header="of its time", unit=PERCENT),
 )
-_QUANTITY_WORDS: dict[Quantity, str] = {
-    "predicted": "predicted time",
-    "bound": "bound, as a time",
-    "flops": "FLOP",
-    "dram": "DRAM bytes",
-}
 
 
 def agreement_tables(found: Agreement) -> list[Table]:
@@ -165,15 +159,15 @@ def agreement_tables(found: Agreement) -> list[Table]:
     if alone:
         notes.append(f"{alone} of {len(found.rows)} rows have no partner: a dash where a source has no such piece")
     errors: list[Cells] = [
-        {"quantity": _QUANTITY_WORDS[quantity], **asdict(their)}
-        for quantity in QUANTITIES
-        if (their := found.errors(quantity)) is not None
+        {"quantity": quantity.title, **asdict(their)}
+        for name, quantity in ESTIMATED.items()
+        if (their := found.errors(name)) is not None
     ]
     covered: list[Cells] = [asdict(item) for item in found.coverage]
     tables = [build("Evidence", (*CASE, *_PIECE, *_AGREEMENT), map(_joined, rows), notes=notes)]
     if errors:
         tables.append(build("Errors of the estimates", _ERRORS, errors))
-    quantity = next((quantity for quantity in QUANTITIES if found.errors(quantity) is not None), None)
+    quantity = next((name for name in ESTIMATED if found.errors(name) is not None), None)
     if quantity is not None and len(found.rows) > _MOST:
         worst = found.worst(quantity, _MOST)
         tables.append(build("Furthest apart", (*CASE, *_PIECE, *_AGREEMENT), map(_joined, worst)))
@@ -260,7 +254,7 @@ def _named(kernel: str) -> Cell:
     return Cell(kernel, label=short if len(short) <= _LONGEST else short[: _LONGEST - 3] + "...")
 
 
-def _beside(name: str, before: Side, after: Side) -> Cells:
+def _beside(name: str, before: KernelSum, after: KernelSum) -> Cells:
     """An amount on both sides; what a side does not launch has no amount there."""
     return {
         f"{name}_{side}": whole(getattr(what, name)) if what.launches or name == "launches" else None
@@ -268,7 +262,7 @@ def _beside(name: str, before: Side, after: Side) -> Cells:
     }
 
 
-def _launch(launch: Launch) -> Cells:
+def _launch(launch: LaunchPair) -> Cells:
     times = [
         None if record is None or record.timing is None else record.timing.median * record.calls
         for record in (launch.before, launch.after)

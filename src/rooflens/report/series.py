@@ -8,19 +8,12 @@ from rooflens.compare import Correlation, Exponent, PhaseRatio, Sweep
 from rooflens.compare.correlation import FEWEST_MODELS
 from rooflens.compare.statistics import FEWEST_POINTS, METHODS, Method
 from rooflens.compare.throughput import FEWEST, KNEE
+from rooflens.compare.timed_cases import COMPARED, quantity_of
 from rooflens.report.columns import CASE, case_cells, p_cell
 from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
 
 SETTING = CASE[1:]
 """The columns of a case without its model."""
-WORDS: Mapping[str, str] = {
-    "flops": "FLOP",
-    "matmul_flops": "matmul FLOP",
-    "parameters": "parameters",
-    "bytes": "DRAM bytes",
-    "activations": "activation bytes",
-    "latency": "latency",
-}
 METHOD_WORDS: Mapping[Method, str] = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall"}
 
 
@@ -44,7 +37,7 @@ _CORRELATION = (
 
 def correlation_table(found: Sequence[Correlation]) -> Table:
     """One row per setting and quantity."""
-    against = WORDS[found[0].against] if found else "latency"
+    against = quantity_of(found[0].against).title if found else "latency"
     time = {"measured": "measured", "bound": "the bound"}[found[0].time] if found else "measured"
     notes = [
         f"over the models of one setting, from {FEWEST_MODELS} on; 95 % bootstrap intervals from {FEWEST_POINTS} on",
@@ -57,9 +50,9 @@ def correlation_table(found: Sequence[Correlation]) -> Table:
 def _correlation(item: Correlation) -> Cells:
     cells: Cells = {
         **case_cells(item.setting),
-        "quantity": WORDS[item.quantity],
+        "quantity": quantity_of(item.quantity).title,
         "models": len(item.points),
-        "against": WORDS[item.against],
+        "against": quantity_of(item.against).title,
         "time": item.time,
     }
     for method, coefficient in item.coefficients.items():
@@ -93,7 +86,7 @@ _EXPONENT = (
 
 def exponent_table(found: Sequence[Exponent]) -> Table:
     """One row per series."""
-    of = WORDS[found[0].of] if found else "latency"
+    of = quantity_of(found[0].of).title if found else "latency"
     notes = ["least squares on logarithms, with the 95 % interval of the slope; 1 is proportional, 0 a fixed cost"]
     rows: list[Cells] = []
     for item in found:
@@ -101,18 +94,23 @@ def exponent_table(found: Sequence[Exponent]) -> Table:
         rows.append(
             {
                 **case_cells(item.case),
-                "over": WORDS.get(item.over, item.over),
+                "over": _title(item.over),
                 "points": item.fit.points,
                 "exponent": _bare(item.fit.exponent),
                 "low": _bare(low),
                 "high": _bare(high),
                 "r_squared": Cell(item.fit.r_squared, label=f"{item.fit.r_squared:.3f}"),
                 "factor": item.fit.factor,
-                "of": WORDS[item.of],
+                "of": quantity_of(item.of).title,
                 "time": item.time,
             }
         )
     return build(f"Exponents of {of}", (*CASE, *_EXPONENT), rows, notes=notes)
+
+
+def _title(over: str) -> str:
+    """What a series grows with: a quantity, the batch or an option."""
+    return next((quantity_of(name).title for name in COMPARED if name == over), over)
 
 
 _PHASES = (

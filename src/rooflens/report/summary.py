@@ -23,7 +23,8 @@ from rooflens.report.notes import FASTER, coverage_notes, device_notes, total_no
 from rooflens.report.sweep_notes import batch_notes
 from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
 from rooflens.results import RecordSet, Total
-from rooflens.results.evidence import Evidence, Measured, efficiency, hfu, join, mfu, throughput
+from rooflens.results.evidence import Evidence, Measured, join
+from rooflens.results.quantities import efficiency, hfu, mfu, throughput
 
 NOISY = 0.10
 """Interquartile range over the median above which a time is marked: torch.utils.benchmark warns there too."""

@@ -24,7 +24,7 @@ from rooflens.report.columns import (
 from rooflens.report.notes import FASTER
 from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
 from rooflens.results import RecordSet, Total
-from rooflens.results.evidence import efficiency
+from rooflens.results.quantities import efficiency
 
 _TREE = (
     *CASE,
@@ -134,7 +134,7 @@ def module_tree(
     found = [(module, held) for module, held in ran if held or module.seconds is not None]
     shown = [(module, held) for module, held in found if depth is None or module.depth <= depth]
     head = head_cells(records)
-    totals = [(module, Total(held, device)) for module, held in shown]
+    totals = [(module, records.sum(held, device)) for module, held in shown]
     rows = [
         head | _cells(module, rs.cases[0].model, total, of) | _time_cells(module, total) for module, total in totals
     ]

@@ -203,7 +203,7 @@ def _bounded(figure: ReportedFigure, part: RecordSet) -> tuple[float | None, str
 
 def _total(part: RecordSet, phases: Sequence[str]) -> Total:
     """Some phases of a case, under the ceilings of its device."""
-    return Total([record for record in part if record.phase in phases], part.device())
+    return part.sum([record for record in part if record.phase in phases], part.device())
 
 
 def _observed(
@@ -250,7 +250,7 @@ def _counted(figure: ReportedFigure, part: _Part) -> float | None:
     """What counters saw of a whole step, which must be that of the figure: a counter file knows no phases."""
     if figure.phases != _counted_phases(part.case):
         return None
-    total = Total(part.records, part.records.device())
+    total = part.records.total()
     if figure.quantity == "counted_flops":
         return total.flops
     if figure.quantity == "bytes":

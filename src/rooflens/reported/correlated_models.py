@@ -7,13 +7,12 @@ from functools import cached_property
 from statistics import median
 
 from rooflens.compare import Correlation, correlations
-from rooflens.compare.quantities import Time
 from rooflens.compare.statistics import Method
 from rooflens.devices import catalogued_or_none
 from rooflens.errors import Incomparable
 from rooflens.reported.figures import CORRELATION, OurNumber, ReportedFigure
 from rooflens.reported.right_values import mode_of
-from rooflens.results import RecordSet
+from rooflens.results import RecordSet, Time
 
 METHOD: Method = "spearman"
 """Of ranks: the quantities span five orders of magnitude, so that Pearson's r is that of the largest model."""

@@ -1,7 +1,25 @@
-"""Records gathered: totals by case, phase, module and family, with bounds on the devices that the cases name."""
+"""Records gathered: totals by case, phase, module and family, evidence joined, and the quantities that both tell."""
 
+from rooflens.results.evidence import Evidence, Measured, join
 from rooflens.results.fits import Fit, Fits
+from rooflens.results.quantities import QUANTITIES, TIMES, Quantity, Reading, Time
 from rooflens.results.recordset import RecordSet
 from rooflens.results.totals import UNATTRIBUTED, Coverage, Group, Total
 
-__all__ = ["UNATTRIBUTED", "Coverage", "Fit", "Fits", "Group", "RecordSet", "Total"]
+__all__ = [
+    "QUANTITIES",
+    "TIMES",
+    "UNATTRIBUTED",
+    "Coverage",
+    "Evidence",
+    "Fit",
+    "Fits",
+    "Group",
+    "Measured",
+    "Quantity",
+    "Reading",
+    "RecordSet",
+    "Time",
+    "Total",
+    "join",
+]

@@ -1,17 +1,16 @@
-"""Evidence: an estimate and the measurement of the same case, side by side: the join that tables and figures read."""
+"""Evidence: an estimate and what was observed of the same case, joined. Tables, figures, checks and claims read it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from functools import cached_property
+from weakref import WeakKeyDictionary
 
-from rooflens.records import PHASES, Case, Device, Phase, Record, Scalar, Timing, Work, in_sequence
-from rooflens.results import RecordSet, Total
-from rooflens.roofline import point
-
-RateOrigin = Literal["measured", "bound"]
-"""Whether a throughput was measured or is the most that the bound allows."""
+from rooflens.records import PHASES, Case, Device, Phase, Record, Timing, in_sequence
+from rooflens.results.partners import EstimatedCases
+from rooflens.results.recordset import RecordSet
+from rooflens.results.totals import Total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +61,9 @@ class Measured:
         return None if self.timing is None else len(self.timing.samples)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What is known of one case: work from one source, time from one source.
+    """What is known of one case: work from one source, time from one source. Each number of it is computed once.
 
     Attributes:
         case: the case, on the device that either source names.
@@ -79,7 +78,11 @@ class Evidence:
     work: RecordSet | None
     time: RecordSet | None
     profile: RecordSet | None = None
-    _totals: dict[Phase | None, Total] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _measured: dict[Phase | None, Measured | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def _sets(self) -> tuple[RecordSet, ...]:
+        return tuple(records for records in (self.work, self.time, self.profile) if records is not None)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -91,21 +94,15 @@ class Evidence:
         """Records that time the pieces of the case one by one."""
         return self.time if self.profile is None else self.profile
 
-    @property
-    def _sets(self) -> list[RecordSet]:
-        return [records for records in (self.work, self.time, self.profile) if records is not None]
-
-    @property
+    @cached_property
     def phases(self) -> tuple[Phase, ...]:
-        """The phases that either source saw, in the order of a step."""
-        seen = {phase for records in self._sets for phase in records.phases}
-        return tuple(phase for phase in PHASES if phase in seen)
+        """The phases that any source saw, in the order of a step."""
+        return tuple(phase for phase in PHASES if any(phase in records.phases for records in self._sets))
 
     @property
     def parameters(self) -> int | None:
         """Parameter elements of the model."""
-        known = [records.parameters for records in self._sets]
-        return next((n for n in known if n is not None), None)
+        return next((n for records in self._sets if (n := records.parameters) is not None), None)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -113,39 +110,29 @@ class Evidence:
         return tuple(dict.fromkeys(note for records in self._sets for note in records.notes))
 
     def total(self, phase: Phase | None = None) -> Total | None:
-        """The work of a phase, or of the whole step, under the ceilings of the device."""
+        """Return the work of a phase, or of the whole step, under the ceilings of the device."""
         if self.work is None:
             return None
-        if self.phases == (phase,):
-            phase = None
-        if phase not in self._totals:
-            records = (r for r in self.work if phase is None or r.phase == phase)
-            self._totals[phase] = Total(records, self.device)
-        return self._totals[phase]
+        return self.work.under(self.device, None if self.phases == (phase,) else phase)
 
     def measured(self, phase: Phase | None = None) -> Measured | None:
-        """The time of a phase, or of the whole step.
+        """Return the time of a phase, or of the whole step.
 
         A step that was not timed as a whole takes the sum of its phases, provided that each of them was timed, and of
         pieces whose phase is not known.
         """
         if self.time is None:
             return None
-        timed = [r for r in self.time if r.timing is not None or r.scope != "model"]
-        if phase is not None and self.phases != (phase,):
-            return _measured([r for r in timed if r.phase == phase])
-        whole = _measured([r for r in timed if r.phase is None and r.scope == "model"])
-        if whole is not None:
-            return whole
-        parts = [_measured([r for r in timed if r.phase == each]) for each in self.phases]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        rest = _measured([r for r in timed if r.phase is None])
-        return _together(known if rest is None else [*known, rest])
+        if phase not in self._measured:
+            timed = [r for r in self.time if r.timing is not None or r.scope != "model"]
+            one = phase is not None and self.phases != (phase,)
+            self._measured[phase] = (
+                _measured([r for r in timed if r.phase == phase]) if one else _whole_step(timed, self.phases)
+            )
+        return self._measured[phase]
 
     def runs(self, phase: Phase | None = None) -> tuple[Timing, ...]:
-        """The samples of a phase, or of the whole step, one timing per run; none where it was timed in pieces.
+        """Return the samples of a phase, or of the whole step, one timing per run; none where it was timed in pieces.
 
         A step that was timed phase by phase is the sum of its phases, sample by sample.
         """
@@ -163,158 +150,71 @@ class Evidence:
         return tuple(map(in_sequence, steps)) if same else ()
 
 
+_JOINED: WeakKeyDictionary[RecordSet, tuple[Evidence, ...]] = WeakKeyDictionary()
+
+
 def join(rs: RecordSet) -> tuple[Evidence, ...]:
-    """One piece of evidence per case and source, with estimates put beside the measurements of their case.
+    """Return one piece of evidence per case and source, with estimates beside the measurements of their case.
 
     An estimate and a measurement belong together if model, batch, dtype, mode and options agree, and the device where
-    both name one. A source that saw work of its own (counters) is never mixed with an estimate.
+    both name one. A source that saw work of its own (counters) is never mixed with an estimate. A set is joined once.
     """
-    parts = list(rs.split())
-    estimates = Estimates(case for case, source, _ in parts if source == "estimate")
-    profiles, beside = _beside_measurements(parts)
-    timed: dict[Case, list[int]] = {}
-    partnered: set[int] = set()
-    for number, (case, source, records) in enumerate(parts):
-        found = None if source == "estimate" or _has_work(records) else estimates.partner(case)
-        if found is not None:
-            partnered.add(number)
-            timed.setdefault(found, []).extend([] if number in beside else [number])
-    found_evidence: list[Evidence] = []
-    for number, (case, source, records) in enumerate(parts):
-        if number in beside:
-            continue
+    if rs not in _JOINED:
+        _JOINED[rs] = tuple(_evidence(rs))
+    return _JOINED[rs]
+
+
+def _evidence(rs: RecordSet) -> Iterator[Evidence]:
+    parts = rs.split()
+    measured = {case for case, source, _ in parts if source == "measure"}
+    profiles = {case: records for case, source, records in parts if source == "profile" and case in measured}
+    estimates = EstimatedCases(case for case, source, _ in parts if source == "estimate")
+    timed: dict[Case, list[RecordSet]] = {}
+    alone: set[RecordSet] = set()
+    for case, source, records in parts:
+        if source != "estimate":
+            partner = None if any(r.work is not None for r in records) else estimates.partner(case)
+            if partner is None:
+                alone.add(records)
+            elif profiles.get(case) is not records:
+                timed.setdefault(partner, []).append(records)
+
+    def evidence(work: RecordSet | None, time: RecordSet | None) -> Evidence:
+        cases = [records.cases[0] for records in (time, work) if records is not None]
+        device = next((case.device for case in cases if case.device is not None), None)
+        return Evidence(
+            case=cases[0] if cases[0].device == device else replace(cases[0], device=device),
+            device=rs.devices.get(device) if device else None,
+            work=work,
+            time=time,
+            profile=profiles.get(time.cases[0]) if time is not None and time.sources == ("measure",) else None,
+        )
+
+    for case, source, records in parts:
         if source == "estimate":
-            joined = [
-                _evidence(rs, work=records, time=parts[n][2], profile=profiles.get(n)) for n in timed.get(case, ())
-            ]
-            found_evidence += joined or [_evidence(rs, work=records, time=None)]
-        elif number not in partnered:
-            work = records if _has_work(records) else None
-            found_evidence.append(_evidence(rs, work=work, time=records, profile=profiles.get(number)))
-    return tuple(found_evidence)
+            yield from [evidence(records, time) for time in timed.get(case, ())] or [evidence(records, None)]
+        elif records in alone and profiles.get(case) is not records:
+            yield evidence(records if any(r.work is not None for r in records) else None, records)
 
 
 def piecewise(rs: RecordSet) -> RecordSet | None:
-    """The records that time the pieces of the only estimated case, None where there are none or several such sets."""
-    found = [item.pieces for item in join(rs) if item.work is not None and item.pieces is not None]
-    timed = [records for records in found if any(r.timing is not None and r.scope != "model" for r in records)]
+    """Return the records that time the pieces of the only estimated case, None where there are none or several sets."""
+    known = [item.pieces for item in join(rs) if item.work is not None and item.pieces is not None]
+    timed = [records for records in known if any(r.timing is not None and r.scope != "model" for r in records)]
     return timed[0] if len(timed) == 1 else None
 
 
-def _beside_measurements(parts: Sequence[tuple[Case, str, RecordSet]]) -> tuple[dict[int, RecordSet], set[int]]:
-    """Profiles of measured cases: the records by the number of the measurement, and their own numbers."""
-    measured = {case: n for n, (case, source, _) in enumerate(parts) if source == "measure"}
-    found = {
-        measured[case]: (n, records)
-        for n, (case, source, records) in enumerate(parts)
-        if source == "profile" and case in measured
-    }
-    return {n: records for n, (_, records) in found.items()}, {own for own, _ in found.values()}
-
-
-def efficiency(total: Total | None, seconds: float | None) -> float | None:
-    """Bound over measured time; None where either is unknown."""
-    if total is None or total.bound is None or total.work is None:
+def _whole_step(timed: Sequence[Record], phases: Sequence[Phase]) -> Measured | None:
+    """Return the time of a whole step, the sum of its phases where it was not timed as a whole."""
+    whole = _measured([r for r in timed if r.phase is None and r.scope == "model"])
+    if whole is not None:
+        return whole
+    each = [_measured([r for r in timed if r.phase == phase]) for phase in phases]
+    known = [part for part in each if part is not None]
+    if len(known) < len(each):
         return None
-    return point(total.work, total.bound, seconds).efficiency
-
-
-def mfu(total: Total | None, seconds: float | None) -> float | None:
-    """Model FLOP utilisation: the time that the matrix work takes at peak rate, over the measured time."""
-    return None if total is None else _utilisation([total.work], total.device, seconds)
-
-
-def hfu(total: Total | None, seconds: float | None) -> float | None:
-    """Hardware FLOP utilisation: as :func:`mfu`, with recomputed matrix work."""
-    return None if total is None else _utilisation([total.work, total.recomputed_work], total.device, seconds)
-
-
-def throughput(case: Case, total: Total | None, measured: Measured | None) -> tuple[float | None, RateOrigin | None]:
-    """Samples per second, and whether they come from the measured time or are the most that the bound allows.
-
-    Devices that train together have a batch each.
-    """
-    batch = None if case.batch is None else case.batch * int(dict(case.options).get("gpus", 1))
-    if measured is not None and measured.pieces:
-        return None, None  # what lies between the pieces takes time too
-    if batch is not None and measured is not None and measured.seconds:
-        return batch / measured.seconds, "measured"
-    if batch is not None and measured is None and total is not None and total.seconds:
-        return batch / total.seconds, "bound"
-    return None, None
-
-
-def _utilisation(works: Iterable[Work | None], device: Device | None, seconds: float | None) -> float | None:
-    if device is None or not seconds:
-        return None
-    matrix = [
-        item for work in works if work is not None for item in work.flops.items() if item[0].startswith("matmul.")
-    ]
-    if not matrix:
-        return None
-    return sum(flops / device.require(resource).rate for resource, flops in matrix) / seconds
-
-
-def _evidence(
-    rs: RecordSet, *, work: RecordSet | None, time: RecordSet | None, profile: RecordSet | None = None
-) -> Evidence:
-    cases = [records.cases[0] for records in (time, work) if records is not None]
-    device = next((case.device for case in cases if case.device is not None), None)
-    return Evidence(
-        case=replace(cases[0], device=device),
-        device=rs.devices.get(device) if device else None,
-        work=work,
-        time=time,
-        profile=profile,
-    )
-
-
-def _has_work(records: RecordSet) -> bool:
-    return any(r.work is not None for r in records)
-
-
-COUNTING = frozenset({"causal", "fusion"})
-"""Options that say how an estimate counts, and not what runs."""
-RUNNING = frozenset({"cuda_graph", "flush", "gpus"})
-"""Options that say how a step was run, and not what it computes."""
-
-
-class Estimates:
-    """The cases that were estimated, to find the partner of an observed one among thousands.
-
-    Attributes:
-        cases: all of them.
-    """
-
-    def __init__(self, cases: Iterable[Case]) -> None:
-        self.cases = tuple(cases)
-        self._by_step: dict[Case, list[Case]] = {}
-        for case in self.cases:
-            self._by_step.setdefault(_step(case), []).append(case)
-
-    def partner(self, case: Case) -> Case | None:
-        """The estimate of the same case: of the same device, else the only one whose device does not contradict."""
-        alike = self._by_step.get(_step(case), [])
-        if case in alike:
-            return case
-        fitting = [estimate for estimate in alike if same_step(estimate, case)]
-        return fitting[0] if len(fitting) == 1 else None
-
-
-def _step(case: Case) -> Case:
-    """What cases of the same step share, and some others too."""
-    return replace(case, device=None, options=_without(case.options, COUNTING | RUNNING))
-
-
-def same_step(estimate: Case, case: Case) -> bool:
-    """Whether an estimate is of the step that a case ran: options of counting and of timing tell no steps apart."""
-    counted = replace(estimate, device=case.device, options=_without(estimate.options, COUNTING))
-    same_device = estimate.device == case.device or None in (estimate.device, case.device)
-    return same_device and counted == replace(case, options=_without(case.options, RUNNING))
-
-
-def _without(options: Iterable[tuple[str, Scalar]], left_out: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:
-    return tuple(option for option in options if option[0] not in left_out)
+    rest = _measured([r for r in timed if r.phase is None])
+    return _together(known if rest is None else [*known, rest])
 
 
 def _measured(records: Sequence[Record]) -> Measured | None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rooflens.devices import find
 from rooflens.errors import AmbiguousResult, InvalidValue
 from rooflens.records import (
     PHASES,
+    Bound,
     Case,
     Device,
     Environment,
@@ -20,19 +22,21 @@ from rooflens.records import (
     Record,
     RecordFile,
     Source,
+    Work,
     read_records,
     write_records,
 )
 from rooflens.results.totals import Coverage, Group, Total
+from rooflens.roofline import Bounds
 
 if TYPE_CHECKING:
     import polars
 
 T = TypeVar("T")
 
-Level = Literal["phase", "module", "family", "op"]
+Grouping = Literal["phase", "module", "family", "op"]
 
-_KEYS: Mapping[str, Callable[[Record], str]] = {
+_KEYS: Mapping[Grouping, Callable[[Record], str]] = {
     "phase": lambda r: r.phase or "",
     "module": lambda r: r.path,
     "family": lambda r: r.kind,
@@ -54,11 +58,21 @@ class RecordSet:
         devices: Mapping[str, Device] | None = None,
         failures: Iterable[Failure] = (),
         environment: Environment | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
+        """Gather records.
+
+        Args:
+            devices: the devices that the cases name, by name.
+            bounds: bounds that are known already, of records that this set shares with another.
+        """
         self.records = tuple(records)
         self.devices = dict(devices or {})
         self.failures = tuple(failures)
         self.environment = environment
+        self._bounds = Bounds() if bounds is None else bounds
+        self._totals: dict[tuple[Phase | None, int], Total] = {}
+        self._split: tuple[tuple[Case, Source, RecordSet], ...] | None = None
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
@@ -99,15 +113,20 @@ class RecordSet:
     def __repr__(self) -> str:
         return f"RecordSet({len(self)} records, {len(self.cases)} cases, sources: {', '.join(self.sources) or 'none'})"
 
-    @property
+    @cached_property
     def cases(self) -> tuple[Case, ...]:
         """The distinct cases, in order of appearance."""
         return tuple(dict.fromkeys(r.case for r in self.records))
 
-    @property
+    @cached_property
     def sources(self) -> tuple[Source, ...]:
         """The distinct sources, in order of appearance."""
         return tuple(dict.fromkeys(r.source for r in self.records))
+
+    @cached_property
+    def phases(self) -> tuple[Phase, ...]:
+        """The distinct phases, in order of appearance."""
+        return tuple(dict.fromkeys(r.phase for r in self.records if r.phase is not None))
 
     def where(self, **conditions: object) -> RecordSet:
         """The records that meet every condition: a field of the record or of its case, equal to the value given.
@@ -136,15 +155,18 @@ class RecordSet:
             devices=self.devices,
             failures=filter(meets, self.failures),
             environment=self.environment,
+            bounds=self._bounds,
         )
 
-    def split(self) -> Iterator[tuple[Case, Source, RecordSet]]:
-        """One set per case and source, in order of appearance."""
-        parts: dict[tuple[Case, Source], list[Record]] = {}
-        for record in self.records:
-            parts.setdefault((record.case, record.source), []).append(record)
-        for (case, source), records in parts.items():
-            yield case, source, RecordSet(records, devices=self.devices, environment=self.environment)
+    def split(self) -> tuple[tuple[Case, Source, RecordSet], ...]:
+        """One set per case and source, in order of appearance; always the same sets."""
+        if self._split is None:
+            held: dict[tuple[Case, Source], list[Record]] = {}
+            for record in self.records:
+                held.setdefault((record.case, record.source), []).append(record)
+            more: dict[str, Any] = {"devices": self.devices, "environment": self.environment, "bounds": self._bounds}
+            self._split = tuple((case, source, RecordSet(records, **more)) for (case, source), records in held.items())
+        return self._split
 
     def device(self) -> Device | None:
         """The device of the set's only case; None if it names none or the set does not hold it."""
@@ -159,10 +181,28 @@ class RecordSet:
         """
         if phase is not None and phase not in PHASES:
             raise InvalidValue(f"unknown phase {phase!r}; known: {', '.join(PHASES)}")
-        device = self.device()
-        return Total((r for r in self.records if phase is None or r.phase == phase), device)
+        return self.under(self.device(), phase)
 
-    def by(self, level: Level) -> tuple[Group, ...]:
+    def under(self, device: Device | None, phase: Phase | None = None) -> Total:
+        """The sum of the records of a phase, or of all, on any device."""
+        key = (phase, id(device))
+        if key not in self._totals:
+            self._totals[key] = self.sum((r for r in self.records if phase in (None, r.phase)), device)
+        return self._totals[key]
+
+    def sum(self, records: Iterable[Record], device: Device | None) -> Total:
+        """The sum of some of the records on a device; bounds that are known already are not computed again."""
+        return Total(records, device, self._bounds)
+
+    def bound(self, work: Work, device: Device) -> Bound:
+        """The bound of any work on a device, computed once.
+
+        Raises:
+            MissingCeiling: the work has matrix FLOP of a precision for which the device has no rate.
+        """
+        return self._bounds.of(work, device)
+
+    def by(self, level: Grouping) -> tuple[Group, ...]:
         """The records grouped by phase, module path, operation family or operation, in order of appearance."""
         if level not in _KEYS:
             raise InvalidValue(f"cannot group by {level!r}; known: {', '.join(_KEYS)}")
@@ -176,15 +216,10 @@ class RecordSet:
                 key=key,
                 kind=_shared({r.kind for r in records}, ""),
                 phase=_shared({r.phase for r in records}, None),
-                total=Total(records, device),
+                total=self.sum(records, device),
             )
             for key, records in groups.items()
         )
-
-    @property
-    def phases(self) -> tuple[Phase, ...]:
-        """The phases seen, in order of appearance."""
-        return tuple(dict.fromkeys(r.phase for r in self.records if r.phase is not None))
 
     @property
     def parameters(self) -> int | None:
@@ -252,7 +287,7 @@ def _common(one: Environment | None, other: Environment | None) -> Environment |
         rooflens=one.rooflens,
         created=min(one.created, other.created),
         command=one.command if one.command == other.command else (),
-        versions=dict(one.versions.items() & other.versions.items()),
+        versions={name: version for name, version in one.versions.items() if other.versions.get(name) == version},
         machine={name: value for name, value in one.machine.items() if other.machine.get(name) == value},
         flags={name: value for name, value in one.flags.items() if other.flags.get(name) == value},
         commit=one.commit if one.commit == other.commit else None,

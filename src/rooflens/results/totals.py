@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 from rooflens.records import Bound, Device, Phase, Record, Work
-from rooflens.roofline import bound, serial_bound
+from rooflens.roofline import Bounds, serial_bound
 
 Pieces = Literal["operations", "kernels"]
 
@@ -38,36 +38,51 @@ class Coverage:
 
 
 class Total:
-    """The sum of some records of one case and one source, on the case's device if it names one.
+    """The sum of some records of one case and one source, on a device where one is given.
 
-    Work is summed over calls. The bound is the sum of the operations' bounds; `whole_bound` is the bound of the summed
-    work, smaller or equal, shown only as "whole-model roofline".
+    Every number is computed once, when it is first asked for. Work is summed over calls. The bound is the sum of the
+    operations' bounds; `whole_bound` is the bound of the summed work, smaller or equal, shown only as "whole-model
+    roofline".
+
+    Args:
+        bounds: bounds that are known already; totals of the same records share them.
     """
 
-    def __init__(self, records: Iterable[Record], device: Device | None) -> None:
+    def __init__(self, records: Iterable[Record], device: Device | None, bounds: Bounds | None = None) -> None:
         self.records = tuple(records)
         self.device = device
+        self._bounds = Bounds() if bounds is None else bounds
 
     @cached_property
     def work(self) -> Work | None:
         """Algorithmic work without recomputation; None where no record has any."""
-        return Work.sum(_times(r.work, r.calls) for r in self.records if r.work is not None and not r.recomputed)
+        known = [(r.work, r.calls) for r in self.records if r.work is not None and not r.recomputed]
+        return Work.sum((work for work, _ in known), (calls for _, calls in known))
 
     @cached_property
     def recomputed_work(self) -> Work | None:
-        return Work.sum(_times(r.work, r.calls) for r in self.records if r.work is not None and r.recomputed)
+        """Work that repeats forward work during backward; None where no record has any."""
+        known = [(r.work, r.calls) for r in self.records if r.work is not None and r.recomputed]
+        return Work.sum((work for work, _ in known), (calls for _, calls in known))
 
-    @property
+    @cached_property
+    def all_work(self) -> Work | None:
+        """All work, recomputation included; None where no record has any."""
+        if self.recomputed_work is None:
+            return self.work
+        return self.recomputed_work if self.work is None else self.work + self.recomputed_work
+
+    @cached_property
     def matmul_flops(self) -> float | None:
         """FLOP of products, convolutions, attention and recurrent gates."""
         return None if self.work is None else self.work.matmul_flops
 
-    @property
+    @cached_property
     def recomputed_flops(self) -> float:
         """Matrix FLOP that repeat forward work during backward."""
         return 0 if self.recomputed_work is None else self.recomputed_work.matmul_flops
 
-    @property
+    @cached_property
     def flops(self) -> float | None:
         """All FLOP, element-wise and special functions included."""
         return None if self.work is None else self.work.total_flops
@@ -77,28 +92,28 @@ class Total:
         """Multiply-adds of the matrix work: half of its FLOP."""
         return None if self.matmul_flops is None else self.matmul_flops / 2
 
-    @cached_property
-    def bytes(self) -> dict[str, float]:
-        """Bytes per level, recomputation included: it is real traffic."""
-        parts = [work for work in (self.work, self.recomputed_work) if work is not None]
-        total = Work.sum(parts)
-        return {} if total is None else dict(total.bytes)
-
     @property
+    def bytes(self) -> Mapping[str, float]:
+        """Bytes per level, recomputation included: it is real traffic."""
+        return {} if self.all_work is None else self.all_work.bytes
+
+    @cached_property
     def intensity(self) -> float | None:
         """FLOP per DRAM byte, recomputation included in both."""
-        nbytes = self.bytes.get("dram")
-        flops = sum(w.total_flops for w in (self.work, self.recomputed_work) if w is not None)
-        return flops / nbytes if nbytes and flops else None
+        work = self.all_work
+        if work is None or not work.bytes.get("dram"):
+            return None
+        return work.total_flops / work.bytes["dram"] or None
 
     @cached_property
     def bound(self) -> Bound | None:
-        """The sum of the operations' bounds on the case's device; None without a device or without work."""
-        if self.device is None or all(record.needed is None for record in self.records):
+        """The sum of the operations' bounds; None without a device or without work."""
+        needed = [(r.needed, r.calls) for r in self.records]
+        known = [(work, calls) for work, calls in needed if work is not None]
+        if self.device is None or not known:
             return None
-        cache: dict[int, Bound] = {}
-        needed = ((record.needed, record.calls) for record in self.records)
-        return serial_bound(_of_calls(work, calls, self.device, cache) for work, calls in needed if work is not None)
+        ones = [(self._bounds.of(work, self.device), calls) for work, calls in known]
+        return serial_bound(one if calls == 1 else replace(one, seconds=one.seconds * calls) for one, calls in ones)
 
     @cached_property
     def whole_bound(self) -> Bound | None:
@@ -106,13 +121,13 @@ class Total:
 
         None where some record lacks the bytes of a level that others have: nothing is known of their sum there.
         """
-        if self.device is None:
+        needed = [(r.needed, r.calls) for r in self.records]
+        known = [(work, calls) for work, calls in needed if work is not None]
+        whole = Work.sum((work for work, _ in known), (calls for _, calls in known))
+        if self.device is None or whole is None:
             return None
-        parts = [_times(r.needed, r.calls) for r in self.records if r.needed is not None]
-        needed = Work.sum(parts)
-        if needed is None or any(self.device.ceiling(level) for level in _levels(parts) - set(needed.bytes)):
-            return None
-        return bound(needed, self.device)
+        partly_known = {level for work, _ in known for level in work.bytes} - set(whole.bytes)
+        return None if any(map(self.device.ceiling, partly_known)) else self._bounds.of(whole, self.device)
 
     @property
     def seconds(self) -> float | None:
@@ -124,7 +139,7 @@ class Total:
         """The unit or level that holds the largest share of the bound."""
         return None if self.bound is None else self.bound.bound_by
 
-    @property
+    @cached_property
     def measured_seconds(self) -> float | None:
         """The sum of the median times of the records; None where one has no time.
 
@@ -144,18 +159,18 @@ class Total:
         """Operations whose FLOP are unknown: with any, FLOP and bound are lower bounds."""
         return frozenset() if self.work is None else self.work.missing
 
-    @property
+    @cached_property
     def coverage(self) -> Coverage:
         """Operations counted, and the share of the bytes that they hold."""
-        seen = [(r, r.work) for r in self.records if r.work is not None]
-        counted = [(r, w) for r, w in seen if not w.missing]
-        sized = all("dram" in w.bytes for _, w in seen)
-        known = sum(w.bytes.get("dram", 0) * r.calls for r, w in seen) if sized else 0
+        worked = [(r, r.work) for r in self.records if r.work is not None]
+        counted = [(r, work) for r, work in worked if not work.missing]
+        sized = all("dram" in work.bytes for _, work in worked)
+        known = sum(work.bytes.get("dram", 0) * r.calls for r, work in worked) if sized else 0
         return Coverage(
-            operations=sum(r.calls for r, _ in seen),
+            operations=sum(r.calls for r, _ in worked),
             counted=sum(r.calls for r, _ in counted),
-            uncounted=tuple(sorted({name for _, w in seen for name in w.missing})),
-            bytes_share=sum(w.bytes.get("dram", 0) * r.calls for r, w in counted) / known if known else None,
+            uncounted=tuple(sorted({name for _, work in worked for name in work.missing})),
+            bytes_share=sum(work.bytes.get("dram", 0) * r.calls for r, work in counted) / known if known else None,
             time_share=self._time_share(),
             pieces=self.pieces,
         )
@@ -168,28 +183,11 @@ class Total:
     def _time_share(self) -> float | None:
         timed = ((r, r.seconds) for r in self.records if r.scope in ("op", "kernel"))
         pieces = [(r, seconds) for r, seconds in timed if seconds is not None]
-        seen = sum(seconds for _, seconds in pieces)
+        whole = sum(seconds for _, seconds in pieces)
         attributed = sum(
             seconds for r, seconds in pieces if (r.scope == "op" or r.operation) and r.path != UNATTRIBUTED
         )
-        return attributed / seen if seen else None
-
-
-def _levels(parts: Iterable[Work]) -> set[str]:
-    """The levels at which any of the works has bytes."""
-    return {level for part in parts for level in part.bytes}
-
-
-def _times(work: Work, calls: int) -> Work:
-    return work if calls == 1 else work * calls
-
-
-def _of_calls(work: Work, calls: int, device: Device, cache: dict[int, Bound]) -> Bound:
-    """The bound of several calls of the same work; work shared between records is bounded once."""
-    one = cache.get(id(work))
-    if one is None:
-        one = cache[id(work)] = bound(work, device)
-    return one if calls == 1 else replace(one, seconds=one.seconds * calls)
+        return attributed / whole if whole else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ Conventions (the only place where they are written as code):
 - Efficiency is bound over measured time.
 """
 
-from rooflens.roofline.bound import bound, serial_bound
+from rooflens.roofline.bound import Bounds, bound, serial_bound
 from rooflens.roofline.point import point, ridge
 
-__all__ = ["bound", "point", "ridge", "serial_bound"]
+__all__ = ["Bounds", "bound", "point", "ridge", "serial_bound"]

@@ -8,51 +8,53 @@ from rooflens.records import Bound, Device, Work
 
 
 def bound(work: Work, device: Device) -> Bound:
-    """The bound of one piece of work: the largest time over silicon and levels.
+    """Return the bound of one piece of work: the largest time over silicon and levels.
 
     Raises:
         MissingCeiling: the work has matrix FLOP of a precision for which the device has no rate.
     """
-    busy: dict[str, float] = {}
     shares: dict[str, float] = {}
+    places: dict[str, str] = {}
+    busy: dict[str, float] = {}
     skipped = set()
-    for resource, flops in work.flops.items():
-        if not flops:
-            continue
+    demands = [*((name, flops) for name, flops in work.flops.items() if flops), *work.bytes.items()]
+    for resource, amount in demands:
         ceiling = device.require(resource) if resource.startswith("matmul.") else device.ceiling(resource)
         if ceiling is None:
             skipped.add(resource)
             continue
-        shares[resource] = flops / ceiling.rate
-        busy[ceiling.silicon] = busy.get(ceiling.silicon, 0.0) + shares[resource]
-    for level, nbytes in work.bytes.items():
-        ceiling = device.ceiling(level)
-        if ceiling is None:
-            skipped.add(level)
-            continue
-        shares[level] = nbytes / ceiling.rate
-        busy[level] = shares[level]
+        # Times on one silicon add; each level is a place of its own.
+        places[resource] = ceiling.silicon if resource in work.flops else resource
+        shares[resource] = amount / ceiling.rate
+        busy[places[resource]] = busy.get(places[resource], 0.0) + shares[resource]
     seconds = max(busy.values(), default=0.0)
+    binding = max(busy, key=lambda name: busy[name]) if seconds else None
+    holders = [resource for resource, place in places.items() if place == binding]
     return Bound(
-        seconds=seconds, bound_by=_holder(shares, busy, seconds, device), shares=shares, skipped=frozenset(skipped)
+        seconds=seconds,
+        bound_by=max(holders, key=lambda resource: shares[resource], default=""),
+        shares=shares,
+        skipped=frozenset(skipped),
     )
 
 
-def _holder(shares: dict[str, float], busy: dict[str, float], seconds: float, device: Device) -> str:
-    """The resource with the largest share on the silicon or level that sets the bound."""
-    if not seconds:
-        return ""
+class Bounds:
+    """Bounds of works on devices, each computed once."""
 
-    def place(resource: str) -> str:
-        ceiling = device.ceiling(resource)
-        return resource if ceiling is None or resource in busy else ceiling.silicon
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Device, dict[Work, Bound]]] = {}
 
-    binding = max(busy, key=lambda name: busy[name])
-    return max((r for r in shares if place(r) == binding), key=lambda r: shares[r])
+    def of(self, work: Work, device: Device) -> Bound:
+        """Return the bound of a work on a device, as :func:`bound` does."""
+        _, bounds = self._known.setdefault(id(device), (device, {}))  # the device is kept, so that its id stays its own
+        known = bounds.get(work)
+        if known is None:
+            known = bounds[work] = bound(work, device)
+        return known
 
 
 def serial_bound(parts: Iterable[Bound]) -> Bound:
-    """The bound of parts that run one after the other: seconds add; `bound_by` holds the largest part of the sum."""
+    """Return the bound of parts that run one after the other: seconds add; `bound_by` holds most of the sum."""
     seconds = 0.0
     held: dict[str, float] = {}
     skipped: frozenset[str] = frozenset()

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from rooflens.compare import Evidence, correlations
-from rooflens.compare.quantities import Quantity, activations
+from rooflens.compare import correlations
 from rooflens.compare.statistics import METHODS, Method
+from rooflens.compare.timed_cases import Compared
 from rooflens.errors import Incomparable
 from rooflens.records import Case, Phase, Scalar
-from rooflens.results import RecordSet
-from rooflens.results.evidence import efficiency, throughput
+from rooflens.results import QUANTITIES, Evidence, RecordSet
 
 TIMED = ("time", "throughput", "performance", "efficiency", "memory")
 """Quantities that can be measured, and estimated too: all but efficiency."""
@@ -101,15 +100,15 @@ def of_cases(
         if measured and counted == "estimate" and quantity not in TIMED and not with_time:
             continue
         step: Phase | None = next((each for each in item.phases if each == phase), None)
-        number, interval = _number(item, quantity, step, measured=measured)
+        known = QUANTITIES[quantity].read(item, step, "measured" if measured else "bound")
         label = item.case.label() if step is None else f"{item.case.label()}, {step}"
         facts = facts_of(item.case) | {"phase": step, "source": source}
-        lacks, why = _unknown(label, number)
-        yield ClaimValue(facts=facts, label=label, number=number, interval=interval, lacks=lacks, why=why)
+        lacks, why = _unknown(label, known.value)
+        yield ClaimValue(facts=facts, label=label, number=known.value, interval=known.interval, lacks=lacks, why=why)
 
 
 def correlated(
-    method: Method, of: Iterable[Quantity], records: RecordSet, *, measured: bool, phase: Scalar | None
+    method: Method, of: Iterable[Compared], records: RecordSet, *, measured: bool, phase: Scalar | None
 ) -> Iterator[ClaimValue]:
     """Correlations of quantities with the time, over the models of each setting."""
     step: Phase | None = next((each for each in records.phases if each == phase), None)
@@ -153,42 +152,3 @@ def _source(item: Evidence, *, measured: bool) -> str | None:
     seen = item.time if item.time is not None else item.work
     source = None if seen is None else seen.sources[0]
     return None if source == "estimate" else source
-
-
-def _number(
-    item: Evidence, quantity: str, phase: Phase | None, *, measured: bool
-) -> tuple[float | None, Interval | None]:
-    """A quantity in base units, and its 95 % interval where it has samples."""
-    if quantity in TIMED and quantity != "memory":
-        return _timed(item, quantity, phase, measured=measured)
-    if quantity == "memory":
-        seen = item.time if measured else item.work
-        memory = None if seen is None else seen.memory
-        return (None if memory is None else memory.peak), None
-    if quantity in ("parameters", "activations"):
-        return item.parameters if quantity == "parameters" else activations(item), None
-    total = item.total(phase)
-    known = {} if total is None else {"bytes": total.bytes.get("dram"), "bound": total.seconds}
-    return known[quantity] if quantity in known else getattr(total, quantity, None), None
-
-
-def _timed(
-    item: Evidence, quantity: str, phase: Phase | None, *, measured: bool
-) -> tuple[float | None, Interval | None]:
-    """The time of a case, measured or its bound, or something that is divided by it."""
-    total = item.total(phase)
-    time = item.measured(phase) if measured else None
-    bound = None if total is None else total.seconds
-    seconds = (None if time is None else time.seconds) if measured else bound
-    low, high = (None, None) if time is None else time.interval
-    if seconds is None or quantity == "time":
-        return seconds, (low, high) if low is not None and high is not None else None
-    if quantity == "throughput":
-        value = throughput(item.case, total, time)[0]
-    elif quantity == "performance":
-        value = None if total is None or total.flops is None or not seconds else total.flops / seconds
-    else:
-        value = efficiency(total, seconds) if measured else None
-    if value is None or not low or not high:
-        return value, None
-    return value, (value * seconds / high, value * seconds / low)

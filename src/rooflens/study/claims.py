@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from rooflens.compare import Evidence, join
 from rooflens.compare.statistics import METHODS
 from rooflens.records import Case
 from rooflens.reported import DeviceAliases
-from rooflens.results import RecordSet
+from rooflens.results import Evidence, RecordSet, join
 from rooflens.study.claim_values import TIMED, ClaimValue, Interval, Lack, Lacking, correlated, of_cases
 from rooflens.study.grid import agrees
 from rooflens.study.hypotheses import CORRELATED, QUANTITIES

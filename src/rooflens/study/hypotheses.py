@@ -6,11 +6,25 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
-from rooflens.compare.quantities import Quantity
 from rooflens.compare.statistics import METHODS
+from rooflens.compare.timed_cases import Compared
 from rooflens.devices import find
 from rooflens.errors import RooflensError, UnitError
 from rooflens.records import Scalar
+from rooflens.results.quantities import (
+    ACTIVATIONS,
+    BOUND,
+    BYTES,
+    EFFICIENCY,
+    FLOPS,
+    INTENSITY,
+    MATMUL_FLOPS,
+    MEMORY,
+    PARAMETERS,
+    PERFORMANCE,
+    THROUGHPUT,
+    TIME,
+)
 from rooflens.study.conditions import check_condition
 from rooflens.study.grid import agrees, default_of
 from rooflens.study.study import HERE, OPTIONS, Amount, Claim, Hypothesis, Relation, Side, Study
@@ -18,23 +32,16 @@ from rooflens.study.toml_table import TomlTable, near
 from rooflens.units import parse
 
 QUANTITIES: Mapping[str, str] = {
-    "time": "s",
-    "bound": "s",
-    "throughput": "",
-    "performance": "FLOP/s",
-    "efficiency": "",
-    "flops": "FLOP",
-    "matmul_flops": "FLOP",
-    "bytes": "B",
-    "intensity": "FLOP/B",
-    "memory": "B",
-    "parameters": "",
-    "activations": "B",
-}
+    quantity.name: quantity.unit
+    for quantity in (
+        TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
+        ACTIVATIONS,
+    )
+}  # fmt: skip
 """What a claim may be about, and its base unit."""
 CORRELATIONS = METHODS
 """A claim may also be about a correlation over models, of what ``of`` names with the time."""
-CORRELATED: tuple[Quantity, ...] = ("flops", "matmul_flops", "parameters", "bytes", "activations")
+CORRELATED: tuple[Compared, ...] = ("flops", "matmul_flops", "parameters", "bytes", "activations")
 FIELDS = ("model", "device", "batch", "dtype", "mode", "seq_len", "img_size", *OPTIONS)
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 _CLAIM = ("quantity", "left", "relation", "right")

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rooflens import units
-from rooflens.compare import Evidence, compare_evidence
+from rooflens.compare import compare_evidence
 from rooflens.errors import Incomparable
 from rooflens.report.charts import Axis, Dot, Plot, Series
 from rooflens.report.comparison import agreement_tables
 from rooflens.report.figures.palette import GREY, device_colour
 from rooflens.report.study.cases import SHAPES, naming
 from rooflens.report.study.content import Block, FigureBlock, Section, StudyView, TableBlock
+from rooflens.results import Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rooflens import units
-from rooflens.compare import Evidence, PhaseRatio, phase_ratios
+from rooflens.compare import PhaseRatio, phase_ratios
 from rooflens.errors import Incomparable
 from rooflens.records import MEMORY_CAUSES, PHASES, Case, Record
 from rooflens.report.charts import Bar, Bars, Part
@@ -16,7 +16,7 @@ from rooflens.report.series import phases_table
 from rooflens.report.study.cases import device_note, naming
 from rooflens.report.study.content import Block, FigureBlock, Section, StudyView, TableBlock
 from rooflens.report.table import percent
-from rooflens.results import Total
+from rooflens.results import Evidence, Total
 
 MOST = 16
 """Steps that have a bar: those whose bound is longest, or that need most memory."""
@@ -111,7 +111,9 @@ def _families(item: Evidence, amount: Callable[[Total], float | None]) -> Amount
     for record in item.work or ():
         if record.work is not None:
             records.setdefault(record.kind or _UNKNOWN, []).append(record)
-    return {name: amount(Total(group, item.device)) or 0.0 for name, group in records.items()}
+    if item.work is None:
+        return {}
+    return {name: amount(item.work.sum(group, item.device)) or 0.0 for name, group in records.items()}
 
 
 def _timed(item: Evidence) -> Amounts:

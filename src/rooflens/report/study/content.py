@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from rooflens.checks import Findings
-from rooflens.compare import TIMES, Correlation, DeviceComparison, Evidence, compare_devices, correlations, join
+from rooflens.compare import Correlation, DeviceComparison, compare_devices, correlations
 from rooflens.errors import Incomparable
 from rooflens.records import Environment
 from rooflens.report.charts import Chart
 from rooflens.report.figures.roofline_data import Figure as Roofline
 from rooflens.report.table import Table
 from rooflens.reported import ComparedFigure
-from rooflens.results import RecordSet
+from rooflens.results import TIMES, Evidence, RecordSet, join
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

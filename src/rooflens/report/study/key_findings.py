@@ -11,9 +11,9 @@ from rooflens import units
 from rooflens.checks import SEVERITIES
 from rooflens.compare import phase_ratios, sweeps
 from rooflens.compare.throughput import KNEE
+from rooflens.compare.timed_cases import quantity_of
 from rooflens.errors import Incomparable
 from rooflens.records import MEMORY_CAUSES
-from rooflens.report.series import WORDS
 from rooflens.report.study.agreement import pairs
 from rooflens.report.study.cases import count, spread
 from rooflens.report.study.content import Section, Sentences, StudyView
@@ -99,7 +99,7 @@ def _correlated(view: StudyView) -> Iterator[str]:
     found: dict[str, list[float]] = {}
     for item in view.correlations:
         if (rho := item.coefficients.get("spearman")) is not None:
-            found.setdefault(WORDS[item.quantity], []).append(rho.value)
+            found.setdefault(quantity_of(item.quantity).title, []).append(rho.value)
     if not found:
         return
     ranked = sorted(found.items(), key=lambda entry: -median(entry[1]))

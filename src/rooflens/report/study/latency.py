@@ -7,29 +7,27 @@ from collections.abc import Iterator, Sequence
 from rooflens import units
 from rooflens.compare import Correlation
 from rooflens.compare.growth import BATCH, exponents
-from rooflens.compare.quantities import Quantity, Step, steps
+from rooflens.compare.timed_cases import Compared, TimedCase, quantity_of, timed_cases
 from rooflens.errors import Incomparable
 from rooflens.records import Case
 from rooflens.report.charts import Axis, Dot, HeatCell, HeatMap, Plot, Series
 from rooflens.report.figures.palette import device_colour
-from rooflens.report.series import METHOD_WORDS, WORDS, correlation_table, exponent_table
+from rooflens.report.series import METHOD_WORDS, correlation_table, exponent_table
 from rooflens.report.study.cases import SHAPES, naming
 from rooflens.report.study.content import Block, FigureBlock, Section, StudyView, TableBlock
 
 MOST_ROWS = 24
 """Settings that a heat map shows."""
-_SHOWN: tuple[tuple[Quantity, str], ...] = (("flops", "FLOP"), ("parameters", ""))
+_SHOWN: tuple[Compared, ...] = ("flops", "parameters")
 
 
 def latency(view: StudyView) -> Section | None:
     """Whether FLOP or parameters tell the time."""
     try:
-        known = steps(view.records)
+        known = timed_cases(view.records)
     except Incomparable:
         return None
-    blocks: list[Block] = [
-        FigureBlock(chart=chart) for x, unit in _SHOWN if (chart := against(known, x, unit)) is not None
-    ]
+    blocks: list[Block] = [FigureBlock(chart=chart) for x in _SHOWN if (chart := against(known, x)) is not None]
     found = view.correlations
     if found:
         blocks += [FigureBlock(chart=heat_map(found)), TableBlock(key="correlations", table=correlation_table(found))]
@@ -39,8 +37,9 @@ def latency(view: StudyView) -> Section | None:
     return Section(key="latency", title="What tells the time", blocks=tuple(blocks)) if blocks else None
 
 
-def against(known: Sequence[Step], x: Quantity, unit: str) -> Plot | None:
+def against(known: Sequence[TimedCase], x: Compared) -> Plot | None:
     """Latency against a quantity: one mark per case, one colour and shape per device."""
+    title, unit = quantity_of(x).title, quantity_of(x).unit
     points = [(step, step.value(x), step.seconds) for step in known]
     placed = [(step, a, b) for step, a, b in points if a and b]
     if len(placed) < 2:
@@ -51,7 +50,7 @@ def against(known: Sequence[Step], x: Quantity, unit: str) -> Plot | None:
     series = []
     for number, device in enumerate(devices):
         dots = tuple(
-            Dot(a, b, (named(step.case), f"{WORDS[x]}: {units.show(a, unit)}", f"{time}: {units.show(b, 's')}"))
+            Dot(a, b, (named(step.case), f"{title}: {units.show(a, unit)}", f"{time}: {units.show(b, 's')}"))
             for step, a, b in placed
             if (step.case.device or "") == device
         )
@@ -59,8 +58,8 @@ def against(known: Sequence[Step], x: Quantity, unit: str) -> Plot | None:
         series.append(Series(name=device, colour=colour, shape=shape, dots=dots))
     return Plot(
         key=f"latency-{x.replace('_', '-')}",
-        title=f"Latency against {WORDS[x]}",
-        x=Axis.around(f"{WORDS[x]} of a step" if unit else WORDS[x], [a for _, a, _ in placed], unit),
+        title=f"Latency against {title}",
+        x=Axis.around(f"{title} of a step" if unit else title, [a for _, a, _ in placed], unit),
         y=Axis.around(time, [b for _, _, b in placed], "s"),
         series=tuple(series),
         notes=(f"latency is the {time}",),
@@ -70,7 +69,7 @@ def against(known: Sequence[Step], x: Quantity, unit: str) -> Plot | None:
 def heat_map(found: Sequence[Correlation]) -> HeatMap:
     """Spearman's rank correlation of each quantity with latency, setting by setting."""
     columns = list(dict.fromkeys(item.quantity for item in found))
-    settings: dict[Case, dict[Quantity, Correlation]] = {}
+    settings: dict[Case, dict[Compared, Correlation]] = {}
     for item in found:
         settings.setdefault(item.setting, {})[item.quantity] = item
     named = naming(list(settings))
@@ -81,7 +80,7 @@ def heat_map(found: Sequence[Correlation]) -> HeatMap:
     return HeatMap(
         key="correlation",
         title="Rank correlation with latency",
-        columns=tuple(WORDS[column] for column in columns),
+        columns=tuple(quantity_of(column).title for column in columns),
         rows=tuple((named(setting), tuple(_cell(cells.get(column)) for column in columns)) for setting, cells in shown),
         notes=tuple(notes),
     )
@@ -95,7 +94,7 @@ def _cell(item: Correlation | None) -> HeatCell:
 
 
 def _told(item: Correlation) -> Iterator[str]:
-    yield f"{WORDS[item.quantity]} and latency, {len(item.points)} models"
+    yield f"{quantity_of(item.quantity).title} and latency, {len(item.points)} models"
     for method, coefficient in item.coefficients.items():
         low, high = coefficient.interval or (None, None)
         between = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"

@@ -1,0 +1,226 @@
+"""The quantities of a case: name, unit, and how each is read from joined evidence. Whoever shows one takes it here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal, get_args
+
+from rooflens.records import Case, Device, Phase, Work
+from rooflens.results.evidence import Evidence, Measured
+from rooflens.results.totals import Total
+
+RateOrigin = Literal["measured", "bound"]
+"""Whether a throughput was measured or is the most that the bound allows."""
+Time = Literal["measured", "bound"]
+TIMES: tuple[Time, ...] = get_args(Time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One number of a case.
+
+    Attributes:
+        value: in the base unit of its quantity; None is unknown.
+        at_least: it is a lower bound, since the FLOP of some operation are unknown.
+        interval: 95 % interval, None where there is none: an estimate has no samples.
+    """
+
+    value: float | None
+    at_least: bool = False
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Something that is known of a case.
+
+    Attributes:
+        name: what claims and comparisons call it.
+        header: what the header of a table calls it.
+        title: what a sentence or an axis calls it.
+        unit: base unit; ``""`` for a bare number.
+        better: whether more of it is better, or less; ``""`` where neither is.
+        total: how it is read from the total of some records, where that tells it.
+        number: else how it is read from evidence, of a phase or the whole step, by measured time or by the bound.
+        timed: it is a time, or something over a time, and as uncertain as that time.
+        grows: it counts FLOP, so that it is a lower bound where those of some operation are unknown.
+    """
+
+    name: str
+    header: str
+    title: str
+    _: KW_ONLY
+    unit: str = ""
+    better: Literal["more", "less", ""] = ""
+    total: Callable[[Total], float | None] = lambda _: None
+    number: Callable[[Evidence, Phase | None, Time | None], float | None] | None = None
+    timed: bool = False
+    grows: bool = False
+
+    def of(self, total: Total | None) -> Reading:
+        """Return its number in the total of some records."""
+        if total is None:
+            return Reading(value=None)
+        return Reading(value=self.total(total), at_least=self.grows and bool(total.missing))
+
+    def read(self, evidence: Evidence, phase: Phase | None = None, time: Time | None = None) -> Reading:
+        """Return its number of a phase of a case, or of the whole step.
+
+        Args:
+            time: the time that counts; default: the measured one where there is one.
+        """
+        total = evidence.total(phase)
+        if self.number is None:
+            return self.of(total)
+        value = self.number(evidence, phase, time)
+        measured = evidence.measured(phase) if self.timed and time != "bound" else None
+        return Reading(
+            value=value,
+            at_least=self.grows and total is not None and bool(total.missing),
+            interval=None if value is None or measured is None else self._interval(value, measured),
+        )
+
+    def _interval(self, value: float, measured: Measured) -> tuple[float, float] | None:
+        """The interval of the time, or of what is divided by it."""
+        low, high = measured.interval
+        if low is None or high is None or self.better == "less":
+            return None if low is None or high is None else (low, high)
+        return (value * measured.seconds / high, value * measured.seconds / low) if low and high else None
+
+
+def efficiency(total: Total | None, seconds: float | None) -> float | None:
+    """Return bound over measured time; None where either is unknown."""
+    if total is None or total.work is None or total.seconds is None:
+        return None
+    return total.seconds / seconds if seconds else None
+
+
+def mfu(total: Total | None, seconds: float | None) -> float | None:
+    """Return model FLOP utilisation: the time that the matrix work takes at peak rate, over the measured time."""
+    return None if total is None else _utilisation([total.work], total.device, seconds)
+
+
+def hfu(total: Total | None, seconds: float | None) -> float | None:
+    """Return hardware FLOP utilisation: as :func:`mfu`, with recomputed matrix work."""
+    return None if total is None else _utilisation([total.work, total.recomputed_work], total.device, seconds)
+
+
+def throughput(case: Case, total: Total | None, measured: Measured | None) -> tuple[float | None, RateOrigin | None]:
+    """Return samples per second, and whether they come from the measured time or are the most that the bound allows.
+
+    Devices that train together have a batch each.
+    """
+    batch = None if case.batch is None else case.batch * int(dict(case.options).get("gpus", 1))
+    if batch is None or (measured is not None and measured.pieces):  # what lies between the pieces takes time too
+        return None, None
+    if measured is not None:
+        return (batch / measured.seconds, "measured") if measured.seconds else (None, None)
+    return (batch / total.seconds, "bound") if total is not None and total.seconds else (None, None)
+
+
+def activations(evidence: Evidence) -> float | None:
+    """Return bytes of results that the operations of forward write, views left out: what is kept and what is not."""
+    written = [record for record in evidence.work or () if record.phase == "forward" and record.work is not None]
+    if not written or any(record.traffic is None for record in written):
+        return None
+    return sum(record.traffic.outputs * record.calls for record in written if record.traffic is not None)
+
+
+def _utilisation(works: Iterable[Work | None], device: Device | None, seconds: float | None) -> float | None:
+    if device is None or not seconds:
+        return None
+    matrix = [
+        item for work in works if work is not None for item in work.flops.items() if item[0].startswith("matmul.")
+    ]
+    if not matrix:
+        return None
+    return sum(flops / device.require(resource).rate for resource, flops in matrix) / seconds
+
+
+def _seconds(evidence: Evidence, phase: Phase | None, time: Time | None) -> float | None:
+    """Return the measured time or the bound."""
+    if time == "bound":
+        return BOUND.of(evidence.total(phase)).value
+    measured = evidence.measured(phase)
+    return None if measured is None else measured.seconds
+
+
+def _observed(read: Callable[[Total | None, float | None], float | None]) -> Callable[..., float | None]:
+    """Return a reader of what a measured time tells of a total."""
+    return lambda evidence, phase, time: (
+        None if time == "bound" else read(evidence.total(phase), _seconds(evidence, phase, time))
+    )
+
+
+def _rate(evidence: Evidence, phase: Phase | None, time: Time | None) -> float | None:
+    measured = None if time == "bound" else evidence.measured(phase)
+    if time == "measured" and measured is None:
+        return None
+    return throughput(evidence.case, evidence.total(phase), measured)[0]
+
+
+def _performance(evidence: Evidence, phase: Phase | None, time: Time | None) -> float | None:
+    flops, seconds = FLOPS.of(evidence.total(phase)).value, _seconds(evidence, phase, time)
+    return flops / seconds if flops is not None and seconds else None
+
+
+def _peak(evidence: Evidence, _: Phase | None, time: Time | None) -> float | None:
+    """Return the peak memory of the step, measured or estimated."""
+    for records in (None if time == "bound" else evidence.time, None if time == "measured" else evidence.work):
+        if records is not None and records.memory is not None:
+            return records.memory.peak
+    return None
+
+
+MATMUL_FLOPS = Quantity(
+    "matmul_flops", "matmul FLOP", "matmul FLOP", unit="FLOP", total=lambda t: t.matmul_flops, grows=True
+)
+RECOMPUTED_FLOPS = Quantity(
+    "recomputed_flops",
+    "recomputed FLOP",
+    "recomputed FLOP",
+    unit="FLOP",
+    total=lambda t: t.recomputed_flops,
+    grows=True,
+)
+FLOPS = Quantity("flops", "FLOP", "FLOP", unit="FLOP", total=lambda t: t.flops, grows=True)
+MACS = Quantity("macs", "MAC", "MAC", unit="MAC", total=lambda t: t.macs, grows=True)
+BYTES = Quantity("bytes", "DRAM", "DRAM bytes", unit="B", total=lambda t: t.bytes.get("dram"))
+INTENSITY = Quantity("intensity", "FLOP/B", "intensity", unit="FLOP/B", total=lambda t: t.intensity, grows=True)
+BOUND = Quantity("bound", "bound", "bound, as a time", unit="s", better="less", total=lambda t: t.seconds, grows=True)
+WHOLE_MODEL = Quantity(
+    "whole_model",
+    "whole-model roofline",
+    "whole-model roofline",
+    unit="s",
+    better="less",
+    total=lambda t: None if t.whole_bound is None else t.whole_bound.seconds,
+)
+PREDICTED = Quantity(
+    "predicted", "predicted", "predicted time", unit="s", better="less", total=lambda t: t.predicted_seconds
+)
+TIME = Quantity("time", "measured", "latency", unit="s", better="less", number=_seconds, timed=True)
+THROUGHPUT = Quantity("throughput", "samples /s", "throughput", better="more", number=_rate, timed=True)
+PERFORMANCE = Quantity(
+    "performance", "FLOP/s", "performance", unit="FLOP/s", better="more", number=_performance, timed=True
+)
+EFFICIENCY = Quantity(
+    "efficiency", "efficiency", "efficiency", better="more", number=_observed(efficiency), timed=True, grows=True
+)
+MFU = Quantity("mfu", "MFU", "MFU", better="more", number=_observed(mfu), timed=True, grows=True)
+HFU = Quantity("hfu", "HFU", "HFU", better="more", number=_observed(hfu), timed=True, grows=True)
+MEMORY = Quantity("memory", "peak", "peak memory", unit="B", better="less", number=_peak)
+PARAMETERS = Quantity("parameters", "parameters", "parameters", number=lambda evidence, *_: evidence.parameters)
+ACTIVATIONS = Quantity(
+    "activations", "activations", "activation bytes", unit="B", number=lambda evidence, *_: activations(evidence)
+)
+
+QUANTITIES: Mapping[str, Quantity] = {
+    quantity.name: quantity
+    for quantity in (
+        TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
+        ACTIVATIONS, RECOMPUTED_FLOPS, MACS, WHOLE_MODEL, PREDICTED, MFU, HFU,
+    )
+}  # fmt: skip
+"""All of them by name."""
