@@ -9,7 +9,7 @@ import rooflens as rl
 from rooflens.records import Case, Phase, Record, Scope, Timing, Work
 from rooflens.report.figures.roofline import roofline_figure
 from rooflens.report.summary import summary
-from rooflens.report.table import Cell, Table
+from rooflens.report.table import Entry, Table
 from rooflens.report.tree import module_tree
 from rooflens.results import UNATTRIBUTED, RecordSet
 from rooflens.results.evidence import join, piecewise
@@ -72,7 +72,7 @@ def measured(case: Case = CASE) -> RecordSet:
     )
 
 
-def cells(table: Table, key: str) -> list[Cell]:
+def cells(table: Table, key: str) -> list[Entry]:
     place = [column.key for column in table.columns].index(key)
     return [row[place] for row in table.rows]
 

@@ -33,7 +33,7 @@ from rooflens.report.escape import printable
 from rooflens.report.memory_steps import memory
 from rooflens.report.render import FORMATS, Format, render
 from rooflens.report.summary import failures, summary
-from rooflens.report.table import COUNT, Cell, Cells, Column, Table, Value, build
+from rooflens.report.table import COUNT, Column, Entries, Entry, Table, Value, build
 from rooflens.report.tree import module_tree
 from rooflens.results import RecordSet
 
@@ -188,7 +188,7 @@ def check_markdown(view: Table) -> None:
 def test_long_words_of_a_latex_table_are_paragraphs_that_share_the_line() -> None:
     claim, why = (Column(key=name, header=name, align="left") for name in ("claim", "why"))
     columns = [claim, why, Column(key="n", header="n", unit=COUNT)]
-    row: dict[str, Value | Cell] = {"claim": "c" * 60, "why": "w" * 30, "n": 1}
+    row: dict[str, Value | Entry] = {"claim": "c" * 60, "why": "w" * 30, "n": 1}
     # 85 characters a line: less one of the number and three gaps of two, 78 are left, which 60 and 30 share as 2 to 1.
     long = build("Claims", columns, [row, row | {"claim": "short"}])
     assert r"\begin{tabular}{p{0.61\linewidth}p{0.31\linewidth}r}" in render(long, "tex")
@@ -249,9 +249,9 @@ words = st.one_of(st.text(max_size=12), st.lists(pieces, max_size=8).map("".join
 
 @given(words, words, words)
 def test_no_text_breaks_any_format(first: str, second: str, note: str) -> None:
-    rows: list[Cells] = [
+    rows: list[Entries] = [
         {"name": first, "other": second, "n": 1},
-        {"name": second, "other": Cell(first, indent=2), "n": None},
+        {"name": second, "other": Entry(first, indent=2), "n": None},
     ]
     view = build("Title", COLUMNS, rows, notes=[f"x {note}"], total={"name": second})
     for check in CHECKS:

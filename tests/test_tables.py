@@ -28,7 +28,7 @@ from rooflens.report.breakdown import families, operations
 from rooflens.report.memory_steps import memory
 from rooflens.report.notes import coverage_line
 from rooflens.report.summary import failures, summary
-from rooflens.report.table import COUNT, PERCENT, Cell, Column, Table, Value, build, for_people, percent, plain, text
+from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, Value, build, for_people, percent, plain, text
 from rooflens.results import Coverage, RecordSet
 
 
@@ -36,7 +36,7 @@ def row(view: Table, number: int = 0) -> dict[str, Value]:
     return {column.key: cell.value for column, cell in zip(view.columns, view.rows[number], strict=True)}
 
 
-def cell(view: Table, key: str, number: int = 0) -> Cell:
+def cell(view: Table, key: str, number: int = 0) -> Entry:
     return view.rows[number][[column.key for column in view.columns].index(key)]
 
 
@@ -129,7 +129,7 @@ def test_noise_and_points_above_the_roof_are_marked_and_explained() -> None:
 def test_work_that_is_not_fully_counted_is_a_lower_bound() -> None:
     view = summary(uncounted())
     assert row(view)["lower_bound"] is True
-    assert cell(view, "flops") == Cell(1005, ">=")
+    assert cell(view, "flops") == Entry(1005, ">=")
     # a: max(1 us product, 0.3 us bytes), its special FLOP without a ceiling; b: 0.1 us of bytes.
     assert row(view)["seconds"] == pytest.approx(1.1e-6)
     assert cell(view, "seconds").sign == ">="
@@ -230,7 +230,7 @@ NUMBER = Column(key="n", header="n", unit="s")
     ],
 )
 def test_values_as_text(value: Value, column: Column, expected: str) -> None:
-    assert text(Cell(value), column) == expected
+    assert text(Entry(value), column) == expected
 
 
 def test_plain_numbers_have_no_prefix() -> None:
@@ -264,7 +264,7 @@ def test_people_see_what_differs_and_what_is_known() -> None:
         "unknown",
         "zero",
     ]
-    assert for_people(build("Title", columns[:1], rows[:1])).rows == ((Cell("m"),),)
+    assert for_people(build("Title", columns[:1], rows[:1])).rows == ((Entry("m"),),)
 
 
 @pytest.mark.parametrize("module", [escape, notes, table], ids=lambda module: module.__name__)

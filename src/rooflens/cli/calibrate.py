@@ -13,7 +13,7 @@ from rooflens.cli.options import OutputPath, examples, progress_bar
 
 if TYPE_CHECKING:
     from rooflens.records import Ceiling, Device
-    from rooflens.report.table import Cell, Cells, Table
+    from rooflens.report.table import Entries, Entry, Table
 
 _MARK = "?"
 _NOTES = (
@@ -79,7 +79,7 @@ def rates(device: Device, datasheet: Device | None) -> Table:
 def amounts(device: Device) -> Table:
     """The facts that were measured: single bandwidths and overheads."""
     from rooflens.devices.files import FACTS
-    from rooflens.report.table import Cell, Column, build
+    from rooflens.report.table import Column, Entry, build
     from rooflens.units import show
 
     columns = (
@@ -87,15 +87,15 @@ def amounts(device: Device) -> Table:
         Column(key="value", header="measured"),
         Column(key="how", header="how", align="left"),
     )
-    rows: list[Cells] = [
-        {"fact": name, "value": Cell(fact.value, label=show(fact.value, FACTS.get(name) or "")), "how": fact.reference}
+    rows: list[Entries] = [
+        {"fact": name, "value": Entry(fact.value, label=show(fact.value, FACTS.get(name) or "")), "how": fact.reference}
         for name, fact in device.facts.items()
         if fact.origin == "measured"
     ]
     return build("Not ceilings, but measured as well", columns, rows)
 
 
-def _row(ceiling: Ceiling, sheet: Ceiling | None) -> Cells:
+def _row(ceiling: Ceiling, sheet: Ceiling | None) -> Entries:
     return {
         "resource": ceiling.resource,
         "measured": _cell(ceiling),
@@ -105,9 +105,9 @@ def _row(ceiling: Ceiling, sheet: Ceiling | None) -> Cells:
     }
 
 
-def _cell(ceiling: Ceiling) -> Cell:
-    from rooflens.report.table import Cell
+def _cell(ceiling: Ceiling) -> Entry:
+    from rooflens.report.table import Entry
     from rooflens.units import show
 
     unit = "FLOP/s" if "." in ceiling.resource else "B/s"
-    return Cell(ceiling.rate, mark="" if ceiling.verified else _MARK, label=show(ceiling.rate, unit))
+    return Entry(ceiling.rate, mark="" if ceiling.verified else _MARK, label=show(ceiling.rate, unit))

@@ -12,7 +12,7 @@ from rooflens.cli.options import FORMATS, TABLES, OutputPath, examples, in_color
 
 if TYPE_CHECKING:
     from rooflens.records import Ceiling, Device, Fact
-    from rooflens.report.table import Cell, Cells, Table
+    from rooflens.report.table import Entries, Entry, Table
 
     _View = Callable[[Sequence[Device]], Sequence[Table]]
     _Flat = Callable[[Sequence[Device]], Table]
@@ -158,13 +158,13 @@ def _overview(found: Sequence[Device]) -> list[Table]:
     ]
 
 
-def _overview_row(device: Device) -> Cells:
-    from rooflens.report.table import Cell
+def _overview_row(device: Device) -> Entries:
+    from rooflens.report.table import Entry
 
     year = device.facts.get("year")
     return {
         "name": device.name,
-        "year": Cell(None) if year is None else Cell(f"{year.value:.0f}", mark=_mark(year)),
+        "year": Entry(None) if year is None else Entry(f"{year.value:.0f}", mark=_mark(year)),
         "fp32": _rate(device.ceiling("vector.fp32")),
         "matmul": _rate(device.ceiling("matmul.bf16") or device.ceiling("matmul.fp16")),
         "dram": _rate(device.ceiling("dram")),
@@ -179,7 +179,7 @@ def _flat(found: Sequence[Device]) -> Table:
     resources = list(dict.fromkeys(ceiling.resource for device in found for ceiling in device.ceilings))
     keys = ("name", "title", "vendor", "kind", "arch", *_FACTS, *sorted(resources), "unverified")
 
-    def row(device: Device) -> Cells:
+    def row(device: Device) -> Entries:
         known: dict[str, Ceiling | Fact] = {**device.facts, **{c.resource: c for c in device.ceilings}}
         values = {row["quantity"]: row["value"] for row in _rows(device)}
         return {
@@ -206,7 +206,7 @@ def _sheets(found: Sequence[Device]) -> list[Table]:
 
 def _sheet(device: Device) -> Table:
     """Everything about one device, for people. References are numbered, and listed below."""
-    from rooflens.report.table import Cell, Column, build
+    from rooflens.report.table import Column, Entry, build
     from rooflens.units import show as quantity
 
     numbers: dict[str, int] = {}
@@ -214,12 +214,12 @@ def _sheet(device: Device) -> Table:
     def sources(reference: str) -> str:
         return " ".join(str(numbers.setdefault(part, len(numbers) + 1)) for part in reference.split("; "))
 
-    def row(values: dict[str, Any]) -> Cells:
+    def row(values: dict[str, Any]) -> Entries:
         shown = quantity(values["value"], values["unit"]) if values["unit"] else str(values["value"])
         mark = "" if values["verified"] else "?"
         return {
             **values,
-            "value": Cell(values["value"], mark=mark, label=shown),
+            "value": Entry(values["value"], mark=mark, label=shown),
             "sources": sources(values["reference"]),
         }
 
@@ -295,19 +295,19 @@ def _mark(known: Ceiling | Fact) -> str:
     return "" if known.verified else "?"
 
 
-def _rate(ceiling: Ceiling | None) -> Cell:
+def _rate(ceiling: Ceiling | None) -> Entry:
     return _short(None if ceiling is None else ceiling.rate, ceiling)
 
 
-def _amount(fact: Fact | None) -> Cell:
+def _amount(fact: Fact | None) -> Entry:
     return _short(None if fact is None else fact.value, fact)
 
 
-def _short(value: float | None, known: Ceiling | Fact | None) -> Cell:
+def _short(value: float | None, known: Ceiling | Fact | None) -> Entry:
     """Three digits without a unit, which the header names: the longest names fit beside them into 80 columns."""
-    from rooflens.report.table import Cell
+    from rooflens.report.table import Entry
     from rooflens.units import show as quantity
 
     return (
-        Cell(None) if value is None or known is None else Cell(value, mark=_mark(known), label=quantity(value, "", 3))
+        Entry(None) if value is None or known is None else Entry(value, mark=_mark(known), label=quantity(value, "", 3))
     )

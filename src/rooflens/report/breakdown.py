@@ -19,7 +19,7 @@ from rooflens.report.columns import (
     work_cells,
 )
 from rooflens.report.notes import NO_DEVICE, coverage_line, total_notes
-from rooflens.report.table import COUNT, PERCENT, Cells, Column, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, Entries, Table, build
 from rooflens.results import Group, RecordSet, Total
 
 CALLS = Column(key="calls", header="calls", unit=COUNT, group="work", show="room")
@@ -73,7 +73,7 @@ def operations(rs: RecordSet, phase: Phase | None = None) -> Table:
     records = in_phase(rs, phase)
     device, of = records.device(), records.total()
 
-    def rows() -> Iterator[Cells]:
+    def rows() -> Iterator[Entries]:
         for record in records:
             if record.work is not None:
                 names = {"path": record.path, "operation": record.name, "family": record.kind, "phase": record.phase}
@@ -90,7 +90,7 @@ def in_phase(rs: RecordSet, phase: Phase | None) -> RecordSet:
     return rs if phase is None else rs.where(phase=phase)
 
 
-def head_cells(records: RecordSet) -> Cells:
+def head_cells(records: RecordSet) -> Entries:
     """The case of the records, and their phase if they have one in common."""
     return case_cells(records.cases[0]) | {"phase": records.phases[0] if len(records.phases) == 1 else None}
 
@@ -104,7 +104,7 @@ def breakdown_notes(records: RecordSet) -> Iterator[str]:
     yield from total_notes([total])
 
 
-def share_cells(total: Total, of: Total) -> Cells:
+def share_cells(total: Total, of: Total) -> Entries:
     """The calls of some records, and their shares of everything."""
     return {
         "calls": sum(record.calls for record in total.records if record.work is not None),
@@ -114,7 +114,7 @@ def share_cells(total: Total, of: Total) -> Cells:
     }
 
 
-def _cells(total: Total, of: Total) -> Cells:
+def _cells(total: Total, of: Total) -> Entries:
     return work_cells(total) | bound_cells(total) | share_cells(total, of)
 
 

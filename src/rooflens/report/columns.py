@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rooflens.records import MEMORY_CAUSES, Case
-from rooflens.report.table import COUNT, INTENSITY, PERCENT, Cell, Cells, Column
+from rooflens.report.table import COUNT, INTENSITY, PERCENT, Column, Entries, Entry
 from rooflens.results import Total
 
 CASE = (
@@ -42,7 +42,7 @@ CAUSES = tuple(
 SHARE = Column(key="share", header="share", unit=PERCENT, group="time")
 
 
-def case_cells(case: Case) -> Cells:
+def case_cells(case: Case) -> Entries:
     """The case, one column per field."""
     options = " ".join(f"{name}={value}" for name, value in case.options)
     return {
@@ -55,7 +55,7 @@ def case_cells(case: Case) -> Cells:
     }
 
 
-def work_cells(total: Total | None) -> Cells:
+def work_cells(total: Total | None) -> Entries:
     """FLOP, bytes and intensity; lower bounds are marked where operations are uncounted."""
     if total is None:
         return {}
@@ -63,7 +63,7 @@ def work_cells(total: Total | None) -> Cells:
     # Where all work is recomputed there is no algorithmic work: that is known, and zero.
     none = 0 if total.work is None and total.recomputed_work is not None else None
 
-    def count(flops: float | None) -> Cell:
+    def count(flops: float | None) -> Entry:
         return at_least(whole(none if flops is None else flops), lower)
 
     return {
@@ -77,7 +77,7 @@ def work_cells(total: Total | None) -> Cells:
     }
 
 
-def bound_cells(total: Total | None) -> Cells:
+def bound_cells(total: Total | None) -> Entries:
     """The bound and what holds the largest share of it."""
     if total is None or total.bound is None:
         return {}
@@ -87,12 +87,12 @@ def bound_cells(total: Total | None) -> Cells:
     }
 
 
-def at_least(value: float | None, lower: bool) -> Cell:
+def at_least(value: float | None, lower: bool) -> Entry:
     """A value, marked where it is a lower bound; "at least nothing" is unknown to a person."""
-    return Cell(value, ">=" if lower and value else "", label="-" if lower and not value else None)
+    return Entry(value, ">=" if lower and value else "", label="-" if lower and not value else None)
 
 
-def efficiency_cell(reached: float | None, lower: bool) -> Cell:
+def efficiency_cell(reached: float | None, lower: bool) -> Entry:
     """Bound over measured time; marked where it cannot be explained by the bound alone."""
     return replace(at_least(reached, lower), mark="!" if above_the_roof(reached) else "")
 
@@ -118,6 +118,6 @@ def sum_of_known(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def p_cell(value: float | None) -> Cell:
+def p_cell(value: float | None) -> Entry:
     """A p-value: three decimals are enough for a person."""
-    return Cell(value, label=None if value is None else "<0.001" if value < 0.001 else f"{value:.3f}")
+    return Entry(value, label=None if value is None else "<0.001" if value < 0.001 else f"{value:.3f}")

@@ -20,7 +20,7 @@ from rooflens.compare.kernel_pairs import KernelSum, LaunchPair, spelling
 from rooflens.compare.resampling import LEVEL
 from rooflens.records import Case
 from rooflens.report.columns import CASE, PHASE, case_cells, p_cell, whole
-from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, Entries, Entry, Table, build
 
 STEP = "step"
 _LONGEST = 40
@@ -62,7 +62,7 @@ def runs_tables(found: RunComparison) -> list[Table]:
     ]
     tables = [build("Two runs", (*CASE, *_ACROSS, PHASE, *_RUNS), map(_run, found.changes), notes=notes)]
     if found.differences:
-        rows: list[Cells] = [
+        rows: list[Entries] = [
             {
                 "what": item.what + ("" if item.cases is None else f" ({item.cases} cases)"),
                 "before": _told(item.before),
@@ -75,7 +75,7 @@ def runs_tables(found: RunComparison) -> list[Table]:
     return [*tables, *_alone({"the first side": found.only_before, "the second side": found.only_after})]
 
 
-def _run(row: RunChange) -> Cells:
+def _run(row: RunChange) -> Entries:
     low, high = row.change.interval or (None, None)
     before, after = case_cells(row.before), case_cells(row.after)
     return {
@@ -158,12 +158,12 @@ def agreement_tables(found: Agreement) -> list[Table]:
     alone = len(found.unpaired)
     if alone:
         notes.append(f"{alone} of {len(found.rows)} rows have no partner: a dash where a source has no such piece")
-    errors: list[Cells] = [
+    errors: list[Entries] = [
         {"quantity": quantity.title, **asdict(their)}
         for name, quantity in ESTIMATED.items()
         if (their := found.errors(name)) is not None
     ]
-    covered: list[Cells] = [asdict(item) for item in found.coverage]
+    covered: list[Entries] = [asdict(item) for item in found.coverage]
     tables = [build("Evidence", (*CASE, *_PIECE, *_AGREEMENT), map(_joined, rows), notes=notes)]
     if errors:
         tables.append(build("Errors of the estimates", _ERRORS, errors))
@@ -174,7 +174,7 @@ def agreement_tables(found: Agreement) -> list[Table]:
     return [*tables, build("Joined", _COVERAGE, covered)]
 
 
-def _joined(row: Joined) -> Cells:
+def _joined(row: Joined) -> Entries:
     estimated = row.estimated
     seen = {source: row.observed.get(source) for source in OBSERVERS}
     pairs = {quantity: row.pair(quantity) for quantity in ("flops", "dram")}
@@ -236,7 +236,7 @@ def kernel_tables(found: KernelComparison) -> list[Table]:
     return tables
 
 
-def _kernel(kernel: Kernel) -> Cells:
+def _kernel(kernel: Kernel) -> Entries:
     return {
         "kernel": _named(kernel.name),
         **_beside("launches", kernel.before, kernel.after),
@@ -248,13 +248,13 @@ def _kernel(kernel: Kernel) -> Cells:
     }
 
 
-def _named(kernel: str) -> Cell:
+def _named(kernel: str) -> Entry:
     """The name, for people without what makes it long."""
     short = spelling(kernel).removeprefix("void ")
-    return Cell(kernel, label=short if len(short) <= _LONGEST else short[: _LONGEST - 3] + "...")
+    return Entry(kernel, label=short if len(short) <= _LONGEST else short[: _LONGEST - 3] + "...")
 
 
-def _beside(name: str, before: KernelSum, after: KernelSum) -> Cells:
+def _beside(name: str, before: KernelSum, after: KernelSum) -> Entries:
     """An amount on both sides; what a side does not launch has no amount there."""
     return {
         f"{name}_{side}": whole(getattr(what, name)) if what.launches or name == "launches" else None
@@ -262,7 +262,7 @@ def _beside(name: str, before: KernelSum, after: KernelSum) -> Cells:
     }
 
 
-def _launch(launch: LaunchPair) -> Cells:
+def _launch(launch: LaunchPair) -> Entries:
     times = [
         None if record is None or record.timing is None else record.timing.median * record.calls
         for record in (launch.before, launch.after)
@@ -305,7 +305,7 @@ def _time_words(rows: Iterable[OnDevice]) -> str:
     return " and ".join("measured" if time == "measured" else "at the bound" for time in {row.time for row in rows})
 
 
-def _on_device(row: OnDevice) -> Cells:
+def _on_device(row: OnDevice) -> Entries:
     low, high = row.interval or (None, None)
     return {
         **case_cells(row.case),

@@ -8,7 +8,7 @@ from rooflens.compare.executed_work import Executed
 from rooflens.records import Case
 from rooflens.report.columns import CASE, PHASE, at_least, case_cells, whole
 from rooflens.report.notes import coverage_line
-from rooflens.report.table import COUNT, Cell, Cells, Column, Table, build
+from rooflens.report.table import COUNT, Column, Entries, Entry, Table, build
 from rooflens.results import Coverage, Total
 
 _COUNTED = (
@@ -55,7 +55,7 @@ def by_module(found: Sequence[Executed], case: Case, depth: int) -> Table:
     """One row per phase and module down to a depth, in the order in which they ran; a row holds what lies below it."""
     path = Column(key="path", header="module", align="left")
     rows = [
-        case_cells(case) | {"phase": item.phase, "path": Cell(item.key, label=item.key or case.model)} | _cells(item)
+        case_cells(case) | {"phase": item.phase, "path": Entry(item.key, label=item.key or case.model)} | _cells(item)
         for item in below(found, depth)
     ]
     return build("Executed and algorithmic work by module", (*CASE, PHASE, path, *_COUNTED), rows)
@@ -89,7 +89,7 @@ def _longest_first(found: Sequence[Executed]) -> list[Executed]:
     return sorted(found, key=lambda item: (order[item.phase], -(item.seconds or 0.0)))
 
 
-def _cells(item: Executed) -> Cells:
+def _cells(item: Executed) -> Entries:
     executed, algorithmic = item.executed, item.algorithmic
     return {
         "kernels": item.kernels,

@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflens.checks import Finding, Findings
 from rooflens.report.render import Format, render
-from rooflens.report.table import Cells, Column, Table, build
+from rooflens.report.table import Column, Entries, Table, build
 from rooflens.report.text_formats import as_json
 
 COLUMNS = (
@@ -39,7 +39,7 @@ def findings_json(found: Findings) -> dict[str, Any]:
     return {"findings": [_object(finding) for finding in found]}
 
 
-def _row(finding: Finding) -> Cells:
+def _row(finding: Finding) -> Entries:
     return {**_object(finding), "evidence": json.dumps(dict(finding.evidence))}
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rooflens.devices.reserves import Reserve
 from rooflens.records import MEMORY_CAUSES
 from rooflens.report.columns import BOUND, CASE, CAUSES, bound_cells, case_cells
-from rooflens.report.table import COUNT, Cell, Cells, Column, Table, build, percent
+from rooflens.report.table import COUNT, Column, Entries, Entry, Table, build, percent
 from rooflens.results import Fit, Fits
 from rooflens.units import show
 
@@ -64,14 +64,14 @@ def largest_batches(fits: Fits) -> tuple[Table, Table]:
     )
 
 
-def _row(fit: Fit) -> Cells:
+def _row(fit: Fit) -> Entries:
     row = {column.key: case_cells(fit.case)[column.key] for column in _STEP}
     row |= {
         "device": fit.name,
-        "memory": Cell(fit.memory, mark="?" if _memory_unverified(fit) else ""),
-        "reserve": Cell(fit.reserved, mark="?" if fit.reserved is not None and _assumed(fit) else ""),
-        "batch": Cell(fit.batch, ">=" if fit.capped else "", mark="!" if fit.fits is False else ""),
-        "throughput": Cell(fit.throughput, "<=" if fit.throughput else ""),
+        "memory": Entry(fit.memory, mark="?" if _memory_unverified(fit) else ""),
+        "reserve": Entry(fit.reserved, mark="?" if fit.reserved is not None and _assumed(fit) else ""),
+        "batch": Entry(fit.batch, ">=" if fit.capped else "", mark="!" if fit.fits is False else ""),
+        "throughput": Entry(fit.throughput, "<=" if fit.throughput else ""),
         "devices": fit.count,
         "total_batch": None if fit.batch is None else fit.count * fit.batch,
         "fits": fit.fits,

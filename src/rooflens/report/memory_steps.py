@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rooflens.records import MEMORY_CAUSES, Memory
 from rooflens.report.columns import CASE, CAUSES, SOURCE, case_cells
-from rooflens.report.table import Cells, Column, Table, build
+from rooflens.report.table import Column, Entries, Table, build
 from rooflens.results import RecordSet
 from rooflens.results.evidence import join
 
@@ -32,7 +32,7 @@ def memory(rs: RecordSet) -> Table:
 
     An estimate needs the same memory on every device, so cases that differ in nothing else share a row.
     """
-    rows: list[Cells] = []
+    rows: list[Entries] = []
     notes: list[str] = []
     for case, source, records in rs.split():
         found = records.memory
@@ -58,7 +58,7 @@ def memory_steps(rs: RecordSet) -> Iterator[Table]:
         yield build(f"Memory step by step: {item.case.label()}", _STEP, rows)
 
 
-def _on_card(estimated: Memory, measured: Memory) -> Iterator[Cells]:
+def _on_card(estimated: Memory, measured: Memory) -> Iterator[Entries]:
     """Causes, allocated, reserved, and the card as a whole."""
     assert measured.peak is not None
     assert measured.reserved is not None
@@ -77,7 +77,7 @@ def _on_card(estimated: Memory, measured: Memory) -> Iterator[Cells]:
     yield _step("other processes", others, measured.monitor, "measured")
 
 
-def _on_cpu(estimated: Memory, measured: Memory) -> Iterator[Cells]:
+def _on_cpu(estimated: Memory, measured: Memory) -> Iterator[Entries]:
     """Causes, and what the system counts for the process: the peak of its resident memory."""
     assert measured.monitor is not None
     yield from _causes(estimated)
@@ -90,7 +90,7 @@ def _on_cpu(estimated: Memory, measured: Memory) -> Iterator[Cells]:
     yield _step("interpreter and libraries", measured.before, measured.monitor, "measured")
 
 
-def _causes(estimated: Memory) -> Iterator[Cells]:
+def _causes(estimated: Memory) -> Iterator[Entries]:
     so_far = 0
     for cause in MEMORY_CAUSES:
         amount = getattr(estimated, cause)
@@ -103,5 +103,5 @@ def _less(total: int, part: int | None) -> int | None:
     return None if part is None else total - part
 
 
-def _step(what: str, amount: int | None, so_far: int, source: str) -> Cells:
+def _step(what: str, amount: int | None, so_far: int, source: str) -> Entries:
     return {"step": what, "bytes": amount, "sum": so_far, "source": source}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rooflens import units
-from rooflens.report.table import COUNT, Cell, Cells, Column, Table, build, plain
+from rooflens.report.table import COUNT, Column, Entries, Entry, Table, build, plain
 from rooflens.reported import ComparedFigure, OurNumber
 from rooflens.reported.figures import QUANTITIES, ReportedFigure
 
@@ -53,7 +53,7 @@ def figures_tables(rows: Iterable[ComparedFigure]) -> tuple[Table, Table]:
     )
 
 
-def _compared(row: ComparedFigure) -> Cells:
+def _compared(row: ComparedFigure) -> Entries:
     ours, measured = row.ours, row.measured
     return {
         **_figure(row),
@@ -62,17 +62,17 @@ def _compared(row: ComparedFigure) -> Cells:
         "unit": QUANTITIES.get(row.figure.quantity, ""),
         "ours": _cell(row.figure, None if ours is None else ours.value),
         "of": _of(ours),
-        "ratio": Cell(row.ratio, label=None if row.ratio is None else _ratio(row.ratio)),
+        "ratio": Entry(row.ratio, label=None if row.ratio is None else _ratio(row.ratio)),
         "measured": _cell(row.figure, None if measured is None else measured.value),
         "measured_of": _of(measured),
     }
 
 
-def _rest(row: ComparedFigure) -> Cells:
+def _rest(row: ComparedFigure) -> Entries:
     return {**_figure(row), "why": row.why}
 
 
-def _figure(row: ComparedFigure) -> Cells:
+def _figure(row: ComparedFigure) -> Entries:
     """What both tables say of a reported figure."""
     figure = row.figure
     return {
@@ -86,14 +86,14 @@ def _figure(row: ComparedFigure) -> Cells:
     }
 
 
-def _cell(figure: ReportedFigure, value: float | None) -> Cell:
+def _cell(figure: ReportedFigure, value: float | None) -> Entry:
     """A number with the unit of its figure, since rows of one column have different ones."""
     unit = QUANTITIES.get(figure.quantity, "")
     if value is None:
-        return Cell(None)
+        return Entry(None)
     if unit == "FLOP/B":
-        return Cell(value, label=f"{plain(value, 4)} FLOP/B")
-    return Cell(value, label=units.show(value, unit) if unit else f"{value:.0f}" if value >= 1e4 else plain(value, 3))
+        return Entry(value, label=f"{plain(value, 4)} FLOP/B")
+    return Entry(value, label=units.show(value, unit) if unit else f"{value:.0f}" if value >= 1e4 else plain(value, 3))
 
 
 def _of(ours: OurNumber | None) -> str | None:

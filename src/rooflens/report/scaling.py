@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rooflens.records import Device, Record
 from rooflens.report.columns import CASE, case_cells
-from rooflens.report.table import COUNT, PERCENT, Cells, Column, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, Entries, Table, build
 from rooflens.results import RecordSet
 
 _WITHIN_A_MACHINE = ("nvlink", "pcie")
@@ -39,7 +39,7 @@ def scaling(rs: RecordSet) -> Table:
     return build("Scaling", (*CASE, *_SCALING), rows, notes=notes)
 
 
-def _row(record: Record, device: Device | None) -> Cells:
+def _row(record: Record, device: Device | None) -> Entries:
     found = record.scaling
     assert found is not None
     link = next((c for name in _WITHIN_A_MACHINE if device and (c := device.ceiling(name)) is not None), None)
@@ -61,7 +61,7 @@ def _row(record: Record, device: Device | None) -> Cells:
     }
 
 
-def _notes(rows: list[Cells]) -> Iterator[str]:
+def _notes(rows: list[Entries]) -> Iterator[str]:
     if rows:
         yield "alone: the same step on one device while the others wait; each device has a whole batch"
         yield _BUS_NOTE

@@ -10,7 +10,7 @@ from rooflens.compare.statistics import FEWEST_POINTS, METHODS, Method
 from rooflens.compare.throughput import FEWEST, KNEE
 from rooflens.compare.timed_cases import COMPARED, quantity_of
 from rooflens.report.columns import CASE, case_cells, p_cell
-from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, Entries, Entry, Table, build
 
 SETTING = CASE[1:]
 """The columns of a case without its model."""
@@ -47,8 +47,8 @@ def correlation_table(found: Sequence[Correlation]) -> Table:
     return build(f"Correlation with {against}", (*SETTING, *_CORRELATION), map(_correlation, found), notes=notes)
 
 
-def _correlation(item: Correlation) -> Cells:
-    cells: Cells = {
+def _correlation(item: Correlation) -> Entries:
+    cells: Entries = {
         **case_cells(item.setting),
         "quantity": quantity_of(item.quantity).title,
         "models": len(item.points),
@@ -66,9 +66,9 @@ def _correlation(item: Correlation) -> Cells:
     return cells
 
 
-def _bare(value: float | None) -> Cell:
+def _bare(value: float | None) -> Entry:
     """A coefficient or an exponent, in two decimals for people."""
-    return Cell(value, label=None if value is None else f"{value:.2f}")
+    return Entry(value, label=None if value is None else f"{value:.2f}")
 
 
 _EXPONENT = (
@@ -88,7 +88,7 @@ def exponent_table(found: Sequence[Exponent]) -> Table:
     """One row per series."""
     of = quantity_of(found[0].of).title if found else "latency"
     notes = ["least squares on logarithms, with the 95 % interval of the slope; 1 is proportional, 0 a fixed cost"]
-    rows: list[Cells] = []
+    rows: list[Entries] = []
     for item in found:
         low, high = item.fit.interval or (None, None)
         rows.append(
@@ -99,7 +99,7 @@ def exponent_table(found: Sequence[Exponent]) -> Table:
                 "exponent": _bare(item.fit.exponent),
                 "low": _bare(low),
                 "high": _bare(high),
-                "r_squared": Cell(item.fit.r_squared, label=f"{item.fit.r_squared:.3f}"),
+                "r_squared": Entry(item.fit.r_squared, label=f"{item.fit.r_squared:.3f}"),
                 "factor": item.fit.factor,
                 "of": quantity_of(item.of).title,
                 "time": item.time,
@@ -128,7 +128,7 @@ _PHASES = (
 def phases_table(found: Sequence[PhaseRatio]) -> Table:
     """One row per training step."""
     notes = ["forward over backward, each; products do about twice the work in backward, which is 0.5"]
-    rows: list[Cells] = []
+    rows: list[Entries] = []
     for item in found:
         low, high = item.time_interval or (None, None)
         rows.append(
@@ -160,7 +160,7 @@ _SWEEP = (
 def sweep_table(found: Sequence[Sweep]) -> Table:
     """One row per sweep over batches."""
     notes = [f"knee: the smallest batch that reaches {100 * KNEE:.0f} % of the highest, from {FEWEST} batches on"]
-    rows: list[Cells] = [
+    rows: list[Entries] = [
         {
             **case_cells(item.case),
             "origin": item.origin,

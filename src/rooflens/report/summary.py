@@ -21,7 +21,7 @@ from rooflens.report.columns import (
 )
 from rooflens.report.notes import FASTER, coverage_notes, device_notes, total_notes
 from rooflens.report.sweep_notes import batch_notes
-from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, Entries, Entry, Table, build
 from rooflens.results import RecordSet, Total
 from rooflens.results.evidence import Evidence, Measured, join
 from rooflens.results.quantities import efficiency, hfu, mfu, throughput
@@ -88,7 +88,7 @@ def failures(rs: RecordSet) -> Table:
     return build("Failed", (*CASE, *_FAILURE), rows)
 
 
-def _rows(item: Evidence) -> Iterator[Cells]:
+def _rows(item: Evidence) -> Iterator[Entries]:
     phases: list[tuple[Phase | None, str]] = [(None, item.phases[0] if len(item.phases) == 1 else STEP)]
     if len(item.phases) > 1:
         phases = [*((phase, phase) for phase in item.phases), *phases]
@@ -114,7 +114,7 @@ def _notes_of_cases(evidence: Sequence[Evidence]) -> Iterator[str]:
         yield whose + note
 
 
-def _prediction(total: Total | None) -> Cells:
+def _prediction(total: Total | None) -> Entries:
     if total is None:
         return {}
     return {
@@ -125,12 +125,12 @@ def _prediction(total: Total | None) -> Cells:
     }
 
 
-def _measured_cells(measured: Measured | None) -> Cells:
+def _measured_cells(measured: Measured | None) -> Entries:
     if measured is None:
         return {}
     low, high = measured.interval
     return {
-        "measured_seconds": Cell(measured.seconds, mark="~" if _noisy(measured) else ""),
+        "measured_seconds": Entry(measured.seconds, mark="~" if _noisy(measured) else ""),
         "measured_spread": measured.spread,
         "measured_low": low,
         "measured_high": high,
@@ -141,7 +141,7 @@ def _measured_cells(measured: Measured | None) -> Cells:
     }
 
 
-def _utilisation_cells(total: Total | None, measured: Measured | None) -> Cells:
+def _utilisation_cells(total: Total | None, measured: Measured | None) -> Entries:
     if total is None or measured is None:
         return {}
     reached = efficiency(total, measured.seconds)
@@ -153,9 +153,9 @@ def _utilisation_cells(total: Total | None, measured: Measured | None) -> Cells:
     }
 
 
-def _throughput(case: Case, total: Total | None, measured: Measured | None) -> Cells:
+def _throughput(case: Case, total: Total | None, measured: Measured | None) -> Entries:
     rate, origin = throughput(case, total, measured)
-    return {"throughput": Cell(rate, "<=" if origin == "bound" else ""), "throughput_from": origin}
+    return {"throughput": Entry(rate, "<=" if origin == "bound" else ""), "throughput_from": origin}
 
 
 def _noisy(measured: Measured | None) -> bool:

@@ -14,8 +14,8 @@ from rooflens import units
 
 Value = str | int | float | bool | None
 Sign = Literal["", ">=", "<="]
-Row = tuple["Cell", ...]
-Cells = dict[str, "Value | Cell"]
+Row = tuple["Entry", ...]
+Entries = dict[str, "Value | Entry"]
 
 PERCENT = "%"
 COUNT = "count"
@@ -23,7 +23,7 @@ INTENSITY = "FLOP/B"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Entry:
     """One value of a table.
 
     Attributes:
@@ -86,16 +86,16 @@ class Table:
 def build(
     title: str,
     columns: Sequence[Column],
-    rows: Iterable[Mapping[str, Value | Cell]],
+    rows: Iterable[Mapping[str, Value | Entry]],
     *,
-    total: Mapping[str, Value | Cell] | None = None,
+    total: Mapping[str, Value | Entry] | None = None,
     notes: Iterable[str] = (),
 ) -> Table:
     """A table from one mapping per row; what a row does not name is unknown."""
 
-    def aligned(row: Mapping[str, Value | Cell]) -> Row:
+    def aligned(row: Mapping[str, Value | Entry]) -> Row:
         cells = (row.get(column.key) for column in columns)
-        return tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in cells)
+        return tuple(cell if isinstance(cell, Entry) else Entry(cell) for cell in cells)
 
     return Table(
         title=title,
@@ -106,7 +106,7 @@ def build(
     )
 
 
-def text(cell: Cell, column: Column, digits: int = 4) -> str:
+def text(cell: Entry, column: Column, digits: int = 4) -> str:
     """The cell for a person, without sign, mark and indentation; a unit that the header names is not repeated."""
     value = cell.value if cell.label is None else cell.label
     if value is None or value == "":
@@ -167,7 +167,7 @@ def for_people(table: Table) -> Table:
     )
 
 
-def _speaks(column: Column, cells: Sequence[Cell]) -> bool:
+def _speaks(column: Column, cells: Sequence[Entry]) -> bool:
     if column.show == "files":
         return False
     if not cells:

@@ -13,7 +13,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from rooflens.report.escape import printable
-from rooflens.report.table import Cell, Column, Table, for_people, text
+from rooflens.report.table import Column, Entry, Table, for_people, text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -164,7 +164,7 @@ def _turned(table: Table) -> _Grid | None:
     if not table.rows or len(table.rows) > _TURNED_ROWS or not quantities or not cases or table.total is not None:
         return None
 
-    def name(row: Sequence[Cell]) -> str:
+    def name(row: Sequence[Entry]) -> str:
         parts = (table.columns[i].title.format(text(row[i], table.columns[i])) for i in leading if row[i].value)
         return printable(" ".join(parts)) or (f"no {table.columns[leading[0]].header}" if leading else "")
 
@@ -178,7 +178,7 @@ def _turned(table: Table) -> _Grid | None:
     )
 
 
-def _shown(cell: Cell, column: Column, digits: int) -> str:
+def _shown(cell: Entry, column: Column, digits: int) -> str:
     """The cell in one line; mark and sign stand in front, so that the units line up."""
     return "  " * cell.indent + printable(" ".join(filter(None, [cell.mark, cell.sign, text(cell, column, digits)])))
 

@@ -22,7 +22,7 @@ from rooflens.report.columns import (
     work_cells,
 )
 from rooflens.report.notes import FASTER
-from rooflens.report.table import COUNT, PERCENT, Cell, Cells, Column, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, Entries, Entry, Table, build
 from rooflens.results import RecordSet, Total
 from rooflens.results.quantities import efficiency
 
@@ -159,10 +159,10 @@ def _descend(root: Module, path: str) -> Module:
     return module
 
 
-def _cells(module: Module, model: str, total: Total, of: Total) -> Cells:
+def _cells(module: Module, model: str, total: Total, of: Total) -> Entries:
     own = Total(module.own, total.device)
-    row: Cells = {
-        "path": Cell(module.path, indent=module.depth, label=module.name if module.path else model),
+    row: Entries = {
+        "path": Entry(module.path, indent=module.depth, label=module.name if module.path else model),
         "depth": module.depth,
         "own_matmul_flops": whole(own.matmul_flops),
         "own_flops": whole(own.flops),
@@ -172,7 +172,7 @@ def _cells(module: Module, model: str, total: Total, of: Total) -> Cells:
     return row | share_cells(total, of) | work_cells(total) | bound_cells(total)
 
 
-def _time_cells(module: Module, total: Total) -> Cells:
+def _time_cells(module: Module, total: Total) -> Entries:
     return {
         "measured_seconds": module.seconds,
         "efficiency": efficiency_cell(efficiency(total, module.seconds), bool(total.missing)),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rooflens.report.charts import svg
 from rooflens.report.escape import printable
 from rooflens.report.study.content import Block, Code, Facts, FigureBlock, Report, Sentences, TableBlock
-from rooflens.report.table import Cell, Column, Row, Table, for_people, text
+from rooflens.report.table import Column, Entry, Row, Table, for_people, text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -92,12 +92,12 @@ def _cells(table: Table, row: Row) -> Iterator[tuple[str, str, str]]:
         yield words, _number(cell), _class(cell, column)
 
 
-def _number(cell: Cell) -> str:
+def _number(cell: Entry) -> str:
     value = cell.value
     return f"{value:.6g}" if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 
-def _class(cell: Cell, column: Column) -> str:
+def _class(cell: Entry, column: Column) -> str:
     long = isinstance(cell.value, str) and len(cell.value) > 40
     words = (_of_column(column), f"i{min(cell.indent, 8)}" if cell.indent else "", "w" if long else "")
     return " ".join(filter(None, words))

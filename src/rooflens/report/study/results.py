@@ -9,7 +9,7 @@ from rooflens.report.study.cases import count
 from rooflens.report.study.content import Block, Judged, Section, StudyView, TableBlock
 from rooflens.report.summary import failures as failures_table
 from rooflens.report.summary import summary
-from rooflens.report.table import Cell, Cells, Column, Table, build
+from rooflens.report.table import Column, Entries, Entry, Table, build
 
 _JUDGED = (
     Column(key="hypothesis", header="hypothesis", align="left"),
@@ -39,7 +39,7 @@ def hypotheses(view: StudyView) -> Section | None:
     """What was expected, what became of it, and every comparison behind it."""
     if not view.judged:
         return None
-    rows: list[Cells] = [
+    rows: list[Entries] = [
         {"hypothesis": item.text, "outcome": item.outcome, "sentence": item.sentence} for item in view.judged
     ]
     blocks: list[Block] = [TableBlock(key="hypotheses", table=build("Hypotheses", _JUDGED, rows))]
@@ -54,13 +54,13 @@ def hypotheses(view: StudyView) -> Section | None:
 def _pairs(item: Judged) -> Table:
     """The comparisons of one claim; those against it first."""
     order = {False: 0, None: 1, True: 2}
-    rows: list[Cells] = []
+    rows: list[Entries] = []
     for pair in sorted(item.pairs, key=lambda pair: order[pair["holds"]]):  # type: ignore[index]
-        row: Cells = dict(pair)
+        row: Entries = dict(pair)
         row["holds"] = {False: "no", None: "not told", True: "yes"}[pair["holds"]]  # type: ignore[index]
         for side, unit in (("left_value", item.unit), ("right_value", item.right_unit)):
             value = pair[side]
-            row[side] = Cell(value, label=units.show(value, unit) if isinstance(value, float | int) else None)
+            row[side] = Entry(value, label=units.show(value, unit) if isinstance(value, float | int) else None)
         rows.append(row)
     return build(f"Comparisons: {item.text}", _PAIRS, rows)
 
@@ -83,7 +83,7 @@ def findings(view: StudyView) -> Section | None:
 
 
 def failures(view: StudyView) -> Section | None:
-    """Cells without a result, and why."""
+    """Entries without a result, and why."""
     if not view.records.failures:
         return None
     table = failures_table(view.records)

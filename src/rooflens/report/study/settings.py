@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from rooflens.records import Environment, Scalar
 from rooflens.report.study.content import Block, Code, Facts, Section, StudyView, TableBlock
-from rooflens.report.table import COUNT, Cells, Column, build
+from rooflens.report.table import COUNT, Column, Entries, build
 
 _ENVIRONMENT = (
     Column(key="what", header="", align="left"),
@@ -64,7 +64,7 @@ def _paragraphs(text: str) -> Iterator[str]:
     yield from filter(None, (" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", text)))
 
 
-def _environment_rows(environments: tuple[tuple[Environment, int], ...]) -> Iterator[Cells]:
+def _environment_rows(environments: tuple[tuple[Environment, int], ...]) -> Iterator[Entries]:
     counted: dict[tuple[str, str, str], int] = {}
     for found, files in environments:
         for what, values in _parts(found).items():
