@@ -6,3 +6,8 @@ from collections.abc import Callable
 
 Progress = Callable[[float, str], None]
 """Takes the share that is done, 0 to 1, and what is being done."""
+
+
+def within(progress: Progress | None, n: int, total: float) -> Progress:
+    """What the `n`-th of `total` parts tells of itself, told of the whole."""
+    return lambda share, what: None if progress is None else progress((n + share) / total, what)

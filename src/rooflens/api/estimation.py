@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.cases import Request, fused_by, is_graph, request
-from rooflens.api.graphs import GraphRequest, graph_request, refuse_dims
-from rooflens.costs import Fusion
 from rooflens.machine import find_all
-from rooflens.models import How, Loss
+from rooflens.models import Loss
 from rooflens.progress import Progress
-from rooflens.records import Device, Record
+from rooflens.records import Device
 from rooflens.results import RecordSet
+from rooflens.running.estimating import estimable, estimated
+from rooflens.runs.options import Fusion, Options
 
 if TYPE_CHECKING:
     import torch
@@ -76,39 +75,16 @@ def estimate(
     Raises:
         InvalidValue, UnknownModel, UnknownDevice, MissingCeiling, ModelError: see :mod:`rooflens.errors`.
     """
+    arguments = locals()
     devices = find_all(device)
-    fusion = fused_by(compile, fusion)
-    words: dict[str, Any] = {
-        "inputs": inputs,
-        "name": name,
-        "batch": batch,
-        "dtype": dtype,
-        "mode": mode,
-        "loss": loss,
-        "optimizer": optimizer,
-        "fused": fused,
-        "img_size": img_size,
-        "seq_len": seq_len,
-        "channels_last": channels_last,
-        "fusion": fusion,
-        "causal": causal,
-    }
-    if is_graph(model):
-        asked: GraphRequest | Request = graph_request(model, dims=dims, **words)
-    else:
-        refuse_dims(dims)
-        asked = request(model, **words, how=How(compile=compile))
-    from rooflens.sources import environment
-    from rooflens.sources import estimate as source
-
-    records: list[Record] = []
-    trace = asked.tracer()
-    for n, size in enumerate(asked.batches):
-        if progress is not None:
-            progress(n / len(asked.batches), f"{asked.name}, batch {size}" if size else asked.name)
-        done = trace(size)
-        operations = source.repeated(done, fusion)
-        for found in devices or (None,):
-            case = asked.cases(found.name if found else None)[n]
-            records += source.records(done, operations, case, found, causal=causal)
-    return RecordSet(records, devices={d.name: d for d in devices}, environment=environment.capture())
+    asked = estimable(
+        model,
+        batch=batch,
+        dtype=dtype,
+        mode=mode,
+        options=Options.of(arguments),
+        name=name,
+        inputs=inputs,
+        loss=loss,
+    )
+    return estimated(asked, devices, progress)

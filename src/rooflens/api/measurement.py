@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.beside import estimated, estimated_apart
-from rooflens.api.cases import Request, request
-from rooflens.api.ranks import check_gpus
-from rooflens.api.runners import in_this_process, in_workers
-from rooflens.api.sweep import Collected, search_largest
 from rooflens.errors import InvalidValue, ModelError
-from rooflens.machine import Machine, this_machine
-from rooflens.models import How, Loss
-from rooflens.progress import Progress
+from rooflens.machine import this_machine
+from rooflens.models import Loss, Workload, workload
+from rooflens.progress import Progress, within
 from rooflens.records import Device, Failure
 from rooflens.results import RecordSet
+from rooflens.running.estimating import estimated_beside
+from rooflens.running.sweep import Collected, search_largest
+from rooflens.runs.options import Options
+from rooflens.runs.run import Run
 from rooflens.timing import Policy
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 LIMIT = 600.0
 """Seconds for one cell."""
-OWN_FILE = ".py:"
-"""What the name of a model in a file of the user's own has in it."""
 
 
 def measure(
@@ -91,20 +90,12 @@ def measure(
     Raises:
         ModelError: every batch failed.
     """
-    words: dict[str, Any] = {
-        "name": name,
-        "batch": batch,
-        "dtype": dtype,
-        "mode": mode,
-        "optimizer": optimizer,
-        "fused": fused,
-        "img_size": img_size,
-        "seq_len": seq_len,
-        "channels_last": channels_last,
-    }
-    handed: dict[str, Any] = {"inputs": inputs, "loss": loss}
-    how = How(compile=compile, cuda_graph=cuda_graph, flush=flush, profile=profile, gpus=gpus)
-    asked = request(model, **words, **handed, how=how)
+    options = Options.of(locals())
+    from rooflens.running.measuring import check_can_run, measurer_here, measurer_in_workers
+
+    asked = workload(
+        model, batch=batch, dtype=dtype, mode=mode, options=options, name=name, inputs=inputs, loss=loss
+    )
     check_seconds("budget", budget)
     check_seconds("limit", limit)
     if not limit > 0:
@@ -112,31 +103,34 @@ def measure(
     Policy(budget=budget)
     machine = this_machine(device, roof, progress)
     isolated = _is_isolated(asked, isolated)
-    _check(asked, machine, isolated=isolated, largest_batch=largest_batch)
+    check_can_run(asked.runs[0], machine.where, isolated=isolated)
+    if largest_batch and (len(asked.runs) > 1 or asked.runs[0].batch is None):
+        raise InvalidValue("the largest batch is searched for a named model, from one batch on; give one or none")
+    collected = Collected(machine=machine, save=None if save is None else Path(save))
 
-    def estimates() -> RecordSet:
-        if isolated and isinstance(model, str) and OWN_FILE in model:  # it may do anything
-            return estimated_apart(model, machine.device, words | handed, how, limit, progress)
-        return estimated(model, machine.device, words | handed, how)
+    def estimates(runs: Sequence[Run]) -> RecordSet:
+        return estimated_beside(replace(asked, runs=tuple(runs)), machine.device, limit, progress, isolated=isolated)
 
     with (
-        in_workers({"model": model} | words, how, machine, budget, limit=limit, fresh=fresh)
+        measurer_in_workers(machine.where, limit=limit, fresh=fresh)
         if isolated
-        else in_this_process(asked, machine, budget)
-    ) as run:
-        # Before anything runs: what an estimate refuses costs no measurement.
-        beside = estimates() if estimate else None
-        collected = Collected(machine=machine, beside=beside, save=None if save is None else Path(save))
-        cases = asked.cases(machine.name)
+        else measurer_here(asked, machine.where)
+    ) as measured:
+        if estimate:  # before anything runs: what an estimate refuses costs no measurement
+            collected.estimate = estimates(asked.runs)
         if largest_batch:
-            search_largest(cases[0], run, collected, progress)
+            first, show = asked.runs[0], within(progress, 0, math.inf)  # how many batches it takes is not known
+
+            def fits(run: Run, probe: bool) -> bool:
+                return collected.add(measured(run, machine.name, None if probe else budget, show))
+
+            search_largest(first, fits, collected)
             if estimate and collected.records:
-                words["batch"] = [case.batch for case in collected.measured_cases]
-                collected.beside = estimates()
+                collected.estimate = estimates([replace(first, batch=size) for size in collected.batches])
                 collected.keep()
         else:
-            for n, case in enumerate(cases):
-                collected.add(run(case, _inner(progress, n, len(cases))))
+            for n, run in enumerate(asked.runs):
+                collected.add(measured(run, machine.name, budget, within(progress, n, len(asked.runs))))
     if not collected.records:
         raise ModelError(_why(collected.failures))
     return collected.so_far()
@@ -148,21 +142,10 @@ def check_seconds(what: str, seconds: object) -> None:
         raise InvalidValue(f"{what} is {seconds!r}; give a number of seconds")
 
 
-def _is_isolated(asked: Request, wanted: bool | None) -> bool:
-    handed = asked.module is not None or asked.loss is not None
-    if wanted and handed:
+def _is_isolated(asked: Workload, wanted: bool | None) -> bool:
+    if wanted and asked.local:
         raise InvalidValue("a module or a loss that is handed in cannot be sent to a worker; leave isolated out")
-    return not handed if wanted is None else wanted
-
-
-def _check(asked: Request, machine: Machine, *, isolated: bool, largest_batch: bool) -> None:
-    """Raise InvalidValue for what cannot be done on this machine, or together."""
-    asked.how.check(machine.where)
-    check_gpus(asked.how, machine.where, asked.mode, named=isolated)
-    if machine.where == "cpu" and asked.dtype == "tf32":
-        raise InvalidValue("a CPU has no TF32; measure fp32 or bf16")
-    if largest_batch and (len(asked.batches) > 1 or asked.batches[0] is None):
-        raise InvalidValue("the largest batch is searched for a named model, from one batch on; give one or none")
+    return not asked.local if wanted is None else wanted
 
 
 def _why(failures: Sequence[Failure]) -> str:
@@ -170,7 +153,3 @@ def _why(failures: Sequence[Failure]) -> str:
     last = failures[-1]
     how_many = f"; all {len(failures)} batches failed" if len(failures) > 1 else ""
     return f"{last.message} ({last.kind}, at stage {last.stage}){how_many}"
-
-
-def _inner(progress: Progress | None, n: int, total: int) -> Progress:
-    return lambda share, what: None if progress is None else progress((n + share) / total, what)

@@ -12,9 +12,10 @@ from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
-from rooflens.api.cells import Estimates, counting, estimating, measuring, replaying, runs_here
+from rooflens.api.reading import read
 from rooflens.errors import InvalidValue, RooflensError, StudyFileError, UnknownModel
 from rooflens.results import RecordSet
+from rooflens.running.cells import Estimates, counting, estimating, measuring, replaying, runs_here
 from rooflens.study import (
     Cell,
     CellRunner,
@@ -211,7 +212,7 @@ def _run(folder: StudyFolder, cells: Sequence[Cell], *, jobs: int, retry: bool, 
 _RUNNERS: dict[SourceName, Callable[[StudyFolder], AbstractContextManager[CellRunner]]] = {
     "measure": measuring,
     "counters": counting,
-    "replay": replaying,
+    "replay": lambda folder: replaying(folder, lambda file, device: read(file, device=device)),
 }
 
 
@@ -237,7 +238,7 @@ def _side_by_side(
 
     def serve() -> None:
         try:
-            with estimating(folder) as run:
+            with estimating(folder, cells) as run:
                 one_by_one(next_cells(), run)
         except (RooflensError, OSError) as error:
             errors.append(error)
@@ -263,13 +264,13 @@ def _check_models(folder: StudyFolder, path: Path) -> None:
     """
     if find_spec("torch") is None:
         return
-    from rooflens.models import InputOptions, find
+    from rooflens.models import find
 
     for model in dict.fromkeys(cell.case.model for cell in folder.cells if cell.source != "replay"):
         if model.endswith(".onnx") or ".py:" in model or model.startswith("hf:"):
             continue  # a file, whose cells tell what is wrong with it
         try:
-            find(model, InputOptions(img_size=None, seq_len=None, mode="inference"))
+            find(model)
         except UnknownModel as error:
             lines = path.read_text(encoding="utf-8").splitlines()
             line = next((n for n, text in enumerate(lines, 1) if f'"{model}"' in text or f"'{model}'" in text), None)

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from rooflens.costs.registry import family_of
 from rooflens.records import Access, Operation, Tensor
+from rooflens.runs.options import FUSIONS, Fusion
 
-Fusion = Literal["none", "pointwise", "attention"]
-FUSIONS: tuple[Fusion, ...] = ("none", "pointwise", "attention")
 
 _POINTWISE = frozenset({"elementwise", "dropout", "fill"})
 _CASTS = frozenset({"_to_copy", "clone", "copy_"})

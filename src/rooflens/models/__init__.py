@@ -1,22 +1,21 @@
 """A name, a file or a module becomes a Step: module, inputs, and what to run in a mode."""
 
-from rooflens.models.blueprint import Blueprint, Example, InputOptions
+from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.load import build, check_not_generating, check_torch, check_words, find, make_example, make_step
 from rooflens.models.process import kept_random_numbers, kept_switches
-from rooflens.models.running import How, Run, compiled, eager, placed, replayed, running, switches
-from rooflens.models.step import OPTIMIZERS, Loss, Step, make_optimizer, sum_of_outputs, unwrapped
+from rooflens.models.running import Executable, compiled, eager, placed, replayed, running, switches
+from rooflens.models.step import Loss, Step, make_optimizer, sum_of_outputs, unwrapped
 from rooflens.models.transformers import cache_tensors
 from rooflens.models.userfile import split_inputs
+from rooflens.models.workload import Workload, workload, workload_of
 
 __all__ = [
-    "OPTIMIZERS",
     "Blueprint",
     "Example",
-    "How",
-    "InputOptions",
+    "Executable",
     "Loss",
-    "Run",
     "Step",
+    "Workload",
     "build",
     "cache_tensors",
     "check_not_generating",
@@ -37,4 +36,6 @@ __all__ = [
     "sum_of_outputs",
     "switches",
     "unwrapped",
+    "workload",
+    "workload_of",
 ]

@@ -36,6 +36,7 @@ class Blueprint:
         default_batch: the batch size where none is chosen.
         images: whether its inputs are images whose size can be chosen.
         tokens: tokens per sequence of a language model; such a model has the modes prefill and decode.
+        module: the module itself, where it was handed in: it is never moved, and copied before it runs.
     """
 
     name: str
@@ -46,18 +47,4 @@ class Blueprint:
     default_batch: int | None = 1
     images: bool = False
     tokens: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputOptions:
-    """Choices about inputs that a model's name leaves open.
-
-    Attributes:
-        img_size: height and width of images; None is the model's own.
-        seq_len: tokens per sequence; None is the model's default.
-        mode: what will be run: prefill and decode have other inputs.
-    """
-
-    img_size: int | None = None
-    seq_len: int | None = None
-    mode: str = "inference"
+    module: torch.nn.Module | None = None

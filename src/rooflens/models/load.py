@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rooflens.errors import InvalidValue, MissingDependency, ModelError, RooflensError, UnknownModel, first_line
 from rooflens.models import timm, torchvision, transformers, userfile
-from rooflens.models.blueprint import Blueprint, Example, InputOptions
+from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.dtypes import floating_types
 from rooflens.models.process import kept_switches, meta_parameters
-from rooflens.models.step import OPTIMIZERS, Loss, Step
+from rooflens.models.step import Loss, Step
 from rooflens.records import AS_IS, DTYPES, MODES
+from rooflens.runs.options import OPTIONS, Options
 
 if TYPE_CHECKING:
     import torch
 
 
-def find(model: str, options: InputOptions | None = None) -> Blueprint:
-    """The blueprint that a name stands for, able to run in the mode asked for.
+def find(model: str, options: Options | None = None, mode: str = "inference") -> Blueprint:
+    """The blueprint that a name stands for, able to run in a mode.
 
     ``resnet18`` is torchvision's, ``timm:NAME`` timm's, ``hf:FAMILY`` or ``hf:config.json`` transformers', and
     ``path/file.py:function`` the user's own.
@@ -28,10 +29,10 @@ def find(model: str, options: InputOptions | None = None) -> Blueprint:
         UnknownModel: nobody knows the name; near names are listed.
         InvalidValue: the model has no such mode.
     """
-    options = options or InputOptions()
-    found = _blueprint(model, options)
+    options = options or Options()
+    found = _blueprint(model, options, mode)
     if found.tokens is None:
-        check_not_generating(options.mode, model)
+        check_not_generating(mode, model)
         _refuse("seq_len", options.seq_len, model, "takes no sequences of tokens")
     if not found.images:
         _refuse("img_size", options.img_size, model, "takes no images whose size rooflens chooses")
@@ -47,14 +48,14 @@ def _refuse(option: str, value: int | None, model: str, why: str) -> None:
 def check_not_generating(mode: str, model: str) -> None:
     """Raise InvalidValue for a mode that only language models have."""
     if mode in ("prefill", "decode"):
-        raise InvalidValue(f"mode {mode!r} needs a language model that rooflens can feed (hf:FAMILY), {model} is none")
+        raise InvalidValue(f"mode {mode!r} needs a language model that rooflens can feed (hf:FAMILY), and {model} is not one")
 
 
-def _blueprint(model: str, options: InputOptions) -> Blueprint:
+def _blueprint(model: str, options: Options, mode: str) -> Blueprint:
     if model.startswith(timm.PREFIX):
         return timm.blueprint(model, options)
     if model.startswith(transformers.PREFIX):
-        return transformers.blueprint(model, options)
+        return transformers.blueprint(model, options, mode)
     if ".py:" in model:
         return userfile.blueprint(model)
     if "/" in model or model.endswith(".py"):
@@ -80,12 +81,15 @@ def check_torch() -> None:
 
 
 def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
-    """The module of a blueprint with its tensors on `device`.
+    """The module of a blueprint with its tensors on `device`; one that was handed in stays where it is.
 
     On meta nothing is allocated. Models that read values while they are built cannot be built there: everything but
     their parameters lies on the CPU meanwhile, and for those that read parameters too, these as well.
     """
     import torch
+
+    if blueprint.module is not None:
+        return blueprint.module
 
     def on(place: str) -> torch.nn.Module:
         with torch.device(place):
@@ -110,6 +114,9 @@ def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Exampl
     """
     import torch
 
+    if blueprint.module is not None:
+        with torch.device(device):  # inputs of any batch may come from a function of the user's
+            return blueprint.example(batch)
     if batch is not None and not blueprint.batched:
         raise InvalidValue(
             f"{blueprint.name} decides its own batch; give its function a parameter named batch, or leave the batch out"
@@ -202,10 +209,7 @@ def _types(dtype: str) -> tuple[torch.dtype | None, torch.dtype | None]:
 
 def check_words(dtype: str, mode: str, optimizer: str = "sgd") -> None:
     """Raise InvalidValue for a dtype, mode or optimizer that is not known."""
-    for what, value, known in (
-        ("dtype", dtype, (*DTYPES, AS_IS)),
-        ("mode", mode, MODES),
-        ("optimizer", optimizer, OPTIMIZERS),
-    ):
+    for what, value, known in (("dtype", dtype, (*DTYPES, AS_IS)), ("mode", mode, MODES)):
         if value not in known:
             raise InvalidValue(f"unknown {what} {value!r}; known: {', '.join(known)}")
+    OPTIONS["optimizer"].check(optimizer)

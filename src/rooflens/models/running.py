@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rooflens.errors import InvalidValue, ModelError, RooflensError, first_line
 from rooflens.models.precisions import precisions
 from rooflens.models.step import Step, make_optimizer
 from rooflens.models.transformers import cache_tensors
-from rooflens.records import AS_IS, Phase, Scalar
+from rooflens.records import AS_IS, Phase
 
 if TYPE_CHECKING:
     import torch
@@ -26,38 +26,8 @@ GRAPH_WARMUP = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
-    """How a step is run and timed.
-
-    Attributes:
-        compile: through torch.compile.
-        cuda_graph: captured once in CUDA graphs and replayed, so that the host's part is out of the way.
-        flush: caches are emptied before each sample, outside of what is timed.
-        profile: the step is run once more under a profiler, for the time of each operation and module.
-        gpus: devices that train together, each with a whole batch.
-    """
-
-    compile: bool = False
-    cuda_graph: bool = False
-    flush: bool = False
-    profile: bool = False
-    gpus: int = 1
-
-    def options(self) -> dict[str, Scalar]:
-        """What differs from a plain run, as options of a case."""
-        said = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
-        said.pop("profile", None)  # it changes nothing of what is timed
-        return said
-
-    def check(self, where: str) -> None:
-        """Raise InvalidValue for what a device cannot do."""
-        if self.cuda_graph and where != "cuda":
-            raise InvalidValue(f"CUDA graphs need a CUDA device, and this measures on {where!r}; leave cuda_graph out")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What is run again and again.
+class Executable:
+    """A step that is ready to run again and again.
 
     Attributes:
         once: runs the step once and calls its argument at the end of each phase.
@@ -112,7 +82,7 @@ def compiled(step: Step) -> Step:
     return replace(step, module=module)
 
 
-def eager(step: Step, device: str, *, capturable: bool = False) -> Run:
+def eager(step: Step, device: str, *, capturable: bool = False) -> Executable:
     """The step as it is written. Its module and inputs lie on `device`.
 
     Args:
@@ -125,23 +95,23 @@ def eager(step: Step, device: str, *, capturable: bool = False) -> Run:
     if step.prompt is not None and step.cache is not None:
         with torch.no_grad(), step.precision(device):
             cache = step.module(**step.prompt)[step.cache]
-        return Run(
+        return Executable(
             once=lambda mark: _decode(step, device, cache, mark),
             phases=("forward",),
             state=lambda: cache_tensors(cache),
         )
     if not step.training:
-        return Run(once=lambda mark: _infer(step, device, mark), phases=("forward",))
+        return Executable(once=lambda mark: _infer(step, device, mark), phases=("forward",))
     optimizer = make_optimizer(step.optimizer, [p for p in step.module.parameters() if p.requires_grad], step.fused)
     for group in optimizer.param_groups if optimizer is not None else ():
         if "capturable" in group:
             group["capturable"] = capturable
     scaler = torch.amp.GradScaler(device) if step.scaled else None
     phases: tuple[Phase, ...] = ("forward", "backward") if optimizer is None else ("forward", "backward", "optimizer")
-    return Run(once=lambda mark: _train(step, device, optimizer, scaler, mark), phases=phases)
+    return Executable(once=lambda mark: _train(step, device, optimizer, scaler, mark), phases=phases)
 
 
-def replayed(step: Step) -> Run:
+def replayed(step: Step) -> Executable:
     """The step captured once in CUDA graphs, one for each phase, and replayed: the host no longer launches kernels.
 
     Raises:
@@ -181,7 +151,7 @@ def replayed(step: Step) -> Run:
             graph.replay()
             mark()
 
-    return Run(once=replay, phases=run.phases, state=lambda: read)
+    return Executable(once=replay, phases=run.phases, state=lambda: read)
 
 
 @contextmanager

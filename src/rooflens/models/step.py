@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from rooflens.errors import InvalidValue
+from rooflens.runs.options import OPTIONS
 
 if TYPE_CHECKING:
     import torch
 
-OPTIMIZERS = ("none", "sgd", "adam", "adamw")
 Loss = Callable[[Any, Any], "torch.Tensor"]
 """From the model's output and the targets (None where the step has none) to a scalar."""
 
@@ -31,7 +31,7 @@ class Step:
         prompt: named inputs of a run before the step that fills the cache with which the step goes on (decode).
         cache: the name under which a language model takes and gives its cache (prefill and decode), or None.
         loss: used in train mode.
-        optimizer: one of `OPTIMIZERS`, used in train mode.
+        optimizer: used in train mode.
         fused: whether the optimizer updates all parameters in one kernel, instead of an operation at a time.
         cast: type to which the floating tensors of module and inputs are brought, or None to leave them.
         autocast: element type under autocast, or None.
@@ -77,12 +77,11 @@ def make_optimizer(name: str, parameters: Sequence[torch.Tensor], fused: bool = 
     SGD has the ImageNet example's momentum of 0.9 and weight decay of 1e-4; Adam and AdamW have torch's defaults.
 
     Raises:
-        InvalidValue: the name is not one of `OPTIMIZERS`.
+        InvalidValue: nobody knows the name.
     """
     import torch
 
-    if name not in OPTIMIZERS:
-        raise InvalidValue(f"unknown optimizer {name!r}; known: {', '.join(OPTIMIZERS)}")
+    OPTIONS["optimizer"].check(name)
     if name == "none" or not parameters:
         return None
     if name == "sgd":

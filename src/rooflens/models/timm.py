@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from rooflens.errors import MissingDependency, UnknownModel
-from rooflens.models.blueprint import Blueprint, Example, InputOptions
+from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.step import cross_entropy, sum_of_outputs
+from rooflens.runs.options import Options
 
 PREFIX = "timm:"
 
 
-def blueprint(name: str, options: InputOptions) -> Blueprint:
+def blueprint(name: str, options: Options) -> Blueprint:
     """The blueprint of a timm model, with the input size of its default configuration.
 
     Raises:

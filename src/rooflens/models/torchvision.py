@@ -6,8 +6,9 @@ import inspect
 from typing import Any
 
 from rooflens.errors import InvalidValue, MissingDependency
-from rooflens.models.blueprint import Blueprint, Example, InputOptions
+from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.step import cross_entropy
+from rooflens.runs.options import Options
 
 CLASSIFICATION, SEGMENTATION = "torchvision.models", "torchvision.models.segmentation"
 
@@ -23,7 +24,7 @@ def names() -> list[str]:
     return [*list_models(module=torchvision.models), *list_models(module=segmentation)]
 
 
-def blueprint(name: str, options: InputOptions) -> Blueprint | None:
+def blueprint(name: str, options: Options) -> Blueprint | None:
     """The blueprint of a torchvision model, or None if it has none of this name.
 
     Raises:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rooflens.errors import InvalidValue, MissingDependency, ModelError, UnknownModel
-from rooflens.models.blueprint import Blueprint, Example, InputOptions
+from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.step import cross_entropy
+from rooflens.runs.options import Options
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +26,7 @@ FILLING = {"use_cache": True, "logits_to_keep": 1}
 """Inputs of a run that fills the cache and needs only the last token's logits, where the model can leave out others."""
 
 
-def blueprint(name: str, options: InputOptions) -> Blueprint:
+def blueprint(name: str, options: Options, mode: str) -> Blueprint:
     """The blueprint of a causal language model: token ids in, logits out.
 
     Inference and train are the plain call, which gives the logits of every position and fills a cache if the model's
@@ -49,8 +50,8 @@ def blueprint(name: str, options: InputOptions) -> Blueprint:
     accepted = inspect.signature(AutoModelForCausalLM._model_mapping[type(config)].forward).parameters
     cache = next((name for name in CACHE_NAMES if name in accepted), None)
     filling = {name: value for name, value in FILLING.items() if name in accepted}
-    if options.mode in ("prefill", "decode") and cache is None:
-        raise InvalidValue(f"{name} keeps no cache that rooflens knows, so it has no mode {options.mode!r}")
+    if mode in ("prefill", "decode") and cache is None:
+        raise InvalidValue(f"{name} keeps no cache that rooflens knows, so it has no mode {mode!r}")
 
     def build() -> torch.nn.Module:
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-any-return]
@@ -63,12 +64,12 @@ def blueprint(name: str, options: InputOptions) -> Blueprint:
 
     def example(batch: int | None) -> Example:
         n = 1 if batch is None else batch
-        if options.mode == "prefill":
+        if mode == "prefill":
             return Example(kwargs=ids(n, 0, tokens) | filling, cache=cache)
-        if options.mode == "decode":
+        if mode == "decode":
             prompt = ids(n, 0, tokens) | filling
             return Example(kwargs=ids(n, tokens, tokens + 1) | filling, prompt=prompt, cache=cache)
-        keeps = cache if config.use_cache and options.mode == "inference" else None
+        keeps = cache if config.use_cache and mode == "inference" else None
         return Example(kwargs=ids(n, 0, tokens), targets=torch.randint(0, vocabulary, (n, tokens)), cache=keeps)
 
     return Blueprint(name=name, build=build, example=example, loss=cross_entropy, tokens=tokens)

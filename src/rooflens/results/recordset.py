@@ -246,18 +246,24 @@ class RecordSet:
     def save(self, path: str | Path) -> Path:
         """Write a record file; it appears whole or not at all."""
         target = Path(path)
-        contents = RecordFile(
-            records=self.records, failures=self.failures, devices=self.devices, environment=self.environment
-        )
-        write_records(target, contents)
+        write_records(target, self.contents)
         return target
 
     @classmethod
     def load(cls, path: str | Path) -> RecordSet:
         """Read a record file."""
-        contents = read_records(Path(path))
-        return cls(
-            contents.records, devices=contents.devices, failures=contents.failures, environment=contents.environment
+        return cls.of(read_records(Path(path)))
+
+    @classmethod
+    def of(cls, file: RecordFile) -> RecordSet:
+        """The set of a record file's contents."""
+        return cls(file.records, devices=file.devices, failures=file.failures, environment=file.environment)
+
+    @property
+    def contents(self) -> RecordFile:
+        """The set as the contents of a record file."""
+        return RecordFile(
+            records=self.records, failures=self.failures, devices=self.devices, environment=self.environment
         )
 
     def to_polars(self) -> polars.DataFrame:

@@ -11,8 +11,9 @@ from dataclasses import replace
 import torch
 
 from rooflens.errors import RooflensError
-from rooflens.models import How, Run, Step, compiled, eager, replayed, running, switches
+from rooflens.models import Executable, Step, compiled, eager, replayed, running, switches
 from rooflens.records import Case, Conditions, Failure, FailureKind, Memory, Phase, Record, Timing, in_sequence
+from rooflens.runs.options import Options
 from rooflens.sources import conditions
 from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, sample
 
@@ -28,7 +29,7 @@ def records(
     case: Case,
     observer: conditions.Observer,
     *,
-    how: How | None = None,
+    options: Options | None = None,
     policy: Policy | None = None,
     held: Held | None = None,
     progress: Callable[[float], None] | None = None,
@@ -46,16 +47,15 @@ def records(
         ModelError: the module raised, or does not fit.
         InvalidValue: the module holds no values, or cannot be run in this way.
     """
-    how, policy, where = how or How(), policy or Policy(), observer.where
-    how.check(where)
+    options, policy, where = options or Options(), policy or Policy(), observer.where
     notes: list[str] = []
     seen: list[Conditions] = []
     held = held or Held(observer)
-    with switches(case.dtype), running(step.name), _Compiling() if how.compile else nullcontext() as compiling:
+    with switches(case.dtype), running(step.name), _Compiling() if options.compile else nullcontext() as compiling:
         stage("first call")
-        run = _prepared(step, where, how)
+        run = _prepared(step, where, options)
         with observer.around(notes, seen):
-            timings = sample(_telling(run, stage), run.phases, clock_of(where, how), policy, progress)
+            timings = sample(_telling(run, stage), run.phases, clock_of(where, flush=options.flush), policy, progress)
     for phase, timing in timings.items():
         spent = compiling.seconds if compiling is not None and phase == run.phases[0] else None
         yield Record(case=case, source="measure", scope="model", phase=phase, timing=replace(timing, compiling=spent))
@@ -148,12 +148,12 @@ class _Compiling:
         self.seconds += time.perf_counter() - self._begun
 
 
-def _prepared(step: Step, where: str, how: How) -> Run:
-    step = compiled(step) if how.compile else step
-    return replayed(step) if how.cuda_graph else eager(step, where)
+def _prepared(step: Step, where: str, options: Options) -> Executable:
+    step = compiled(step) if options.compile else step
+    return replayed(step) if options.cuda_graph else eager(step, where)
 
 
-def _telling(run: Run, stage: Stage) -> Callable[[Callable[[], None]], None]:
+def _telling(run: Executable, stage: Stage) -> Callable[[Callable[[], None]], None]:
     """The run, which tells the phase that it enters, so that a failure knows where it happened."""
 
     def once(mark: Callable[[], None]) -> None:
@@ -169,9 +169,9 @@ def _telling(run: Run, stage: Stage) -> Callable[[Callable[[], None]], None]:
     return once
 
 
-def clock_of(where: str, how: How) -> Clock:
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device=where).zero_ if how.flush else None
-    return CudaClock(flush) if where == "cuda" else MonotonicClock(flush)
+def clock_of(where: str, *, flush: bool = False) -> Clock:
+    empty = torch.empty(FLUSH_BYTES, dtype=torch.int8, device=where).zero_ if flush else None
+    return CudaClock(empty) if where == "cuda" else MonotonicClock(empty)
 
 
 def _doubts(timings: Mapping[Phase, Timing], policy: Policy) -> Iterator[str]:

@@ -15,8 +15,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from rooflens.models import How, Step, compiled, eager, placed, running, switches
+from rooflens.models import Step, compiled, eager, placed, running, switches
 from rooflens.records import Case, Phase, Record, Scaling, Timing, in_sequence
+from rooflens.runs.options import Options
 from rooflens.sources.measure import clock_of
 from rooflens.timing import Policy, sample
 
@@ -56,7 +57,7 @@ def process_group(rank: int, ranks: int, where: str, folder: Path) -> Iterator[N
         dist.destroy_process_group()
 
 
-def measured(step: Step, case: Case, where: str, *, how: How, budget: float) -> Seen:
+def measured(step: Step, case: Case, where: str, *, options: Options, budget: float) -> Seen:
     """Time the step on the first device alone, then on all, then an all-reduce of its gradients; in each process.
 
     Args:
@@ -67,7 +68,7 @@ def measured(step: Step, case: Case, where: str, *, how: How, budget: float) -> 
     control: Any = dist.new_group(backend="gloo")  # waiting on it leaves the device idle
     step = placed(step, where, copy=False)
     with switches(case.dtype), running(step.name):
-        alone = _alone(step, where, how, budget) if rank == 0 else None
+        alone = _alone(step, where, options, budget) if rank == 0 else None
         samples = torch.tensor([0 if alone is None else _how_many(alone, budget)])
         dist.broadcast(samples, 0, group=control)
         if where == "cuda":
@@ -76,8 +77,8 @@ def measured(step: Step, case: Case, where: str, *, how: How, budget: float) -> 
         policy = _exactly(int(samples))
         devices = [torch.cuda.current_device()] if where == "cuda" else None
         wrapped = replace(step, module=DistributedDataParallel(step.module, device_ids=devices))
-        run = eager(compiled(wrapped) if how.compile else wrapped, where)
-        phases = sample(run.once, run.phases, clock_of(where, how), policy)
+        run = eager(compiled(wrapped) if options.compile else wrapped, where)
+        phases = sample(run.once, run.phases, clock_of(where, flush=options.flush), policy)
         peak = torch.cuda.max_memory_allocated() if where == "cuda" else None
         gradients = [p for p in step.module.parameters() if p.requires_grad]
         reduce = _reduce(gradients, where, policy)
@@ -103,9 +104,9 @@ def records(seen: Sequence[Seen], case: Case) -> Iterator[Record]:
     yield Record(case=case, source="measure", scope="model", scaling=scaling)
 
 
-def _alone(step: Step, where: str, how: How, budget: float) -> Timing:
-    run = eager(compiled(step) if how.compile else step, where)
-    timings = sample(run.once, run.phases, clock_of(where, how), Policy(budget=budget))
+def _alone(step: Step, where: str, options: Options, budget: float) -> Timing:
+    run = eager(compiled(step) if options.compile else step, where)
+    timings = sample(run.once, run.phases, clock_of(where, flush=options.flush), Policy(budget=budget))
     return in_sequence(list(timings.values()))
 
 
@@ -121,7 +122,7 @@ def _reduce(gradients: Sequence[torch.Tensor], where: str, policy: Policy) -> Ti
             dist.all_reduce(tensor)
         mark()
 
-    return sample(run, ("all-reduce",), clock_of(where, How()), policy)["all-reduce"]
+    return sample(run, ("all-reduce",), clock_of(where), policy)["all-reduce"]
 
 
 def _how_many(alone: Timing, budget: float) -> int:

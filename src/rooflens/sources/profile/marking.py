@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rooflens.models import Run
+from rooflens.models import Executable
 from rooflens.sources.range_names import module_range, phase_range
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def phases_as_ranges(run: Run) -> Iterator[Callable[[], None]]:
+def phases_as_ranges(run: Executable) -> Iterator[Callable[[], None]]:
     """Name each phase in the profile; gives the function that ends one."""
     from torch.profiler import record_function
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rooflens.errors import ModelError
-from rooflens.models import Run, Step, eager, running, switches, unwrapped
+from rooflens.models import Executable, Step, eager, running, switches, unwrapped
 from rooflens.records import Case, Phase, Record
 from rooflens.sources.profile.attribution import attribute
 from rooflens.sources.profile.chrome import read_trace
@@ -62,7 +62,7 @@ def outside(training: bool) -> Mapping[Phase, str]:
     return {"forward": _LOSS, "backward": _LOSS, "optimizer": OPTIMIZER} if training else {}
 
 
-def profiled(step: Step, run: Run, where: str, *, warmup: int = WARMUP, keep: str | Path | None = None) -> Events:
+def profiled(step: Step, run: Executable, where: str, *, warmup: int = WARMUP, keep: str | Path | None = None) -> Events:
     """What the profiler saw of one warm run, in which every module and phase is a named range.
 
     The events go through torch's own trace file: its form is promised, and the same in every version.
@@ -95,7 +95,7 @@ def profiled(step: Step, run: Run, where: str, *, warmup: int = WARMUP, keep: st
         return read_trace(path)
 
 
-def counted(step: Step, run: Run, *, warmup: int = WARMUP) -> None:
+def counted(step: Step, run: Executable, *, warmup: int = WARMUP) -> None:
     """Run one warm step between the marks by which Nsight Compute starts and stops, for a process under ncu.
 
     It runs what :func:`profiled` runs, as often, so that both see the same kernels in the same order. Modules, phases

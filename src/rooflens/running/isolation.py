@@ -1,8 +1,7 @@
-"""Cells in a worker process: a crash, a hang or an error of the device costs one cell and nothing that was kept.
+"""Jobs in a worker process: a crash, a hang or an error of the device costs one job and nothing that was kept.
 
-A worker serves one cell after another and is replaced after any failure. The two talk in lines of JSON: cells go to the
-worker's standard input, its answers come from its standard output. Results travel as files, which the worker writes
-whole or not at all.
+A worker serves one job after another and is replaced after any failure. Jobs go to its standard input, its answers come
+from its standard output (:mod:`rooflens.running.jobs`). It writes its results to files, whole or not at all.
 """
 
 from __future__ import annotations
@@ -15,26 +14,31 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, NoReturn
 
+import msgspec
+
+from rooflens.running.jobs import Answer, Done, Job, Ready, Stage, Start
+
 START_SECONDS = 300.0
 """For imports: a cold network disk can take minutes over torch."""
-Answer = dict[str, Any]
-Run = Callable[[Mapping[str, Any], Callable[[Answer], None]], bool]
-"""Runs a cell in the worker: given the cell and a function that tells the caller its ``stage`` or ``share``; writes the
-results and says whether the process is fit for another cell."""
+WORKER = "rooflens.running.worker"
+Tell = Callable[[Answer], None]
+"""Given what a worker answers on the way."""
+Serve = Callable[[Any, Tell], bool]
+"""Does a job in the worker and writes the results; true if the process is fit for another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A cell whose worker did not live to answer.
+    """A job whose worker did not live to answer.
 
     Attributes:
-        stage: what the worker said last that it was doing.
+        stage: the last that the worker told.
     """
 
     kind: Literal["timeout", "crash"]
@@ -46,14 +50,17 @@ class Workers:
     """One worker at a time, started when it is first needed, or ahead of that with :meth:`prepare`.
 
     Args:
-        entry: a module that is run with ``python -m`` and calls :func:`serve`.
-        setup: told to each worker when it starts.
-        limit: seconds for each cell; the worker is killed after that.
-        fresh: a new worker for each cell.
+        start: the first line to each worker.
+        limit: seconds for each job; the worker is killed after that.
+        fresh: a new worker for each job.
+        apart: they and what they start are a group of processes of their own, and killed together.
+        program: a module that is run with ``python -m`` and calls :func:`serve`.
     """
 
-    def __init__(self, entry: str, setup: Mapping[str, Any], *, limit: float, fresh: bool = False) -> None:
-        self._entry, self._setup, self._limit, self._fresh = entry, dict(setup), limit, fresh
+    def __init__(
+        self, start: object, *, limit: float, fresh: bool = False, apart: bool = True, program: str = WORKER
+    ) -> None:
+        self._start, self._limit, self._fresh, self._apart, self._program = start, limit, fresh, apart, program
         self._worker: _Worker | None = None
 
     def __enter__(self) -> Workers:
@@ -62,32 +69,26 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._dismiss()
+        self.dismiss()
 
     def prepare(self) -> None:
         """Start a worker, so that it imports while the caller does something else; one that has ended is replaced."""
         if self._worker is not None and self._worker.has_ended:
-            self._dismiss()
+            self.dismiss()
         if self._worker is None:
-            self._worker = _Worker(self._entry, self._setup)
+            self._worker = _Worker(self._program, self._start, self._apart)
 
-    def run(self, cell: Mapping[str, Any], tell: Callable[[Answer], None] = lambda _: None) -> Answer | Lost:
-        """Hand a cell to the worker and wait for its answer.
-
-        Args:
-            tell: given what the worker says on the way: ``stage`` or ``share``.
-
-        Returns:
-            The answer: a line with ``done``, true if the worker is fit for another cell. Or how the cell was lost.
-        """
+    def run(self, job: object, tell: Tell = lambda _: None) -> Done | Lost:
+        """Hand a job to the worker and wait for its end."""
         self.prepare()
         assert self._worker is not None
-        found = self._worker.run(cell, self._limit, tell)
-        if self._fresh or isinstance(found, Lost) or not found["done"]:
-            self._dismiss()
-        return found
+        ending = self._worker.run(job, self._limit, tell)
+        if self._fresh or isinstance(ending, Lost) or not ending.fit:
+            self.dismiss()
+        return ending
 
-    def _dismiss(self) -> None:
+    def dismiss(self) -> None:
+        """End the worker, whatever it does."""
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
@@ -99,45 +100,46 @@ def search_path() -> str:
 
 
 class _Worker:
-    def __init__(self, entry: str, setup: Mapping[str, Any]) -> None:
+    def __init__(self, program: str, start: object, apart: bool) -> None:
+        self._apart = apart
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill
         self._process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", entry],
+            [sys.executable, "-X", "faulthandler", "-m", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env=os.environ | {"PYTHONPATH": search_path()},
-            start_new_session=True,  # so that what it starts dies with it
+            start_new_session=apart,
         )
         self._answers: queue.Queue[Answer | None] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
-        self._say(setup)
+        self._send(start)
         self._ready = False
 
     @property
     def has_ended(self) -> bool:
-        """Whether it ended after it was ready: between two cells, which is the fault of neither."""
+        """True if it ended after it was ready: between two jobs, which is the fault of neither."""
         return self._ready and self._process.poll() is not None
 
-    def run(self, cell: Mapping[str, Any], limit: float, tell: Callable[[Answer], None]) -> Answer | Lost:
+    def run(self, job: object, limit: float, tell: Tell) -> Done | Lost:
         stage = "start"
         if not self._ready:
-            if not isinstance(hello := self._answer(time.monotonic() + START_SECONDS), dict):
+            if not isinstance(hello := self._answer(time.monotonic() + START_SECONDS), Ready):
                 return self._lost(hello, stage, START_SECONDS)
             self._ready = True
         deadline = time.monotonic() + limit
-        self._say(cell)
+        self._send(job)
         while True:
             answer = self._answer(deadline)
-            if not isinstance(answer, dict):
+            if isinstance(answer, str):
                 return self._lost(answer, stage, limit)
-            if "done" in answer:
+            if isinstance(answer, Done):
                 return answer
-            stage = answer.get("stage", stage)
+            stage = answer.name if isinstance(answer, Stage) else stage
             tell(answer)
 
     def kill(self) -> None:
-        if hasattr(os, "killpg"):
+        if self._apart and hasattr(os, "killpg"):
             with suppress(ProcessLookupError):  # it has ended, and so has all that it started
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
@@ -147,21 +149,17 @@ class _Worker:
                 with suppress(BrokenPipeError):  # something unsent was left in it
                     pipe.close()
 
-    def _say(self, words: Mapping[str, Any]) -> None:
-        import msgspec
-
+    def _send(self, line: object) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended: the listener says so
-            self._process.stdin.write(msgspec.json.encode(words) + b"\n")
+            self._process.stdin.write(msgspec.json.encode(line) + b"\n")
             self._process.stdin.flush()
 
     def _listen(self) -> None:
-        import msgspec
-
         assert self._process.stdout is not None
         with suppress(ValueError, msgspec.MsgspecError):  # the pipe was closed, or the worker died amid a line
             for line in self._process.stdout:
-                self._answers.put(msgspec.json.decode(line))
+                self._answers.put(msgspec.json.decode(line, type=Answer))
         self._answers.put(None)
 
     def _answer(self, deadline: float) -> Answer | Literal["timeout", "crash"]:
@@ -172,7 +170,7 @@ class _Worker:
             return "timeout"
         return "crash" if answer is None else answer
 
-    def _lost(self, kind: Literal["timeout", "crash"], stage: str, limit: float) -> Lost:
+    def _lost(self, kind: Any, stage: str, limit: float) -> Lost:
         if kind == "timeout":
             return Lost(kind=kind, stage=stage, message=f"the time limit of {limit:g} s was over; it was killed")
         try:
@@ -198,35 +196,34 @@ def _ending(code: int) -> str:
     return f"was killed by {name}" + (", as the system does when memory runs out" if -code == signal.SIGKILL else "")
 
 
-def serve(begin: Callable[[Mapping[str, Any]], Run]) -> NoReturn:
-    """The worker's side: take cells from standard input until it closes, and answer each.
+def serve(begin: Callable[[Any], Serve], start: Any = Start, job: Any = Job) -> NoReturn:
+    """The worker's side: take jobs from standard input until it closes, and answer each.
 
     What the program or a library prints goes to standard error, and what reads standard input finds its end: nobody is
-    there to answer. The process ends at once when the caller is gone, also in the middle of a cell.
+    there to answer. The process ends at once when the caller is gone, also in the middle of a job.
 
     Args:
-        begin: given the setup, makes what runs a cell.
+        begin: given the first line, makes what does the jobs.
+        start, job: the types of these lines.
     """
-    import msgspec
-
     answers, asked = os.fdopen(os.dup(1), "wb", buffering=0), os.dup(0)
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    cells: queue.Queue[Answer] = queue.Queue()
+    lines: queue.Queue[bytes] = queue.Queue()
 
     def listen() -> None:
         # Without a buffer: its lock would be held here when the interpreter ends, and abort it.
         for line in open(asked, "rb", buffering=0, closefd=False):  # noqa: SIM115
-            cells.put(msgspec.json.decode(line))
+            lines.put(line)
         os._exit(0)
 
-    def tell(words: Answer) -> None:
-        answers.write(msgspec.json.encode(words) + b"\n")
+    def tell(answer: Answer) -> None:
+        answers.write(msgspec.json.encode(answer) + b"\n")
 
     threading.Thread(target=listen, daemon=True).start()
-    run = begin(cells.get())
-    tell({"ready": True})
+    do = begin(msgspec.json.decode(lines.get(), type=start))
+    tell(Ready())
     while True:
-        tell({"done": run(cells.get(), tell)})
+        tell(Done(fit=do(msgspec.json.decode(lines.get(), type=job), tell)))

@@ -1,0 +1,116 @@
+"""What the hardware counts while a model runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rooflens.errors import InvalidValue
+from rooflens.machine import this_machine
+from rooflens.models import workload
+from rooflens.progress import Progress
+from rooflens.records import Device
+from rooflens.regions.iterations import COUNTERS
+from rooflens.results import RecordSet
+from rooflens.running.counting import check_settings, counted, counted_program
+from rooflens.running.estimating import estimated_beside
+from rooflens.runs.options import Options
+
+LIMIT = 600.0
+"""Seconds for counting one batch."""
+
+
+def counters(
+    model: str,
+    *,
+    batch: int | Sequence[int] | None = None,
+    dtype: str | None = None,
+    mode: str = "inference",
+    optimizer: str = "sgd",
+    fused: bool = False,
+    img_size: int | None = None,
+    seq_len: int | None = None,
+    channels_last: bool = False,
+    compile: bool = False,
+    cache: str = "all",
+    limit: float = LIMIT,
+    roof: str | Device | None = None,
+    estimate: bool = True,
+    keep: str | Path | None = None,
+    progress: Progress | None = None,
+) -> RecordSet:
+    """Count FLOP and bytes of every kernel of one warm step with Nsight Compute; twin of ``rooflens counters MODEL``.
+
+    The step is run twice, each time in a process of its own: once under torch's profiler, for times, operations,
+    modules and phases; once under ncu, which replays each kernel until all counters are read. Where counters cannot be
+    read, the first run and the estimate stand alone, and a note says so and what to change.
+
+    Args:
+        cache: ``all`` empties the caches before each kernel, so that bytes repeat; ``none`` keeps what earlier kernels
+            left there.
+        limit: seconds of counting per batch; then ncu is stopped, and what it has is kept.
+        roof: the device whose ceilings hold: a name, a device file, or ``measured``. Default: the catalogue's entry.
+        estimate: also estimate the same cases: algorithmic FLOP and compulsory bytes beside what was executed.
+        keep: a folder for ncu's reports and the profiler's traces; by default they are thrown away.
+        (others): as in :func:`estimate`.
+
+    Returns:
+        A record per launch: executed work (FLOP by precision and unit, bytes at l1, l2 and dram), time, operation,
+        module and phase.
+
+    Raises:
+        ModelError: every batch failed.
+        InvalidValue: an argument cannot be used.
+    """
+    options = Options.of(locals())
+    if not isinstance(model, str):
+        raise InvalidValue(
+            "ncu runs a model in a process of its own; name it: resnet18, hf:gpt2, path/file.py:function"
+        )
+    check_settings(cache, limit)
+    asked = workload(model, batch=batch, dtype=dtype, mode=mode, options=options)
+    machine = this_machine(None, roof, progress)
+    beside = estimated_beside(asked, machine.device, limit, None, isolated=False) if estimate else RecordSet(())
+    return beside + counted(asked, machine, cache=cache, limit=limit, keep=keep, progress=progress)
+
+
+def count_program(
+    program: Sequence[str],
+    *,
+    cache: str = "all",
+    limit: float = LIMIT,
+    roof: str | Device | None = None,
+    keep: str | Path | None = None,
+    progress: Progress | None = None,
+    echo: Callable[[str], None] | None = None,
+) -> RecordSet:
+    """Count FLOP and bytes of every kernel of one step of a program; twin of ``rooflens counters -- PROGRAM``.
+
+    The step is what lies between ``torch.cuda.profiler.start()`` and ``stop()``, or the first iteration of a
+    :func:`rooflens.region` after those that it skips. No switch of the program is set. Times are ncu's own, of replayed
+    kernels.
+
+    Args:
+        program: the command line.
+        echo: given each line that the program prints.
+        (others): as in :func:`counters`.
+
+    Returns:
+        A record per launch; with ranges of operations and modules (a region makes them) also its operation, module and
+        phase.
+
+    Raises:
+        CountersUnavailable: ncu is missing or locked, or the program marked no step.
+    """
+    check_settings(cache, limit)
+    machine = this_machine(None, roof, progress)
+    return counted_program(
+        program,
+        machine,
+        environment={COUNTERS: "1"},
+        cache=cache,
+        limit=limit,
+        keep=keep,
+        progress=progress,
+        echo=echo,
+    )

@@ -1,0 +1,188 @@
+"""Runs that are timed: in this process, or in workers that may crash, hang and run out of memory."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from rooflens.errors import InvalidValue, RooflensError
+from rooflens.models import Workload, compiled, kept_random_numbers, kept_switches, placed, running, workload_of
+from rooflens.progress import Progress
+from rooflens.records import Failure, Record, RecordFile, write_records
+from rooflens.running import ranks
+from rooflens.running.isolation import Lost, Serve, Tell, Workers
+from rooflens.running.jobs import Measure, Share, Stage, Start
+from rooflens.running.outcomes import contents, lost, taken, telling
+from rooflens.runs.run import Run
+from rooflens.sources import conditions
+from rooflens.timing import Policy
+
+PROBE = Policy(warmup=1, settle=1, settle_seconds=0.0, min_samples=1, max_samples=1, budget=0.1)
+"""For a run that is only asked whether it fits."""
+PROFILE = "profile"
+"""The stage that comes after all that is timed."""
+
+
+class Measurer(Protocol):
+    """Times a run; whatever comes of it is in what comes back."""
+
+    def __call__(self, run: Run, device: str, budget: float | None, progress: Progress) -> RecordFile:
+        """Time a run.
+
+        Args:
+            device: the name of this machine's device in cases.
+            budget: seconds of sampling; None only asks whether the run fits.
+        """
+        ...
+
+
+def check_can_run(run: Run, where: str, *, isolated: bool) -> None:
+    """Raise InvalidValue for what cannot be done on torch's device type `where`, or in this process."""
+    if run.options.cuda_graph and where != "cuda":
+        raise InvalidValue(f"CUDA graphs need a CUDA device, and this measures on {where!r}; leave cuda_graph out")
+    ranks.check_gpus(run.options, where, run.mode, named=isolated)
+    if where == "cpu" and run.dtype == "tf32":
+        raise InvalidValue("a CPU has no TF32; measure fp32 or bf16")
+
+
+@contextmanager
+def measurer_here(asked: Workload, where: str) -> Iterator[Measurer]:
+    """A :class:`Measurer` of one workload in this process."""
+    observer = conditions.Observer(where)
+
+    def measure(run: Run, device: str, budget: float | None, progress: Progress) -> RecordFile:
+        label = run.case(device).label()
+        kept: list[Record | Failure] = []
+        with kept_random_numbers():
+            _measure(asked, run, device, observer, budget, kept, share=lambda done: progress(done, label))
+        return contents(kept)
+
+    yield measure
+
+
+@contextmanager
+def measurer_in_workers(where: str, *, limit: float, fresh: bool) -> Iterator[Measurer]:
+    """A :class:`Measurer` of named models in worker processes.
+
+    Args:
+        where: torch's device type.
+        limit: seconds for each run.
+        fresh: a new worker for each run.
+    """
+    start = Start(kind="measure", where=where, command=tuple(sys.argv))
+    pool = Workers(start, limit=limit, fresh=fresh)
+    with pool, tempfile.TemporaryDirectory(prefix="rooflens-") as folder:
+        pool.prepare()
+        out = Path(folder) / "measured.jsonl"
+
+        def measure(run: Run, device: str, budget: float | None, progress: Progress) -> RecordFile:
+            case = run.case(device)
+            job = Measure(run=run, device=device, budget=budget, out=str(out))
+            ending = pool.run(job, telling(progress, case.label()))
+            written = taken(out)
+            if isinstance(ending, Lost):
+                failed = lost(case, "measure", ending)
+                return failed if written is None else replace(written, failures=failed.failures)
+            assert written is not None
+            return written
+
+        yield measure
+
+
+def begin(start: Start) -> Serve:
+    """The worker's side: look at the machine before anything runs on it."""
+    from rooflens.sources import measure as source
+
+    if start.where == "cpu":
+        conditions.bound_memory()
+    observer = conditions.Observer(start.where)
+    source.load_libraries(start.where)
+
+    @kept_switches()  # also those that a user's file turns while it is read
+    def do(job: Measure, tell: Tell) -> bool:
+        kept: list[Record | Failure] = []
+        at = "build"
+
+        def write() -> None:
+            write_records(Path(job.out), contents(kept, start.command))
+
+        def stage(name: str) -> None:
+            nonlocal at
+            at = name
+            if name == PROFILE:  # a profiler may take the process along: what is timed stays
+                write()
+            tell(Stage(name=name))
+
+        asked = workload_of(job.run)
+        if job.run.options.gpus > 1:
+            stage(f"on {job.run.options.gpus} devices")
+            kept += ranks.measured(job, observer, job.budget or PROBE.budget)
+        else:
+            try:
+                share = _sharing(tell)
+                _measure(asked, asked.runs[0], job.device, observer, job.budget, kept, stage, share)
+            except InvalidValue as error:  # only running it showed that it makes no sense
+                kept.append(source.failure(job.run.case(job.device), error, at))
+        write()
+        return not any(isinstance(item, Failure) for item in kept)
+
+    return do
+
+
+def _sharing(tell: Tell) -> Callable[[float], None]:
+    return lambda done: tell(Share(done=done))
+
+
+def _measure(
+    asked: Workload,
+    run: Run,
+    device: str,
+    observer: conditions.Observer,
+    budget: float | None,
+    kept: list[Record | Failure],
+    stage: Callable[[str], None] = lambda _: None,
+    share: Callable[[float], None] = lambda _: None,
+) -> None:
+    """Build the model of a run and time it; the records are kept as they come, and a failure if it comes to one.
+
+    A module that was handed in is copied; a named one is built for this and needs no copy. What the model's code turns
+    of the process's switches is put back, so that it does not matter for the next run.
+
+    Raises:
+        InvalidValue: what was asked for makes no sense for any batch.
+    """
+    from rooflens.sources import measure as source
+    from rooflens.sources import profile
+
+    where, case, options = observer.where, run.case(device), run.options
+    policy = PROBE if budget is None else Policy(budget=budget)
+    at = "build"
+
+    def enter(name: str) -> None:
+        nonlocal at
+        at = name
+        stage(name)
+
+    try:
+        with kept_switches(), running(case.model):
+            enter("build")
+            held = source.Held(observer)
+            # Inputs are made where they are used: random numbers for a large batch take a CPU minutes.
+            step = asked.step(run, asked.build("cpu"), where)
+            enter("place")
+            step = placed(step, where, copy=asked.blueprint.module is not None)
+            kept += source.records(
+                step, case, observer, options=options, policy=policy, held=held, progress=share, stage=enter
+            )
+            if options.profile:  # a run of its own: a profiler slows what it looks at
+                enter(PROFILE)
+                kept += profile.records(compiled(step) if options.compile else step, case, where)
+    except InvalidValue:
+        raise
+    except RooflensError as error:
+        kept.append(source.failure(case, error, at))

@@ -1,0 +1,47 @@
+"""What comes of jobs: records and failures, and what is told on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rooflens.progress import Progress
+from rooflens.records import Case, Failure, Record, RecordFile, Source, read_records
+from rooflens.running.isolation import Lost, Tell
+from rooflens.running.jobs import Answer, Share, Stage
+from rooflens.sources import environment
+
+
+def contents(items: Iterable[Record | Failure], command: Sequence[str] | None = None) -> RecordFile:
+    """Records and failures, with the environment of this process."""
+    items = list(items)
+    return RecordFile(
+        records=tuple(item for item in items if isinstance(item, Record)),
+        failures=tuple(item for item in items if isinstance(item, Failure)),
+        environment=environment.capture(command),
+    )
+
+
+def lost(case: Case, source: Source, ending: Lost) -> RecordFile:
+    """What is kept of a job whose worker did not live to answer."""
+    return contents([Failure(case=case, source=source, stage=ending.stage, kind=ending.kind, message=ending.message)])
+
+
+def taken(path: Path) -> RecordFile | None:
+    """The record file that a worker wrote, which is removed; None if there is none."""
+    written = read_records(path) if path.exists() else None
+    path.unlink(missing_ok=True)
+    return written
+
+
+def telling(progress: Progress | None, label: str) -> Tell:
+    """Hand on what a worker tells: the last share, and the stage that it is at."""
+    share = 0.0
+
+    def tell(answer: Answer) -> None:
+        nonlocal share
+        share = answer.done if isinstance(answer, Share) else share
+        if progress is not None:
+            progress(share, f"{label}: {answer.name}" if isinstance(answer, Stage) else label)
+
+    return tell

@@ -1,0 +1,108 @@
+"""A run on several devices: one worker process for each, joined by torch.distributed."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import torch
+
+from rooflens.errors import InvalidValue, RooflensError
+from rooflens.models import workload_of
+from rooflens.records import Conditions, Failure, Record, write_atomically
+from rooflens.running.isolation import Lost, Serve, Tell, Workers
+from rooflens.running.jobs import Done, Measure, Rank, Start
+from rooflens.runs.options import Options
+from rooflens.sources import conditions, measure, parallel
+
+FAILED = "failed.json"
+
+
+def check_gpus(options: Options, where: str, mode: str, named: bool) -> None:
+    """Raise InvalidValue for what several devices cannot do, or are not there for."""
+    if options.gpus == 1:
+        return
+    if mode != "train":
+        raise InvalidValue(f"several devices share a training step, and this is {mode!r}; give mode='train'")
+    if not named:
+        raise InvalidValue("a module or a loss that is handed in cannot be sent to several processes; name the model")
+    if options.profile:
+        raise InvalidValue("a step on several devices is not profiled; leave profile out")
+    if options.cuda_graph:
+        raise InvalidValue("the all-reduce of gradients is not captured in CUDA graphs here; leave cuda_graph out")
+    there = torch.cuda.device_count() if where == "cuda" else options.gpus
+    if there < options.gpus:
+        raise InvalidValue(f"{options.gpus} CUDA devices were asked for, and torch finds {there}")
+
+
+def measured(job: Measure, observer: conditions.Observer, budget: float) -> list[Record | Failure]:
+    """Time a training step on several devices; on a CPU each process takes its share of the threads."""
+    case, ranks = job.run.case(job.device), job.run.options.gpus
+    notes: list[str] = []
+    around: list[Conditions] = []
+    with tempfile.TemporaryDirectory(prefix="rooflens-") as name:
+        folder = Path(name)
+        jobs = [
+            Rank(run=job.run, device=job.device, budget=budget, rank=rank, folder=name) for rank in range(ranks)
+        ]
+        with observer.around(notes, around):
+            ending = _together(jobs, observer.where)
+        if (folder / FAILED).exists():
+            return [msgspec.json.decode((folder / FAILED).read_bytes(), type=Failure)]
+        if isinstance(ending, Lost):
+            return [Failure(case=case, source="measure", stage="forward", kind=ending.kind, message=ending.message)]
+        seen = [msgspec.json.decode(file.read_bytes(), type=parallel.Seen) for file in _results(folder, ranks)]
+    *phases, scaling = parallel.records(seen, case)
+    return [*phases, replace(scaling, conditions=around[0], notes=tuple(notes))]
+
+
+def _together(jobs: list[Rank], where: str) -> Done | Lost:
+    """Give each process its job; when the first fails, the others are ended, since they would wait for it.
+
+    The processes belong to the group of this one, which whoever started it may kill as a whole.
+    """
+    start = Start(kind="rank", where=where)
+    with ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor(len(jobs)))
+        pools = [stack.enter_context(Workers(start, limit=math.inf, apart=False)) for _ in jobs]
+        for pool in pools:
+            pool.prepare()
+        left: set[Future[Done | Lost]] = {threads.submit(pool.run, job) for pool, job in zip(pools, jobs, strict=True)}
+        while left:
+            over, left = wait(left, return_when=FIRST_COMPLETED)
+            for ending in (future.result() for future in over):
+                if isinstance(ending, Lost) or not ending.fit:
+                    return ending  # on leaving, every process is killed
+    return Done(fit=True)
+
+
+def _results(folder: Path, ranks: int) -> list[Path]:
+    return [folder / f"{rank}.json" for rank in range(ranks)]
+
+
+def begin(start: Start) -> Serve:
+    """The worker's side: one device. Its results, or why it failed, go to a file."""
+
+    def do(job: Rank, tell: Tell) -> bool:
+        run, folder = job.run, Path(job.folder)
+        ranks, case = run.options.gpus, run.case(job.device)
+        asked = workload_of(run)
+        with parallel.process_group(job.rank, ranks, start.where, folder):
+            try:
+                step = asked.step(asked.runs[0], asked.build("cpu"), start.where)
+                seen = parallel.measured(step, case, start.where, options=run.options, budget=job.budget)
+            except RooflensError as error:
+                # Before the others lose their connection to this process, and say that instead: the first to fail tells.
+                if not (folder / FAILED).exists():
+                    failure = measure.failure(case, error, "train")
+                    write_atomically(folder / FAILED, msgspec.json.encode(failure))
+                return False
+        write_atomically(_results(folder, ranks)[job.rank], msgspec.json.encode(seen))
+        return True
+
+    return do

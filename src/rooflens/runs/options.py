@@ -1,0 +1,173 @@
+"""The table of options: everything that a run may be told beyond model, batch, dtype and mode, one line for each.
+
+From it are made the options of the command line, the check of Python arguments, the keys of study files, what a worker
+is sent, what a case says, and which options tell two steps apart. A new option is a line here and its use; the promised
+signatures in Python are held against the table by a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
+
+from rooflens.errors import InvalidValue
+
+Scalar = str | int | float | bool
+Concern = Literal["step", "graph", "counting", "running"]
+"""What an option is about: what the step computes; which sizes an ONNX file takes; how an estimate counts the step; how
+a measurement runs it."""
+SOURCES_OF: Mapping[Concern, tuple[str, ...]] = {
+    "step": ("estimate", "measure", "counters"),
+    "graph": ("estimate",),
+    "counting": ("estimate",),
+    "running": ("measure",),
+}
+"""Sources that an option means something to."""
+Fusion = Literal["none", "pointwise", "attention"]
+FUSIONS: tuple[Fusion, ...] = ("none", "pointwise", "attention")
+OPTIMIZERS = ("none", "sgd", "adam", "adamw")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A line of the table.
+
+    Attributes:
+        kind: the type of its value; `dict` is sizes by name.
+        default: what holds where nothing else is said; None leaves it to the model.
+        help: the text of ``--help`` and of the docs.
+        choices: its known values, if only these are allowed.
+        least: its smallest value.
+        training: it means something in mode ``train`` only.
+        recorded: records name it in their case; what changes no number of theirs is not named.
+    """
+
+    name: str = ""
+    kind: type
+    default: Any
+    help: str
+    concerns: Concern
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    training: bool = False
+    recorded: bool = True
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources that it means something to."""
+        return SOURCES_OF[self.concerns]
+
+    def means_something(self, source: str, mode: str) -> bool:
+        """True if it changes anything for a source in a mode."""
+        return source in self.sources and (mode == "train" or not self.training)
+
+    def check(self, value: Any) -> None:
+        """Raise InvalidValue for a value that it cannot have."""
+        if value == self.default and type(value) is type(self.default):
+            return
+        if self.choices:
+            if value not in self.choices:
+                raise InvalidValue(f"unknown {self.name} {value!r}; known: {', '.join(self.choices)}")
+        elif self.kind is bool:
+            if not isinstance(value, bool):
+                raise InvalidValue(f"{self.name} is {value!r}; it has to be True or False")
+        elif self.kind is int and (
+            not isinstance(value, int) or isinstance(value, bool) or (self.least is not None and value < self.least)
+        ):
+            least = "" if self.least is None else f" of at least {self.least}"
+            raise InvalidValue(f"{self.name} is {value!r}; it has to be a whole number{least}")
+
+
+def option(default: Any, help: str, *, kind: type | None = None, concerns: Concern = "step", **more: Any) -> Any:
+    """A field of :class:`Options`."""
+    line = Option(kind=kind or type(default), default=default, help=help, concerns=concerns, **more)
+    return field(default=default, metadata={"option": line})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of a run.
+
+    Raises:
+        InvalidValue: a value is unknown, of the wrong kind or too small.
+    """
+
+    optimizer: str = option("sgd", "Of a training step; none stops after backward.", choices=OPTIMIZERS, training=True)
+    fused: bool = option(False, "The optimizer in its fused form instead of foreach.", training=True)
+    compile: bool = option(False, "Through torch.compile; an estimate fuses element-wise work.")
+    img_size: int | None = option(None, "Height and width of images; default: the model's own.", kind=int, least=1)
+    seq_len: int | None = option(None, "Tokens per sequence.", kind=int, least=1)
+    channels_last: bool = option(False, "Lay images out with channels last.")
+    dims: tuple[tuple[str, int], ...] = option(
+        (), "Size that an ONNX file leaves open, by its name there. Repeatable.", kind=dict, concerns="graph"
+    )
+    causal: bool = option(
+        False, "Count causal attention as the half that its kernel executes.", concerns="counting"
+    )
+    fusion: Fusion = option(
+        "none",
+        "Operations that share a kernel keep what passes between them on the chip.",
+        choices=FUSIONS,
+        concerns="counting",
+    )
+    cuda_graph: bool = option(
+        False, "Replay the step from CUDA graphs: no host between the kernels.", concerns="running"
+    )
+    flush: bool = option(False, "Empty the caches before each sample.", concerns="running")
+    profile: bool = option(
+        False, "Also profile one run: the time of every operation and module.", concerns="running", recorded=False
+    )
+    gpus: int = option(
+        1,
+        "Train on so many together, each with a whole batch; also times one alone, and the all-reduce of gradients.",
+        least=1,
+        concerns="running",
+    )
+
+    def __post_init__(self) -> None:
+        for name, line in OPTIONS.items():
+            line.check(getattr(self, name))
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Options:
+        """The options among the arguments of a call; sizes by name may be a mapping."""
+        given = {name: arguments[name] for name in OPTIONS if name in arguments}
+        return cls(**given | {"dims": tuple(sorted(dict(given.get("dims") or ()).items()))})
+
+    @classmethod
+    def from_case(cls, said: Iterable[tuple[str, Scalar]]) -> Options:
+        """The options that a case names."""
+        given: dict[str, Any] = dict(said)
+        if "dims" in given:
+            sizes = (size.rpartition("=") for size in str(given["dims"]).split(", "))
+            given["dims"] = tuple((name, int(size)) for name, _, size in sizes)
+        return cls(**given)
+
+    def in_case(self, mode: str) -> tuple[tuple[str, Scalar], ...]:
+        """What a case in `mode` says of them: what is not the default and means something, sorted by name."""
+        said: dict[str, Scalar] = {}
+        for name, line in OPTIONS.items():
+            value = getattr(self, name)
+            if line.recorded and value != line.default and (mode == "train" or not line.training):
+                said[name] = ", ".join(f"{of}={size}" for of, size in value) if line.kind is dict else value
+        if self.optimizer == "none":
+            said.pop("fused", None)
+        return tuple(sorted(said.items()))
+
+    def of_source(self, source: str) -> Options:
+        """The same, less what means nothing to a source. In an estimate, a compiler fuses element-wise work."""
+        kept = {name: getattr(self, name) for name, line in OPTIONS.items() if source in line.sources}
+        if source == "estimate" and self.compile and self.fusion == "none":
+            kept["fusion"] = "pointwise"
+        return Options(**kept)
+
+
+OPTIONS: Mapping[str, Option] = {
+    f.name: replace(f.metadata["option"], name=f.name) for f in fields(Options)
+}
+"""The table: each option by its name."""
+COUNTING = frozenset(line.name for line in OPTIONS.values() if line.concerns == "counting")
+"""Options that say how an estimate counts, and not what runs."""
+RUNNING = frozenset(line.name for line in OPTIONS.values() if line.concerns == "running" and line.recorded)
+"""Options that say how a step was run, and not what it computes."""

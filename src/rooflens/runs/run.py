@@ -1,0 +1,81 @@
+"""A run: one model, one batch, one dtype, one mode and its options, from the command line to the worker and the case."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeGuard
+
+from rooflens.errors import InvalidValue
+from rooflens.records import AS_IS, DTYPES, MODES, Case
+from rooflens.runs.options import Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What is to be run.
+
+    Attributes:
+        model: a name as the user gave it, paths included; what a module that was handed in is called.
+        batch: samples per step; None is the batch of the inputs that are there, or the model's own.
+        dtype: one of `DTYPES`, or `AS_IS`.
+        mode: one of `MODES`.
+
+    Raises:
+        InvalidValue: the batch is no whole number of at least 1, or dtype or mode is unknown.
+    """
+
+    model: str
+    batch: int | None = None
+    dtype: str = "fp32"
+    mode: str = "inference"
+    options: Options = field(default_factory=Options)
+
+    def __post_init__(self) -> None:
+        for what, value, known in (("dtype", self.dtype, (*DTYPES, AS_IS)), ("mode", self.mode, MODES)):
+            if value not in known:
+                raise InvalidValue(f"unknown {what} {value!r}; known: {', '.join(known)}")
+        if self.batch is not None and (type(self.batch) is not int or self.batch < 1):
+            raise InvalidValue(f"batch {self.batch!r} cannot be run; give whole numbers of at least 1")
+
+    def case(self, device: str | None = None) -> Case:
+        """The case of its records; a file in the user's home is named without it."""
+        return Case(
+            model=without_home(self.model),
+            device=device,
+            batch=self.batch,
+            dtype=self.dtype,
+            mode=self.mode,
+            options=self.options.in_case(self.mode),
+        )
+
+    @classmethod
+    def of(cls, case: Case) -> Run:
+        """The run of a case. A named model that the case leaves as it is runs in its default dtype."""
+        dtype = "fp32" if case.dtype == AS_IS and not is_graph(case.model) else case.dtype
+        options = Options.from_case(case.options)
+        return cls(model=case.model, batch=case.batch, dtype=dtype, mode=case.mode, options=options)
+
+    def with_batches(self, batch: object) -> tuple[Run, ...]:
+        """A run for each batch, once: of None, of a whole number, or of several.
+
+        Raises:
+            InvalidValue: there is none, or one is no whole number of at least 1.
+        """
+        batches = (batch,) if batch is None or isinstance(batch, int) or not isinstance(batch, Iterable) else tuple(batch)
+        if not batches or (batch is not None and None in batches):
+            raise InvalidValue(f"batch {batches!r} cannot be run; give whole numbers of at least 1")
+        return tuple(dict.fromkeys(replace(self, batch=size) for size in batches))
+
+
+def is_graph(model: object) -> TypeGuard[str]:
+    """True if a model is named by an ONNX file."""
+    return isinstance(model, str) and model.lower().endswith(".onnx")
+
+
+def without_home(text: str) -> str:
+    """The text with the home folder, whose name is often the user's, written as ``~``."""
+    home = str(Path.home())
+    return text if home == "/" else re.sub(rf"{re.escape(home)}(?=/|$)", "~", text)
