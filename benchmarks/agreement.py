@@ -22,8 +22,7 @@ from typing import Any
 
 import torch
 
-from rooflens.api.cases import request
-from rooflens.models import How, eager, placed, switches
+from rooflens.models import eager, placed, switches, workload
 from rooflens.sources import environment
 from rooflens.sources.measure import clock_of
 from rooflens.timing import Policy, sample
@@ -96,7 +95,7 @@ def compared(model: str, batch: int, dtype: str, where: str) -> Iterator[dict[st
 def timed(run: Callable[[Callable[[], None]], None], where: str) -> tuple[float, float]:
     """The median, and the seconds per call that went by outside of what is timed: harness, flush, synchronisation."""
     begun = time.perf_counter()
-    timing = sample(run, ("forward",), clock_of(where, How(flush=where == "cuda")), POLICY[where])["forward"]
+    timing = sample(run, ("forward",), clock_of(where, flush=where == "cuda"), POLICY[where])["forward"]
     rest = time.perf_counter() - begun - sum(timing.samples) - sum(timing.warmup) - (timing.cold or 0.0)
     return timing.median, rest / (1 + len(timing.warmup) + len(timing.samples))
 
@@ -106,19 +105,8 @@ POLICY = {"cuda": Policy(budget=1.5), "cpu": Policy(budget=0.7, precision=0.0)}
 
 def prepared(model: str, batch: int, dtype: str, where: str) -> Callable[[Callable[[], None]], None]:
     """The step on its device."""
-    asked = request(
-        model,
-        inputs=None,
-        batch=batch,
-        dtype=dtype,
-        mode="inference",
-        loss=None,
-        optimizer="sgd",
-        img_size=None,
-        seq_len=None,
-        channels_last=False,
-    )
-    step = asked.step(asked.build("cpu"), batch, "cpu")
+    asked = workload(model, batch=batch, dtype=dtype)
+    step = asked.step(asked.runs[0], asked.build("cpu"), "cpu")
     return eager(placed(step, where, copy=False), where).once
 
 

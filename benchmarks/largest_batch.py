@@ -31,8 +31,8 @@ import torch
 from benchmarks.memory import DECODER, TOKENS, Boundaries, cublas_workspace
 
 import rooflens as rl
-from rooflens.api.cases import Request, request
-from rooflens.models import eager, placed, switches
+from rooflens.models import Workload, eager, placed, switches, workload
+from rooflens.runs.options import Options
 
 CONTEXT = 737_000_000
 """Bytes of the context, as measured on the H200, by which `find` makes a smaller card's memory smaller."""
@@ -80,25 +80,14 @@ LIMITS: tuple[tuple[str, str, str, int | None, int], ...] = (
 )
 
 
-def asked(model: str, dtype: str, mode: str, seq_len: int | None) -> Request:
-    """The request for one sample."""
-    return request(
-        model,
-        inputs=None,
-        batch=1,
-        dtype=dtype,
-        mode=mode,
-        loss=None,
-        optimizer="sgd",
-        img_size=None,
-        seq_len=seq_len,
-        channels_last=False,
-    )
+def asked(model: str, dtype: str, mode: str, seq_len: int | None) -> Workload:
+    """The workload of one sample."""
+    return workload(model, batch=1, dtype=dtype, mode=mode, options=Options(seq_len=seq_len))
 
 
-def prepared(wanted: Request, module: torch.nn.Module, batch: int) -> Callable[[], None]:
+def prepared(wanted: Workload, module: torch.nn.Module, batch: int) -> Callable[[], None]:
     """The step on the card; what fills a cache has run."""
-    step = placed(wanted.step(module, batch, "cuda"), "cuda")
+    step = placed(wanted.step(replace(wanted.runs[0], batch=batch), module, "cuda"), "cuda")
     run = eager(step, "cuda").once
     return lambda: run(lambda: None)
 
@@ -189,7 +178,7 @@ def limits(decoder: str, cases: list[dict[str, Any]]) -> Iterator[dict[str, Any]
         )
 
 
-def tried(wanted: Request, module: torch.nn.Module, batch: int, limit: int) -> dict[str, Any]:
+def tried(wanted: Workload, module: torch.nn.Module, batch: int, limit: int) -> dict[str, Any]:
     """The largest batch that was seen to run within so many bytes, and the smallest that was seen not to."""
     low, high = SHARES
     seen: dict[int, dict[str, int] | None] = {}
@@ -210,7 +199,7 @@ def tried(wanted: Request, module: torch.nn.Module, batch: int, limit: int) -> d
     return {"runs": ran, "fails": failed, **(seen[ran] or {} if ran else {})}
 
 
-def within(wanted: Request, module: torch.nn.Module, batch: int, limit: int) -> dict[str, int] | None:
+def within(wanted: Workload, module: torch.nn.Module, batch: int, limit: int) -> dict[str, int] | None:
     """The most that two steps allocated and reserved under a limit of the allocator; None where it was too little."""
     total = torch.cuda.get_device_properties(0).total_memory
     run = prepared(wanted, module, batch)
@@ -218,7 +207,7 @@ def within(wanted: Request, module: torch.nn.Module, batch: int, limit: int) -> 
     torch.cuda.set_per_process_memory_fraction(limit / total)
     torch.cuda.reset_peak_memory_stats()
     try:
-        with switches(wanted.dtype):
+        with switches(wanted.runs[0].dtype):
             run()
             run()
         return {"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}

@@ -23,8 +23,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rooflens as rl
-from rooflens.api.cases import request
-from rooflens.models import eager, placed, switches
+from rooflens.models import eager, placed, switches, workload
+from rooflens.runs.options import Options
 
 IMAGES = {
     "alexnet": (16, 256),
@@ -85,20 +85,9 @@ def cublas_workspace(device: str) -> int:
 
 def measured(model: str, batch: int, dtype: str, mode: str, device: str, seq_len: int | None) -> dict[str, Any]:
     """Peak of one step on the device, with and without workspaces, less what cuBLAS keeps."""
-    asked = request(
-        model,
-        inputs=None,
-        batch=batch,
-        dtype=dtype,
-        mode=mode,
-        loss=None,
-        optimizer="sgd",
-        img_size=None,
-        seq_len=seq_len,
-        channels_last=False,
-    )
+    asked = workload(model, batch=batch, dtype=dtype, mode=mode, options=Options(seq_len=seq_len))
     kept = cublas_workspace(device)
-    step = placed(asked.step(asked.build("cpu"), batch, "cpu"), device)
+    step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), device)
     run = eager(step, device).once
     cuda = device == "cuda"
     with switches(dtype):

@@ -20,9 +20,8 @@ from typing import Any
 
 import torch
 
-from rooflens.api.cases import request
 from rooflens.errors import RooflensError
-from rooflens.models import placed
+from rooflens.models import placed, workload
 from rooflens.records import Record
 from rooflens.results import UNATTRIBUTED, RecordSet
 from rooflens.sources import profile
@@ -89,20 +88,9 @@ def coverage(name: str, mode: str, where: str, batch: int, dtype: str) -> dict[s
 
 def profiled(name: str, mode: str, where: str, batch: int, dtype: str) -> Iterator[Record]:
     """The records of one profiled step."""
-    asked = request(
-        name,
-        inputs=None,
-        batch=batch,
-        dtype=dtype,
-        mode=mode,
-        loss=None,
-        optimizer="sgd",
-        img_size=None,
-        seq_len=None,
-        channels_last=False,
-    )
-    step = placed(asked.step(asked.build("cpu"), batch, "cpu"), where)
-    yield from profile.records(step, asked.cases(None)[0], where)
+    asked = workload(name, batch=batch, dtype=dtype, mode=mode)
+    step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), where)
+    yield from profile.records(step, asked.runs[0].case(), where)
 
 
 def duration(record: Record) -> float:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rooflens.sources import isolation
+from rooflens.running import isolation
+from rooflens.running.jobs import Share, Stage
 
 
-def begin(setup: Mapping[str, Any]) -> isolation.Run:
+def begin(setup: dict[str, Any]) -> isolation.Serve:
     served = 0
 
-    def run(cell: Mapping[str, Any], tell: Callable[[isolation.Answer], None]) -> bool:
+    def run(cell: dict[str, Any], tell: isolation.Tell) -> bool:
         nonlocal served
         served += 1
-        tell({"stage": "forward"})
+        tell(Stage(name="forward"))
         print("what a model prints is no answer")  # noqa: T201
         time.sleep(cell.get("after", 0.0))
         match cell["fault"]:
@@ -38,11 +38,12 @@ def begin(setup: Mapping[str, Any]) -> isolation.Run:
                 raise MemoryError
         with Path(setup["log"]).open("a") as log:
             log.write(f"{cell['number']}\n")
-        tell({"share": 0.5, "pid": os.getpid(), "served": served})
+        tell(Share(done=0.5))
+        tell(Stage(name=f"{os.getpid()} served {served}"))
         return bool(cell["fault"] != "unfit")
 
     return run
 
 
 if __name__ == "__main__":
-    isolation.serve(begin)
+    isolation.serve(begin, start=dict, job=dict)

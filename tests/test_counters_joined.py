@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import rooflens as rl
-from rooflens.api.attributing import REPLAYED, attributed
 from rooflens.compare.executed_work import executed
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Phase, Record, Timing, Work
 from rooflens.report.executed_work import below
 from rooflens.results import UNATTRIBUTED, RecordSet
+from rooflens.running.attributing import REPLAYED, attributed
 from rooflens.sources.profile import DeviceActivity, Place, Share
 
 OWN = Path(__file__).parent / "data" / "ncu"

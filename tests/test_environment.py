@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rooflens.sources.environment import HIDDEN, capture, without_home, without_secrets
+from rooflens.runs.run import without_home
+from rooflens.sources.environment import HIDDEN, capture, without_secrets
 
 
 def test_versions_machine_and_flags_are_recorded() -> None:

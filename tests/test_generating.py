@@ -109,9 +109,10 @@ def test_every_mode_can_be_measured(llama: str, mode: str) -> None:
 
 
 def test_the_cache_is_as_long_in_every_sample(llama: str) -> None:
-    from rooflens.models import InputOptions, build, eager, find, make_example, make_step
+    from rooflens.models import build, eager, find, make_example, make_step
+    from rooflens.runs.options import Options
 
-    blueprint = find(llama, InputOptions(seq_len=16, mode="decode"))
+    blueprint = find(llama, Options(seq_len=16), mode="decode")
     example = make_example(blueprint, 1, "cpu")
     step = make_step(llama, build(blueprint, "cpu"), example, dtype="fp32", mode="decode", loss=blueprint.loss)
     lengths: list[int] = []

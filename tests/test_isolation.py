@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from rooflens.sources.isolation import Answer, Lost, Workers
+from rooflens.running.isolation import Lost, Workers
+from rooflens.running.jobs import Answer, Done, Stage
 
 ENTRY = "tests.faulty_worker"
 FAULTS = ("kill", "segfault", "hang", "exit", "raise", "starve")
@@ -29,7 +30,13 @@ def log(tmp_path: Path) -> Path:
 
 
 def workers(log: Path, limit: float = 20.0, **options: Any) -> Workers:
-    return Workers(ENTRY, {"log": str(log)}, limit=limit, **options)
+    return Workers({"log": str(log)}, limit=limit, program=ENTRY, **options)
+
+
+def told_of(answers: list[Answer]) -> list[tuple[int, int]]:
+    """The process and the number of each job that it served, as :mod:`tests.faulty_worker` tells them."""
+    stages = [answer.name.split() for answer in answers if isinstance(answer, Stage) and "served" in answer.name]
+    return [(int(pid), int(count)) for pid, _, count in stages]
 
 
 def served(log: Path) -> list[int]:
@@ -40,9 +47,9 @@ def test_one_worker_serves_one_cell_after_another(log: Path) -> None:
     told: list[Answer] = []
     with workers(log) as pool:
         for number in range(3):
-            assert pool.run({"number": number, "fault": None}, told.append) == {"done": True}
-    assert [answer["served"] for answer in told if "served" in answer] == [1, 2, 3]
-    assert len({answer["pid"] for answer in told if "pid" in answer}) == 1
+            assert pool.run({"number": number, "fault": None}, told.append) == Done(fit=True)
+    assert [count for _, count in told_of(told)] == [1, 2, 3]
+    assert len({pid for pid, _ in told_of(told)}) == 1
     assert served(log) == [0, 1, 2]
 
 
@@ -52,7 +59,7 @@ def test_a_worker_is_replaced_when_asked_for_and_when_it_is_not_fit(log: Path, f
     with workers(log, fresh=fresh) as pool:
         for number in range(2):
             pool.run({"number": number, "fault": fault}, told.append)
-    assert [answer["served"] for answer in told if "served" in answer] == [1, 1]
+    assert [count for _, count in told_of(told)] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +86,7 @@ def test_random_faults_at_random_points_cost_their_own_cells_only(log: Path) -> 
     chance = random.Random(2026)
     faults = [*FAULTS * 4, *[None] * 24]
     chance.shuffle(faults)
-    answers: list[Answer | Lost] = []
+    answers: list[Done | Lost] = []
     with workers(log, limit=1.5) as pool:
         for number, fault in enumerate(faults):
             answers.append(pool.run({"number": number, "fault": fault, "after": chance.uniform(0, 0.05)}))
@@ -93,8 +100,7 @@ def test_a_worker_that_somebody_else_kills_costs_the_cell_it_was_at(log: Path) -
     pids: list[int] = []
 
     def tell(answer: Answer) -> None:
-        if "pid" in answer:
-            pids.append(answer["pid"])
+        pids.extend(pid for pid, _ in told_of([answer]))
 
     with workers(log) as pool:
         pool.run({"number": 0, "fault": None}, tell)
@@ -102,7 +108,7 @@ def test_a_worker_that_somebody_else_kills_costs_the_cell_it_was_at(log: Path) -
         lost = pool.run({"number": 1, "fault": "hang"})
         assert isinstance(lost, Lost)
         assert lost.kind == "crash"
-        assert pool.run({"number": 2, "fault": None}, tell) == {"done": True}
+        assert pool.run({"number": 2, "fault": None}, tell) == Done(fit=True)
     assert pids[0] != pids[1]
     assert served(log) == [0, 2]
 
@@ -111,11 +117,11 @@ def test_a_worker_that_is_killed_between_two_cells_costs_none(log: Path) -> None
     pids: list[int] = []
 
     def tell(answer: Answer) -> None:
-        pids.extend([answer["pid"]] if "pid" in answer else [])
+        pids.extend(pid for pid, _ in told_of([answer]))
 
     with workers(log) as pool:
         for number in range(2):
-            assert pool.run({"number": number, "fault": None}, tell) == {"done": True}
+            assert pool.run({"number": number, "fault": None}, tell) == Done(fit=True)
             os.kill(pids[-1], signal.SIGKILL)
             os.waitid(os.P_PID, pids[-1], os.WEXITED | os.WNOWAIT)  # it is gone, and still there to be asked
     assert len(set(pids)) == 2
@@ -123,7 +129,7 @@ def test_a_worker_that_is_killed_between_two_cells_costs_none(log: Path) -> None
 
 
 def test_a_worker_that_cannot_start_is_told_with_its_last_words(tmp_path: Path) -> None:
-    with Workers("tests.no_such_worker", {}, limit=5) as pool:
+    with Workers({}, limit=5, program="tests.no_such_worker") as pool:
         lost = pool.run({})
     assert isinstance(lost, Lost)
     assert (lost.kind, lost.stage) == ("crash", "start")
@@ -133,9 +139,9 @@ def test_a_worker_that_cannot_start_is_told_with_its_last_words(tmp_path: Path) 
 def test_no_worker_outlives_its_caller(log: Path) -> None:
     program = (
         "import os, signal\n"
-        "from rooflens.sources.isolation import Workers\n"
-        f"pool = Workers({ENTRY!r}, {{'log': {str(log)!r}}}, limit=100)\n"
-        "pool.run({'number': 0, 'fault': None}, lambda a: print(a.get('pid', ''), flush=True))\n"
+        "from rooflens.running.isolation import Workers\n"
+        f"pool = Workers({{'log': {str(log)!r}}}, limit=100, program={ENTRY!r})\n"
+        "pool.run({'number': 0, 'fault': None}, lambda a: print(getattr(a, 'name', ''), flush=True))\n"
         "pool.run({'number': 1, 'fault': 'hang'}, lambda a: os.kill(os.getpid(), signal.SIGKILL))\n"
     )
     paths = os.pathsep.join(filter(None, sys.path))
@@ -148,7 +154,7 @@ def test_no_worker_outlives_its_caller(log: Path) -> None:
         env=os.environ | {"PYTHONPATH": paths},
     )
     assert done.returncode == -signal.SIGKILL
-    worker = int(done.stdout.split()[0])
+    worker = next(int(line.split()[0]) for line in done.stdout.splitlines() if "served" in line)
     for _ in range(100):
         if not _runs(worker):
             break

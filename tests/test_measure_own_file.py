@@ -82,8 +82,8 @@ def test_what_libraries_say_of_memory_is_told_from_other_errors(says: str, kind:
         ({"budget": math.inf}, "cannot sample"),
         ({"limit": "60"}, "limit is '60'; give a number of seconds"),
         ({"limit": math.nan}, "a time limit of nan s leaves no time"),
-        ({"gpus": 1.5}, "cannot measure on 1.5 devices"),
-        ({"gpus": "2"}, "cannot measure on '2' devices"),
+        ({"gpus": 1.5}, "gpus is 1.5; it has to be a whole number of at least 1"),
+        ({"gpus": "2"}, "gpus is '2'; it has to be a whole number of at least 1"),
         ({"roof": 3}, "roof is 3; give a name, a device file, or a Device"),
     ],
 )

@@ -11,7 +11,8 @@ import torchvision
 from torch import nn
 
 from rooflens.errors import InvalidValue, ModelError, UnknownModel
-from rooflens.models import InputOptions, build, find, make_example, make_optimizer, make_step, split_inputs
+from rooflens.models import build, find, make_example, make_optimizer, make_step, split_inputs
+from rooflens.runs.options import Options
 from rooflens.trace import trace
 
 CLASSIFICATION = torchvision.models.list_models(module=torchvision.models)
@@ -58,7 +59,7 @@ def test_images_have_the_size_of_the_models_first_weights(name: str, size: int) 
 @pytest.mark.parametrize("name", ["resnet18", "vit_b_16", "maxvit_t", "timm:vit_tiny_patch16_224", "timm:resnet18"])
 def test_image_size_can_be_chosen(name: str) -> None:
     size = 448 if name == "maxvit_t" else 192
-    blueprint = find(name, InputOptions(img_size=size))
+    blueprint = find(name, Options(img_size=size))
     example = make_example(blueprint, 1, "meta")
     assert example.args[0].shape[-1] == size
     step = make_step(name, build(blueprint, "meta"), example, dtype="fp32", mode="inference", loss=blueprint.loss)
@@ -70,7 +71,7 @@ def test_building_on_meta_allocates_nothing() -> None:
 
 
 def test_segmentation_models_take_images_too() -> None:
-    blueprint = find("fcn_resnet50", InputOptions(img_size=64))
+    blueprint = find("fcn_resnet50", Options(img_size=64))
     step = make_step(
         "fcn", build(blueprint, "meta"), make_example(blueprint, 2, "meta"), dtype="fp32", mode="train",
         loss=blueprint.loss,
@@ -111,7 +112,7 @@ def test_a_language_model_from_a_configuration_file(tmp_path: Path) -> None:
     }
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
-    blueprint = find(f"hf:{path}", InputOptions(seq_len=16))
+    blueprint = find(f"hf:{path}", Options(seq_len=16))
     module = build(blueprint, "meta")
     # Embedding and head 2 * 100 * 64. Per layer: q and o 64 * 64, k and v 64 * 32, MLP 3 * 64 * 128, two norms of 64.
     assert sum(p.numel() for p in module.parameters()) == 2 * 6400 + 2 * (2 * 4096 + 2 * 2048 + 24576 + 128) + 64
@@ -244,12 +245,12 @@ def test_inputs_that_are_too_large_are_an_error() -> None:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("alexnet", InputOptions(seq_len=8)),
-        ("hf:gpt2", InputOptions(img_size=8)),
-        ("timm:resnet18", InputOptions(seq_len=8)),
+        ("alexnet", Options(seq_len=8)),
+        ("hf:gpt2", Options(img_size=8)),
+        ("timm:resnet18", Options(seq_len=8)),
     ],
 )
-def test_options_that_would_change_nothing_are_errors(name: str, options: InputOptions) -> None:
+def test_options_that_would_change_nothing_are_errors(name: str, options: Options) -> None:
     with pytest.raises(InvalidValue, match="has no meaning"):
         find(name, options)
 

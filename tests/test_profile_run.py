@@ -18,21 +18,12 @@ from torch.nn.modules import module as torch_module
 from torch.utils.checkpoint import checkpoint
 
 import rooflens as rl
-from rooflens.api.cases import request
 from rooflens.errors import ModelError
-from rooflens.models import placed
+from rooflens.models import placed, workload
 from rooflens.records import Record
 from rooflens.results import UNATTRIBUTED, RecordSet
+from rooflens.runs.options import Options
 from rooflens.sources import profile
-
-SETTINGS: dict[str, Any] = {
-    "dtype": None,
-    "loss": None,
-    "optimizer": "sgd",
-    "img_size": None,
-    "seq_len": None,
-    "channels_last": False,
-}
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +39,11 @@ def profiled(
     model: str | nn.Module, mode: str = "inference", batch: int | None = None, inputs: Any = None, **more: Any
 ) -> RecordSet:
     keep = more.pop("keep", None)
-    asked = request(model, inputs=inputs, batch=batch, mode=mode, **(SETTINGS | more))
-    step = placed(asked.step(asked.build("cpu"), batch, "cpu"), "cpu")
-    return RecordSet(profile.records(step, asked.cases(None)[0], "cpu", warmup=1, keep=keep))
+    options = Options.of(more)
+    loss, dtype = more.get("loss"), more.get("dtype")
+    asked = workload(model, inputs=inputs, batch=batch, mode=mode, dtype=dtype, loss=loss, options=options)
+    step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), "cpu")
+    return RecordSet(profile.records(step, asked.runs[0].case(), "cpu", warmup=1, keep=keep))
 
 
 def operations(records: RecordSet) -> set[tuple[str, str | None]]:
@@ -196,10 +189,10 @@ def test_decoding_is_profiled_without_what_prepares_it(tmp_path: Path) -> None:
 
 def test_compiled_code_belongs_to_the_whole_model() -> None:
     module = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
-    asked = request(module, inputs=torch.randn(4, 8), batch=None, mode="inference", **SETTINGS)
-    step = placed(asked.step(module, None, "cpu"), "cpu")
+    asked = workload(module, inputs=torch.randn(4, 8))
+    step = placed(asked.step(asked.runs[0], module, "cpu"), "cpu")
     whole: Any = torch.compile(step.module, backend="eager")
-    records = RecordSet(profile.records(replace(step, module=whole), asked.cases(None)[0], "cpu"))
+    records = RecordSet(profile.records(replace(step, module=whole), asked.runs[0].case(), "cpu"))
     assert {(r.path, r.name) for r in records if r.kind == "matmul"} == {("", "addmm")}
     assert any("compiled" in note for note in records.notes)
 
@@ -258,9 +251,9 @@ def test_records_can_be_saved_and_read(tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 def test_kernels_belong_to_modules_on_a_gpu() -> None:
-    asked = request("resnet18", inputs=None, batch=8, mode="train", **SETTINGS)
-    step = placed(asked.step(asked.build("cpu"), 8, "cpu"), "cuda")
-    records: list[Record] = list(profile.records(step, asked.cases(None)[0], "cuda"))
+    asked = workload("resnet18", batch=8, mode="train")
+    step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), "cuda")
+    records: list[Record] = list(profile.records(step, asked.runs[0].case(), "cuda"))
     share = RecordSet(records).coverage.time_share
     assert share is not None
     assert share > 0.9

@@ -70,7 +70,7 @@ def test_what_several_devices_are_not_for() -> None:
         rl.measure("alexnet", gpus=2, device="cpu")
     with pytest.raises(InvalidValue, match="name the model"):
         rl.measure(torch.nn.Linear(2, 2), inputs=torch.ones(1, 2), mode="train", gpus=2, device="cpu")
-    with pytest.raises(InvalidValue, match="give 1 or more"):
+    with pytest.raises(InvalidValue, match="gpus is 0; it has to be a whole number of at least 1"):
         rl.measure("alexnet", gpus=0, mode="train", device="cpu")
 
 

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.study_samples import SMALL, written
 
-from rooflens.costs import FUSIONS
 from rooflens.errors import StudyFileError
-from rooflens.models import OPTIMIZERS
+from rooflens.runs.options import FUSIONS, OPTIMIZERS
 from rooflens.study import (
     OPTIONS,
     Claim,

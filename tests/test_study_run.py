@@ -14,10 +14,10 @@ from scripts import killed_here
 from tests.study_samples import written
 
 import rooflens as rl
-from rooflens.api import cells as running
 from rooflens.api.studies import open_study, run_cells, run_study, study_records, study_status, study_verdicts
 from rooflens.cli import main
 from rooflens.errors import InvalidValue, StudyFileError
+from rooflens.running import estimating
 from rooflens.study import CellNews, Status, StudyFolder
 
 MODEL = """\
@@ -87,13 +87,14 @@ def test_the_records_of_a_cell_are_those_of_an_estimate(tmp_path: Path, jobs: in
 
 
 def test_a_step_is_traced_once_for_all_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
+    calls: list[int | None] = []
+    estimated = estimating.estimated
 
-    def counted(**words: Any) -> rl.RecordSet:
-        calls.append(words["batch"])
-        return rl.estimate(**words)
+    def counted(asked: Any, *more: Any) -> rl.RecordSet:
+        calls.extend(run.batch for run in asked.runs)
+        return estimated(asked, *more)
 
-    monkeypatch.setattr(running, "estimate", counted)
+    monkeypatch.setattr(estimating, "estimated", counted)
     run_study(study(tmp_path), tmp_path / "out", jobs=0)
     assert calls == [1, 8, 1, 8]  # of two modes
 

@@ -6,7 +6,7 @@ from rooflens.api.catalogue import device, devices
 from rooflens.api.checking import check
 from rooflens.api.clusters import run_study_on_cluster
 from rooflens.api.comparing import compare
-from rooflens.api.counters import count_program, counters
+from rooflens.api.counting import count_program, counters
 from rooflens.api.drawing import roofline
 from rooflens.api.estimation import estimate
 from rooflens.api.explaining import explain

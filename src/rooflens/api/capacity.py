@@ -7,18 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.cases import Request, fused_by, is_graph, request
-from rooflens.api.graphs import GraphRequest, graph_request, refuse_dims
 from rooflens.capacity import Batches, Target, largest_batches
-from rooflens.costs import Fusion
 from rooflens.devices import catalogue
 from rooflens.devices.reserves import Reserve, one_of
 from rooflens.errors import InvalidValue
 from rooflens.machine import find, listed
 from rooflens.models import Loss
 from rooflens.progress import Progress
-from rooflens.records import Device, Trace
+from rooflens.records import Device
 from rooflens.results import Fits
+from rooflens.running.estimating import estimable, tracer
+from rooflens.running.graphs import GraphWorkload
+from rooflens.runs.options import Fusion, Options
+from rooflens.runs.run import is_graph
 from rooflens.units import parse
 
 if TYPE_CHECKING:
@@ -72,23 +73,32 @@ def largest_batch(
         InvalidValue, UnknownModel, UnknownDevice, MissingCeiling, ModelError: see :mod:`rooflens.errors`. A device of
             ``all`` that has no rate for the step's precision is no error but an answer without a batch.
     """
-    fusion = fused_by(compile, fusion)
-    words = {
-        "dtype": dtype,
-        "mode": mode,
-        "loss": loss,
-        "optimizer": optimizer,
-        "fused": fused,
-        "img_size": img_size,
-        "seq_len": seq_len,
-        "channels_last": channels_last,
-        "fusion": fusion,
-        "causal": causal,
-        "name": name,
-    }
+    arguments = locals()
     targets = _targets(device)
-    asked = _request(model, inputs, dims, words)
-    batches = Batches(_tracer(asked, inputs), asked.cases(None)[0], fusion=fusion, causal=causal)
+    if not isinstance(model, str) and not callable(inputs):
+        raise InvalidValue(
+            f"the largest batch of {type(model).__name__} needs inputs of any batch; give inputs=function, which takes"
+            " the batch size and returns a tensor, a tuple, a dict, or (args, kwargs)"
+        )
+    asked = estimable(
+        model,
+        batch=None if is_graph(model) else 1,
+        dtype=dtype,
+        mode=mode,
+        options=Options.of(arguments),
+        name=name,
+        inputs=inputs,
+        loss=loss,
+    )
+    if isinstance(asked, GraphWorkload) and not asked.has_open_batch:
+        raise InvalidValue(
+            f"the batch of {model!r} is built in; export the model with an open first dimension to search for one"
+        )
+    (run,), trace = asked.runs, tracer(asked)
+    options = run.options
+    batches = Batches(
+        lambda batch: trace(replace(run, batch=batch)), run.case(), fusion=options.fusion, causal=options.causal
+    )
     return largest_batches(targets, batches, None if reserve is None else (_asked(reserve),), progress)
 
 
@@ -106,49 +116,8 @@ def _targets(device: str | Device | Sequence[str | Device]) -> list[Target]:
     return list(found.values())
 
 
-def _request(
-    model: str | torch.nn.Module,
-    inputs: Callable[[int], Any] | None,
-    dims: Mapping[str, int] | None,
-    words: dict[str, Any],
-) -> Request | GraphRequest:
-    """The request for one sample."""
-    if is_graph(model):
-        asked = graph_request(model, inputs=inputs, batch=None, dims=dims, **words)
-        if not asked.has_open_batch:
-            raise InvalidValue(
-                f"the batch of {model!r} is built in; export the model with an open first dimension to search for one"
-            )
-        return asked
-    refuse_dims(dims)
-    if not isinstance(model, str) and not callable(inputs):
-        raise InvalidValue(
-            f"the largest batch of {type(model).__name__} needs inputs of any batch; give inputs=function, which takes"
-            " the batch size and returns a tensor, a tuple, a dict, or (args, kwargs)"
-        )
-    return request(model, inputs=inputs, batch=1, **words)
-
-
 def _asked(reserve: str | float) -> Reserve:
     nbytes = parse(reserve, "B") if isinstance(reserve, str) else reserve
     if isinstance(nbytes, bool) or not isinstance(nbytes, int | float) or not 0 <= nbytes < math.inf:
         raise InvalidValue(f"reserve is {reserve!r}; give 0 or more bytes, like '2 GB'")
     return Reserve(what="whatever needs it", nbytes=math.ceil(nbytes), reference="as asked")
-
-
-def _tracer(asked: Request | GraphRequest, inputs: Callable[[int], Any] | None) -> Callable[[int], Trace]:
-    """Traces the step of any batch; a module that was handed in, on inputs of that batch."""
-    if inputs is None or isinstance(asked, GraphRequest):
-        return asked.tracer()
-    import torch
-
-    from rooflens.trace import trace
-
-    module = asked.build("meta")
-
-    def traced(batch: int) -> Trace:
-        with torch.device("meta"):  # nothing of the size of a large batch is allocated
-            given = inputs(batch)
-        return trace(replace(asked, inputs=given).step(module, batch, "meta"))
-
-    return traced

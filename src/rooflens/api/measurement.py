@@ -93,9 +93,7 @@ def measure(
     options = Options.of(locals())
     from rooflens.running.measuring import check_can_run, measurer_here, measurer_in_workers
 
-    asked = workload(
-        model, batch=batch, dtype=dtype, mode=mode, options=options, name=name, inputs=inputs, loss=loss
-    )
+    asked = workload(model, batch=batch, dtype=dtype, mode=mode, options=options, name=name, inputs=inputs, loss=loss)
     check_seconds("budget", budget)
     check_seconds("limit", limit)
     if not limit > 0:

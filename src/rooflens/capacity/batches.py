@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, lru_cache
 
-from rooflens.costs import Arithmetic, Fusion, arithmetic_of, cost
+from rooflens.costs import Arithmetic, arithmetic_of, cost
 from rooflens.errors import DataDependent, InvalidValue
 from rooflens.records import Case, Device, Memory, Record, Trace
+from rooflens.runs.options import Fusion
 from rooflens.sources import estimate as source
 
 KEPT = 4

@@ -14,8 +14,9 @@ from rooflens.compare.statistics import Errors, errors_of
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import AS_IS, Case, Phase, Record, Scalar, Source
 from rooflens.results import Evidence, Quantity, RecordSet, Total
-from rooflens.results.partners import RUNNING, EstimatedCases
+from rooflens.results.partners import EstimatedCases
 from rooflens.results.quantities import BOUND, BYTES, FLOPS, PREDICTED
+from rooflens.runs.options import RUNNING
 
 JoinBy = Literal["case", "phase", "module", "family", "op"]
 LEVELS: tuple[JoinBy, ...] = get_args(JoinBy)

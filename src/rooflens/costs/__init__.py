@@ -30,16 +30,14 @@ from rooflens.costs import (  # noqa: F401  (each registers its formulas)
     reduction,
 )
 from rooflens.costs.calculation import Calculation, WorkTerm, calculate
-from rooflens.costs.fusion import FUSIONS, Fusion, fused_bytes
+from rooflens.costs.fusion import fused_bytes
 from rooflens.costs.registry import Arithmetic, Cost, arithmetic_of, cost, families, family_of, traffic
 from rooflens.costs.sizes import result_names
 
 __all__ = [
-    "FUSIONS",
     "Arithmetic",
     "Calculation",
     "Cost",
-    "Fusion",
     "WorkTerm",
     "arithmetic_of",
     "calculate",

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 
 from rooflens.costs.registry import family_of
 from rooflens.records import Access, Operation, Tensor
-from rooflens.runs.options import FUSIONS, Fusion
-
+from rooflens.runs.options import Fusion
 
 _POINTWISE = frozenset({"elementwise", "dropout", "fill"})
 _CASTS = frozenset({"_to_copy", "clone", "copy_"})

@@ -48,7 +48,9 @@ def _refuse(option: str, value: int | None, model: str, why: str) -> None:
 def check_not_generating(mode: str, model: str) -> None:
     """Raise InvalidValue for a mode that only language models have."""
     if mode in ("prefill", "decode"):
-        raise InvalidValue(f"mode {mode!r} needs a language model that rooflens can feed (hf:FAMILY), and {model} is not one")
+        raise InvalidValue(
+            f"mode {mode!r} needs a language model that rooflens can feed (hf:FAMILY), and {model} is not one"
+        )
 
 
 def _blueprint(model: str, options: Options, mode: str) -> Blueprint:

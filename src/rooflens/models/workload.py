@@ -109,7 +109,7 @@ def workload_of(run: Run) -> Workload:
     return workload(run.model, batch=run.batch, dtype=run.dtype, mode=run.mode, options=run.options)
 
 
-def _handed(run: Run, module: torch.nn.Module, inputs: Any) -> Blueprint:
+def _handed(run: Run, module: object, inputs: Any) -> Blueprint:
     """The blueprint of a module that was handed in with its inputs."""
     import torch
 

@@ -17,6 +17,7 @@ from rooflens.records import AS_IS, Case, Device, Phase, Record, Work
 from rooflens.reported.figures import ReportedFigure
 from rooflens.results import RecordSet, Total
 from rooflens.roofline import bound
+from rooflens.runs.options import COUNTING, RUNNING
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -35,8 +36,6 @@ TABLE: Traversable = files("rooflens.reported") / "right_values.csv"
 CHANNELS = 3
 HALF = frozenset({"fp16", "bf16"})
 """Element types of two bytes; autocast keeps weights of four."""
-NOT_THE_STEP = frozenset({"causal", "fusion", "cuda_graph", "flush", "gpus"})
-"""Options that say how something was counted or run, and not what a step computes."""
 _IN_FP32 = frozenset({"matmul.fp32", "matmul.tf32"})
 
 
@@ -131,7 +130,7 @@ class RightValues:
 
 def step_of(case: Case) -> Case:
     """What a case computes: without its device, and without options that say how it was run or counted."""
-    options = tuple(option for option in case.options if option[0] not in NOT_THE_STEP)
+    options = tuple(option for option in case.options if option[0] not in COUNTING | RUNNING)
     return replace(case, device=None, options=options)
 
 

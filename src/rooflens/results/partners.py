@@ -6,11 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rooflens.records import Case, Scalar
-
-COUNTING = frozenset({"causal", "fusion"})
-"""Options that say how an estimate counts, and not what runs."""
-RUNNING = frozenset({"cuda_graph", "flush", "gpus"})
-"""Options that say how a step was run, and not what it computes."""
+from rooflens.runs.options import COUNTING, RUNNING
 
 
 class EstimatedCases:

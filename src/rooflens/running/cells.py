@@ -16,8 +16,8 @@ from rooflens.records import Case, Device, RecordFile
 from rooflens.results import RecordSet
 from rooflens.running.counting import counted
 from rooflens.running.estimating import Estimator, estimated_here, estimator_in_worker
-from rooflens.runs.run import Run
 from rooflens.running.outcomes import contents
+from rooflens.runs.run import Run
 from rooflens.study import Cell, CellRunner, StudyFolder, could_not, stated
 
 
@@ -185,9 +185,7 @@ def counting(folder: StudyFolder) -> AbstractContextManager[CellRunner]:
     return nullcontext(count)
 
 
-def replaying(
-    folder: StudyFolder, read: Callable[[Path, str | None], RecordSet]
-) -> AbstractContextManager[CellRunner]:
+def replaying(folder: StudyFolder, read: Callable[[Path, str | None], RecordSet]) -> AbstractContextManager[CellRunner]:
     """Reads what somebody recorded.
 
     Args:

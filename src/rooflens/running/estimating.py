@@ -56,9 +56,7 @@ def estimable(
             model, batch=batch, dtype=dtype, mode=mode, options=options, name=name, inputs=inputs, loss=loss
         )
     refuse_dims(options.dims)
-    return workload(
-        model, batch=batch, dtype=dtype, mode=mode, options=options, name=name, inputs=inputs, loss=loss
-    )
+    return workload(model, batch=batch, dtype=dtype, mode=mode, options=options, name=name, inputs=inputs, loss=loss)
 
 
 def estimable_run(run: Run) -> Estimable:
@@ -150,8 +148,8 @@ def estimated_beside(
 ) -> RecordSet:
     """The estimate of what is measured too.
 
-    A model in a file of the user's own may do anything. Where measurements are isolated it is estimated in a worker, run
-    by run, and one that raises, crashes or hangs is a failure.
+    A model in a file of the user's own may do anything. Where measurements are isolated, each of its runs is estimated
+    in a worker, and one that raises, crashes or hangs is a failure.
 
     Args:
         limit: seconds for each run in a worker.
@@ -171,9 +169,7 @@ def estimated_beside(
         raise
 
 
-def _or_failure(
-    estimate: Estimator, run: Run, devices: Sequence[Device], progress: Progress | None
-) -> RecordSet:
+def _or_failure(estimate: Estimator, run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordSet:
     try:
         return RecordSet.of(estimate(run, devices, progress))
     except ModelError as error:

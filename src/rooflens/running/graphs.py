@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +47,8 @@ class GraphWorkload:
                 float(cost(operation.call).work.total_flops)
             except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
                 raise ModelError(
-                    f"{run.case().model}: {operation.call.name} in {operation.path!r} has shapes or attributes it cannot"
-                    f" have ({error})"
+                    f"{run.case().model}: {operation.call.name} in {operation.path!r} has shapes or attributes it"
+                    f" cannot have ({error})"
                 ) from error
         return done
 

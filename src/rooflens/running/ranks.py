@@ -47,9 +47,7 @@ def measured(job: Measure, observer: conditions.Observer, budget: float) -> list
     around: list[Conditions] = []
     with tempfile.TemporaryDirectory(prefix="rooflens-") as name:
         folder = Path(name)
-        jobs = [
-            Rank(run=job.run, device=job.device, budget=budget, rank=rank, folder=name) for rank in range(ranks)
-        ]
+        jobs = [Rank(run=job.run, device=job.device, budget=budget, rank=rank, folder=name) for rank in range(ranks)]
         with observer.around(notes, around):
             ending = _together(jobs, observer.where)
         if (folder / FAILED).exists():
@@ -97,7 +95,7 @@ def begin(start: Start) -> Serve:
                 step = asked.step(asked.runs[0], asked.build("cpu"), start.where)
                 seen = parallel.measured(step, case, start.where, options=run.options, budget=job.budget)
             except RooflensError as error:
-                # Before the others lose their connection to this process, and say that instead: the first to fail tells.
+                # The first to fail tells, before the others lose their connection to it, and would say that instead.
                 if not (folder / FAILED).exists():
                     failure = measure.failure(case, error, "train")
                     write_atomically(folder / FAILED, msgspec.json.encode(failure))

@@ -102,9 +102,7 @@ class Options:
     dims: tuple[tuple[str, int], ...] = option(
         (), "Size that an ONNX file leaves open, by its name there. Repeatable.", kind=dict, concerns="graph"
     )
-    causal: bool = option(
-        False, "Count causal attention as the half that its kernel executes.", concerns="counting"
-    )
+    causal: bool = option(False, "Count causal attention as the half that its kernel executes.", concerns="counting")
     fusion: Fusion = option(
         "none",
         "Operations that share a kernel keep what passes between them on the chip.",
@@ -163,9 +161,7 @@ class Options:
         return Options(**kept)
 
 
-OPTIONS: Mapping[str, Option] = {
-    f.name: replace(f.metadata["option"], name=f.name) for f in fields(Options)
-}
+OPTIONS: Mapping[str, Option] = {f.name: replace(f.metadata["option"], name=f.name) for f in fields(Options)}
 """The table: each option by its name."""
 COUNTING = frozenset(line.name for line in OPTIONS.values() if line.concerns == "counting")
 """Options that say how an estimate counts, and not what runs."""

@@ -1,4 +1,4 @@
-"""A run: one model, one batch, one dtype, one mode and its options, from the command line to the worker and the case."""
+"""A run: model, batch, dtype, mode and options. It is the same from the command line to the worker and the case."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Run:
         Raises:
             InvalidValue: there is none, or one is no whole number of at least 1.
         """
-        batches = (batch,) if batch is None or isinstance(batch, int) or not isinstance(batch, Iterable) else tuple(batch)
+        batches = tuple(batch) if isinstance(batch, Iterable) else (batch,)
         if not batches or (batch is not None and None in batches):
             raise InvalidValue(f"batch {batches!r} cannot be run; give whole numbers of at least 1")
         return tuple(dict.fromkeys(replace(self, batch=size) for size in batches))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rooflens import __version__
 from rooflens.records import Environment, Scalar
+from rooflens.runs.run import without_home
 from rooflens.sources.conditions import driver_facts
 from rooflens.sources.container import container_limits
 
@@ -57,12 +58,6 @@ def without_secrets(command: Sequence[str]) -> tuple[str, ...]:
             shown.append(without_home(word))
             hide_next = word.startswith("-") and not equals and bool(_SECRET.search(word))
     return tuple(shown)
-
-
-def without_home(text: str) -> str:
-    """The text with the home folder, whose name is often the user's, written as ``~``."""
-    home = str(Path.home())
-    return text if home == "/" else re.sub(rf"{re.escape(home)}(?=/|$)", "~", text)
 
 
 def cpu_name() -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from rooflens.costs import Fusion, arithmetic_of, cost, fused_bytes, traffic
+from rooflens.costs import arithmetic_of, cost, fused_bytes, traffic
 from rooflens.models import Step
 from rooflens.records import Case, Device, Operation, Record, Trace, Work
+from rooflens.runs.options import Fusion
 
 FULL_ATTENTION = "attention is counted in full; the bound of a causal call uses the half that its kernel executes"
 CAUSAL_ATTENTION = "causal attention is counted as the half that its kernel executes"

@@ -62,7 +62,9 @@ def outside(training: bool) -> Mapping[Phase, str]:
     return {"forward": _LOSS, "backward": _LOSS, "optimizer": OPTIMIZER} if training else {}
 
 
-def profiled(step: Step, run: Executable, where: str, *, warmup: int = WARMUP, keep: str | Path | None = None) -> Events:
+def profiled(
+    step: Step, run: Executable, where: str, *, warmup: int = WARMUP, keep: str | Path | None = None
+) -> Events:
     """What the profiler saw of one warm run, in which every module and phase is a named range.
 
     The events go through torch's own trace file: its form is promised, and the same in every version.
