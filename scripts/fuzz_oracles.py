@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rooflens.checks import examine, read_figures
 from rooflens.devices import files as device_files_of
+from rooflens.opening import opened_lines
 from rooflens.records import (
     Case,
     Ceiling,
@@ -89,7 +90,7 @@ def counters(data: bytes) -> None:
     contents = counters_of.contents("report.csv")
     launches = list(counters_of.launches(path, contents))
     counters_of.found_in(iter(launches), contents, lambda chip: Case(model=chip.title or "fuzz"))
-    with counters_of.opened(path) as lines:
+    with opened_lines(path) as lines:
         named, unnamed = _numbers(list(lines))
     for launch in launches:
         for name, value in launch.counters.items():

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rooflens as rl
+from rooflens import opening
 from rooflens.errors import FileError
-from rooflens.sources.profile import Events, attribute, chrome, is_attributed, parse_trace, read_trace
+from rooflens.sources.profile import Events, attribute, is_attributed, parse_trace, read_trace
 
 SHARED = Path(__file__).parents[2] / "shared"
 TRACES = SHARED / "data" / "traces"
@@ -345,9 +346,9 @@ def test_case_88(tmp_path: Path) -> None:
 def test_a_trace_that_unpacks_to_too_much_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packed: bool
 ) -> None:
-    monkeypatch.setattr(chrome, "MOST_BYTES", 1000)
+    monkeypatch.setattr(opening, "MOST_BYTES", 1000)
     text = b'{"traceEvents": []' + b" " * 1000 + b"}"
     path = tmp_path / "trace.json"
     path.write_bytes(gzip.compress(text) if packed else text)
     with pytest.raises(FileError, match="more than 1000 bytes"):
-        chrome.read_trace(path)
+        read_trace(path)

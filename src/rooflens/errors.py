@@ -18,6 +18,7 @@
     ├── Incomparable              a comparison would mislead: nothing in common, or environments differ
     ├── ClusterError              a cluster that is not there, refuses jobs, or loses them
     └── FileError
+        ├── UnknownFormat         a file that no reader reads
         ├── RecordFileError       a record file that is damaged or from a newer version
         ├── DeviceFileError       a device file with a wrong key or value
         ├── FiguresError          a table of figures with a damaged cell
@@ -115,6 +116,10 @@ class ClusterError(RooflensError):
 
 class FileError(RooflensError):
     """A file cannot be used."""
+
+
+class UnknownFormat(FileError):
+    """A file is of none of the formats that are read, or not of the one that was expected."""
 
 
 class RecordFileError(FileError):

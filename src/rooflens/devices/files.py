@@ -10,6 +10,7 @@ from typing import Any, NoReturn, get_args
 
 from rooflens.devices.rules import Stated, ceilings
 from rooflens.errors import DeviceFileError, UnitError
+from rooflens.opening import parsed_toml, read_text
 from rooflens.records import LEVELS, LINKS, PRECISIONS, UNITS, CeilingOrigin, Device, Fact, Silicon
 from rooflens.units import parse
 
@@ -76,25 +77,16 @@ def load_file(path: str | Path) -> Device:
         DeviceFileError: the file cannot be read, or holds an unknown key, a wrong unit or too little; the message names
             the file, the key and what is allowed.
     """
-    path = Path(path)
     try:
-        text = path.expanduser().read_text(encoding="utf-8")
-    except OSError as error:
-        raise DeviceFileError(f"cannot read device file {str(path)!r}: {error.strerror}") from error
-    except (ValueError, RuntimeError) as error:
+        place = Path(path).expanduser()
+    except RuntimeError as error:
         raise DeviceFileError(f"cannot read device file {str(path)!r}: {error}") from error
-    return read_device(text, str(path)).device
+    return read_device(read_text(place, error=DeviceFileError, what="device file "), str(path)).device
 
 
 def read_device(text: str, where: str) -> DeviceFile:
     """The device that a TOML text describes; `where` names the text in errors."""
-    import tomllib
-
-    try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DeviceFileError(f"{where} is no TOML file: {error}") from error
-    return _Reader(where, table).read()
+    return _Reader(where, parsed_toml(text, where, DeviceFileError)).read()
 
 
 def slug(title: str) -> str:

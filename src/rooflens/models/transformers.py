@@ -6,7 +6,6 @@ Weights are never read, remote code is never trusted, and nothing is fetched.
 from __future__ import annotations
 
 import inspect
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from rooflens.errors import InvalidValue, MissingDependency, ModelError, Unknown
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.step import cross_entropy
 from rooflens.runs.options import Options
+from rooflens.opening import parsed_json, read_text
 
 if TYPE_CHECKING:
     import torch
@@ -93,15 +93,11 @@ def _config(source: str) -> Any:
                 "transformers family", source, FAMILIES, " (name a family of causal language models, or a config.json)"
             )
         return AutoConfig.for_model(source)
-    try:
-        fields = dict(json.loads(Path(source).read_text()))
-        family = fields.pop("model_type")
-    except OSError as error:
-        raise ModelError(f"cannot read {source!r}: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise ModelError(
-            f"{source!r} is no transformers configuration: it needs a JSON object with model_type"
-        ) from error
+    none = f"{source!r} is no transformers configuration: it"
+    fields = parsed_json(read_text(Path(source), error=ModelError), none, ModelError)
+    if not isinstance(fields, dict) or "model_type" not in fields:
+        raise ModelError(f"{none} needs a JSON object with model_type")
+    family = fields.pop("model_type")
     if family not in FAMILIES:
         raise UnknownModel("transformers family", family, FAMILIES, f" (in {source})")
     return AutoConfig.for_model(family, **fields)

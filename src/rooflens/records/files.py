@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from rooflens.errors import OutputError, RecordFileError
+from rooflens.opening import at_most, opened
 from rooflens.records.calls import from_plain, to_plain
 from rooflens.records.device import Device
 from rooflens.records.operation import Call
@@ -125,11 +126,8 @@ def read_records(path: Path) -> RecordFile:
     Raises:
         RecordFileError: the file cannot be opened, is damaged (the line is named) or comes from a newer version.
     """
-    try:
-        with path.open("rb") as file:
-            return _read_lines(path, file)
-    except OSError as error:
-        raise RecordFileError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    with opened(path, by_line=True, error=RecordFileError) as file:
+        return _read_lines(path, at_most(file, str(path), RecordFileError))
 
 
 def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rooflens.devices import find
 from rooflens.errors import RooflensError, StudyFileError
+from rooflens.opening import parsed_toml, read_text
 from rooflens.records import AS_IS, DTYPES, MODES, Scalar
 from rooflens.study.clusters import clusters
 from rooflens.study.conditions import check_condition
@@ -56,14 +56,8 @@ def read_study(path: str | Path, *, home: Path | None = None) -> StudyFile:
     """
     path = Path(path)
     home = path.parent if home is None else home
-    try:
-        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
-        values = tomllib.loads(text)
-    except OSError as error:
-        raise StudyFileError(f"cannot read study {str(path)!r}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise StudyFileError(f"{path} is no TOML file: {error}") from error
-    study = _study(TomlTable(str(path), text, values), home)
+    text = read_text(path, error=StudyFileError, what="study ")
+    study = _study(TomlTable(str(path), text, parsed_toml(text, str(path), StudyFileError)), home)
     return StudyFile(study=study, text=text, home=home)
 
 

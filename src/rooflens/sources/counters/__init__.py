@@ -7,11 +7,13 @@
 from rooflens.sources.counters.launch_records import Chip, Found, chip_of, found_in, record_of
 from rooflens.sources.counters.launches import Launch
 from rooflens.sources.counters.metrics import near
-from rooflens.sources.counters.printed import Contents, contents, launches, opened, parse
+from rooflens.sources.counters.printed import Contents, contents, launches, parse
+from rooflens.sources.counters.reports import REPORT_SIGN
 from rooflens.sources.counters.statements import Statement, parse_statement, stated, statement
 from rooflens.sources.counters.work import short
 
 __all__ = [
+    "REPORT_SIGN",
     "Chip",
     "Contents",
     "Found",
@@ -22,7 +24,6 @@ __all__ = [
     "found_in",
     "launches",
     "near",
-    "opened",
     "parse",
     "parse_statement",
     "record_of",

@@ -14,6 +14,7 @@ from statistics import median
 
 from rooflens import units
 from rooflens.costs import family_of
+from rooflens.opening import at_most
 from rooflens.records import Case, Record, Work
 from rooflens.results import UNATTRIBUTED
 from rooflens.sources.counters.flops import uncounted
@@ -86,7 +87,7 @@ def found_in(launches: Iterable[Launch], contents: Contents, case_of: Callable[[
     collected: Counter[Names] = Counter()
     fastest: float | None = None
     places = Places()
-    for launch in launches:
+    for launch in at_most(launches, contents.where):
         chip, counters = chip_of(launch), launch.counters
         case = cases.get(chip)
         if case is None:

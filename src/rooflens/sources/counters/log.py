@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from rooflens.errors import FileError
+from rooflens.errors import FileError, UnknownFormat
 from rooflens.sources.counters.metrics import near
 
 _MOST = 20
@@ -80,16 +80,17 @@ class Log:
         if self.kernels:
             parts.append(f"The filter matched none of the kernels: {'; '.join(self.kernels)}.")
         parts += list(self._advice(" ".join(said)))
-        return FileError(f"{where} holds no launch of a kernel: {' '.join(parts) or self._nothing()}")
-
-    def _nothing(self) -> str:
-        """What there is where ncu says nothing and nothing is a launch."""
+        none = f"{where} holds no launch of a kernel"
+        if parts:
+            return FileError(f"{none}: {' '.join(parts)}")
         if self.saved_again:
-            return (
-                f"the table below line {self.saved_again} was saved again by another program, with other separators or"
-                " a column of its own; export the report again"
+            return FileError(
+                f"{none}: the table below line {self.saved_again} was saved again by another program, with other"
+                " separators or a column of its own; export the report again"
             )
-        return f"no row stands below the header in line {self.header}" if self.header else "no table of ncu is in it"
+        if self.header:
+            return FileError(f"{none}: no row stands below the header in line {self.header}")
+        return UnknownFormat(f"{none}: no table of ncu is in it")
 
     def _advice(self, said: str) -> list[str]:
         found = [f"What helps: {advice}." for pattern, advice in _ADVICE if pattern.search(said)]

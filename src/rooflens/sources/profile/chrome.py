@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rooflens.errors import FileError
+from rooflens.errors import FileError, UnknownFormat
+from rooflens.opening import read_bytes
 from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events, HostOperation, Launch, Range
 
 _ACTIVITIES: dict[str, ActivityKind] = {
@@ -36,8 +35,6 @@ _READ = (
 )
 _WANTED = "operation and no kernel"
 _MOST_LISTED = 5
-MOST_BYTES = 2 << 30
-"""Of the text of a trace, some ten million events: all of it is held while it is decoded."""
 _FLOW = "fwdbwd"
 _MICROSECOND = 1e-6
 _NO_JSON = re.compile(rb"(:\s*)-?(?:inf|nan|NaN|Infinity)(?=\s*[,}\]])")
@@ -48,26 +45,17 @@ def read_trace(path: str | Path) -> Events:
     """The events of a Chrome trace.
 
     Raises:
-        FileError: the file cannot be opened, unpacks to more than `MOST_BYTES`, is no Chrome trace, holds an event
+        FileError: the file cannot be opened, is too large, is no Chrome trace, holds an event
             without a usable time, or none of the kinds that PyTorch's profiler writes.
     """
     where = repr(str(path))
-    try:
-        with Path(path).open("rb") as file:
-            packed = file.peek(2)[:2] == b"\x1f\x8b"
-            raw = (gzip.GzipFile(fileobj=file) if packed else file).read(MOST_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise FileError(f"cannot read {where}: {getattr(error, 'strerror', None) or error}") from error
-    if len(raw) > MOST_BYTES:
-        raise FileError(
-            f"{where} holds more than {MOST_BYTES} bytes{' when it is unpacked' if packed else ''}; profile fewer steps"
-        )
-    listed = _decoded(raw, where)
+    listed = _decoded(read_bytes(Path(path)), where)
     events = _Reader(where).events(listed)
     if events.operations or events.activities or events.notes:
         return events
     if not events.ranges and not events.launches:
-        raise FileError(f"{where} is no trace of PyTorch's profiler: it holds no {_WANTED}, but {_categories(listed)}")
+        what = f"it holds no {_WANTED}, but {_categories(listed)}"
+        raise UnknownFormat(f"{where} is no trace of PyTorch's profiler: {what}")
     return replace(events, notes=(f"the trace holds no {_WANTED}: there is no time to attribute",))
 
 
@@ -105,7 +93,7 @@ def _decoded(raw: bytes, where: str) -> list[Any]:
         raise FileError(f"{where} is no Chrome trace: {_place_of(error, raw)}") from error
     events = decoded if isinstance(decoded, list) else decoded.events
     if events is None:
-        raise FileError(f"{where} is no Chrome trace: it has no 'traceEvents'")
+        raise UnknownFormat(f"{where} is no Chrome trace: it has no 'traceEvents'")
     return events
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rooflens.errors import FileError
+from rooflens.opening import parsed_json
 from rooflens.records import Device
 from rooflens.sources.roofs.ceilings import Roof, Roofs, device_of, level_of, rate, unit_of
 
@@ -22,11 +22,8 @@ def from_json(text: str, path: Path, _: str, told: Device | None) -> Roofs:
         FileError: it is no such file; the message names the key.
     """
     where = repr(str(path))
-    try:
-        # Numbers stay as they are written, so that one check serves every form of the tool's output.
-        whole = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{where} is no JSON: {error}") from error
+    # Numbers stay as they are written, so that one check serves every form of the tool's output.
+    whole = parsed_json(text, where, parse_float=str, parse_int=str, parse_constant=str)
     empirical = _table(whole, "empirical", where)
     roofs = [
         Roof(name=name, place=place, rate=speed, resource=unit_of(name)[0])

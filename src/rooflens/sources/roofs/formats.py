@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from rooflens.errors import DeviceFileError, FileError
+from rooflens.errors import DeviceFileError, UnknownFormat
+from rooflens.opening import head, read_text
 from rooflens.records import Device
 from rooflens.sources.roofs.ceilings import Roofs
 from rooflens.sources.roofs.ert import from_json
@@ -15,13 +16,11 @@ from rooflens.sources.roofs.ert_text import FIRST_RATE, TRIAL, from_text
 from rooflens.sources.roofs.kernel_table import TELLING, from_table
 from rooflens.sources.roofs.keywords import from_keywords, is_keyword
 
-Kind = Literal["ERT JSON", "ERT text", "NERSC keywords", "NERSC table"]
+RoofFormat = Literal["ERT JSON", "ERT text", "NERSC keywords", "NERSC table"]
 ROOF_FILES = (".json", ".txt")
 """Suffixes of files whose roofs may be named wherever a device is."""
 _JSON = re.compile(r'\{\s*"(?:empirical|spec)"\s*:\s*\{')
-_GZIP = b"\x1f\x8b"
-_LARGEST = 2**26
-_READERS: Mapping[Kind, Callable[[str, Path, str, Device | None], Roofs]] = {
+_READERS: Mapping[RoofFormat, Callable[[str, Path, str, Device | None], Roofs]] = {
     "ERT JSON": from_json,
     "ERT text": from_text,
     "NERSC keywords": from_keywords,
@@ -29,8 +28,8 @@ _READERS: Mapping[Kind, Callable[[str, Path, str, Device | None], Roofs]] = {
 }
 
 
-def recognised(head: bytes) -> Kind | None:
-    """Which of these files begins so, None for none of them."""
+def format_of(head: bytes) -> RoofFormat | None:
+    """Return the format of a file that begins like this, None if it is none of these."""
     text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace").lstrip()
     if _JSON.match(text):
         return "ERT JSON"
@@ -43,46 +42,35 @@ def recognised(head: bytes) -> Kind | None:
     return None if columns.isdisjoint(TELLING) else "NERSC table"
 
 
-def read_roofs(path: Path, kind: Kind, model: str, told: Device | None = None) -> Roofs:
-    """The ceilings and points of a file.
+def read_roofs(path: Path, model: str, told: Device | None = None) -> Roofs:
+    """Return the ceilings and points of a file.
 
     Args:
         model: what the case of the points is called.
         told: the device that the user named: the points stand under it, and the file's own roofs beside it.
 
     Raises:
+        UnknownFormat: it is none of these files.
         FileError: it cannot be read, or is damaged; the message names the line, or the key of a JSON file.
     """
-    where = repr(str(path))
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise FileError(f"{where} has {path.stat().st_size} bytes; no {kind} file is larger than {_LARGEST}")
-        raw = path.read_bytes()
-        if raw.startswith(_GZIP):
-            raise FileError(f"{where} is compressed; unpack it")
-        text = raw.decode("utf-8-sig")
-    except OSError as error:
-        raise FileError(f"cannot read {where}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise FileError(f"{where} is no text: {error}") from error
-    return _READERS[kind](text, path, model, told)
+    kind = format_of(head(path))
+    if kind is None:
+        raise UnknownFormat(f"{str(path)!r} holds no roofs")
+    return _READERS[kind](read_text(path), path, model, told)
 
 
 def device_of_roofs(path: Path) -> Device:
-    """The device that a file of roofs describes.
+    """Return the device that a file of roofs describes.
 
     Raises:
-        DeviceFileError: it is no such file, or holds points only.
-        FileError: it is damaged.
+        FileError: it cannot be read, holds no roofs, or is damaged.
     """
     try:
-        with path.open("rb") as file:
-            kind = recognised(file.read(4096))
-    except OSError as error:
-        raise DeviceFileError(f"cannot read device file {str(path)!r}: {error.strerror}") from error
-    found = None if kind is None else read_roofs(path, kind, path.stem).device
-    if found is None:
+        device = read_roofs(path, path.stem).device
+    except UnknownFormat:
+        device = None
+    if device is None:
         raise DeviceFileError(
             f"{str(path)!r} holds no roofs; a device file is TOML, ERT's roofline.json, or NERSC's text with 'memroofs'"
         )
-    return found
+    return device

@@ -1,6 +1,6 @@
 """Reports of Nsight Compute (``.ncu-rep``), by the package ncu-report, which runs in processes of its own."""
 
-from rooflens.sources.counters.reports.outline import is_report
+from rooflens.sources.counters.reports.outline import REPORT_SIGN
 from rooflens.sources.counters.reports.supervisor import launches_of
 
-__all__ = ["is_report", "launches_of"]
+__all__ = ["REPORT_SIGN", "launches_of"]

@@ -7,9 +7,7 @@ what it cannot read: of a report that was cut off it gives the part that is left
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from typing import BinaryIO
 
 from rooflens.errors import FileError
 
-_SIGN, _GZIP = b"NVR\x00", b"\x1f\x8b"
+REPORT_SIGN = b"NVR\x00"
 _SESSION, _PAYLOAD, _PROCESS = 3, 5, 6
 _SOURCES, _GRAPHS = 1, 10
 _RESULTS = frozenset({2, 7, 8, 9})
@@ -63,35 +61,16 @@ class _Damaged(Exception):
     """The framing does not hold."""
 
 
-def is_report(path: Path) -> bool:
-    """Whether a file is a report of Nsight Compute.
-
-    Raises:
-        FileError: it cannot be opened, or is a compressed report.
-    """
-    try:
-        with path.open("rb") as file:
-            head = file.read(len(_SIGN))
-            if head[:2] != _GZIP:
-                return head == _SIGN
-            file.seek(0)
-            with gzip.GzipFile(fileobj=file) as plain:
-                inside = plain.read(len(_SIGN))
-    except (OSError, EOFError, zlib.error) as error:
-        raise FileError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
-    if inside == _SIGN:
-        raise FileError(f"{str(path)!r} is a report of Nsight Compute that was compressed: unpack it (gunzip)")
-    return False
-
-
 def outline_of(path: Path, where: str) -> Outline:
     """The outline of a report; memory for a few bytes per result, not for the file.
 
     Raises:
-        FileError: it cannot be opened, was cut off or is damaged.
+        FileError: it cannot be opened, is no report, was cut off or is damaged.
     """
     try:
         with path.open("rb") as file:
+            if file.read(len(REPORT_SIGN)) != REPORT_SIGN:
+                raise FileError(f"{where} is no report of Nsight Compute; if it is compressed, unpack it")
             return outline(file, path.stat().st_size, where)
     except OSError as error:
         raise FileError(f"cannot read {where}: {error.strerror}") from error
@@ -112,7 +91,7 @@ def outline(file: BinaryIO, size: int, where: str) -> Outline:
 def _outline(file: BinaryIO, size: int) -> Outline:
     version: tuple[int, int] | None = None
     sizes, processes = array("Q"), array("Q")
-    position = len(_SIGN)
+    position = len(REPORT_SIGN)
     position += len(_header(file, position)) + _SIZE
     while position < size:
         encoded = _header(file, position)

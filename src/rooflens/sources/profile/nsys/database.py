@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rooflens.errors import FileError
+from rooflens.opening import at_most
 
 Cell = int | str | None
 Kind = type[int] | type[str]
@@ -69,7 +70,8 @@ class Database:
                 raise FileError(f"{self.where}: table {table} has no column {column.name!r}; it has {listed}")
         wanted = ", ".join(f'"{column.name}"' if column.name in has else "NULL" for column in columns)
         try:
-            for number, row in enumerate(self._connection.execute(f'SELECT {wanted} FROM "{table}"'), start=1):
+            every = self._connection.execute(f'SELECT {wanted} FROM "{table}"')
+            for number, row in enumerate(at_most(every, f"{self.where}: table {table}"), start=1):
                 for column, cell in zip(columns, row, strict=True):
                     if (cell is None and column.needed) or (cell is not None and not isinstance(cell, column.kind)):
                         raise FileError(

@@ -1,0 +1,200 @@
+"""Files that others wrote, opened within bounds: plain or gzip, with one error for all that cannot be read."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import json
+import tomllib
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast
+
+from rooflens.errors import FileError, RooflensError
+
+T = TypeVar("T")
+
+MOST_BYTES = 2 << 30
+"""Of a file when it is unpacked: some ten million events of a trace, which are decoded in one piece."""
+MOST_TYPED = 64 << 20
+"""The same of a file that people write: devices, studies, configurations, roofs."""
+MOST_LINE = 1 << 24
+"""Bytes of a line, where a file is read by line. The widest raw pages of ncu have some ten thousand columns."""
+MOST_ROWS = 1 << 22
+"""Rows that become records."""
+MOST_NESTED = 64
+"""Levels of lists and objects in a JSON or TOML file."""
+_HEAD, _CHUNK = 1 << 16, 1 << 17
+_GZIP = b"\x1f\x8b"
+_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+@contextmanager
+def opened(
+    path: Path,
+    *,
+    most: int | None = None,
+    by_line: bool = False,
+    error: type[RooflensError] = FileError,
+    what: str = "",
+) -> Iterator[io.BufferedReader]:
+    """Open a file for reading bytes; a compressed one is unpacked.
+
+    Args:
+        by_line: whether lines are bounded too, by :data:`MOST_LINE`.
+        error: the class of what is raised.
+        what: words for the file in an error, like ``"device file "``.
+
+    Raises:
+        FileError: the file cannot be opened, read or unpacked, or has more than :data:`MOST_BYTES`.
+    """
+    with _unpacked(path, error, what) as source:
+        yield io.BufferedReader(_Bounded(source, by_line), _CHUNK)
+
+
+@contextmanager
+def _unpacked(path: Path, error: type[RooflensError], what: str) -> Iterator[IO[bytes]]:
+    try:
+        if "\0" in str(path):
+            raise OSError("a path has no zero in it")
+        with path.open("rb") as file:
+            yield cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if file.peek(2)[:2] == _GZIP else file
+    except _TooLong as problem:
+        raise error(f"{what}{str(path)!r}{problem}") from problem
+    except (OSError, EOFError, zlib.error) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise error(f"cannot read {what}{str(path)!r}: {reason}") from problem
+
+
+class _TooLong(Exception):
+    """A file or line is longer than it may be; the message follows the name of the file."""
+
+    @classmethod
+    def file(cls, most: int) -> _TooLong:
+        return cls(f" holds more than {most} bytes when it is unpacked; write less into one file")
+
+
+class _Bounded(io.RawIOBase):
+    """The bytes of a file, up to its limit."""
+
+    def __init__(self, source: IO[bytes], by_line: bool) -> None:
+        self._source, self._by_line = source, by_line
+        self._size, self._line, self._line_bytes = 0, 1, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._source.read(len(buffer))
+        self._size += len(data)
+        if self._size > MOST_BYTES:
+            raise _TooLong.file(MOST_BYTES)
+        if self._by_line:
+            end = data.find(b"\n")
+            if self._line_bytes + (len(data) if end < 0 else end) >= MOST_LINE:
+                raise _TooLong(f", line {self._line}: it has {MOST_LINE} characters and more")
+            self._line += data.count(b"\n")
+            self._line_bytes = self._line_bytes + len(data) if end < 0 else len(data) - data.rfind(b"\n") - 1
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def head(path: Path) -> bytes:
+    """Return the first 64 KiB of a file, unpacked.
+
+    Raises:
+        FileError: the file cannot be opened or unpacked.
+    """
+    with opened(path) as file:
+        return file.read(_HEAD)
+
+
+def read_bytes(path: Path, *, most: int | None = None, error: type[RooflensError] = FileError, what: str = "") -> bytes:
+    """Return a whole file, unpacked; `most` bytes, default :data:`MOST_BYTES`. The rest is as in :func:`opened`."""
+    limit = MOST_BYTES if most is None else most
+    with _unpacked(path, error, what) as source:
+        data = source.read(limit + 1)  # at once: a trace of gigabytes is not held twice
+        if len(data) > limit:
+            raise _TooLong.file(limit)
+        return data
+
+
+def read_text(path: Path, *, error: type[RooflensError] = FileError, what: str = "") -> str:
+    """Return the text of a file that people write, without a mark of its encoding.
+
+    Raises:
+        FileError: as :func:`opened`, with at most :data:`MOST_TYPED` bytes; or it is no text in UTF-8.
+    """
+    raw = read_bytes(path, most=MOST_TYPED, error=error, what=what)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise error(f"cannot read {what}{str(path)!r}: it is no text in UTF-8 ({problem})") from problem
+
+
+@contextmanager
+def opened_lines(path: Path) -> Iterator[Iterator[str]]:
+    """Open the lines of a text in UTF-8, or in UTF-16 if it begins with a mark; bytes that are no text are replaced.
+
+    Raises:
+        FileError: as :func:`opened`, lines bounded.
+    """
+    with opened(path, by_line=True) as file:
+        start = file.peek(4)
+        encoding = next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
+        try:
+            with io.TextIOWrapper(file, encoding=encoding, errors="replace") as text:
+                yield iter(text)
+        except UnicodeError as problem:
+            raise FileError(f"{str(path)!r}: its text cannot be decoded ({problem})") from problem
+
+
+def at_most(rows: Iterable[T], where: str, error: type[RooflensError] = FileError) -> Iterator[T]:
+    """Give the rows of a file one by one.
+
+    Raises:
+        FileError: there are more than :data:`MOST_ROWS`.
+    """
+    for number, row in enumerate(rows):
+        if number >= MOST_ROWS:
+            raise error(f"{where} holds more than {MOST_ROWS} rows; write less of it into one file")
+        yield row
+
+
+def parsed_json(text: str | bytes, where: str, error: type[RooflensError] = FileError, **options: Any) -> Any:
+    """Return the value of a JSON text; `options` are those of :func:`json.loads`.
+
+    Raises:
+        FileError: it is no JSON, or has more than :data:`MOST_NESTED` levels.
+    """
+    return _parsed(lambda: json.loads(text, **options), "JSON", where, error)
+
+
+def parsed_toml(text: str, where: str, error: type[RooflensError] = FileError) -> dict[str, Any]:
+    """Return the tables of a TOML text.
+
+    Raises:
+        FileError: it is no TOML, or has more than :data:`MOST_NESTED` levels.
+    """
+    tables: dict[str, Any] = _parsed(lambda: tomllib.loads(text), "TOML file", where, error)
+    return tables
+
+
+def _parsed(parse: Callable[[], Any], form: str, where: str, error: type[RooflensError]) -> Any:
+    deep = f"{where} is no {form} that can be read: it has more than {MOST_NESTED} levels"
+    try:
+        value = parse()
+    except ValueError as problem:
+        raise error(f"{where} is no {form}: {problem}") from problem
+    except RecursionError as problem:
+        raise error(deep) from problem
+    nested = [value]
+    for _ in range(MOST_NESTED + 1):
+        nested = [each for each in nested if isinstance(each, dict | list)]
+        if not nested:
+            return value
+        nested = [each for outer in nested for each in (outer.values() if isinstance(outer, dict) else outer)]
+    raise error(deep)

@@ -1,0 +1,52 @@
+"""What a reader is, and what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rooflens.devices import by_title
+from rooflens.devices.files import slug
+from rooflens.records import Device
+from rooflens.results import RecordSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the user says of a file.
+
+    Attributes:
+        name: the model of the cases.
+        device: where it was taken, None where the file has to tell.
+    """
+
+    name: str
+    device: Device | None = None
+
+    def device_of(self, title: str | None) -> Device | None:
+        """Return the user's device, else the GPU of the catalogue that drivers report by this title."""
+        return self.device or (by_title(title, "gpu") if title else None)
+
+    def device_name(self, title: str | None) -> str | None:
+        """Return the name of that device in cases: one that the catalogue lacks is called by its title."""
+        device = self.device_of(title)
+        return device.name if device is not None else slug(title) if title else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """A format of files.
+
+    Attributes:
+        name: the format, in a word or two.
+        reads: the files in words, as errors list them: ``"traces of PyTorch's profiler (.json)"``.
+        recognises: True if a file begins like this, by its first 64 KiB, unpacked.
+        read: gives the records of a file. It raises FileError for a damaged one, and UnknownFormat for one that is of
+            another format after all. :mod:`rooflens.opening` opens files within bounds.
+    """
+
+    name: str
+    reads: str
+    recognises: Callable[[bytes], bool]
+    read: Callable[[Path, Context], RecordSet]

@@ -1,0 +1,138 @@
+"""Files are opened within bounds, all in one way: bytes after unpacking, lines, rows, levels."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests import nsys_samples
+from tests.roof_samples import KEYWORDS
+from tests.test_counters_layouts import HEADER, row
+
+import rooflens as rl
+from rooflens import opening
+from rooflens.devices import load_file
+from rooflens.errors import DeviceFileError, FileError, ModelError, RecordFileError, RooflensError, StudyFileError
+from rooflens.models import find as find_model
+from rooflens.study import read_study
+
+COUNTERS = HEADER + row("dram__bytes.sum", "byte", "5")
+TRACE = json.dumps(
+    {"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "pid": 0, "tid": 0, "args": {}}]}
+)
+CONTENT = {"counters.csv": COUNTERS, "trace.json": TRACE, "roofs.txt": KEYWORDS}
+DEVICE = 'title = "Mine"\nvendor = "me"\nkind = "gpu"\n[bandwidth]\ndram = "1 GB/s"\n'
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture
+def record_file(tmp_path: Path) -> Path:
+    return rl.read(written(tmp_path, "report.csv", COUNTERS)).save(tmp_path / "kept.jsonl")
+
+
+@pytest.mark.parametrize("name", CONTENT)
+def test_every_format_may_be_compressed(tmp_path: Path, name: str) -> None:
+    plain = written(tmp_path, name, CONTENT[name])
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert [(r.name, r.work, r.timing) for r in rl.read(packed)] == [(r.name, r.work, r.timing) for r in rl.read(plain)]
+
+
+def test_records_and_devices_may_be_compressed(tmp_path: Path, record_file: Path) -> None:
+    packed = tmp_path / "packed.jsonl.gz"
+    packed.write_bytes(gzip.compress(record_file.read_bytes()))
+    assert list(rl.read(packed)) == list(rl.read(record_file))
+    device = tmp_path / "mine.toml"
+    device.write_bytes(gzip.compress(DEVICE.encode()))
+    assert load_file(device).require("dram").rate == 1e9
+
+
+@pytest.mark.parametrize("name", CONTENT)
+def test_what_unpacks_to_too_much_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(opening, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(opening, "MOST_TYPED", 100_000)
+    path = tmp_path / f"{name}.gz"
+    path.write_bytes(gzip.compress((CONTENT[name] + "\n" * 100_000).encode()))
+    with pytest.raises(FileError, match=r"holds more than 100000 bytes"):
+        rl.read(path)
+
+
+def test_records_that_are_too_many_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_file: Path
+) -> None:
+    monkeypatch.setattr(opening, "MOST_ROWS", 2)  # header, case, record
+    with pytest.raises(RecordFileError, match=r"holds more than 2 rows"):
+        rl.read(record_file)
+    three = HEADER + "".join(row("dram__bytes.sum", "byte", "5", number=n) for n in range(3))
+    with pytest.raises(FileError, match=r"holds more than 2 rows"):
+        rl.read(written(tmp_path, "three.csv", three))
+    database = nsys_samples.database(tmp_path / "x.sqlite", nsys_samples.TRAINING)
+    with pytest.raises(FileError, match=r"table StringIds holds more than 2 rows"):
+        rl.read(database)
+
+
+def test_a_line_of_records_without_an_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "MOST_LINE", 1000)
+    with pytest.raises(RecordFileError, match=r"line 2: it has 1000 characters and more"):
+        rl.read(written(tmp_path, "long.jsonl", '{"type": "header", "format": 1}\n' + " " * 1000))
+
+
+def test_lines_count_by_themselves_wherever_blocks_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of 999 bytes and their ends, read in blocks of 64 and of 4096: none has 1000."""
+    monkeypatch.setattr(opening, "MOST_LINE", 1000)
+    path = written(tmp_path, "lines", ("a" * 999 + "\n") * 5 + "b")
+    for block in (64, 4096):
+        monkeypatch.setattr(opening, "_CHUNK", block)
+        with opening.opened_lines(path) as lines:
+            assert [len(line) for line in lines] == [1000] * 5 + [1]
+    written(tmp_path, "lines", ("a" * 999 + "\n") * 5 + "b" * 1000)
+    with pytest.raises(FileError, match="line 6: it has 1000 characters"), opening.opened_lines(path) as lines:
+        list(lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "error"),
+    [
+        ("d.toml", load_file, DeviceFileError),
+        ("s.toml", read_study, StudyFileError),
+        ("c.json", lambda path: find_model(f"hf:{path}"), ModelError),
+    ],
+)
+def test_a_file_that_people_write_has_bounds(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    read: Callable[[Path], object],
+    error: type[RooflensError],
+) -> None:
+    """One that never ends, one of another encoding, and one with more levels than anybody writes."""
+    pytest.importorskip("transformers")
+    monkeypatch.setattr(opening, "MOST_TYPED", 1000)
+    deep = "[" * 100 + "]" * 100
+    path = written(tmp_path, name, deep if name.endswith("json") else f"x = {deep}")
+    with pytest.raises(error, match="more than 64 levels"):
+        read(path)
+    path.write_text(" " * 1001)
+    with pytest.raises(error, match="holds more than 1000 bytes"):
+        read(path)
+    path.write_bytes(b'"\xff"')
+    with pytest.raises(error, match="no text in UTF-8"):
+        read(path)
+
+
+def test_levels_are_counted_in_lists_and_objects() -> None:
+    for levels, fits in ((opening.MOST_NESTED, True), (opening.MOST_NESTED + 1, False), (100_000, False)):
+        for text in ("[" * levels + "]" * levels, '{"a":' * levels + "1" + "}" * levels):
+            if fits:
+                opening.parsed_json(text, "x")
+            else:
+                with pytest.raises(FileError, match=f"more than {opening.MOST_NESTED} levels"):
+                    opening.parsed_json(text, "x")
