@@ -70,7 +70,9 @@ def outline_of(path: Path, where: str) -> Outline:
     try:
         with path.open("rb") as file:
             if file.read(len(REPORT_SIGN)) != REPORT_SIGN:
-                raise FileError(f"{where} is no report of Nsight Compute; if it is compressed, unpack it")
+                raise FileError(
+                    f"{where} is damaged or compressed: reports begin otherwise; unpack it or copy it again"
+                )
             return outline(file, path.stat().st_size, where)
     except OSError as error:
         raise FileError(f"cannot read {where}: {error.strerror}") from error
