@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rooflens.errors import InvalidValue, MissingDependency, ModelError, UnknownModel
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.step import cross_entropy
-from rooflens.runs.options import Options
 from rooflens.opening import parsed_json, read_text
+from rooflens.runs.options import Options
 
 if TYPE_CHECKING:
     import torch
