@@ -13,18 +13,19 @@ from hypothesis import strategies as st
 from rooflens.report.charts import (
     Axis,
     Bar,
+    BarPiece,
     Bars,
     Chart,
     Dot,
     HeatCell,
     HeatMap,
-    Part,
     Plot,
     Series,
     svg,
     with_matplotlib,
 )
-from rooflens.report.charts.scales import diverging, ink_on, on_dark, place, tick_text, ticks
+from rooflens.report.charts.colours import diverging, ink_on, on_dark
+from rooflens.report.figures.axes import place, tick_text, ticks
 from rooflens.report.figures.palette import _DEVICES, _FAMILIES
 
 AXIS = Axis(label="bytes", low=1.0, high=1e4, unit="B")
@@ -44,7 +45,7 @@ BARS = Bars(
     title="Bars",
     axis="share",
     unit="%",
-    bars=(Bar("one", (Part("a", 0.25, ("a",)), Part("b", 0.75))), Bar("two", (Part("b", 1.0),))),
+    bars=(Bar("one", (BarPiece("a", 0.25, ("a",)), BarPiece("b", 0.75))), Bar("two", (BarPiece("b", 1.0),))),
     groups={"a": "#0072b2", "b": "#d55e00", "unused": "#009e73"},
 )
 HEAT = HeatMap(

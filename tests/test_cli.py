@@ -36,7 +36,7 @@ def ended(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str,
 def test_choices_repeated_for_a_light_help_are_those_of_the_library() -> None:
     from rooflens import records
     from rooflens.report.figures.case_pieces import BY
-    from rooflens.report.figures.roofline_data import SUFFIXES
+    from rooflens.report.figures.saving import SUFFIXES
     from rooflens.report.render import FORMATS
 
     assert options.DTYPES == records.DTYPES

@@ -16,7 +16,8 @@ from rooflens.errors import InvalidValue
 from rooflens.records import Case, Record, Timing, Work
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
 from rooflens.report.figures.roofline import ABOVE, roofline_figure
-from rooflens.report.figures.roofline_data import Figure, Mark
+from rooflens.report.figures.roofline_data import Mark
+from rooflens.report.figures.saving import Figure
 
 TOY = device()  # 1 TB/s, 100 TFLOP/s of products, 10 TFLOP/s on the general lanes
 ON_TOY = Case(model="net", device="toy-100", batch=4)

@@ -21,15 +21,15 @@ from tests.level_samples import cached, crowd, kernel
 from rooflens.devices import catalogue, find
 from rooflens.errors import InvalidValue, OutputError
 from rooflens.records import Case
-from rooflens.report.case_names import shorten
+from rooflens.report.figures.axes import Axis
+from rooflens.report.figures.drawn_marks import drawn_marks
 from rooflens.report.figures.label_places import Box
-from rooflens.report.figures.labels import Words, wrap
-from rooflens.report.figures.page_layout import PLANE_WIDTH, Plane, arrange, diameter
+from rooflens.report.figures.labels import TextLine, shorten, wrap
+from rooflens.report.figures.page_layout import PLANE_WIDTH, SCREEN, Plane, arrange
 from rooflens.report.figures.plotly_labels import PX
 from rooflens.report.figures.roofline import roofline_figure
-from rooflens.report.figures.roofline_data import Axis, Figure
+from rooflens.report.figures.saving import Figure
 from rooflens.report.figures.with_matplotlib import POINTS_PER_INCH, draw, tick_text, ticks
-from rooflens.report.figures.with_plotly import STRETCH
 from rooflens.report.figures.with_plotly import draw as draw_plotly
 
 A100 = find("a100-sxm4-40gb")
@@ -201,7 +201,7 @@ class TestMatplotlib:
     @every_sample
     def test_no_text_covers_another_or_a_mark_or_leaves_the_page(self, sample: Callable[[], Figure]) -> None:
         figure = sample()
-        canvas = draw(figure)
+        canvas = draw(arrange(figure))
         canvas.canvas.draw()
         scale = POINTS_PER_INCH / canvas.dpi
         texts = [
@@ -221,7 +221,7 @@ class TestMatplotlib:
 
     def test_the_measured_texts_are_those_that_the_test_sees(self) -> None:
         # Guards the test above: two texts at one place do meet.
-        canvas = draw(one_device())
+        canvas = draw(arrange(one_device()))
         page = canvas.axes[1]
         boxes = [page.text(100, 100, "twice").get_window_extent() for _ in range(2)]
         assert boxes[0].overlaps(boxes[1])
@@ -256,7 +256,7 @@ class TestMatplotlib:
 
     def test_every_line_of_the_figure_is_drawn(self) -> None:
         figure = two_devices()
-        plane = draw(figure).axes[0]
+        plane = draw(arrange(figure)).axes[0]
         drawn = [tuple(map(float, line.get_xdata())) for line in plane.lines]  # type: ignore[arg-type]
         wanted = [(line.start[0], line.end[0]) for line in figure.ceilings]
         wanted += [(link.start[0], link.end[0]) for link in figure.links]
@@ -265,7 +265,7 @@ class TestMatplotlib:
 
     def test_a_mark_of_each_level_and_a_line_between_them(self) -> None:
         figure = several_levels()
-        plane = draw(figure).axes[0]
+        plane = draw(arrange(figure)).axes[0]
         drawn = {tuple(map(float, dots.get_offsets()[0])) for dots in plane.collections}  # type: ignore[index,arg-type]
         assert {(mark.x, mark.y) for mark in figure.marks} <= drawn
         lines = [tuple(map(float, line.get_xdata())) for line in plane.lines]  # type: ignore[arg-type]
@@ -274,8 +274,8 @@ class TestMatplotlib:
 
     def test_numbers_are_explained_below(self) -> None:
         sheet = arrange(several_levels())
-        below = [words.text for placed in sheet.notes for words in placed.words]
-        within = {words.text for placed in sheet.within for words in placed.words}
+        below = [words.text for placed in sheet.notes for words in placed.rows]
+        within = {words.text for placed in sheet.within for words in placed.rows}
         numbers = [f"{n}" for n in range(1, 16)]
         assert all(any(line.startswith(f"{number}: ") for line in below) for number in numbers)
         assert within >= {*numbers, "whole step"}
@@ -290,7 +290,7 @@ class TestMatplotlib:
                 [A100],
             )
         )
-        large, small = (diameter(figure, mark) for mark in figure.marks if not mark.whole)
+        large, small = (drawn.diameter for drawn in arrange(figure).marks if not drawn.mark.whole)
         assert (large / small) ** 2 == pytest.approx(9.0)
 
 
@@ -422,15 +422,15 @@ class TestHtml:
     @every_sample
     def test_no_label_covers_another_at_any_width(self, sample: Callable[[], Figure]) -> None:
         figure = sample()
-        sheet = arrange(figure, STRETCH)
+        sheet = arrange(figure, SCREEN)
         labels = (*sheet.within, *sheet.beside)
-        plot = json.loads(draw_plotly(figure, sheet).to_json())
+        plot = json.loads(draw_plotly(sheet).to_json())
         notes = [note for note in plot["layout"].get("annotations", []) if note["text"]]
-        assert [lines_of(note["text"]) for note in notes] == [[w.text for w in label.words] for label in labels]
-        for stretch in (STRETCH[0], 1.0, 1.4, STRETCH[1]):
+        assert [lines_of(note["text"]) for note in notes] == [[w.text for w in label.rows] for label in labels]
+        for stretch in (SCREEN[0], 1.0, 1.4, SCREEN[1]):
             frame = Box(0.0, 0.0, stretch * PLANE_WIDTH, sheet.plane.height)
             page = Box(-100.0, -20.0, frame.right + sheet.width, sheet.plane.height + 10.0)
-            boxes = [note_box(note, label.words, figure, frame) for note, label in zip(notes, labels, strict=True)]
+            boxes = [note_box(note, label.rows, figure, frame) for note, label in zip(notes, labels, strict=True)]
             within = boxes[: len(sheet.within)]
             marks = list(mark_boxes(figure, frame))
             assert all(box.inside(page) for box in boxes)
@@ -443,19 +443,19 @@ class TestHtml:
 class TestLabels:
     def test_ten_devices_are_all_named_with_both_rates_and_origins(self) -> None:
         sheet = arrange(ten_devices())
-        texts = [[words.text for words in placed.words] for placed in sheet.beside + sheet.within]
+        texts = [[words.text for words in placed.rows] for placed in sheet.beside + sheet.within]
         assert ["Tesla T4", "matmul.fp32  8.100 TFLOP/s, derived", "dram  320.0 GB/s, datasheet"] in texts
         named = {line for lines in texts for line in lines}
         assert {d.title for d in TEN} <= named
 
     def test_equal_devices_share_a_label(self) -> None:
-        texts = [[words.text for words in placed.words] for placed in arrange(ten_devices()).beside]
+        texts = [[words.text for words in placed.rows] for placed in arrange(ten_devices()).beside]
         (shared,) = [lines for lines in texts if "A100-SXM4-40GB" in lines]
         assert shared[:2] == ["A100-SXM4-40GB", "A100-PCIE-40GB"]
 
     def test_equal_ceilings_share_a_label(self) -> None:
         toy = device(compute={"matmul.fp16": 1e14, "matmul.bf16": 1e14, "vector.fp32": 1e13})
-        texts = [[w.text for w in placed.words] for placed in arrange(roofline_figure(records([], [toy]))).beside]
+        texts = [[w.text for w in placed.rows] for placed in arrange(roofline_figure(records([], [toy]))).beside]
         assert texts == [
             ["matmul.fp16,", "matmul.bf16  100.0 TFLOP/s", "datasheet"],
             ["vector.fp32  10.00 TFLOP/s", "datasheet"],
@@ -463,7 +463,7 @@ class TestLabels:
 
     def test_what_was_not_verified_is_marked(self) -> None:
         doubtful = device(compute={"matmul.fp32": 1e14}, verified=False)
-        texts = [w.text for placed in arrange(roofline_figure(records([], [doubtful]))).beside for w in placed.words]
+        texts = [w.text for placed in arrange(roofline_figure(records([], [doubtful]))).beside for w in placed.rows]
         assert texts == ["matmul.fp32  100.0 TFLOP/s", "datasheet, unverified"]
 
     def test_the_largest_shares_are_named(self) -> None:
@@ -473,13 +473,13 @@ class TestLabels:
             operation(CASE, name, "copy", vector=nbytes * 10 ** (i - 1), dram=nbytes)
             for i, (name, nbytes) in enumerate(parts)
         ]
-        texts = [w.text for placed in arrange(roofline_figure(records(items, [A100]))).within for w in placed.words]
+        texts = [w.text for placed in arrange(roofline_figure(records(items, [A100]))).within for w in placed.rows]
         assert {"first", "second", "forward"} <= set(texts)
         assert "third" not in texts
 
     def test_marks_at_one_spot_are_named_together(self) -> None:
         items = [operation(CASE, f"layers.{i}.mlp", "matmul", matmul=1e11, dram=1e9) for i in range(12)]
-        texts = [w.text for placed in arrange(roofline_figure(records(items, [A100]))).within for w in placed.words]
+        texts = [w.text for placed in arrange(roofline_figure(records(items, [A100]))).within for w in placed.rows]
         assert "layers.0.mlp +11 alike" in texts
         assert not any(text.startswith("layers.1") for text in texts)
 
@@ -491,7 +491,7 @@ class TestLabels:
     def test_reasons_are_given_once(self) -> None:
         items = [measured(replace(CASE, batch=batch), 1.0) for batch in range(1, 8)]
         sheet = arrange(roofline_figure(records(items, [A100])))
-        notes = " ".join(words.text for placed in sheet.notes for words in placed.words)
+        notes = " ".join(words.text for placed in sheet.notes for words in placed.rows)
         assert notes.count("A time without known work has no place") == 1
         assert "resnet18 batch 4 fp32" in notes
         assert "and 3 more" in notes
@@ -509,14 +509,14 @@ class TestLabels:
 
 def mark_boxes(figure: Figure, frame: Box) -> Iterator[Box]:
     plane = Plane(figure, frame)
-    for mark in figure.marks:
-        x, y = plane.at((mark.x, mark.y))
-        radius = diameter(figure, mark) / 2
+    for drawn in drawn_marks(figure, dict.fromkeys((mark.group for mark in figure.marks), "")):
+        x, y = plane.at((drawn.mark.x, drawn.mark.y))
+        radius = drawn.diameter / 2
         yield Box(x - radius, y - radius, x + radius, y + radius)
 
 
 def plotly_json(figure: Figure) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(draw_plotly(figure, arrange(figure, STRETCH)).to_json())
+    found: dict[str, Any] = json.loads(draw_plotly(arrange(figure, SCREEN)).to_json())
     return found
 
 
@@ -529,7 +529,7 @@ def lines_of(markup: str) -> list[str]:
     return ["".join(ElementTree.fromstring(f"<p>{line}</p>").itertext()) for line in markup.split("<br>")]
 
 
-def note_box(note: dict[str, Any], words: tuple[Words, ...], figure: Figure, frame: Box) -> Box:
+def note_box(note: dict[str, Any], words: tuple[TextLine, ...], figure: Figure, frame: Box) -> Box:
     """Where plotly puts the text of an annotation, in points, in a plane of the size of `frame`."""
     x = frame.right if note["xref"] == "paper" else Plane(figure, frame).at((10.0 ** note["x"], 1.0))[0]
     y = Plane(figure, frame).at((1.0, 10.0 ** note["y"]))[1]

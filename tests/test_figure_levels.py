@@ -20,7 +20,8 @@ from rooflens.report.figures.case_pieces import FEW_LAUNCHES
 from rooflens.report.figures.memory_levels import definitions
 from rooflens.report.figures.palette import ceiling_dash, group_colours, mark_shape
 from rooflens.report.figures.roofline import ABOVE, roofline_figure
-from rooflens.report.figures.roofline_data import Figure, Mark, Tie
+from rooflens.report.figures.roofline_data import Mark, Tie
+from rooflens.report.figures.saving import Figure
 from rooflens.sources.counters.metrics import traffic
 
 OWN = Path(__file__).parent / "data" / "ncu"

@@ -11,7 +11,7 @@ from rooflens.results import RecordSet
 
 if TYPE_CHECKING:
     from rooflens.report.figures.case_pieces import By
-    from rooflens.report.figures.roofline_data import Figure
+    from rooflens.report.figures.saving import Figure
 
 
 def roofline(

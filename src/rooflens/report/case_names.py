@@ -1,4 +1,4 @@
-"""Words on a roofline figure: title, names of cases and what their colours tell."""
+"""How cases, their phases and the sources of their records are named for a reader."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ SOURCE_WORDS: Mapping[Source, str] = {
     "counters": "hardware counters",
     "profile": "profiler",
 }
-LONGEST_LABEL = 30
-_FEW = 3
 
-# Of two cases, the reader first asks which model, then which batch ... A case is named by the fields that differ.
+# In the order in which people ask: first for the model, then for the batch ...
 _FIELDS: Mapping[str, Callable[[Case], str]] = {
     "model": lambda c: c.model,
     "batch size": lambda c: "" if c.batch is None else f"batch {c.batch}",
@@ -37,71 +35,19 @@ _FIELDS: Mapping[str, Callable[[Case], str]] = {
 }
 
 
-def shorten(text: str, longest: int = LONGEST_LABEL) -> str:
-    """Cut `text` in front: the end of a module path tells more than its beginning.
-
-    >>> shorten("encoder.layers.11.mlp", 8)
-    '…11.mlp'
-    """
-    return text if len(text) <= longest else "…" + text[-(longest - 1) :].lstrip("._")
-
-
-def cut(text: str, longest: int) -> str:
-    """Cut `text` at its end: the beginning of a kernel's name, or of a device's, tells more than the rest of it.
-
-    >>> cut("gemm_kernel<float, 128>", 12)
-    'gemm_kernel…'
-    """
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
 def differing(cases: Sequence[Case]) -> tuple[str, ...]:
-    """The fields in which `cases` differ, in the order in which people ask; the model where they do not."""
-    found = tuple(field for field, words in _FIELDS.items() if len({words(case) for case in cases}) > 1)
-    return found or ("model",)
+    """Return the fields in which `cases` differ; the model if they differ in none."""
+    fields = tuple(field for field, text in _FIELDS.items() if len({text(case) for case in cases}) > 1)
+    return fields or ("model",)
+
+
+def shared(cases: Sequence[Case]) -> str:
+    """Return what all cases have in common beside the model."""
+    texts = ({text(case) for case in cases} for field, text in _FIELDS.items() if field != "model")
+    return ", ".join(filter(None, (values.pop() for values in texts if len(values) == 1)))
 
 
 def name_of(case: Case, fields: Iterable[str]) -> str:
-    """The case in the words of some of its fields; where it has none of them, in that word."""
+    """Return the values of some fields of a case; "no batch size" if it has none of them."""
     asked = tuple(fields)
     return " ".join(filter(None, (_FIELDS[field](case) for field in asked))) or f"no {asked[0]}"
-
-
-def colour_field(cases: Sequence[Case], several_phases: bool) -> str:
-    """What colours should tell apart where each mark is a whole case: the first thing that differs."""
-    if len({case.model for case in cases}) > 1:
-        return "model"
-    fields = [field for field in differing(cases) if field != "model"]
-    return fields[0] if fields else "phase" if several_phases else "model"
-
-
-def colour_group(case: Case, phase: Phase | None, field: str) -> str:
-    """The group of a mark under :func:`colour_field`."""
-    return PHASE_WORDS[phase] if field == "phase" else name_of(case, [field])
-
-
-def title(cases: Sequence[Case], devices: Sequence[str]) -> str:
-    """What the figure shows."""
-    models = list(dict.fromkeys(case.model for case in cases))
-    subject = _some(models, "models")
-    place = _some(devices, "devices")
-    if not subject:
-        return f"Roofline{'' if len(devices) == 1 else 's'} of {place}" if place else "Roofline"
-    roofline = "roofline" if len(devices) == 1 else "rooflines"
-    return f"{subject} on the {roofline} of {place}" if place else f"{subject}: no roofline, the device is not known"
-
-
-def subtitle(cases: Sequence[Case], what: str) -> str:
-    """What all cases share, then what a mark is."""
-    shared = [
-        values.pop()
-        for field, words in _FIELDS.items()
-        if field != "model" and len(values := {words(case) for case in cases}) == 1
-    ]
-    return ", ".join(filter(None, [*shared, what]))
-
-
-def _some(names: Sequence[str], plural: str) -> str:
-    if len(names) <= _FEW:
-        return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-    return f"{len(names)} {plural}"

@@ -1,18 +1,6 @@
-"""Charts of a report as data, and what draws them: SVG for a page, matplotlib for files."""
+"""Charts of records as data, and what draws them: SVG for a page, matplotlib for files."""
 
-from rooflens.report.charts.chart import (
-    Axis,
-    Bar,
-    Bars,
-    Chart,
-    Dot,
-    HeatCell,
-    HeatMap,
-    Part,
-    Plot,
-    Scale,
-    Series,
-    Shape,
-)
+from rooflens.report.charts.chart import Bar, BarPiece, Bars, Chart, Dot, HeatCell, HeatMap, Plot, Series
+from rooflens.report.figures.axes import Axis
 
-__all__ = ["Axis", "Bar", "Bars", "Chart", "Dot", "HeatCell", "HeatMap", "Part", "Plot", "Scale", "Series", "Shape"]
+__all__ = ["Axis", "Bar", "BarPiece", "Bars", "Chart", "Dot", "HeatCell", "HeatMap", "Plot", "Series"]

@@ -3,32 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-XY = tuple[float, float]
-Scale = Literal["log", "linear"]
-Shape = Literal["circle", "diamond", "square", "triangle-up", "triangle-down", "cross"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """An axis that holds everything on the chart.
-
-    Attributes:
-        label: what it shows, with the unit where the ticks do not name it.
-        unit: base unit of the ticks, "" for bare numbers.
-    """
-
-    label: str
-    low: float
-    high: float
-    unit: str = ""
-    scale: Scale = "log"
-
-    @classmethod
-    def around(cls, label: str, values: list[float], unit: str = "", margin: float = 1.6) -> Axis:
-        """A logarithmic axis with some room on either side of the values."""
-        return cls(label=label, low=min(values) / margin, high=max(values) * margin, unit=unit)
+from rooflens.report.figures.axes import XY, Axis
+from rooflens.report.figures.palette import Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +31,7 @@ class Series:
 
     name: str
     colour: str
-    shape: Shape = "circle"
+    shape: Symbol = "circle"
     dots: tuple[Dot, ...] = ()
     path: tuple[XY, ...] = ()
     dash: tuple[float, ...] = ()
@@ -83,7 +60,7 @@ class Plot:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BarPiece:
     """A piece of a bar."""
 
     group: str
@@ -96,7 +73,7 @@ class Bar:
     """One row: what it is about, and the pieces that it is made of."""
 
     label: str
-    parts: tuple[Part, ...]
+    parts: tuple[BarPiece, ...]
 
     @property
     def length(self) -> float:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from rooflens.report.charts.chart import XY, Axis, Bars, Chart, HeatMap, Part, Plot, Series, legend_names, shortened
-from rooflens.report.charts.scales import diverging, ink_on, on_dark, place, tick_text, ticks
+from rooflens.report.charts.chart import BarPiece, Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
+from rooflens.report.charts.colours import diverging, ink_on, on_dark
 from rooflens.report.escape import printable
+from rooflens.report.figures.axes import XY, Axis, place, tick_text, ticks
 from rooflens.report.figures.palette import FAINT
 
 WIDTH, HEIGHT = 560.0, 370.0
@@ -160,7 +161,7 @@ def _bars(chart: Bars) -> Iterator[str]:
     yield _text(left + width / 2, _EDGE + height + 38, chart.axis)
 
 
-def _piece(chart: Bars, part: Part, at: XY, long: float) -> str:
+def _piece(chart: Bars, part: BarPiece, at: XY, long: float) -> str:
     return (
         f'<rect x="{at[0]:.1f}" y="{at[1]:.1f}" width="{max(long, 0.3):.1f}" height="{_BAR:g}" class="c f"'
         f" {_ink(chart.groups[part.group])}{_tip(part.tip)}/>"

@@ -1,19 +1,22 @@
-"""Charts in ink: SVG, PDF and PNG files by matplotlib."""
+"""Charts as SVG, PDF and PNG files by matplotlib."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rooflens.report.charts.chart import Axis, Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
-from rooflens.report.charts.scales import diverging, ink_on, tick_text, ticks
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from rooflens.report.charts.chart import Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
+from rooflens.report.charts.colours import diverging, ink_on
 from rooflens.report.escape import printable
+from rooflens.report.figures.axes import Axis, tick_text, ticks
 from rooflens.report.figures.matplotlib_files import MARKERS, empty, file_bytes
 from rooflens.report.figures.palette import FAINT, GREY, INK
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 _WIDTH, _PLANE, _ROW, _EDGE = 7.0, 4.4, 0.26, 1.1
 """Inches: of a figure, of a plane between two axes, of a row, and of what lies around the rows."""
@@ -56,8 +59,6 @@ def _plot(plane: Axes, chart: Plot) -> None:
 
 
 def _axis(plane: Axes, name: str, axis: Axis) -> None:
-    from matplotlib.ticker import FixedLocator, NullLocator
-
     shown = ticks(axis)
     plane.set(**{f"{name}scale": axis.scale, f"{name}lim": (axis.low, axis.high)})
     its = plane.xaxis if name == "x" else plane.yaxis
@@ -102,9 +103,6 @@ def _dash(series: Series) -> Any:
 
 
 def _legend(plane: Axes, chart: Plot | Bars) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     names = legend_names(chart)
     if len(names) < 2:
         return
@@ -159,8 +157,6 @@ def _stacked(chart: Bars, group: str) -> tuple[list[float], list[float]]:
 
 
 def _heat(plane: Axes, chart: HeatMap) -> None:
-    from matplotlib.patches import Rectangle
-
     for y, (_, cells) in enumerate(chart.rows):
         for x, cell in enumerate(cells):
             ground = FAINT if cell.value is None else diverging(cell.value)

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from rooflens.records import Case, Phase, Record, Source, Work
-from rooflens.report.case_names import PHASE_WORDS, SHORT_PHASES, colour_field, colour_group, cut, differing, name_of
+from rooflens.report.case_names import PHASE_WORDS, SHORT_PHASES, differing, name_of
 from rooflens.report.columns import sum_of_known
+from rooflens.report.figures.labels import cut
+from rooflens.report.figures.palette import MIXED, WHOLE
 from rooflens.results import RecordSet
 from rooflens.results.evidence import Evidence
 
 By = Literal["model", "phase", "module", "family", "op", "kernel"]
-Part = Literal["module", "family", "op"]
 BY: tuple[By, ...] = ("model", "phase", "module", "family", "op", "kernel")
 
 FEW_LAUNCHES = 12
 """Up to so many launches of kernels are shown one by one, more by the name of the kernel."""
 _LONGEST_KERNEL = 80
 
-WHOLE = "whole model"
-MIXED = "several families"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Piece:
     """What one mark, or an estimated and an observed one, stands for.
 
@@ -42,7 +41,6 @@ class Piece:
     name: str
     label: str
     group: str
-    phase: Phase | None
     records: tuple[Record, ...]
     source: Source | None = None
     seconds: float | None = None
@@ -52,12 +50,12 @@ class Piece:
 
     @property
     def listed(self) -> str:
-        """What the piece is called in a list below the figure."""
+        """The name of the piece in a list below the figure."""
         if self.whole:
             return self.label
         return cut(self.name.removeprefix("void "), _LONGEST_KERNEL) if self.kernel else self.name
 
-    @property
+    @cached_property
     def work(self) -> Work | None:
         """What the device does for this piece: recomputation included, a causal call by what its kernel executes."""
         works = [(r.needed, r.calls) for r in self.records]
@@ -66,7 +64,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How the cases of a figure are told apart."""
+    """How the cases of a figure are told apart.
+
+    Attributes:
+        fields: the fields of a case in which they differ.
+        colours: what colours tell where each mark is a whole case: the first thing that differs.
+    """
 
     fields: tuple[str, ...]
     colours: str
@@ -78,31 +81,28 @@ class Naming:
     def of(cls, evidence: Sequence[Evidence]) -> Naming:
         """Name cases by the fields in which they differ."""
         cases = [item.case for item in evidence]
-        phases = {phase for item in evidence for phase in _steps(item)}
+        several_phases = len({phase for item in evidence for phase in _phases(item)}) > 1
         fields = differing(cases)
-        distinct = {name_of(case, fields) for case in cases}
-        return cls(
-            fields=fields,
-            colours=colour_field(cases, len(phases) > 1),
-            several_cases=len(distinct) > 1,
-            several_phases=len(phases) > 1,
-            several_sets=len(evidence) > 1,
-        )
+        several_cases = len({name_of(case, fields) for case in cases}) > 1
+        colours = fields[0] if several_cases else "phase" if several_phases else "model"
+        return cls(fields, colours, several_cases, several_phases, len(evidence) > 1)
 
 
 def pieces(item: Evidence, by: By, naming: Naming) -> Iterator[Piece]:
-    """The pieces of one case: itself, its phases, or its parts and then its phases as wholes."""
+    """Yield the pieces of one case: itself, its phases, or its parts and then its phases as wholes."""
     if by == "model":
         yield _step(item, None, naming)
-    elif by == "phase":
-        yield from (_step(item, phase, naming) for phase in _steps(item))
-    else:
-        yield from _kernels(item, naming) if by == "kernel" else _parts(item, by, naming)
-        yield from (_step(item, phase, naming, beside_parts=True) for phase in _steps(item))
+        return
+    if by == "kernel":
+        yield from _kernels(item, naming)
+    elif by != "phase":
+        yield from _parts(item, by, naming)
+    for phase in _phases(item):
+        yield _step(item, phase, naming, beside_parts=by != "phase")
 
 
-def _steps(item: Evidence) -> list[Phase | None]:
-    """The phases of a case, and the whole step where it was timed as one or no phase is known.
+def _phases(item: Evidence) -> list[Phase | None]:
+    """Return the phases of a case, and None for the whole step where it was timed as one or no phase is known.
 
     A step of one phase is that phase, however it was timed.
     """
@@ -113,71 +113,75 @@ def _steps(item: Evidence) -> list[Phase | None]:
 
 
 def _step(item: Evidence, phase: Phase | None, naming: Naming, *, beside_parts: bool = False) -> Piece:
-    seen, whole = item.measured(phase), item.measured()
+    time, whole = item.measured(phase), item.measured()
     short = name_of(item.case, naming.fields)
     if beside_parts:
-        words = [short if naming.several_cases else "", PHASE_WORDS[phase]]
+        label = [short if naming.several_cases else "", PHASE_WORDS[phase]]
+        group = WHOLE
     else:
-        words = [short, SHORT_PHASES[phase] if naming.several_phases else ""]
+        label = [short, SHORT_PHASES[phase] if naming.several_phases else ""]
+        group = PHASE_WORDS[phase] if naming.colours == "phase" else name_of(item.case, [naming.colours])
     return Piece(
         case=item.case,
         name=f"{item.case.label()}, {PHASE_WORDS[phase]}",
-        label=" ".join(filter(None, words)) or item.case.model,
-        group=WHOLE if beside_parts else colour_group(item.case, phase, naming.colours),
-        phase=phase,
+        label=" ".join(filter(None, label)) or item.case.model,
+        group=group,
         records=tuple(r for r in item.work or () if phase is None or r.phase == phase or item.phases == (phase,)),
-        source=_observer(item.time),
-        seconds=None if seen is None else seen.seconds,
+        source=None if item.time is None else item.time.sources[0],
+        seconds=None if time is None else time.seconds,
         whole_seconds=None if whole is None else whole.seconds,
         whole=beside_parts,
     )
 
 
-def _parts(item: Evidence, by: Part, naming: Naming) -> Iterator[Piece]:
-    """Modules, families or operations of a case, with the time of each where a source timed them one by one."""
+def _parts(item: Evidence, by: Literal["module", "family", "op"], naming: Naming) -> Iterator[Piece]:
+    """Yield modules, families or operations, with the time of each where a source timed them one by one."""
     worked = RecordSet(r for r in item.work or () if r.work is not None and r.scope != "model")
     timed = RecordSet(r for r in item.pieces or () if r.scope != "model")
     times = {group.key: group.total.measured_seconds for group in timed.by(by)} if len(timed) else {}
-    several_phases = len(worked.phases) > 1
+    source = None if item.pieces is None else item.pieces.sources[0]
+    whole_seconds = sum_of_known(times.values())
+    case = name_of(item.case, naming.fields) if naming.several_cases else ""
+    phases_told = by == "op" and len(worked.phases) > 1
     for group in worked.by(by) if len(worked) else ():
         first = group.total.records[0]
-        words = [
-            name_of(item.case, naming.fields) if naming.several_cases else "",
+        label = [
+            case,
             first.kind if by == "family" else first.path or first.name,
-            SHORT_PHASES[group.phase] if several_phases and by == "op" and group.phase is not None else "",
+            SHORT_PHASES[group.phase] if phases_told and group.phase is not None else "",
         ]
         yield Piece(
             case=item.case,
             name=f"{group.key or '(root)'}, {group.phase or 'all phases'}",
-            label=" ".join(filter(None, words)),
+            label=" ".join(filter(None, label)),
             group=group.kind or MIXED,
-            phase=group.phase,
             records=group.total.records,
-            source=_observer(item.pieces),
+            source=source,
             seconds=times.get(group.key),
-            whole_seconds=sum_of_known(times.values()),
+            whole_seconds=whole_seconds,
         )
 
 
 def launches(item: Evidence) -> list[Record]:
-    """The kernels whose work was counted launch by launch."""
+    """Return the kernels whose work was counted launch by launch."""
     return [r for r in item.work or () if r.scope == "kernel"]
 
 
 def _kernels(item: Evidence, naming: Naming) -> Iterator[Piece]:
-    """Launches one by one where they are few, else those of one name together.
+    """Yield launches one by one where they are few, else those of one name together.
 
-    A launch whose work or time is unknown is no part of a sum: it is a piece of its own, without one.
+    A launch whose work or time is unknown is not part of a sum: it is a piece of its own, without one.
     """
-    seen = launches(item)
-    few = len(seen) <= FEW_LAUNCHES
+    counted = launches(item)
+    few = len(counted) <= FEW_LAUNCHES
     times: dict[str, int] = {}
     groups: dict[tuple[object, ...], list[Record]] = {}
-    for number, record in enumerate(seen):
+    for number, record in enumerate(counted):
         times[record.name] = times.get(record.name, 0) + 1
         which = number if few else record.name
         groups.setdefault((which, record.work is None, record.timing is None), []).append(record)
     seconds = {key: sum_of_known(record.seconds for record in records) for key, records in groups.items()}
+    whole_seconds = sum_of_known(seconds.values())
     nth: dict[str, int] = {}
     for key, records in groups.items():
         name = records[0].name
@@ -187,14 +191,9 @@ def _kernels(item: Evidence, naming: Naming) -> Iterator[Piece]:
             name=f"{name}, launch {nth[name]} of {times[name]}" if few and times[name] > 1 else name,
             label=item.case.label() if naming.several_sets else "",
             group=records[0].kind or MIXED,
-            phase=records[0].phase if len({r.phase for r in records}) == 1 else None,
             records=tuple(records),
-            source=_observer(item.time),
+            source=None if item.time is None else item.time.sources[0],
             seconds=seconds[key],
-            whole_seconds=sum_of_known(seconds.values()),
+            whole_seconds=whole_seconds,
             kernel=True,
         )
-
-
-def _observer(records: RecordSet | None) -> Source | None:
-    return None if records is None else records.sources[0]

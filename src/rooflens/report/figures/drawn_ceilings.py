@@ -1,74 +1,73 @@
-"""Which ceilings a figure draws, and the segments of them that are seen."""
+"""Which ceilings a figure draws, and the visible segments of them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rooflens.records import Ceiling, Device, Work
-from rooflens.report.figures.roofline_data import XY, Axis, CeilingLine, Ridge
+from rooflens.report.figures.axes import Axis
+from rooflens.report.figures.roofline_data import CeilingLine, Ridge
 from rooflens.roofline import ridge
 
 FEW_DEVICES = 3
-"""Up to so many devices every ceiling in use is drawn, beyond it one of each: thirty flats are a hatching."""
+"""Up to so many devices every ceiling in use is drawn; beyond it one of each, since thirty flats are a hatching."""
 
 _VECTOR = "vector.fp32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Roof:
+class DeviceRoof:
     """The ceilings of one device that a figure draws.
 
     Attributes:
         levels: bandwidths of the figure's levels, as far as the device has them.
         compute: compute ceilings, highest first; empty for a device without any.
+        ridges: where they meet.
     """
 
     device: int
     levels: tuple[Ceiling, ...]
     compute: tuple[Ceiling, ...]
+    ridges: tuple[Ridge, ...]
 
 
-def roofs(devices: Sequence[Device], works: Mapping[str, Sequence[Work]], levels: Sequence[str]) -> tuple[Roof, ...]:
-    """The ceilings to draw of each device.
+def roofs(devices: Sequence[Device], works: Mapping[str, Sequence[Work]], levels: Sequence[str]) -> list[DeviceRoof]:
+    """Return the ceilings to draw of each device.
 
     Args:
         works: by device name, the work of the marks on it: its units choose the compute ceilings. A device without
             marks is drawn for comparison: the units of all marks choose.
     """
-    every = [work for found in works.values() for work in found]
+    every = [work for some in works.values() for work in some]
     many = len(devices) > FEW_DEVICES
-    common = _most_common(devices)
-    found = []
+    common = _most_common(devices) if many else None
+    drawn = []
     for number, device in enumerate(devices):
-        used = _used(works.get(device.name) or every, device)
-        available = [c.resource for c in device.ceilings if _is_default(c.resource)]
-        one = [*used, *(r for r in (common, *_by_rate(device)) if r in available)][:1]
-        wanted = one if many else used or available
-        compute = [c for c in device.ceilings if c.resource in wanted]
-        found.append(
-            Roof(
-                device=number,
-                levels=tuple(c for level in levels if (c := device.ceiling(level)) is not None),
-                compute=tuple(sorted(compute, key=lambda c: -c.rate)),
-            )
+        wanted = _used(works.get(device.name) or every, device)
+        if not wanted:
+            usual = [c for c in device.ceilings if _is_usual(c.resource)]
+            usual.sort(key=lambda c: (c.resource != common, not c.resource.startswith("matmul."), -c.rate))
+            wanted = [c.resource for c in usual]
+        chosen = wanted[:1] if many else wanted
+        diagonals = [c for level in levels if (c := device.ceiling(level)) is not None]
+        flats = sorted((c for c in device.ceilings if c.resource in chosen), key=lambda c: -c.rate)
+        ridges = tuple(
+            Ridge(device=number, resource=c.resource, level=level.resource, x=ridge(c, level), y=c.rate)
+            for level in diagonals
+            for c in flats
         )
-    return tuple(found)
+        drawn.append(DeviceRoof(device=number, levels=tuple(diagonals), compute=tuple(flats), ridges=ridges))
+    return drawn
 
 
-def _by_rate(device: Device) -> list[str]:
-    """The compute ceilings of a device, products and the highest first."""
-    ranked = sorted(device.ceilings, key=lambda c: (not c.resource.startswith("matmul."), -c.rate))
-    return [ceiling.resource for ceiling in ranked]
-
-
-def _is_default(resource: str) -> bool:
+def _is_usual(resource: str) -> bool:
     return resource.startswith("matmul.") or resource == _VECTOR
 
 
 def _used(works: Iterable[Work], device: Device) -> list[str]:
-    """Compute resources that the works use and the device has, most FLOP first, matrix units before the others.
+    """Return the compute resources that the works use and the device has: matrix units first, then by FLOP.
 
     Lanes of another precision than fp32 count where they do most of a piece of work. The special-function rate is left
     out: nothing comes near it.
@@ -78,13 +77,14 @@ def _used(works: Iterable[Work], device: Device) -> list[str]:
         most = max(work.flops, key=lambda resource: work.flops[resource], default="")
         lanes = {most} if most.startswith("vector.") else set()
         for resource, n in work.flops.items():
-            if n and (_is_default(resource) or resource in lanes) and device.ceiling(resource) is not None:
+            if n and (_is_usual(resource) or resource in lanes):
                 flops[resource] += n
-    return sorted(flops, key=lambda resource: (not resource.startswith("matmul."), -flops[resource]))
+    known = (resource for resource in flops if device.ceiling(resource) is not None)
+    return sorted(known, key=lambda resource: (not resource.startswith("matmul."), -flops[resource]))
 
 
 def _most_common(devices: Sequence[Device]) -> str | None:
-    """The matrix precision that most devices have: the fairest to compare them by. Ties go to the higher rates."""
+    """Return the matrix precision that most devices have: the fairest to compare them by. Ties go to higher rates."""
     rates: dict[str, list[float]] = defaultdict(list)
     for device in devices:
         for ceiling in device.ceilings:
@@ -93,35 +93,23 @@ def _most_common(devices: Sequence[Device]) -> str | None:
     return max(rates, key=lambda resource: (len(rates[resource]), sum(rates[resource])), default=None)
 
 
-def ridges(roof: Roof) -> tuple[Ridge, ...]:
-    """Where the compute ceilings of a device meet its memory diagonals."""
-    return tuple(
-        Ridge(device=roof.device, resource=c.resource, level=level.resource, x=ridge(c, level), y=c.rate)
-        for level in roof.levels
-        for c in roof.compute
-    )
-
-
-def lines(roof: Roof, x: Axis, y: Axis) -> tuple[CeilingLine, ...]:
-    """The segments of a roof inside the axes: diagonals up to the highest flat, each flat from its first ridge on."""
-    found = []
+def ceiling_lines(roof: DeviceRoof, x: Axis, y: Axis) -> Iterator[CeilingLine]:
+    """Yield the segments inside the axes: diagonals up to the highest flat, each flat from its first ridge on."""
     top = min(roof.compute[0].rate if roof.compute else y.high, y.high)
-    for level in roof.levels:
-        start, end = max(x.low, y.low / level.rate), min(x.high, top / level.rate)
-        found.append(_line(roof, level, (start, start * level.rate), (end, end * level.rate)))
-    for ceiling in roof.compute:
-        first = min((ridge(ceiling, level) for level in roof.levels), default=x.low)
-        found.append(_line(roof, ceiling, (max(x.low, first), ceiling.rate), (x.high, ceiling.rate)))
-    return tuple(found)
-
-
-def _line(roof: Roof, ceiling: Ceiling, start: XY, end: XY) -> CeilingLine:
-    return CeilingLine(
-        device=roof.device,
-        kind="memory" if ceiling in roof.levels else "compute",
-        resource=ceiling.resource,
-        rate=ceiling.rate,
-        origin=ceiling.origin + ("" if ceiling.verified else ", unverified"),
-        start=start,
-        end=end,
-    )
+    for ceiling in (*roof.levels, *roof.compute):
+        rate = ceiling.rate
+        if ceiling in roof.levels:
+            left, right = max(x.low, y.low / rate), min(x.high, top / rate)
+            start, end = (left, left * rate), (right, right * rate)
+        else:
+            first = min((ridge.x for ridge in roof.ridges if ridge.resource == ceiling.resource), default=x.low)
+            start, end = (max(x.low, first), rate), (x.high, rate)
+        yield CeilingLine(
+            device=roof.device,
+            kind="memory" if ceiling in roof.levels else "compute",
+            resource=ceiling.resource,
+            rate=rate,
+            origin=ceiling.origin + ("" if ceiling.verified else ", unverified"),
+            start=start,
+            end=end,
+        )

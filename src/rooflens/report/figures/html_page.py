@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from jinja2 import Environment
+
 from rooflens.report.escape import printable
 from rooflens.report.figures.labels import footnotes
-from rooflens.report.figures.page_layout import EDGE, PLANE_WIDTH, arrange
+from rooflens.report.figures.page_layout import EDGE, PLANE_WIDTH, SCREEN, Page
 from rooflens.report.figures.palette import GREY, INK
 from rooflens.report.figures.plotly_labels import PX
-from rooflens.report.figures.roofline_data import Figure
-from rooflens.report.figures.with_plotly import FONTS, STRETCH, draw, height
+from rooflens.report.figures.with_plotly import FONTS, draw, height
 
 # Named one by one: some of plotly's other buttons send the data away.
 _BUTTONS = [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]]
@@ -42,22 +43,20 @@ footer ul { margin: 4px 0 18px; padding: 0; list-style: none; color: {{ grey }};
 """
 
 
-def render_html(figure: Figure) -> str:
-    """A whole page; equal figures give equal pages."""
-    from jinja2 import Environment
-
-    sheet = arrange(figure, STRETCH)
-    plot = draw(figure, sheet).to_html(
+def render_html(page: Page) -> str:
+    """Return a whole page; equal figures give equal pages."""
+    figure = page.figure
+    plot = draw(page).to_html(
         full_html=False,
         include_plotlyjs=True,
         include_mathjax=False,
         div_id="roofline",
-        default_height=f"{height(sheet):.0f}px",
+        default_height=f"{height(page):.0f}px",
         config={"displaylogo": False, "responsive": True, "modeBarButtons": _BUTTONS},
     )
-    beside = sheet.width - PLANE_WIDTH
-    page = Environment(autoescape=True).from_string(_PAGE)
-    return page.render(
+    outside = page.width - PLANE_WIDTH
+    template = Environment(autoescape=True).from_string(_PAGE)
+    return template.render(
         title=printable(figure.title),
         subtitle=printable(figure.subtitle),
         notes=[printable(note) for note in footnotes(figure, len(figure.unplaced))],
@@ -66,6 +65,6 @@ def render_html(figure: Figure) -> str:
         ink=INK,
         grey=GREY,
         edge=round(EDGE * PX),
-        narrow=round((beside + STRETCH[0] * PLANE_WIDTH) * PX),
-        wide=round((beside + STRETCH[1] * PLANE_WIDTH) * PX),
+        narrow=round((outside + SCREEN[0] * PLANE_WIDTH) * PX),
+        wide=round((outside + SCREEN[1] * PLANE_WIDTH) * PX),
     )

@@ -15,6 +15,8 @@ from rooflens.errors import InvalidValue
 
 Segment = tuple[float, float, float, float]
 """x and y of the start, x and y of the end."""
+Stretch = tuple[float, float]
+"""The smallest and the largest width of a frame, as multiples of the width for which places are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +37,21 @@ class Box:
         return self.top - self.bottom
 
     def meets(self, other: Box, gap: float = 0.0) -> bool:
-        """The boxes share area, or come nearer than `gap`."""
-        return (
-            self.left < other.right + gap
-            and other.left < self.right + gap
-            and self.bottom < other.top + gap
-            and other.bottom < self.top + gap
-        )
+        """True if the boxes share area, or come nearer than `gap`."""
+        across = self.left < other.right + gap and other.left < self.right + gap
+        return across and self.bottom < other.top + gap and other.bottom < self.top + gap
 
     def inside(self, frame: Box) -> bool:
-        """No part of the box leaves `frame`."""
-        return (
-            self.left >= frame.left
-            and self.right <= frame.right
-            and self.bottom >= frame.bottom
-            and self.top <= frame.top
-        )
+        """True if no part of the box leaves `frame`."""
+        across = self.left >= frame.left and self.right <= frame.right
+        return across and self.bottom >= frame.bottom and self.top <= frame.top
 
-    def moved(self, dx: float, dy: float = 0.0) -> Box:
-        """The box, shifted."""
-        return Box(self.left + dx, self.bottom + dy, self.right + dx, self.top + dy)
+    def moved(self, dx: float) -> Box:
+        """Return the box, shifted to the right."""
+        return Box(self.left + dx, self.bottom, self.right + dx, self.top)
 
     def crossed_by(self, segment: Segment) -> bool:
-        """The segment runs through the box (Liang and Barsky's clipping)."""
+        """True if the segment runs through the box (Liang and Barsky's clipping)."""
         x0, y0, x1, y1 = segment
         enter, leave = 0.0, 1.0
         for start, delta, low, high in ((x0, x1 - x0, self.left, self.right), (y0, y1 - y0, self.bottom, self.top)):
@@ -68,10 +62,6 @@ class Box:
             near, far = sorted(((low - start) / delta, (high - start) / delta))
             enter, leave = max(enter, near), min(leave, far)
         return enter < leave
-
-
-Stretch = tuple[float, float]
-"""The smallest and the largest width of a frame, as multiples of the width for which places are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +79,7 @@ class Spot:
     bridge: Segment | None = None
 
     def meets(self, other: Spot, gap: float = 0.0, stretch: Stretch = (1.0, 1.0)) -> bool:
-        """The boxes come nearer than `gap` at some width of the frame within `stretch`.
+        """True if the boxes come nearer than `gap` at some width of the frame within `stretch`.
 
         While the frame widens, one box moves against the other by the difference of their anchors, steadily; they meet
         if that way crosses the range of shifts at which they share a column.
@@ -102,7 +92,7 @@ class Spot:
         return first < b.right + gap - a.left and last > b.left - gap - a.right
 
     def inside(self, frame: Box, stretch: Stretch = (1.0, 1.0)) -> bool:
-        """The box stays inside the frame at every width within `stretch`; the left edge of the frame stays."""
+        """True if the box stays inside the frame at every width within `stretch`; its left edge stays."""
         return all(
             self.box.moved((scale - 1) * (self.anchor - frame.left)).inside(
                 Box(frame.left, frame.bottom, frame.left + scale * frame.width, frame.top)
@@ -111,21 +101,22 @@ class Spot:
         )
 
     def tail(self) -> tuple[Spot, ...]:
-        """The leader and the bridge as small boxes."""
-        leader = [] if self.leader is None else [Spot(box, self.anchor) for box in _pieces(self.leader, _LEADER_PIECES)]
-        return (*leader, *([] if self.bridge is None else along(self.bridge)))
+        """Return the leader and the bridge as small boxes."""
+        leader = [] if self.leader is None else _boxes_on(self.leader, _LEADER_PIECES)
+        bridge = [] if self.bridge is None else along(self.bridge)
+        return (*(Spot(box, self.anchor) for box in leader), *bridge)
 
 
 _LEADER_PIECES, _PIECE = 6, 8.0
 
 
 def along(line: Segment) -> list[Spot]:
-    """A line of the data as small boxes that stay where they are on it when the frame is stretched."""
+    """Return a line of the data as small boxes that stay where they are on it when the frame is stretched."""
     number = max(1, math.ceil(math.hypot(line[2] - line[0], line[3] - line[1]) / _PIECE))
-    return [Spot(box, (box.left + box.right) / 2) for box in _pieces(line, number)]
+    return [Spot(box, (box.left + box.right) / 2) for box in _boxes_on(line, number)]
 
 
-def _pieces(segment: Segment, number: int) -> list[Box]:
+def _boxes_on(segment: Segment, number: int) -> list[Box]:
     x0, y0, x1, y1 = segment
     xs = [x0 + (x1 - x0) * i / number for i in range(number + 1)]
     ys = [y0 + (y1 - y0) * i / number for i in range(number + 1)]
@@ -133,7 +124,7 @@ def _pieces(segment: Segment, number: int) -> list[Box]:
 
 
 def spread(wanted: Sequence[float], heights: Sequence[float], low: float, high: float, gap: float) -> list[float]:
-    """The centres of boxes in a column: in the order of `wanted`, `gap` apart, inside `low` to `high`.
+    """Return the centres of boxes in a column: in the order of `wanted`, `gap` apart, inside `low` to `high`.
 
     The squared distances to the wanted centres are the smallest possible. Subtracting what lies below each box turns
     "one above the other" into "not decreasing", which is isotonic regression; clipping its values keeps them in bounds.
@@ -172,7 +163,7 @@ def first_free(
     stretch: Stretch = (1.0, 1.0),
     labels: Sequence[Spot] = (),
 ) -> list[Spot | None]:
-    """For each label the first of its wished places that is free, or None; earlier labels choose first.
+    """Return for each label the first of its wished places that is free, or None; earlier labels choose first.
 
     A place is free if the text keeps off everything, and if no leader runs through a text or another leader. A leader
     may run over a mark: it ends at one.
@@ -196,11 +187,11 @@ def first_free(
 
     chosen: list[Spot | None] = []
     for places in wishes:
-        found = next(filter(free, places), None)
-        chosen.append(found)
-        if found is not None:
-            texts.append(found)
-            tails += found.tail()
+        spot = next(filter(free, places), None)
+        chosen.append(spot)
+        if spot is not None:
+            texts.append(spot)
+            tails += spot.tail()
     return chosen
 
 
@@ -215,7 +206,7 @@ _NEAR, _BESIDE = 4.5, 8.0
 def around(
     point: tuple[float, float], radius: float, size: tuple[float, float], lines: Sequence[Segment] = ()
 ) -> list[Spot]:
-    """Places for a label of a round mark, best first: near ones, and such that no line runs through the text."""
+    """Return places for a label of a round mark, best first: near ones, and such that no line crosses the text."""
     (x, y), (width, height) = point, size
     ranked: list[tuple[float, int, Spot]] = []
     for ring in _RINGS:
@@ -231,7 +222,7 @@ def around(
 
 
 def _leader(box: Box, point: tuple[float, float], radius: float) -> Segment | None:
-    """From the nearest edge of a label to the rim of its mark; None where they are side by side."""
+    """Return a line from the nearest edge of a label to the rim of its mark; None where they are side by side."""
     x = min(max(point[0], box.left), box.right)
     y = min(max(point[1], box.bottom), box.top)
     away = math.hypot(x - point[0], y - point[1])
@@ -247,7 +238,7 @@ def beside(
     lines: Sequence[Segment] = (),
     stretch: Stretch = (1.0, 1.0),
 ) -> list[Spot]:
-    """Places for a label of a rising line, best first: left or right of it and of all its parallels.
+    """Return places for a label of a rising line, best first: left or right of it and of all its parallels.
 
     A good place is two thirds up the line, has a short leader, and no line runs through the text.
 

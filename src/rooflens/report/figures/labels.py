@@ -1,27 +1,54 @@
-"""The words beside ceilings, ridges and marks, and in the legend, before they have a place."""
+"""The texts beside ceilings, in the legend and below a figure, before they have a place."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from rooflens import units
-from rooflens.report.case_names import SOURCE_WORDS, cut, shorten
+from rooflens.report.case_names import SOURCE_WORDS
 from rooflens.report.escape import printable
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES
-from rooflens.report.figures.palette import GREY, INK, SHAPES, ceiling_colour, device_colour
-from rooflens.report.figures.roofline_data import CeilingLine, Figure
+from rooflens.report.figures.palette import (
+    GREY,
+    INK,
+    LEVEL_SHAPES,
+    SHAPES,
+    SIGN,
+    Symbol,
+    ceiling_colour,
+    device_colour,
+)
+from rooflens.report.figures.roofline_data import CeilingLine, RooflineData
 
 SMALL, NORMAL, HEADING, TITLE = 8.0, 8.6, 9.4, 13.0
 """Sizes of type, in points."""
 LINE_HEIGHT = 1.3
-_LONGEST_TITLE, LONGEST_KEY = 36, 28
+_LONGEST_LABEL, _LONGEST_TITLE, _LONGEST_KEY = 30, 36, 28
+
+
+def shorten(text: str, longest: int = _LONGEST_LABEL) -> str:
+    """Cut `text` in front: the end of a module path tells more than its beginning.
+
+    >>> shorten("encoder.layers.11.mlp", 8)
+    '…11.mlp'
+    """
+    return text if len(text) <= longest else "…" + text[-(longest - 1) :].lstrip("._")
+
+
+def cut(text: str, longest: int) -> str:
+    """Cut `text` at its end: the beginning of the name of a kernel or device tells more than the rest of it.
+
+    >>> cut("gemm_kernel<float, 128>", 12)
+    'gemm_kernel…'
+    """
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TextLine:
     """One line of text."""
 
     text: str
@@ -36,6 +63,7 @@ class Words:
 
     @property
     def height(self) -> float:
+        """Points from this line to the next."""
         return self.size * LINE_HEIGHT
 
 
@@ -50,24 +78,23 @@ def _width(text: str, size: float, bold: bool) -> float:
     return float(width) * 1.02
 
 
-def block_size(lines: Iterable[Words]) -> tuple[float, float]:
-    """Width and height of lines set one below the other, at the line height of the largest."""
-    items = list(lines)
-    return max(line.width for line in items), len(items) * max(line.height for line in items)
+def block_size(rows: Sequence[TextLine]) -> tuple[float, float]:
+    """Return width and height of lines set one below the other, at the line height of the largest."""
+    return max(row.width for row in rows), len(rows) * max(row.height for row in rows)
 
 
-def wrap(text: str, size: float, width: float, *, bold: bool = False, colour: str = INK) -> list[Words]:
-    """`text` in lines of at most `width` points; a longer word is cut short."""
-    lines: list[str] = []
+def wrap(text: str, size: float, width: float, *, bold: bool = False, colour: str = INK) -> list[TextLine]:
+    """Return `text` in lines of at most `width` points; a longer word is cut short."""
+    rows: list[str] = []
     for word in printable(text).split(" "):
-        longer = f"{lines[-1]} {word}" if lines else word
-        if lines and _width(longer, size, bold) <= width:
-            lines[-1] = longer
+        longer = f"{rows[-1]} {word}" if rows else word
+        if rows and _width(longer, size, bold) <= width:
+            rows[-1] = longer
             continue
         while len(word) > 1 and _width(word, size, bold) > width:
             word = word[: int(0.9 * len(word)) - 1] + "…"  # noqa: PLW2901
-        lines.append(word)
-    return [Words(line, size, colour, bold) for line in lines]
+        rows.append(word)
+    return [TextLine(row, size, colour, bold) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,126 +102,111 @@ class CeilingLabel:
     """What is written about one ceiling, about several that coincide, or about a whole device.
 
     Attributes:
-        line: the segment to which the label belongs.
+        line: the segment to which the label belongs, and its colour.
         beside: the label stands in the column beside the plane, not in it.
     """
 
-    words: tuple[Words, ...]
+    rows: tuple[TextLine, ...]
     line: CeilingLine
+    colour: str
     beside: bool
 
 
-def ceiling_labels(figure: Figure) -> list[CeilingLabel]:
-    """A label for each ceiling; ceilings that coincide share one; many devices have one label each."""
-    if len(figure.devices) > FEW_DEVICES:
-        return _by_device(figure)
-    found = []
-    for line in dict.fromkeys((line.kind, line.rate) for line in figure.ceilings):
-        equal = [other for other in figure.ceilings if (other.kind, other.rate) == line]
-        words = [*_titles(figure, equal), *_rate_words(equal, _colour(figure, equal[0]))]
-        found.append(CeilingLabel(tuple(words), equal[0], beside=equal[0].kind == "compute"))
-    return found
+def ceiling_labels(figure: RooflineData) -> Iterator[CeilingLabel]:
+    """Yield a label for each ceiling; ceilings that coincide share one, and so do the ceilings of each of many devices.
+
+    Of many devices those with equal ceilings share a label.
+    """
+    devices = len(figure.devices)
+    many, alike = devices > FEW_DEVICES, dict[object, list[CeilingLine]]()
+    for line in figure.ceilings:
+        own = tuple((o.resource, o.rate, o.origin) for o in figure.ceilings if o.device == line.device) if many else ()
+        alike.setdefault(own or (line.kind, line.rate), []).append(line)
+    for drawn in alike.values():
+        compute = [line for line in drawn if line.kind == "compute"]
+        memory = [line for line in drawn if line.kind == "memory"]
+        first = (compute or memory)[0]
+        colour = ceiling_colour(first.device, devices, first.resource, hierarchical=figure.hierarchical)
+        titles = {line.device: cut(printable(figure.devices[line.device]), _LONGEST_TITLE) for line in drawn}
+        rows = [TextLine(text, NORMAL, device_colour(n, devices), bold=True) for n, text in titles.items()]
+        if devices == 1:
+            rows = []
+        for same in filter(None, (compute, memory)):
+            names = list(dict.fromkeys(line.resource for line in same))
+            rate = units.show(same[0].rate, "FLOP/s" if same[0].kind == "compute" else "B/s")
+            texts = [*(f"{name}," for name in names[:-1]), f"{names[-1]}  {rate}"]
+            origin = " / ".join(dict.fromkeys(line.origin for line in same))
+            if many:
+                rows.append(TextLine(f"{' '.join(texts)}, {origin}", SMALL))
+                continue
+            # The rate of a level has the colour of its diagonal, so that it is found anywhere.
+            own_colour = figure.hierarchical and devices == 1 and same is memory
+            rows += [TextLine(text) for text in texts[:-1]]
+            rows += [TextLine(texts[-1], NORMAL, colour if own_colour else INK), TextLine(origin, SMALL, GREY)]
+        yield CeilingLabel(tuple(rows), first, colour, beside=bool(compute))
 
 
-def _by_device(figure: Figure) -> list[CeilingLabel]:
-    """One label per device with both its ceilings; equal devices share it."""
-    alike: dict[tuple[tuple[str, float, str], ...], list[CeilingLine]] = {}
-    for number in range(len(figure.devices)):
-        own = [line for line in figure.ceilings if line.device == number]
-        if own:
-            alike.setdefault(tuple((line.resource, line.rate, line.origin) for line in own), []).extend(own)
-    found = []
-    for lines in alike.values():
-        compute = [line for line in lines if line.kind == "compute"]
-        memory = [line for line in lines if line.kind == "memory"]
-        words = [*_titles(figure, lines), *(_rate_line(kind) for kind in (compute, memory) if kind)]
-        found.append(CeilingLabel(tuple(words), (compute or memory)[0], beside=bool(compute)))
-    return found
+def footnotes(figure: RooflineData, most: int) -> list[str]:
+    """Return what the numbers stand for, the notes, and what could not be drawn.
 
-
-def _titles(figure: Figure, lines: Sequence[CeilingLine]) -> list[Words]:
-    if len(figure.devices) == 1:
-        return []
-    titles = {line.device: cut(printable(figure.devices[line.device]), _LONGEST_TITLE) for line in lines}
-    return [Words(title, NORMAL, device_colour(n, len(figure.devices)), bold=True) for n, title in titles.items()]
-
-
-def _colour(figure: Figure, line: CeilingLine) -> str:
-    """Of the words about a ceiling: that of its level where a figure has several, so that it is found anywhere."""
-    if not figure.hierarchical or line.kind != "memory" or len(figure.devices) > 1:
-        return INK
-    return ceiling_colour(line.device, len(figure.devices), line.resource, hierarchical=True)
-
-
-def _rate_words(lines: Sequence[CeilingLine], colour: str = INK) -> list[Words]:
-    """Names and rate of lines that coincide, then where the rate comes from."""
-    names = list(dict.fromkeys(line.resource for line in lines))
-    rate = units.show(lines[0].rate, "FLOP/s" if lines[0].kind == "compute" else "B/s")
-    origins = " / ".join(dict.fromkeys(line.origin for line in lines))
-    last = f"{names[-1]}  {rate}"
-    return [*(Words(f"{name},") for name in names[:-1]), Words(last, NORMAL, colour), Words(origins, SMALL, GREY)]
-
-
-def _rate_line(lines: Sequence[CeilingLine]) -> Words:
-    """As :func:`_rate_words`, in one line."""
-    *names, origin = _rate_words(lines)
-    return Words(" ".join(words.text for words in names) + f", {origin.text}", SMALL)
-
-
-def footnotes(figure: Figure, most: int) -> list[str]:
-    """The numbers' names, the notes, and what could not be drawn.
-
-    What shares a reason is named together, `most` names in all reasons.
+    Pieces with the same reason are named together, `most` names for each of `most` reasons.
     """
     reasons: dict[tuple[str, str], list[str]] = {}
     for item in figure.unplaced:
         reasons.setdefault((item.level, item.reason), []).append(item.label)
-    found = [*figure.listing, *figure.notes]
+    notes = [*figure.listing, *figure.notes]
     for (level, reason), labels in list(reasons.items())[:most]:
         more = f" and {len(labels) - most} more" if len(labels) > most else ""
         at = f" at {level}" if level else ""
-        found.append(f"Not drawn{at}: {'; '.join(labels[:most])}{more}. {reason[0].upper()}{reason[1:]}.")
+        notes.append(f"Not drawn{at}: {'; '.join(labels[:most])}{more}. {reason[0].upper()}{reason[1:]}.")
     if len(reasons) > most:
-        found.append(f"Not drawn either: {sum(len(labels) for labels in list(reasons.values())[most:])} more.")
-    return found
+        notes.append(f"Not drawn either: {sum(len(labels) for labels in list(reasons.values())[most:])} more.")
+    return notes
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class LegendRow:
     """A row of the legend.
 
     Attributes:
-        what: heading; group (a colour); source (a shape); whole, tie, pair, flag and rug: the signs that need a word.
-        name: the group or source that the row stands for.
+        kind: heading; group (a colour); source (a symbol); whole, tie, pair, flag and rug: the signs that need a word.
+        symbol, colour: of a group or source.
+        hollow: the group has no mark but whole cases.
     """
 
-    what: Literal["heading", "group", "source", "whole", "tie", "pair", "flag", "rug"]
-    words: Words
-    name: str = ""
+    kind: Literal["heading", "group", "source", "whole", "tie", "pair", "flag", "rug"]
+    text: TextLine
+    symbol: Symbol = "circle"
+    colour: str = SIGN
+    hollow: bool = False
 
 
-def legend(figure: Figure) -> list[Key]:
-    """The rows of the legend, for what the figure holds."""
-    found: list[Key] = []
+def legend(figure: RooflineData, colours: Mapping[str, str]) -> list[LegendRow]:
+    """Return the rows of the legend, for what the figure holds."""
+    rows: list[LegendRow] = []
     if figure.groups:
-        found.append(Key("heading", Words(figure.group_title, SMALL, GREY, bold=True)))
-        found += [Key("group", Words(shorten(printable(group), LONGEST_KEY)), group) for group in figure.groups]
-    sources = [source for source in SHAPES if any(mark.source == source for mark in figure.marks)]
-    if sources:
-        found.append(Key("heading", Words("area: share of time", SMALL, GREY, bold=True)))
-        found += [
-            Key("source", Words(SOURCE_WORDS[source]), source)
-            for source in sources
-            if not (figure.hierarchical and source == "counters")  # these have the shapes of their levels
+        rows.append(LegendRow("heading", TextLine(figure.group_title, SMALL, GREY, bold=True)))
+        for group in figure.groups:
+            symbol = LEVEL_SHAPES.get(group, "circle") if figure.hierarchical else "circle"
+            hollow = all(mark.whole for mark in figure.marks if mark.group == group)
+            text = TextLine(shorten(printable(group), _LONGEST_KEY))
+            rows.append(LegendRow("group", text, symbol, colours[group], hollow))
+    if figure.marks:
+        rows.append(LegendRow("heading", TextLine("area: share of time", SMALL, GREY, bold=True)))
+        used = {mark.source for mark in figure.marks}
+        rows += [
+            LegendRow("source", TextLine(SOURCE_WORDS[source]), symbol)
+            for source, symbol in SHAPES.items()
+            if source in used and not (figure.hierarchical and source == "counters")  # their symbols tell their levels
         ]
     if figure.hierarchical and any(mark.whole for mark in figure.marks):
-        found.append(Key("whole", Words("hollow: the whole")))
+        rows.append(LegendRow("whole", TextLine("hollow: the whole")))
     if figure.ties:
-        found.append(Key("tie", Words("the same at each level")))
+        rows.append(LegendRow("tie", TextLine("the same at each level")))
     if figure.links:
-        found.append(Key("pair", Words("the same, estimated and observed")))
+        rows.append(LegendRow("pair", TextLine("the same, estimated and observed")))
     if any(mark.above_roof for mark in figure.marks):
-        found.append(Key("flag", Words("above its roof, see note")))
+        rows.append(LegendRow("flag", TextLine("above its roof, see note")))
     if figure.rug:
-        found.append(Key("rug", Words("no FLOP, share of time")))
-    return found
+        rows.append(LegendRow("rug", TextLine("no FLOP, share of time")))
+    return rows

@@ -1,15 +1,19 @@
-"""Files by matplotlib, without pyplot and its global state: equal figures give equal bytes."""
+"""Files by matplotlib, without pyplot and its global state: equal pictures give equal bytes."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
+import matplotlib as mpl
+from matplotlib import style
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure as Canvas
 
-MARKERS: Mapping[str, str] = {
+from rooflens.report.figures.palette import Symbol
+
+MARKERS: Mapping[Symbol, str] = {
     "circle": "o",
     "diamond": "D",
     "square": "s",
@@ -17,39 +21,33 @@ MARKERS: Mapping[str, str] = {
     "triangle-down": "v",
     "cross": "P",
 }
-"""matplotlib's names of the shapes."""
+"""matplotlib's names of the symbols."""
 DPI = 160
 _DATES: Mapping[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def empty(width: float, height: float) -> Canvas:
-    """A figure of so many inches, with an Agg canvas of its own."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
+    """Return a figure of so many inches, with an Agg canvas of its own."""
     canvas = Canvas(figsize=(width, height))
     FigureCanvasAgg(canvas)
     return canvas
 
 
 def file_bytes(draw: Callable[[], Canvas], suffix: str, *, font_size: float = 10.0, tight: bool = False) -> bytes:
-    """The bytes of a PNG, SVG or PDF file.
+    """Return the bytes of a PNG, SVG or PDF file.
 
     Args:
         draw: makes the figure; called where no style of the user holds.
         font_size: of what has no size of its own, in points.
-        tight: whether the page is cut to what is on it.
+        tight: True cuts the page to what is on it.
     """
-    import matplotlib as mpl
-    from matplotlib import style
-
     settings: Any = {
         "svg.hashsalt": "rooflens",
         "pdf.fonttype": 42,
         "font.family": "DejaVu Sans",
         "font.size": font_size,
     }
-    # The defaults first: a style that the user has set must not move what has been set to the point.
+    # The defaults first: a style that the user has set must not move anything.
     with style.context("default"), mpl.rc_context(settings):
         file = io.BytesIO()
         draw().savefig(

@@ -23,12 +23,14 @@ _NCU: Mapping[str, str] = {
 _OTHERS = "Nsight Compute's own charts define l1 and l2 in another way"
 
 
-def chosen(level: str | Sequence[str] | None, records: Iterable[Record], devices: Sequence[Device]) -> tuple[str, ...]:
-    """The levels of a figure, nearest first.
+def shown_levels(
+    level: str | Sequence[str] | None, records: Iterable[Record], devices: Sequence[Device]
+) -> tuple[str, ...]:
+    """Return the levels of a figure, nearest first.
 
     Args:
         level: what was asked for; None is every level that a record knows, or a ceiling where there are no records. Of
-            many devices only one diagonal each is drawn, of the farthest level.
+            many devices only one diagonal each is drawn, that of the farthest level.
 
     Raises:
         InvalidValue: there is no such level.
@@ -42,52 +44,45 @@ def chosen(level: str | Sequence[str] | None, records: Iterable[Record], devices
         return tuple(name for name in NEAREST_FIRST if name in wanted)
     works = [r.work for r in records if r.work is not None]
     roofs = {ceiling.resource for device in devices for ceiling in device.ceilings}
-    seen = {name for work in works for name in work.bytes} if works else roofs
-    known = tuple(name for name in NEAREST_FIRST if name in seen and name in LEVELS) or ("dram",)
-    return known[-1:] if len(devices) > FEW_DEVICES else known
+    known = {name for work in works for name in work.bytes} if works else roofs
+    levels = tuple(name for name in NEAREST_FIRST if name in known and name in LEVELS) or ("dram",)
+    return levels[-1:] if len(devices) > FEW_DEVICES else levels
 
 
-def missed(records: Iterable[Record], level: str) -> str | None:
-    """The note that bytes of `level` were not seen, so that an intensity means nothing; None if all were."""
+def missed_bytes(records: Iterable[Record], level: str) -> str | None:
+    """Return the note that some bytes of `level` were not counted, so that an intensity means nothing; None if none."""
     start = _MISS.format(level)
     return next((note for r in records for note in r.notes if note.startswith(start)), None)
 
 
 def remarks(records: Iterable[Record], level: str) -> tuple[str, ...]:
-    """The notes that concern the bytes of `level`, once."""
-    words = f"{level} bytes"
-    concerned = (n for r in records for n in r.notes if n.startswith(words) or f": {words}" in n)
-    return tuple(dict.fromkeys(concerned))
+    """Return the notes that concern the bytes of `level`, each once."""
+    start = f"{level} bytes"
+    return tuple(dict.fromkeys(n for r in records for n in r.notes if n.startswith(start) or f": {start}" in n))
 
 
 def definitions(records: Iterable[Record], levels: tuple[str, ...]) -> Iterator[str]:
-    """What the bytes of each level are, where they were counted: tools count different things under one name."""
+    """Yield what the bytes of each level are, where they were counted: tools count different things under one name."""
     if levels == ("dram",):
         return  # everybody means the same there
-    found: dict[str, None] = {}
+    known: dict[str, None] = {}
     for record in records:
-        if record.work is not None and record.work.origin == "executed" and _is_of_ncu(record):
+        of_ncu = record.timing is not None and record.timing.origin == "ncu"
+        if record.work is not None and record.work.origin == "executed" and of_ncu:
             for level in levels:
                 if level in record.work.bytes:
-                    found.update(dict.fromkeys(_own_words(record, level) or filter(None, [_NCU.get(level)])))
-    if found:
-        ordered = sorted(found, key=lambda words: NEAREST_FIRST.index(words.partition(" ")[0]))
+                    own = [note for note in record.notes if note.startswith(_ARE.format(level))]
+                    known.update(dict.fromkeys(own or filter(None, [_NCU.get(level)])))
+    if known:
+        ordered = sorted(known, key=lambda text: NEAREST_FIRST.index(text.partition(" ")[0]))
         yield f"{'. '.join([*ordered, _OTHERS])}."
 
 
-def _is_of_ncu(record: Record) -> bool:
-    return record.timing is not None and record.timing.origin == "ncu"
-
-
-def _own_words(record: Record, level: str) -> list[str]:
-    return [note for note in record.notes if note.startswith(_ARE.format(level))]
-
-
 def without_roof(devices: Sequence[Device], marks: Sequence[Mark]) -> Iterator[str]:
-    """Which of the devices drawn have marks at levels at which they have no roof."""
+    """Yield which of the devices drawn have marks at levels at which they have no roof."""
     for number, device in enumerate(devices):
-        seen = {mark.level for mark in marks if mark.device == number}
-        bare = [level for level in NEAREST_FIRST if level in seen and device.ceiling(level) is None]
+        used = {mark.level for mark in marks if mark.device == number}
+        bare = [level for level in NEAREST_FIRST if level in used and device.ceiling(level) is None]
         if bare:
             yield (
                 f"No roof of {device.title} is known at {' and '.join(bare)}: its marks there are held against flat"

@@ -1,7 +1,7 @@
-"""A figure set on a page: where each label, key and note goes, in points, y upwards. Backends only add ink.
+"""A figure set on a page: where each label, legend row and note goes, in points, y upwards. Backends only draw it.
 
 The page is as large as its content needs: the column beside the plane is as wide as its longest label, and the plane as
-high as the column. So nothing has to cover anything.
+high as the column. So nothing covers anything.
 """
 
 from __future__ import annotations
@@ -11,26 +11,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rooflens import units
-from rooflens.report.case_names import shorten
 from rooflens.report.escape import printable
+from rooflens.report.figures.axes import XY, place
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES
+from rooflens.report.figures.drawn_marks import DrawnMark, drawn_marks
 from rooflens.report.figures.label_places import Box, Segment, Spot, Stretch, along, around, beside, first_free, spread
 from rooflens.report.figures.labels import (
     HEADING,
     SMALL,
     TITLE,
     CeilingLabel,
-    Key,
-    Words,
+    LegendRow,
+    TextLine,
     block_size,
     ceiling_labels,
     footnotes,
     legend,
+    shorten,
     wrap,
 )
-from rooflens.report.figures.palette import GREY, INK, REACH, ceiling_colour, mark_shape
-from rooflens.report.figures.roofline_data import XY, Axis, CeilingLine, Figure, Mark
+from rooflens.report.figures.palette import GREY, INK, OTHER, group_colours
+from rooflens.report.figures.roofline_data import RooflineData
 
+PAPER: Stretch = (1.0, 1.0)
+SCREEN: Stretch = (0.75, 2.0)
+"""The narrowest and the widest plane on a screen, as multiples of that on paper."""
 PLANE_WIDTH, PLANE_HEIGHT = 470.0, 370.0
 LEFT, BELOW, EDGE = 58.0, 46.0, 14.0
 GUTTER = 18.0
@@ -38,9 +43,8 @@ GUTTER = 18.0
 GAP = 3.0
 KEY_HEIGHT = 14.5
 KEY_INDENT = 16.0
+"""From the left edge of a legend row to its text."""
 RUG_WIDTH = 7.0
-SMALL_MARK = 8.0
-"""Below this diameter a rim would cover the colour."""
 _MOST_UNPLACED = 4
 _MOST_NAMED, _SMALLEST_NAMED = 12, 0.15
 # Spots to a decade: marks that are nearer than a few points share a label.
@@ -48,7 +52,7 @@ _SAME_SPOT = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class TextBox:
     """Lines of text in a box, left-aligned.
 
     Attributes:
@@ -57,7 +61,7 @@ class Placed:
         bridge: a line of the data that leads on from there to what the label names.
     """
 
-    words: tuple[Words, ...]
+    rows: tuple[TextLine, ...]
     box: Box
     colour: str = INK
     leader: Segment | None = None
@@ -65,290 +69,236 @@ class Placed:
     bridge: tuple[XY, XY] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedKey:
-    """A row of the legend; the sign is centred at `x`, the text begins `KEY_INDENT` right of the row's left edge."""
-
-    key: Key
-    box: Box
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
-    """The page. `plane` is the area between the axes."""
+class Page:
+    """A figure on its page.
 
+    Attributes:
+        plane: the area between the axes.
+        beside, within: labels in the column beside the plane, and in it.
+        colours: of the groups.
+    """
+
+    figure: RooflineData
     width: float
     height: float
     plane: Box
-    title: tuple[Placed, ...]
-    beside: tuple[Placed, ...]
-    within: tuple[Placed, ...]
-    keys: tuple[PlacedKey, ...]
-    notes: tuple[Placed, ...]
+    title: tuple[TextBox, ...]
+    beside: tuple[TextBox, ...]
+    within: tuple[TextBox, ...]
+    legend: tuple[tuple[LegendRow, Box], ...]
+    notes: tuple[TextBox, ...]
+    marks: tuple[DrawnMark, ...]
+    colours: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Plane:
     """The axes of a figure on the page."""
 
-    figure: Figure
+    figure: RooflineData
     box: Box
 
     def at(self, point: XY) -> XY:
-        """A point of the data in points of the page."""
-        x, y = self.figure.x, self.figure.y
-        return (
-            self.box.left + _fraction(x, point[0]) * self.box.width,
-            self.box.bottom + _fraction(y, point[1]) * self.box.height,
-        )
+        """Return a point of the data in points of the page."""
+        x, y = place(self.figure.x, point[0]), place(self.figure.y, point[1])
+        return self.box.left + x * self.box.width, self.box.bottom + y * self.box.height
 
     def segment(self, start: XY, end: XY) -> Segment:
-        """A line of the data on the page."""
+        """Return a line of the data on the page."""
         return (*self.at(start), *self.at(end))
 
 
-def _fraction(axis: Axis, value: float) -> float:
-    return (math.log10(value) - math.log10(axis.low)) / (math.log10(axis.high) - math.log10(axis.low))
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What labels inside a plane must keep off: its frame, every mark with its ring, and lines as far as possible."""
+
+    plane: Plane
+    frame: Box
+    marks: list[Spot]
+    lines: list[Segment]
+
+    @classmethod
+    def of(cls, plane: Plane, marks: Sequence[DrawnMark]) -> _Surroundings:
+        figure, box = plane.figure, plane.box
+        left = box.left + (RUG_WIDTH if figure.rug else 0.0)
+        spots = []
+        for drawn in marks:
+            x, y = plane.at((drawn.mark.x, drawn.mark.y))
+            radius = drawn.reach + (4.0 if drawn.mark.above_roof else 1.0)
+            spots.append(Spot(Box(x - radius, y - radius, x + radius, y + radius), x))
+        ends = [(line.start, line.end) for lines in (figure.ceilings, figure.links, figure.ties) for line in lines]
+        segments = [plane.segment(start, end) for start, end in ends]
+        return cls(plane, Box(left + GAP, box.bottom + GAP, box.right - GAP, box.top - GAP), spots, segments)
 
 
-def diameter(figure: Figure, mark: Mark) -> float:
-    """Points across a mark: its area is its share of time against the largest share on the figure."""
-    if mark.whole:
-        return 11.0
-    largest = 22.0 if any(other.whole for other in figure.marks) else 12.0
-    least = 3.8
-    if figure.hierarchical:  # each piece is there several times, and its shapes must be told apart
-        largest, least = 0.75 * largest, 6.0
-    return max(least, largest * math.sqrt(mark.share / max(other.share for other in figure.marks if not other.whole)))
-
-
-def arrange(figure: Figure, stretch: Stretch = (1.0, 1.0)) -> Sheet:
+def arrange(figure: RooflineData, stretch: Stretch = PAPER) -> Page:
     """Set `figure` on a page.
 
     Args:
         stretch: widths of the plane, as multiples of `PLANE_WIDTH`, at which labels inside it must not meet either.
     """
-    labels, keys = ceiling_labels(figure), legend(figure)
-    column = _column_width(labels, keys)
-    width = LEFT + PLANE_WIDTH + GUTTER + column + EDGE
-    notes, head = _notes(figure, width - 2 * EDGE), _head(figure, width - 2 * EDGE)
+    colours = group_colours([*figure.groups, OTHER])
+    marks = drawn_marks(figure, colours)
+    labels, rows = list(ceiling_labels(figure)), legend(figure, colours)
+    texts = [block_size(label.rows)[0] for label in labels]
+    column_width = max([*texts, *(row.text.width + KEY_INDENT for row in rows), 60.0])
+    width = LEFT + PLANE_WIDTH + GUTTER + column_width + EDGE
+    room = width - 2 * EDGE
+    notes = [line for text in footnotes(figure, _MOST_UNPLACED) for line in wrap(text, SMALL, room, colour=GREY)]
+    head = wrap(figure.title, TITLE, room, bold=True)
+    head += wrap(figure.subtitle, HEADING, room, colour=GREY) if figure.subtitle else []
     bottom = EDGE + sum(line.height for line in notes) + BELOW
-    column_labels = [label for label in labels if label.beside]
+    column = [label for label in labels if label.beside]
     inside = [label for label in labels if not label.beside]
     while True:
-        need = sum(block_size(label.words)[1] + GAP for label in column_labels) + KEY_HEIGHT * len(keys) + 4 * GAP
+        need = sum(block_size(label.rows)[1] + GAP for label in column) + KEY_HEIGHT * len(rows) + 4 * GAP
         plane = Plane(figure, Box(LEFT, bottom, LEFT + PLANE_WIDTH, bottom + max(PLANE_HEIGHT, need)))
-        spots = _memory_spots(plane, inside, stretch)
-        if all(spot is not None for spot in spots):
+        around_labels = _Surroundings.of(plane, marks)
+        spots = _diagonal_spots(around_labels, inside, stretch)
+        if None not in spots:
             break
         # What finds no place in the plane goes into the column, for which the page grows.
-        column_labels += [label for label, spot in zip(inside, spots, strict=True) if spot is None]
+        column += [label for label, spot in zip(inside, spots, strict=True) if spot is None]
         inside = [label for label, spot in zip(inside, spots, strict=True) if spot is not None]
-    top = plane.box.top + EDGE + sum(line.height for line in head)
-    within = _memory_labels(plane, inside, spots)
     taken = [spot for spot in spots if spot is not None]
-    return Sheet(
+    top = plane.box.top + EDGE + sum(line.height for line in head)
+    left, foot = plane.box.right + GUTTER, plane.box.bottom
+    tops = [foot + KEY_HEIGHT * (len(rows) - row) for row in range(len(rows))]
+    return Page(
+        figure=figure,
         width=width,
         height=top + EDGE,
         plane=plane.box,
-        title=tuple(_lines(head, EDGE, top)),
-        beside=tuple(_column(plane, column_labels, KEY_HEIGHT * len(keys) + GAP)),
-        within=(*within, *_point_labels(plane, taken, stretch)),
-        keys=tuple(_key_rows(plane, keys, column)),
-        notes=tuple(_lines(notes, EDGE, bottom - BELOW)),
+        title=tuple(_stacked(head, top)),
+        beside=tuple(_column(plane, column, KEY_HEIGHT * len(rows) + GAP)),
+        within=(
+            *(_diagonal_label(plane, label, spot) for label, spot in zip(inside, taken, strict=True)),
+            *_point_labels(around_labels, marks, taken, stretch),
+        ),
+        legend=tuple(
+            (row, Box(left, high - KEY_HEIGHT, left + column_width, high)) for row, high in zip(rows, tops, strict=True)
+        ),
+        notes=tuple(_stacked(notes, bottom - BELOW)),
+        marks=tuple(marks),
+        colours=colours,
     )
 
 
-def _column_width(labels: Sequence[CeilingLabel], keys: Sequence[Key]) -> float:
-    texts = [block_size(label.words)[0] for label in labels]
-    rows = [key.words.width + KEY_INDENT for key in keys]
-    return max([*texts, *rows, 60.0])
+def _stacked(rows: Sequence[TextLine], top: float) -> Iterator[TextBox]:
+    """Yield lines one below the other, from the left edge of the page."""
+    for row in rows:
+        yield TextBox((row,), Box(EDGE, top - row.height, EDGE + row.width, top))
+        top -= row.height
 
 
-def _head(figure: Figure, width: float) -> list[Words]:
-    title = wrap(figure.title, TITLE, width, bold=True)
-    return title + (wrap(figure.subtitle, HEADING, width, colour=GREY) if figure.subtitle else [])
-
-
-def _notes(figure: Figure, width: float) -> list[Words]:
-    """Notes and what could not be placed, wrapped to the width of the page."""
-    return [line for text in footnotes(figure, _MOST_UNPLACED) for line in wrap(text, SMALL, width, colour=GREY)]
-
-
-def _lines(lines: Sequence[Words], left: float, top: float) -> Iterator[Placed]:
-    for line in lines:
-        yield Placed((line,), Box(left, top - line.height, left + line.width, top))
-        top -= line.height
-
-
-def _key_rows(plane: Plane, keys: Sequence[Key], width: float) -> Iterator[PlacedKey]:
-    left = plane.box.right + GUTTER
-    top = plane.box.bottom + KEY_HEIGHT * len(keys)
-    for row, key in enumerate(keys):
-        high = top - row * KEY_HEIGHT
-        yield PlacedKey(key, Box(left, high - KEY_HEIGHT, left + width, high))
-
-
-def _column(plane: Plane, labels: Sequence[CeilingLabel], below: float) -> Iterator[Placed]:
-    """Labels beside the plane, as near as possible to the height at which their lines end."""
-    sizes = [block_size(label.words) for label in labels]
+def _column(plane: Plane, labels: Sequence[CeilingLabel], below: float) -> Iterator[TextBox]:
+    """Yield labels beside the plane, as near as possible to the height at which their lines end."""
+    sizes = [block_size(label.rows) for label in labels]
     ends = [plane.at(label.line.end) for label in labels]
     low, high = plane.box.bottom + below, plane.box.top + GAP
     centres = spread([y for _, y in ends], [height for _, height in sizes], low, high, GAP)
     left = plane.box.right + GUTTER
     for label, (width, height), (x, y), centre in zip(labels, sizes, ends, centres, strict=True):
-        reaches = x > plane.box.right - 1.0
-        yield Placed(
-            label.words,
-            Box(left, centre - height / 2, left + width, centre + height / 2),
-            _colour(plane.figure, label.line),
-            (left - 3.0, centre, plane.box.right, y) if reaches else None,
-            label.line.end,
-        )
+        box = Box(left, centre - height / 2, left + width, centre + height / 2)
+        leader = (left - 3.0, centre, plane.box.right, y) if x > plane.box.right - 1.0 else None
+        yield TextBox(label.rows, box, label.colour, leader, label.line.end)
 
 
-def _memory_spots(plane: Plane, labels: Sequence[CeilingLabel], stretch: Stretch) -> list[Spot | None]:
-    """Places beside the memory diagonals."""
-    lines = _lines_of(plane)
+def _diagonal_spots(surroundings: _Surroundings, labels: Sequence[CeilingLabel], stretch: Stretch) -> list[Spot | None]:
+    """Return places beside the memory diagonals, None for a label that finds none."""
+    plane = surroundings.plane
     diagonals = [plane.segment(line.start, line.end) for line in plane.figure.ceilings if line.kind == "memory"]
-    wishes = [
-        beside(plane.segment(label.line.start, label.line.end), diagonals, block_size(label.words), lines, stretch)
-        for label in labels
-    ]
+    wishes = []
+    for label in labels:
+        line, size = plane.segment(label.line.start, label.line.end), block_size(label.rows)
+        wishes.append(beside(line, diagonals, size, surroundings.lines, stretch))
     ties = [spot for tie in plane.figure.ties for spot in along(plane.segment(tie.start, tie.end))]
-    return first_free(wishes, [*_marks(plane), *ties], _frame(plane), GAP, stretch)
+    return first_free(wishes, [*surroundings.marks, *ties], surroundings.frame, GAP, stretch)
 
 
-def _memory_labels(plane: Plane, labels: Sequence[CeilingLabel], spots: Sequence[Spot | None]) -> Iterator[Placed]:
-    for label, spot in zip(labels, spots, strict=True):
-        if spot is not None:
-            anchor, named = _at_height(plane, label.line, spot)
-            yield Placed(
-                label.words,
-                spot.box,
-                _colour(plane.figure, label.line),
-                spot.leader,
-                anchor,
-                None if spot.bridge is None else (anchor, named),
-            )
-
-
-def _colour(figure: Figure, line: CeilingLine) -> str:
-    return ceiling_colour(line.device, len(figure.devices), line.resource, hierarchical=figure.hierarchical)
-
-
-def _at_height(plane: Plane, line: CeilingLine, spot: Spot) -> tuple[XY, XY]:
-    """The anchor of a label, and the point of its diagonal at the same height."""
+def _diagonal_label(plane: Plane, label: CeilingLabel, spot: Spot) -> TextBox:
+    """Return a label bound to the outermost diagonal, bridged to its own at the same height."""
     x, y = plane.figure.x, plane.figure.y
     up = ((spot.box.bottom + spot.box.top) / 2 - plane.box.bottom) / plane.box.height
     right = (spot.anchor - plane.box.left) / plane.box.width
     height = y.low * (y.high / y.low) ** up
-    return (x.low * (x.high / x.low) ** right, height), (height / line.rate, height)
-
-
-def _lines_of(plane: Plane) -> list[Segment]:
-    figure = plane.figure
-    ends = [(line.start, line.end) for line in figure.ceilings]
-    ends += [(link.start, link.end) for link in figure.links]
-    ends += [(tie.start, tie.end) for tie in figure.ties]
-    return [plane.segment(start, end) for start, end in ends]
-
-
-def _frame(plane: Plane) -> Box:
-    left = plane.box.left + (RUG_WIDTH if plane.figure.rug else 0.0)
-    return Box(left + GAP, plane.box.bottom + GAP, plane.box.right - GAP, plane.box.top - GAP)
-
-
-def _marks(plane: Plane) -> list[Spot]:
-    """What labels must keep off: every mark, ring included."""
-    found = []
-    for mark in plane.figure.marks:
-        x, y = plane.at((mark.x, mark.y))
-        radius = _reach(plane.figure, mark) + (4.0 if mark.above_roof else 1.0)
-        found.append(Spot(Box(x - radius, y - radius, x + radius, y + radius), x))
-    return found
-
-
-def _reach(figure: Figure, mark: Mark) -> float:
-    """From the middle of a mark to its tip."""
-    shape = mark_shape(mark.source, mark.level, hierarchical=figure.hierarchical)
-    return REACH.get(shape, 1.0) * diameter(figure, mark) / 2
-
-
-def _point_labels(plane: Plane, taken: Sequence[Spot], stretch: Stretch) -> Iterator[Placed]:
-    """Labels of ridges and of the marks with the largest shares, as far as there is room."""
-    figure = plane.figure
-    lines = _lines_of(plane)
-    names = [*_ridge_words(figure), *(_piece_words(figure) if figure.hierarchical else _mark_words(figure))]
-    wishes: list[list[Spot]] = []
-    named: dict[Spot, XY] = {}
-    for name in names:
-        size = (name.words.width, name.words.height)
-        places = [(spot, dot) for dot, radius in name.dots for spot in around(plane.at(dot), radius, size, lines)]
-        named |= dict(places)
-        wishes.append([spot for spot, _ in places])
-    spots = first_free(wishes, _marks(plane), _frame(plane), GAP, stretch, labels=taken)
-    for name, spot in zip(names, spots, strict=True):
-        if spot is not None:
-            yield Placed((name.words,), spot.box, GREY, spot.leader, named[spot])
+    anchor = (x.low * (x.high / x.low) ** right, height)
+    bridge = None if spot.bridge is None else (anchor, (height / label.line.rate, height))
+    return TextBox(label.rows, spot.box, label.colour, spot.leader, anchor, bridge)
 
 
 @dataclass(frozen=True, slots=True)
-class _Name:
-    """Words for one of some dots, the first of which is the best: points of the data, and radii on the page."""
+class _PointName:
+    """The name of one of some dots, the first of which is the best: points of the data, and radii on the page."""
 
-    words: Words
+    row: TextLine
     dots: tuple[tuple[XY, float], ...]
 
 
-def _ridge_words(figure: Figure) -> list[_Name]:
-    """Ridges with their intensity; those of several levels would fill the plane."""
-    if len(figure.devices) > FEW_DEVICES or figure.hierarchical:
-        return []
-    found = dict.fromkeys((ridge.x, ridge.y) for ridge in figure.ridges)
-    return [_Name(Words(f"ridge {units.show(x, 'FLOP/B')}", SMALL, GREY), (((x, y), 3.0),)) for x, y in found]
+def _point_labels(
+    surroundings: _Surroundings, marks: Sequence[DrawnMark], taken: Sequence[Spot], stretch: Stretch
+) -> Iterator[TextBox]:
+    """Yield labels of ridges and of the marks with the largest shares, as far as there is room."""
+    plane = surroundings.plane
+    names = _piece_names(marks) if plane.figure.hierarchical else _point_names(plane.figure, marks)
+    wishes: list[list[Spot]] = []
+    named: dict[Spot, XY] = {}
+    for name in names:
+        size = (name.row.width, name.row.height)
+        places = [
+            (spot, dot) for dot, radius in name.dots for spot in around(plane.at(dot), radius, size, surroundings.lines)
+        ]
+        named |= dict(places)
+        wishes.append([spot for spot, _ in places])
+    spots = first_free(wishes, surroundings.marks, surroundings.frame, GAP, stretch, labels=taken)
+    for name, spot in zip(names, spots, strict=True):
+        if spot is not None:
+            yield TextBox((name.row,), spot.box, GREY, spot.leader, named[spot])
 
 
-def _piece_words(figure: Figure) -> list[_Name]:
-    """The pieces of a figure of several levels: each is named once, right of its marks or else at another of them."""
-    rows: dict[tuple[object, ...], list[Mark]] = {}
-    for mark in figure.marks:
-        rows.setdefault((mark.label, mark.device, mark.source, mark.whole, mark.y), []).append(mark)
-    found = []
-    for marks in sorted(rows.values(), key=lambda marks: (not marks[0].whole, -marks[0].share)):
-        ordered = sorted(marks, key=lambda mark: -mark.x)
-        found.append(
-            _Name(
-                Words(shorten(printable(marks[0].label)), SMALL),
-                tuple(((mark.x, mark.y), _reach(figure, mark)) for mark in (*ordered[:1], *reversed(ordered[1:]))),
-            )
-        )
-    return found
+def _piece_names(drawn: Sequence[DrawnMark]) -> list[_PointName]:
+    """Return the pieces of a figure of several levels: each has one name, right of its marks or at another of them."""
+    pieces: dict[tuple[object, ...], list[DrawnMark]] = {}
+    for one in drawn:
+        mark = one.mark
+        pieces.setdefault((mark.label, mark.device, mark.source, mark.whole, mark.y), []).append(one)
+    names = []
+    for same in sorted(pieces.values(), key=lambda same: (not same[0].mark.whole, -same[0].mark.share)):
+        ordered = sorted(same, key=lambda one: -one.mark.x)
+        dots = tuple(((one.mark.x, one.mark.y), one.reach) for one in (ordered[0], *reversed(ordered[1:])))
+        names.append(_PointName(TextLine(shorten(printable(same[0].mark.label)), SMALL), dots))
+    return names
 
 
-def _mark_words(figure: Figure) -> list[_Name]:
-    """The marks to name, largest share of time first; those at one spot are named together.
+def _point_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[_PointName]:
+    """Return ridges with their intensity, then the marks to name, largest share of time first.
 
-    An estimated and an observed point are named once, and so is a case on many devices, where it is quickest: there
-    the rims tell the devices.
+    Marks at one spot are named together. An estimated and an observed point are named once, and so is a case on many
+    devices, where it is quickest: there the rims tell the devices.
     """
     many = len(figure.devices) > FEW_DEVICES
-    alike: dict[tuple[object, ...], list[Mark]] = {}
-    for mark in figure.marks:
-        place = (round(_SAME_SPOT * math.log10(mark.x)), round(_SAME_SPOT * math.log10(mark.y)))
-        alike.setdefault((place, mark.group, mark.source, mark.device, mark.whole), []).append(mark)
-    shares = [(sum(mark.share for mark in marks), marks) for marks in alike.values()]
+    alike: dict[tuple[object, ...], list[DrawnMark]] = {}
+    for one in drawn:
+        mark = one.mark
+        spot = (round(_SAME_SPOT * math.log10(mark.x)), round(_SAME_SPOT * math.log10(mark.y)))
+        alike.setdefault((spot, mark.group, mark.source, mark.device, mark.whole), []).append(one)
+    shares = [(sum(one.mark.share for one in same), same) for same in alike.values()]
     # Numbers are short and explained below the figure: all of them are wanted.
     part = 0.0 if figure.listing else _SMALLEST_NAMED
-    least = part * max((share for share, marks in shares if not marks[0].whole), default=0.0)
-    found: dict[tuple[str, int | None], _Name] = {}
-    for share, marks in sorted(
-        shares, key=lambda item: (not item[1][0].whole, -item[0], -item[1][0].y if many else 0.0)
-    ):
-        first = max(marks, key=lambda mark: mark.share)
-        if first.whole or share >= least:
-            more = f" +{len(marks) - 1} alike" if len(marks) > 1 else ""
-            words = Words(shorten(printable(first.label)) + more, SMALL)
-            key = (first.label, None if many else first.device)
-            found.setdefault(key, _Name(words, (((first.x, first.y), _reach(figure, first)),)))
-    return list(found.values())[: None if figure.listing else _MOST_NAMED]
+    least = part * max((share for share, same in shares if not same[0].mark.whole), default=0.0)
+    shares.sort(key=lambda item: (not item[1][0].mark.whole, -item[0], -item[1][0].mark.y if many else 0.0))
+    names: dict[tuple[str, int | None], _PointName] = {}
+    for share, same in shares:
+        first = max(same, key=lambda one: one.mark.share)
+        mark = first.mark
+        if mark.whole or share >= least:
+            more = f" +{len(same) - 1} alike" if len(same) > 1 else ""
+            row = TextLine(shorten(printable(mark.label)) + more, SMALL)
+            key = (mark.label, None if many else mark.device)
+            names.setdefault(key, _PointName(row, (((mark.x, mark.y), first.reach),)))
+    ridges = [] if many else dict.fromkeys((ridge.x, ridge.y) for ridge in figure.ridges)
+    ridge_names = [
+        _PointName(TextLine(f"ridge {units.show(x, 'FLOP/B')}", SMALL, GREY), (((x, y), 3.0),)) for x, y in ridges
+    ]
+    return ridge_names + list(names.values())[: None if figure.listing else _MOST_NAMED]

@@ -1,16 +1,18 @@
-"""Colours, dashes and shapes, the same in every backend.
+"""Colours, dashes and symbols, the same on every picture.
 
 Groups take the colours of Okabe and Ito (Color Universal Design, 2008), which people with any common colour vision can
 tell apart, then darker ones after Paul Tol's muted scheme; devices take the darker ones. Nothing is told by colour
-alone: devices also differ by dash and by label, sources by shape.
+alone: devices also differ by dash and by label, sources by symbol.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from rooflens.records import Source
-from rooflens.report.figures.case_pieces import MIXED, WHOLE
+
+Symbol = Literal["circle", "diamond", "square", "triangle-up", "triangle-down", "cross"]
 
 INK = "#1b1f24"
 GREY = "#57606a"
@@ -18,12 +20,16 @@ FAINT = "#e3e7eb"
 STRIP = "#f1f3f5"
 """Ground of the rug."""
 SIGN = "#b8c0c8"
-"""A sign of the legend that stands for no group."""
+"""A symbol of the legend that belongs to no group."""
 FLAG = "#c2003d"
 """Ring around a point above its roof."""
 
+WHOLE = "whole model"
+"""The group of whole cases beside their own parts."""
+MIXED = "several families"
+"""The group of a part with operations of several families."""
 OTHER = "other"
-"""The group of everything for which no colour is left, and of operations without a formula."""
+"""The group of everything without a colour of its own, and of operations without a formula."""
 
 # A family has its colour in every figure; the names are those of rooflens.costs.
 _FAMILIES: Mapping[str, str] = {
@@ -44,9 +50,9 @@ _FAMILIES: Mapping[str, str] = {
     "fill": "#c49c94",
     "fourier": "#117733",
 }
-# Levels as in the figures of hierarchical rooflines that people know: blue, green and red, in Okabe and Ito's shades.
+# Levels as on the usual hierarchical rooflines: blue, green and red, in Okabe and Ito's shades.
 _LEVELS: Mapping[str, str] = {"l1": "#0072b2", "l2": "#009e73", "dram": "#d55e00"}
-_RESERVED: Mapping[str, str] = {OTHER: "#9aa2ab", MIXED: "#9aa2ab", WHOLE: INK}
+_FIXED: Mapping[str, str] = {**_FAMILIES, **_LEVELS, OTHER: "#9aa2ab", MIXED: "#9aa2ab", WHOLE: INK}
 MOST_GROUPS = len(_FAMILIES)
 
 ONE_DEVICE = "#2b3440"
@@ -62,7 +68,7 @@ _DEVICES = (
     "#2f4f4f",
     "#1a1a1a",
 )
-# Lengths of ink and gap, in line widths.
+# Lengths of line and gap, in line widths.
 _DASHES: tuple[tuple[float, ...], ...] = (
     (),
     (6, 2.2),
@@ -71,69 +77,51 @@ _DASHES: tuple[tuple[float, ...], ...] = (
     (10, 3),
     (4, 1.6, 1.4, 1.6, 1.4, 1.6),
 )
-
-REACH: Mapping[str, float] = {"diamond": 1.26, "triangle-up": 1.56, "triangle-down": 1.56, "cross": 1.2}
-"""How far a shape of the area of a circle reaches from its middle, in radii of that circle; others: not further."""
-
 _LEVEL_DASHES: Mapping[str, tuple[float, ...]] = {"l1": _DASHES[2], "l2": _DASHES[3], "dram": ()}
 
-LEVEL_SHAPES: Mapping[str, str] = {"l1": "triangle-down", "l2": "cross", "dram": "square"}
-"""Shapes of what was counted at several levels. Estimates and measurements know dram and keep the shapes of theirs."""
-
-SHAPES: Mapping[Source, str] = {
+SHAPES: Mapping[Source, Symbol] = {
     "estimate": "circle",
     "measure": "diamond",
     "counters": "square",
     "profile": "triangle-up",
 }
+LEVEL_SHAPES: Mapping[str, Symbol] = {"l1": "triangle-down", "l2": "cross", "dram": "square"}
+"""Symbols of counted work on a figure of several levels. Estimates and measurements know dram and keep theirs."""
+REACH: Mapping[Symbol, float] = {"diamond": 1.26, "triangle-up": 1.56, "triangle-down": 1.56, "cross": 1.2}
+"""From the middle of a symbol to its tip, in radii of the circle of the same area; 1 for the others."""
 
 
 def group_colours(groups: Sequence[str]) -> dict[str, str]:
-    """A colour for each group: a family its own, others the colours that are left, in order."""
-    known = {**_FAMILIES, **_LEVELS, **_RESERVED}
-    fixed = {group: colour for group in groups if (colour := known.get(group)) is not None}
+    """Return a colour for each group: a family its own, others the colours that are left, in order."""
+    fixed = {group: _FIXED[group] for group in groups if group in _FIXED}
     left = [colour for colour in _FAMILIES.values() if colour not in fixed.values()] or list(_FAMILIES.values())
     free = [group for group in groups if group not in fixed]
     return {group: left[i % len(left)] for i, group in enumerate(free)} | fixed
 
 
-def mark_shape(source: Source, level: str, *, hierarchical: bool) -> str:
-    """What a mark looks like: its source, and where a figure has several levels, its level."""
+def mark_shape(source: Source, level: str, *, hierarchical: bool) -> Symbol:
+    """Return the symbol of a mark: that of its source, or of its level if it was counted and there are several."""
     return LEVEL_SHAPES.get(level, SHAPES[source]) if hierarchical and source == "counters" else SHAPES[source]
 
 
-def group_shape(group: str, *, hierarchical: bool) -> str:
-    """The shape beside a group in the legend."""
-    return LEVEL_SHAPES.get(group, "circle") if hierarchical else "circle"
-
-
-def ceiling_colour(device: int, devices: int, resource: str, *, hierarchical: bool) -> str:
-    """The colour of a ceiling: several devices have each their own, levels of a single one that of their marks."""
-    if hierarchical and devices <= 1 and resource in _LEVELS:
-        return _LEVELS[resource]
-    return device_colour(device, devices)
-
-
 def device_colour(device: int, devices: int) -> str:
-    """The colour of a device's ceilings; a single device is drawn in ink."""
+    """Return the colour of a device, by its number among the devices of the figure."""
     return ONE_DEVICE if devices <= 1 else _DEVICES[device % len(_DEVICES)]
 
 
-def ceiling_dash(device: int, devices: int, resource: str, *, hierarchical: bool = False) -> tuple[float, ...]:
-    """The dash of a ceiling: several devices have each their own, of a single one the general lanes are dashed.
+def ceiling_colour(device: int, devices: int, resource: str, *, hierarchical: bool) -> str:
+    """Return the colour of a ceiling: that of its device, or of its level on a figure of one device."""
+    return _LEVELS.get(resource, ONE_DEVICE) if hierarchical and devices <= 1 else device_colour(device, devices)
 
-    With ten colours and six dashes the pairs repeat after thirty devices. Where a figure has several levels, the dash
-    of a diagonal tells its level.
+
+def ceiling_dash(device: int, devices: int, resource: str, *, hierarchical: bool = False) -> tuple[float, ...]:
+    """Return the dash of a ceiling: that of its device; of a single device the general lanes are dashed.
+
+    Ten colours and six dashes give thirty different pairs. On a figure of several levels the dash of a diagonal tells
+    its level.
     """
     if hierarchical and resource in _LEVEL_DASHES:
         return _LEVEL_DASHES[resource]
     if devices > 1:
         return _DASHES[device % len(_DASHES)]
     return _DASHES[1] if resource.startswith("vector.") else ()
-
-
-def mark_rim(device: int | None, devices: int, colour: str, *, whole: bool, small: bool) -> tuple[str, float]:
-    """Colour and width of a mark's rim: of several devices it tells which; a hollow mark is nothing but its rim."""
-    several = device is not None and devices > 1
-    rim = device_colour(device, devices) if several and device is not None else colour if whole else "#ffffff"
-    return rim, 1.6 if whole else 0.6 if small or not several else 1.2

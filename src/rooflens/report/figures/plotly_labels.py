@@ -8,78 +8,65 @@ from html import escape
 from typing import Any
 
 from rooflens.report.escape import printable
-from rooflens.report.figures.labels import Words
-from rooflens.report.figures.page_layout import Placed, Plane
+from rooflens.report.figures.labels import TextLine
+from rooflens.report.figures.page_layout import Page, Plane
 from rooflens.report.figures.palette import INK
 
 PX = 4 / 3
 """CSS pixels in a point."""
 
 
-def within(plane: Plane, placed: Placed) -> Iterator[dict[str, Any]]:
-    """A label in the plane: bound to the point that it names, so that it moves with it."""
-    point = placed.anchor
-    x, y = plane.at(point)
-    box = placed.box
-    place = {"x": math.log10(point[0]), "y": math.log10(point[1]), "xref": "x", "yref": "y"}
-    if placed.leader is not None:
-        yield _leader(placed, place, x, y)
-    yield {
-        **place,
-        **_words(placed.words),
-        "bgcolor": "rgba(255,255,255,0.65)",
-        "xshift": (box.left - x) * PX,
-        "yshift": ((box.bottom + box.top) / 2 - y) * PX,
-    }
+def label_annotations(page: Page) -> Iterator[dict[str, Any]]:
+    """Yield the labels: in the plane bound to the point that they name, beside it to the height of their lines.
+
+    So they move with the data.
+    """
+    plane = Plane(page.figure, page.plane)
+    for text in (*page.within, *page.beside):
+        x, y = plane.at(text.anchor)
+        place = {"x": math.log10(text.anchor[0]), "y": math.log10(text.anchor[1]), "xref": "x", "yref": "y"}
+        more: dict[str, Any] = {"bgcolor": "rgba(255,255,255,0.65)"}
+        if text in page.beside:
+            x, more = plane.box.right, {}
+            place |= {"x": 1, "xref": "paper"}
+        if text.leader is not None:
+            from_x, from_y, to_x, to_y = text.leader
+            yield {
+                **place,
+                "text": "",
+                "showarrow": True,
+                "arrowhead": 0,
+                "arrowwidth": 1,
+                "arrowcolor": text.colour,
+                "xshift": (to_x - x) * PX,
+                "yshift": (to_y - y) * PX,
+                "ax": (from_x - to_x) * PX,
+                "ay": (to_y - from_y) * PX,
+            }
+        yield {
+            **place,
+            **more,
+            "text": markup(text.rows),
+            "showarrow": False,
+            "xanchor": "left",
+            "yanchor": "middle",
+            "align": "left",
+            "borderpad": 0,
+            "font": {"size": max(row.size for row in text.rows) * PX, "color": INK},
+            "xshift": (text.box.left - x) * PX,
+            "yshift": ((text.box.bottom + text.box.top) / 2 - y) * PX,
+        }
 
 
-def beside(plane: Plane, placed: Placed) -> Iterator[dict[str, Any]]:
-    """A label in the column: bound to the height at which its line ends."""
-    x, y = plane.box.right, plane.at(placed.anchor)[1]
-    place = {"x": 1, "y": math.log10(placed.anchor[1]), "xref": "paper", "yref": "y"}
-    if placed.leader is not None:
-        yield _leader(placed, place, x, y)
-    centre = (placed.box.bottom + placed.box.top) / 2
-    yield {**place, **_words(placed.words), "xshift": (placed.box.left - x) * PX, "yshift": (centre - y) * PX}
+def markup(rows: Sequence[TextLine]) -> str:
+    """Return lines as plotly's own markup, with the texts of users made harmless."""
+    marked = []
+    for row in rows:
+        text = f'<span style="color:{row.colour};font-size:{row.size * PX:.2f}px">{escape(row.text)}</span>'
+        marked.append(f"<b>{text}</b>" if row.bold else text)
+    return "<br>".join(marked)
 
 
-def _leader(placed: Placed, place: dict[str, Any], x: float, y: float) -> dict[str, Any]:
-    assert placed.leader is not None
-    from_x, from_y, to_x, to_y = placed.leader
-    return {
-        **place,
-        "text": "",
-        "showarrow": True,
-        "arrowhead": 0,
-        "arrowwidth": 1,
-        "arrowcolor": placed.colour,
-        "xshift": (to_x - x) * PX,
-        "yshift": (to_y - y) * PX,
-        "ax": (from_x - to_x) * PX,
-        "ay": (to_y - from_y) * PX,
-    }
-
-
-def _words(words: Sequence[Words]) -> dict[str, Any]:
-    return {
-        "text": text(words),
-        "showarrow": False,
-        "xanchor": "left",
-        "yanchor": "middle",
-        "align": "left",
-        "borderpad": 0,
-        "font": {"size": max(line.size for line in words) * PX, "color": INK},
-    }
-
-
-def text(words: Sequence[Words]) -> str:
-    """Lines as plotly's own markup, with the texts of users made harmless."""
-    found = []
-    for line in words:
-        text = f'<span style="color:{line.colour};font-size:{line.size * PX:.2f}px">{escape(line.text)}</span>'
-        found.append(f"<b>{text}</b>" if line.bold else text)
-    return "<br>".join(found)
-
-
-def lines(lines: Iterable[str]) -> str:
-    return "<br>".join(escape(printable(line)) for line in lines)
+def harmless(rows: Iterable[str]) -> str:
+    """Return texts of users, one below the other, without markup of their own."""
+    return "<br>".join(escape(printable(row)) for row in rows)

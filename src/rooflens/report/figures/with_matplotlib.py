@@ -1,46 +1,35 @@
-"""The roofline figure in ink: PNG, SVG and PDF by matplotlib."""
+"""The roofline figure as PNG, SVG and PDF by matplotlib."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 
 from rooflens import units
-from rooflens.report.charts.scales import power_of_ten
+from rooflens.report.figures.axes import Axis, power_of_ten
+from rooflens.report.figures.label_places import Box
+from rooflens.report.figures.labels import LegendRow
 from rooflens.report.figures.matplotlib_files import MARKERS, empty, file_bytes
-from rooflens.report.figures.page_layout import (
-    KEY_INDENT,
-    RUG_WIDTH,
-    SMALL_MARK,
-    Placed,
-    PlacedKey,
-    Sheet,
-    arrange,
-    diameter,
-)
+from rooflens.report.figures.page_layout import KEY_INDENT, RUG_WIDTH, Page, TextBox
 from rooflens.report.figures.palette import (
     FAINT,
     FLAG,
     GREY,
     INK,
-    OTHER,
-    SHAPES,
     SIGN,
     STRIP,
+    Symbol,
     ceiling_colour,
     ceiling_dash,
     device_colour,
-    group_colours,
-    group_shape,
-    mark_rim,
-    mark_shape,
 )
-from rooflens.report.figures.roofline_data import Axis, Figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
+from rooflens.report.figures.roofline_data import RooflineData
 
 POINTS_PER_INCH = 72
 # A diamond and a square of the same width as a circle look larger or smaller; these make their areas equal.
@@ -53,41 +42,42 @@ _AREA = {
     "cross": 5 / 9,
 }
 _LOW, _LINES, _MARKS, _TEXT = 1.0, 2.0, 3.0, 4.0
+_SHORT = 3
+"""Decades of an axis that has other ticks than powers of ten too."""
 
 
-def render(figure: Figure, suffix: str) -> bytes:
-    """The bytes of a PNG, SVG or PDF file; equal figures give equal bytes."""
-    return file_bytes(lambda: draw(figure), suffix)
+def render(page: Page, suffix: str) -> bytes:
+    """Return the bytes of a PNG, SVG or PDF file; equal figures give equal bytes."""
+    return file_bytes(lambda: draw(page), suffix)
 
 
-def draw(figure: Figure) -> Canvas:
-    """The figure as one of matplotlib's, with an Agg canvas of its own."""
-    sheet = arrange(figure)
-    canvas = empty(sheet.width / POINTS_PER_INCH, sheet.height / POINTS_PER_INCH)
-    box = sheet.plane
+def draw(page: Page) -> Canvas:
+    """Return the figure as one of matplotlib's, with an Agg canvas of its own."""
+    canvas = empty(page.width / POINTS_PER_INCH, page.height / POINTS_PER_INCH)
+    figure, box = page.figure, page.plane
     plane = canvas.add_axes(
-        (box.left / sheet.width, box.bottom / sheet.height, box.width / sheet.width, box.height / sheet.height)
+        (box.left / page.width, box.bottom / page.height, box.width / page.width, box.height / page.height)
     )
-    page = canvas.add_axes((0, 0, 1, 1), facecolor="none")
-    page.set(xlim=(0, sheet.width), ylim=(0, sheet.height))
-    page.set_axis_off()
+    paper = canvas.add_axes((0, 0, 1, 1), facecolor="none")
+    paper.set(xlim=(0, page.width), ylim=(0, page.height))
+    paper.set_axis_off()
     _axes(plane, figure)
-    _ceilings(plane, figure)
-    _rug(page, figure, sheet)
-    _marks(plane, figure)
-    for placed in sheet.within:
-        if placed.bridge is not None:
-            plane.plot(*zip(*placed.bridge, strict=True), color=placed.colour, linewidth=0.7, zorder=_LINES)
-    for placed in (*sheet.title, *sheet.beside, *sheet.within, *sheet.notes):
-        _text(page, placed, halo=placed in sheet.within)
-    for key in sheet.keys:
-        _key(page, figure, key)
+    _lines(plane, page)
+    _marks(plane, page)
+    if figure.rug:
+        paper.add_patch(Rectangle((box.left, box.bottom), RUG_WIDTH, box.height, facecolor=STRIP, linewidth=0))
+    for mark in figure.rug:
+        corner, height = (box.left, box.bottom + mark.low * box.height), (mark.high - mark.low) * box.height
+        colour = page.colours[mark.group]
+        paper.add_patch(Rectangle(corner, RUG_WIDTH, height, facecolor=colour, edgecolor="white", linewidth=0.3))
+    for text in (*page.title, *page.beside, *page.within, *page.notes):
+        _text(paper, text, halo=text in page.within)
+    for row, its_box in page.legend:
+        _legend_row(paper, row, its_box)
     return canvas
 
 
-def _axes(plane: Axes, figure: Figure) -> None:
-    from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
-
+def _axes(plane: Axes, figure: RooflineData) -> None:
     plane.set(xscale="log", yscale="log", xlim=(figure.x.low, figure.x.high), ylim=(figure.y.low, figure.y.high))
     plane.set_xlabel(figure.x.label, fontsize=9.4, color=INK, labelpad=5)
     plane.set_ylabel(figure.y.label, fontsize=9.4, color=INK, labelpad=5)
@@ -107,7 +97,7 @@ def _axes(plane: Axes, figure: Figure) -> None:
 
 
 def ticks(axis: Axis) -> list[float]:
-    """Powers of ten inside the axis, at most nine of them; on a short axis their double and fivefold too."""
+    """Return at most nine powers of ten inside the axis; on a short axis their double and fivefold too."""
     first, last = math.floor(math.log10(axis.low)), math.ceil(math.log10(axis.high))
     step = max(1, math.ceil((last - first) / 9))
     factors = (1, 2, 5) if last - first <= _SHORT else (1,)
@@ -115,114 +105,79 @@ def ticks(axis: Axis) -> list[float]:
     return [tick for tick in candidates if axis.low <= tick <= axis.high]
 
 
-_SHORT = 3
-
-
 def tick_text(value: float, *, prefix: bool) -> str:
-    """A tick: performance with a prefix (``10 T``), intensity as a plain number while that is short."""
+    """Return the text of a tick: with a prefix (``10 T``), else as a plain number while that is short."""
     if prefix and 1 <= value < 1e21:
         return units.show(value, "", 1)
     power = round(math.log10(value))
     return f"{value:g}" if -4 < power < 5 else power_of_ten(power)
 
 
-def _ceilings(plane: Axes, figure: Figure) -> None:
+def _lines(plane: Axes, page: Page) -> None:
+    figure = page.figure
+    devices, hierarchical = len(figure.devices), figure.hierarchical
     for line in figure.ceilings:
+        dash = ceiling_dash(line.device, devices, line.resource, hierarchical=hierarchical)
         plane.plot(
             *zip(line.start, line.end, strict=True),
-            color=ceiling_colour(line.device, len(figure.devices), line.resource, hierarchical=figure.hierarchical),
-            linestyle=_linestyle(
-                ceiling_dash(line.device, len(figure.devices), line.resource, hierarchical=figure.hierarchical)
-            ),
+            color=ceiling_colour(line.device, devices, line.resource, hierarchical=hierarchical),
+            linestyle=(0, dash) if dash else "-",
             linewidth=1.6,
             solid_capstyle="butt",
             zorder=_LINES,
         )
     for ridge in figure.ridges:
-        colour = device_colour(ridge.device, len(figure.devices))
-        plane.plot(
-            ridge.x, ridge.y, "o", markersize=4.5, markerfacecolor="white", markeredgecolor=colour, zorder=_LINES
-        )
-
-
-def _linestyle(lengths: Sequence[float]) -> Any:
-    return (0, tuple(lengths)) if lengths else "-"
-
-
-def _marks(plane: Axes, figure: Figure) -> None:
-    colours = group_colours(figure.groups)
+        rim = device_colour(ridge.device, devices)
+        plane.plot(ridge.x, ridge.y, "o", markersize=4.5, markerfacecolor="white", markeredgecolor=rim, zorder=_LINES)
+    thin: dict[str, Any] = {"linewidth": 0.7, "zorder": _LINES}
     for tie in figure.ties:
-        plane.plot(*zip(tie.start, tie.end, strict=True), color=GREY, linewidth=0.7, alpha=0.7, zorder=_LINES)
+        plane.plot(*zip(tie.start, tie.end, strict=True), color=GREY, alpha=0.7, **thin)
     for link in figure.links:
-        plane.plot(
-            *zip(link.start, link.end, strict=True), color=colours[link.group], linewidth=1.0, alpha=0.8, zorder=_LINES
-        )
+        colour = page.colours[link.group]
+        plane.plot(*zip(link.start, link.end, strict=True), color=colour, linewidth=1.0, alpha=0.8, zorder=_LINES)
+    for text in page.within:
+        if text.bridge is not None:
+            plane.plot(*zip(*text.bridge, strict=True), color=text.colour, **thin)
+
+
+def _marks(plane: Axes, page: Page) -> None:
     # Large marks first, so that none hides a smaller one; the hollow ones last.
-    for mark in sorted(figure.marks, key=lambda mark: (mark.whole, -diameter(figure, mark))):
-        across = diameter(figure, mark)
-        colour = colours[mark.group]
-        rim, width = mark_rim(mark.device, len(figure.devices), colour, whole=mark.whole, small=across < SMALL_MARK)
-        shape = mark_shape(mark.source, mark.level, hierarchical=figure.hierarchical)
+    for drawn in sorted(page.marks, key=lambda drawn: (drawn.mark.whole, -drawn.diameter)):
+        mark = drawn.mark
         plane.scatter(
             mark.x,
             mark.y,
-            s=_size(across, shape),
-            marker=MARKERS[shape],
-            facecolor=(1, 1, 1, 0.6) if mark.whole else colour,
-            edgecolor=rim,
-            linewidth=width,
+            s=_size(drawn.diameter, drawn.symbol),
+            marker=MARKERS[drawn.symbol],
+            facecolor=(1, 1, 1, 0.6) if mark.whole else drawn.colour,
+            edgecolor=drawn.rim,
+            linewidth=drawn.rim_width,
             alpha=0.9,
             zorder=_MARKS,
         )
         if mark.above_roof:
-            plane.scatter(
-                mark.x,
-                mark.y,
-                s=(across + 7) ** 2,
-                marker="o",
-                facecolor="none",
-                edgecolor=FLAG,
-                linewidth=1.6,
-                zorder=_MARKS,
-            )
+            ring = (drawn.diameter + 7) ** 2
+            plane.scatter(mark.x, mark.y, s=ring, facecolor="none", edgecolor=FLAG, linewidth=1.6, zorder=_MARKS)
 
 
-def _size(across: float, shape: str) -> float:
-    """matplotlib's s, the square of a marker's size, for the area of a circle of that diameter."""
-    return across**2 * (_AREA["circle"] / _AREA[shape]) * (0.5 if shape == "diamond" else 1.0)
+def _size(diameter: float, symbol: Symbol) -> float:
+    """Return matplotlib's s, the square of a marker's size, for the area of a circle of that diameter."""
+    return diameter**2 * (_AREA["circle"] / _AREA[symbol]) * (0.5 if symbol == "diamond" else 1.0)
 
 
-def _rug(page: Axes, figure: Figure, sheet: Sheet) -> None:
-    from matplotlib.patches import Rectangle
-
-    colours = group_colours([*figure.groups, OTHER])
-    box = sheet.plane
-    if figure.rug:
-        page.add_patch(Rectangle((box.left, box.bottom), RUG_WIDTH, box.height, facecolor=STRIP, linewidth=0))
-    for mark in figure.rug:
-        bottom, height = box.bottom + mark.low * box.height, (mark.high - mark.low) * box.height
-        page.add_patch(
-            Rectangle(
-                (box.left, bottom), RUG_WIDTH, height, facecolor=colours[mark.group], edgecolor="white", linewidth=0.3
-            )
-        )
-
-
-def _text(page: Axes, placed: Placed, *, halo: bool) -> None:
-    from matplotlib.patheffects import withStroke
-
-    if placed.leader is not None:
-        x0, y0, x1, y1 = placed.leader
-        page.plot((x0, x1), (y0, y1), color=placed.colour, linewidth=0.7, zorder=_LINES, solid_capstyle="butt")
-    line_height = placed.box.height / len(placed.words)
-    for row, words in enumerate(placed.words):
-        page.text(
-            placed.box.left,
-            placed.box.top - (row + 0.5) * line_height,
-            words.text,
-            fontsize=words.size,
-            color=words.colour,
-            fontweight="bold" if words.bold else "normal",
+def _text(paper: Axes, text: TextBox, *, halo: bool) -> None:
+    if text.leader is not None:
+        x0, y0, x1, y1 = text.leader
+        paper.plot((x0, x1), (y0, y1), color=text.colour, linewidth=0.7, zorder=_LINES, solid_capstyle="butt")
+    height = text.box.height / len(text.rows)
+    for number, row in enumerate(text.rows):
+        paper.text(
+            text.box.left,
+            text.box.top - (number + 0.5) * height,
+            row.text,
+            fontsize=row.size,
+            color=row.colour,
+            fontweight="bold" if row.bold else "normal",
             verticalalignment="center_baseline",
             parse_math=False,
             path_effects=[withStroke(linewidth=2.5, foreground="white")] if halo else None,
@@ -230,44 +185,31 @@ def _text(page: Axes, placed: Placed, *, halo: bool) -> None:
         )
 
 
-def _key(page: Axes, figure: Figure, placed: PlacedKey) -> None:
-    """A row of the legend: its sign and its words."""
-    from matplotlib.patches import Rectangle
-
-    key, box = placed.key, placed.box
+def _legend_row(paper: Axes, row: LegendRow, box: Box) -> None:
     x, y = box.left + 4.5, (box.bottom + box.top) / 2
-    colours = group_colours(figure.groups)
-    if key.what == "group":
-        hollow = all(mark.whole for mark in figure.marks if mark.group == key.name)
-        colour, shape = colours[key.name], group_shape(key.name, hierarchical=figure.hierarchical)
-        page.scatter(
-            x,
-            y,
-            s=_size(6.7, shape),
-            marker=MARKERS[shape],
-            facecolor="none" if hollow else colour,
-            edgecolor=colour,
-            zorder=_MARKS,
-        )
-    elif key.what == "source":
-        shape = next(shape for source, shape in SHAPES.items() if source == key.name)
-        page.scatter(x, y, s=_size(7, shape), marker=MARKERS[shape], facecolor=SIGN, edgecolor=GREY, zorder=_MARKS)
-    elif key.what == "whole":
-        page.scatter(x, y, s=45, marker="o", facecolor="none", edgecolor=GREY, linewidth=1.6)
-    elif key.what in ("tie", "pair"):
-        page.plot((x - 5, x + 5), (y, y), color=GREY, linewidth=1.0 if key.what == "pair" else 0.7)
-    elif key.what == "flag":
-        page.scatter(x, y, s=60, marker="o", facecolor="none", edgecolor=FLAG, linewidth=1.6)
-    elif key.what == "rug":
-        page.add_patch(Rectangle((x - RUG_WIDTH / 2, y - 5), RUG_WIDTH, 10, facecolor=SIGN, linewidth=0))
-    left = box.left if key.what == "heading" else box.left + KEY_INDENT
-    page.text(
-        left,
+    marker: dict[str, Any] = {"marker": MARKERS[row.symbol]}
+    match row.kind:
+        case "group":
+            fill = "none" if row.hollow else row.colour
+            size = _size(6.7, row.symbol)
+            paper.scatter(x, y, s=size, facecolor=fill, edgecolor=row.colour, zorder=_MARKS, **marker)
+        case "source":
+            size = _size(7, row.symbol)
+            paper.scatter(x, y, s=size, facecolor=row.colour, edgecolor=GREY, zorder=_MARKS, **marker)
+        case "whole" | "flag":
+            size, colour = (45, GREY) if row.kind == "whole" else (60, FLAG)
+            paper.scatter(x, y, s=size, facecolor="none", edgecolor=colour, linewidth=1.6, **marker)
+        case "tie" | "pair":
+            paper.plot((x - 5, x + 5), (y, y), color=GREY, linewidth=1.0 if row.kind == "pair" else 0.7)
+        case "rug":
+            paper.add_patch(Rectangle((x - RUG_WIDTH / 2, y - 5), RUG_WIDTH, 10, facecolor=SIGN, linewidth=0))
+    paper.text(
+        box.left if row.kind == "heading" else box.left + KEY_INDENT,
         y,
-        key.words.text,
-        fontsize=key.words.size,
-        color=key.words.colour,
-        fontweight="bold" if key.words.bold else "normal",
+        row.text.text,
+        fontsize=row.text.size,
+        color=row.text.colour,
+        fontweight="bold" if row.text.bold else "normal",
         verticalalignment="center_baseline",
         parse_math=False,
     )

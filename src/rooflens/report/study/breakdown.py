@@ -9,7 +9,7 @@ from rooflens import units
 from rooflens.compare import PhaseRatio, phase_ratios
 from rooflens.errors import Incomparable
 from rooflens.records import MEMORY_CAUSES, PHASES, Case, Record
-from rooflens.report.charts import Bar, Bars, Part
+from rooflens.report.charts import Bar, BarPiece, Bars
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
 from rooflens.report.memory_steps import memory as memory_table
 from rooflens.report.series import phases_table
@@ -177,16 +177,16 @@ def _shares(
     )
 
 
-def _parts(amounts: Amounts, colours: Mapping[str, str], unit: str) -> Iterator[Part]:
+def _parts(amounts: Amounts, colours: Mapping[str, str], unit: str) -> Iterator[BarPiece]:
     whole = sum(amounts.values())
     for name in colours:
         amount = amounts.get(name, 0.0)
         if amount:
             share = amount / whole
-            yield Part(name, share, (name, units.show(amount, unit), f"{percent(share)} of the step"))
+            yield BarPiece(name, share, (name, units.show(amount, unit), f"{percent(share)} of the step"))
     rest = sum(amount for name, amount in amounts.items() if name not in colours)
     if rest:
-        yield Part(OTHER, rest / whole, (OTHER, units.show(rest, unit), f"{percent(rest / whole)} of the step"))
+        yield BarPiece(OTHER, rest / whole, (OTHER, units.show(rest, unit), f"{percent(rest / whole)} of the step"))
 
 
 def _ratios(view: StudyView) -> tuple[PhaseRatio, ...]:
@@ -211,7 +211,7 @@ def _by_cause(evidence: Iterable[Evidence]) -> Bars | None:
     named = naming([case for case, _ in known])
     for case, memory in known:
         amounts = {cause.replace("_", " "): getattr(memory, cause) or 0 for cause in causes}
-        parts = (Part(name, n, (name, units.show(n, "B"))) for name, n in amounts.items() if n)
+        parts = (BarPiece(name, n, (name, units.show(n, "B"))) for name, n in amounts.items() if n)
         rows.setdefault(case, Bar(named(case), tuple(parts)))
     bars = sorted(rows.values(), key=lambda bar: -bar.length)
     notes = [f"the {MOST} steps that need most of {len(bars)}; the table has all"] if len(bars) > MOST else []

@@ -7,9 +7,9 @@ from typing import get_args
 
 from rooflens.records import Case
 from rooflens.report.case_names import differing, name_of
-from rooflens.report.charts import Shape
+from rooflens.report.figures.palette import Symbol
 
-SHAPES: tuple[Shape, ...] = get_args(Shape)
+SHAPES: tuple[Symbol, ...] = get_args(Symbol)
 """Of devices, beside their colours."""
 
 

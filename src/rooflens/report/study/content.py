@@ -15,7 +15,7 @@ from rooflens.compare import Correlation, DeviceComparison, compare_devices, cor
 from rooflens.errors import Incomparable
 from rooflens.records import Environment
 from rooflens.report.charts import Chart
-from rooflens.report.figures.roofline_data import Figure as Roofline
+from rooflens.report.figures.saving import Figure
 from rooflens.report.table import Table
 from rooflens.reported import ComparedFigure
 from rooflens.results import TIMES, Evidence, RecordSet, join
@@ -132,7 +132,7 @@ class FigureBlock:
     """A roofline: the chart that a page shows, and the figure that files are drawn from."""
 
     chart: Chart
-    figure: Roofline | None = None
+    figure: Figure | None = None
 
 
 Block = str | Facts | Sentences | Code | TableBlock | FigureBlock

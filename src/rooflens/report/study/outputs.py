@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rooflens.errors import InvalidValue, OutputError
 from rooflens.records import check_writable, write_atomically
-from rooflens.report.charts import with_matplotlib
 from rooflens.report.study import html as page
 from rooflens.report.study import markdown as words
 from rooflens.report.study.content import FigureBlock, Report
@@ -70,12 +69,12 @@ def write_tables(report: Report, folder: Path) -> None:
 
 
 def render(drawn: FigureBlock, suffix: str) -> bytes:
-    """A figure on its own; equal figures give equal bytes."""
-    if drawn.figure is None:
-        return with_matplotlib.render(drawn.chart, suffix)
-    from rooflens.report.figures.with_matplotlib import render as render_roofline
+    """Return a figure on its own; equal figures give equal bytes."""
+    if drawn.figure is not None:
+        return drawn.figure.drawn(suffix)
+    from rooflens.report.charts import with_matplotlib
 
-    return render_roofline(drawn.figure, suffix)
+    return with_matplotlib.render(drawn.chart, suffix)
 
 
 def _folder(path: Path) -> None:

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from rooflens import units
 from rooflens.records import Device, Source
 from rooflens.report.case_names import SOURCE_WORDS
-from rooflens.report.charts import Axis, Dot, Plot, Series, Shape
+from rooflens.report.charts import Axis, Dot, Plot, Series
 from rooflens.report.figures.labels import footnotes
 from rooflens.report.figures.palette import GREY, SHAPES, ceiling_colour, ceiling_dash, group_colours
 from rooflens.report.figures.roofline import devices_of, roofline_figure
-from rooflens.report.figures.roofline_data import Figure
-from rooflens.report.study.cases import SHAPES as OF_DEVICES
+from rooflens.report.figures.saving import Figure
 from rooflens.report.study.content import FigureBlock, Section, StudyView
 from rooflens.results import RecordSet
 
@@ -97,15 +96,11 @@ def _marks(figure: Figure) -> Iterator[Series]:
             if marks:
                 found.append(source)
                 dots = tuple(Dot(mark.x, mark.y, (mark.label, *mark.hover)) for mark in marks)
-                yield Series(name=group, colour=colours[group], shape=_shape(source), dots=dots)
+                yield Series(name=group, colour=colours[group], shape=SHAPES[source], dots=dots)
     sources = [source for source in SHAPES if source in found]
     if sources != ["estimate"]:
         for source in sources:
-            yield Series(name=SOURCE_WORDS[source], colour=GREY, shape=_shape(source))
-
-
-def _shape(source: Source) -> Shape:
-    return next(shape for shape in OF_DEVICES if shape == SHAPES[source])
+            yield Series(name=SOURCE_WORDS[source], colour=GREY, shape=SHAPES[source])
 
 
 def _notes(figure: Figure) -> Iterator[str]:

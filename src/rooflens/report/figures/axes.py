@@ -1,0 +1,79 @@
+"""Axes of figures and charts: where a value lies on them, and their ticks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from rooflens import units
+
+XY = tuple[float, float]
+"""A point in the units of its axes."""
+Scale = Literal["log", "linear"]
+_MOST_TICKS = 6
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """An axis that holds everything on the picture.
+
+    Attributes:
+        label: what it shows, with the unit where the ticks do not name it.
+        unit: base unit of the ticks, "" for bare numbers.
+    """
+
+    label: str
+    low: float
+    high: float
+    unit: str = ""
+    scale: Scale = "log"
+
+    @classmethod
+    def around(cls, label: str, values: list[float], unit: str = "", margin: float = 1.6) -> Axis:
+        """Return a logarithmic axis with some room on either side of the values."""
+        return cls(label=label, low=min(values) / margin, high=max(values) * margin, unit=unit)
+
+
+def place(axis: Axis, value: float) -> float:
+    """Return where a value lies on the axis, from 0 at its low end to 1 at its high end."""
+    if axis.scale == "linear":
+        return (value - axis.low) / (axis.high - axis.low)
+    return math.log(value / axis.low) / math.log(axis.high / axis.low)
+
+
+def ticks(axis: Axis, most: int = _MOST_TICKS) -> list[float]:
+    """Return round values inside the axis, as many as possible and at most `most`."""
+    if axis.scale == "linear":
+        step = _round_step((axis.high - axis.low) / max(1, most - 1))
+        first = math.ceil(axis.low / step - 1e-9)
+        return [step * n for n in range(first, math.floor(axis.high / step + 1e-9) + 1)]
+    powers = range(math.floor(math.log10(axis.low)), math.ceil(math.log10(axis.high)) + 1)
+    finest = [[10.0**power * factor for power in powers for factor in factors] for factors in ((1, 2, 5), (1, 3))]
+    coarser = [[10.0**power for power in powers if power % every == 0] for every in range(1, len(powers) + 1)]
+    within = ([tick for tick in wanted if axis.low <= tick <= axis.high] for wanted in (*finest, *coarser))
+    return next((inside for inside in within if len(inside) <= most), [])
+
+
+def _round_step(least: float) -> float:
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= least * 0.999)
+
+
+def tick_text(axis: Axis, value: float) -> str:
+    """Return the text of a tick, with the prefix and unit of its axis."""
+    if axis.unit == "%":
+        return f"{100 * value:.0f} %"
+    if not value:
+        return "0"
+    digits = next(n for n in (1, 2, 3, 4) if float(f"{value:.{n - 1}e}") == float(f"{value:.3e}") or n == 4)
+    if axis.unit or value >= 10_000:
+        return units.show(value, axis.unit, digits)
+    power = round(math.log10(value))
+    return f"{value:g}" if power > -4 else power_of_ten(power)
+
+
+def power_of_ten(power: int) -> str:
+    """Return a power of ten as people write it: 10⁻⁵."""
+    return f"10{str(power).translate(_RAISED)}"
