@@ -18,20 +18,20 @@ METHOD = """\
 Made by `python benchmarks/counting.py --write docs/benchmark-counting.md`; do not edit.
 
 Each cell is one plain call of a tool, in the form that its documentation shows, on a module with real tensors on the
-CPU (for "meta": on tensors without data), in a process of its own; what the tool reports, in FLOP, is divided by the
-closed form of matrix work (`benchmarks/closed_forms.py`: functions of the dimensions that know nothing of rooflens).
+CPU (for "meta": on tensors without data), in a process of its own. The reported FLOP are divided by the closed form of
+matrix work (`benchmarks/closed_forms.py`: functions of the dimensions, independent of rooflens).
 
-Multiply-adds are doubled. Where a tool reports FLOP and multiply-adds, the one that is closer to the closed form
-stands here. All models are in eval mode but the one that says otherwise; calflops and THOP put every model into eval
-mode, and so does ptflops. Backward is counted in train mode with the sum of the results as loss; calflops has no count
-of its own there, it takes twice forward; the tools that are missing have none (DeepSpeed takes twice forward too, in a
-training loop only). Seconds and megabytes (10^6 bytes of resident memory at the peak) are those of the call alone: the
-model exists, and the tool has been used once on another model. The machine had other work, so a second is a rough one.
+Multiply-adds are doubled. Where a tool reports FLOP and multiply-adds, the page has the one that is closer to the
+closed form. All models are in eval mode, except the one that says otherwise; calflops, THOP and ptflops put every model
+into eval mode. Backward is counted in train mode with the sum of the results as loss. calflops takes twice forward for
+backward. The tools that are missing there count no backward (DeepSpeed takes twice forward too, in a training loop
+only). Seconds and megabytes (10^6 bytes of resident memory at the peak) are those of the call alone: the model exists,
+and the tool has been used once on another model. The machine had other work, so seconds are rough.
 
-"Does not run" names what was raised. On meta that is not the counter's doing: a tensor without data cannot answer what
-the masks of the transformers library and a router ask. 0.996 in backward of LSTM and GRU is another convention: one
-kernel for the whole layer, which is what the closed form describes, also computes the gradient of the initial state;
-taken apart step by step, nobody asks for that.
+"Does not run" names the exception. On meta that is not the counter's fault: the masks of the transformers library and a
+router need values, which a tensor without data does not have. 0.996 in backward of LSTM and GRU is another convention.
+The closed form describes one kernel for the whole layer, which also computes the gradient of the initial state; a
+layer that runs step by step does not compute it.
 """
 
 
@@ -127,8 +127,8 @@ def quicker(cells: dict[Any, Cell]) -> str:
     if not ratios:
         return ""
     return (
-        "On tensors without data torch's FlopCounterMode is quicker than rooflens: where both are exact, rooflens takes"
-        f" {median(ratios):.1f} times as long (median). That pays for bytes, memory and work beside matrix work.\n"
+        "On tensors without data torch's FlopCounterMode is faster than rooflens: where both are exact, rooflens takes"
+        f" {median(ratios):.1f} times as long (median). In that time it also counts bytes, memory and all other work.\n"
     )
 
 
