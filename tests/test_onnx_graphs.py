@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 from tests.onnx_graphs import FLOAT, INT8, INT64, constant, counted, names, nbytes, node, save, weight, work
 
 import rooflens as rl
-from rooflens.graph.strides import contiguous, expanded, reshaped
-from rooflens.records import Work
+from rooflens.graph.strides import expanded, reshaped
+from rooflens.records import Work, dense_strides
 from rooflens.results import RecordSet
 
 
@@ -47,7 +47,7 @@ def test_a_reshape_is_a_view_where_numpy_makes_one(
 
 
 def test_strides_of_what_is_repeated() -> None:
-    assert expanded((3, 1), contiguous((3, 1)), (2, 3, 5)) == (0, 1, 0)
+    assert expanded((3, 1), dense_strides((3, 1)), (2, 3, 5)) == (0, 1, 0)
 
 
 def test_views_are_free_and_a_copy_is_one(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def _argument(value: Argument, name: str, names: Mapping[str, str]) -> Argument:
 def _tensor(tensor: Tensor, name: str, names: Mapping[str, str]) -> Tensor:
     labels = _labels(names[name].split(), len(tensor.shape)) if name in names else [name] * len(tensor.shape)
     shape = tuple(Spelled.of(size, label) for size, label in zip(tensor.shape, labels, strict=True))
-    return Tensor(shape, tensor.dtype, Spelled(tensor.nbytes, TensorBytes(name, _stored(tensor, shape))))
+    return replace(tensor, shape=shape, nbytes=Spelled(tensor.nbytes, TensorBytes(name, _stored(tensor, shape))))
 
 
 def _labels(names: list[str], sizes: int) -> list[str]:

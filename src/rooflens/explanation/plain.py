@@ -19,7 +19,7 @@ def plain(explained: Explained) -> dict[str, Any]:
         "phase": explained.phase,
         "calls": explained.calls,
         "family": calculation.cost.family,
-        "call": to_plain(calculation.call),
+        "call": to_plain(calculation.call, layout=False),
         "formula": calculation.words,
         "uncounted": calculation.uncounted,
         "flops": _plain_terms(calculation.flops),

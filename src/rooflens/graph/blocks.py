@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rooflens.records import Block, Memory, Operation, allocated, peak_memory
+from rooflens.records import Memory, MemoryBlock, Operation, allocated, peak_memory
 
 
 class Blocks:
     """Every piece of memory of a graph, by number."""
 
     def __init__(self) -> None:
-        self._blocks: list[Block] = []
+        self._blocks: list[MemoryBlock] = []
 
     def new(self, nbytes: int, cause: str = "temporaries") -> int:
         """Make a block; its number is returned."""
-        self._blocks.append(Block(allocated(nbytes), cause=cause))
+        self._blocks.append(MemoryBlock(allocated(nbytes), cause=cause))
         return len(self._blocks) - 1
 
-    def __getitem__(self, number: int) -> Block:
+    def __getitem__(self, number: int) -> MemoryBlock:
         return self._blocks[number]
 
     def peak(self, operations: Sequence[Operation], lasting: frozenset[int]) -> Memory:

@@ -8,7 +8,7 @@ from math import prod
 import onnx
 
 from rooflens.errors import ModelError
-from rooflens.records import Tensor
+from rooflens.records import Tensor, dense_strides
 
 _BITS = {
     "DOUBLE": ("fp64", 64),
@@ -57,13 +57,16 @@ def number_of(dtype: str) -> int:
 def described(shape: Sequence[int], dtype: str, strides: Sequence[int] | None = None) -> Tensor:
     """A tensor by shape and element type; with strides, a dimension that is repeated (stride 0) is stored once.
 
+    Its layout is row-major, as that of every tensor of ONNX.
+
     Raises:
         ModelError: the tensor is larger than any can be.
     """
     if any(size < 0 for size in shape) or prod(shape) >= MOST_ELEMENTS:
         raise ModelError(f"a tensor of shape {tuple(shape)} cannot be")
     stored = shape if strides is None else [s for s, step in zip(shape, strides, strict=True) if step or not s]
-    return Tensor(tuple(shape), dtype, -(-prod(stored) * bits_of(dtype) // 8))
+    nbytes = -(-prod(stored) * bits_of(dtype) // 8)
+    return Tensor(tuple(shape), dtype, nbytes, strides=dense_strides(shape), offset=0)
 
 
 def bits_of(dtype: str) -> int:

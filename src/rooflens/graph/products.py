@@ -9,8 +9,8 @@ from rooflens.graph.contrib import joined, transposed
 from rooflens.graph.einsum import contraction
 from rooflens.graph.elements import described
 from rooflens.graph.node import Node, operator
-from rooflens.graph.strides import contiguous
 from rooflens.graph.value import GraphValue
+from rooflens.records import dense_strides
 
 NARROW = ("int8", "uint8", "int4", "uint4", "float8_e4m3fn", "float8_e5m2")
 """Types whose products a quantized graph means, although it multiplies what it has turned back into floats."""
@@ -135,7 +135,7 @@ def einsum(node: Node) -> None:
     steps = contraction(node.text("equation"), [value.shape for value in held])
     if not steps:
         shape = node.output().shape
-        node.becomes(0, held[0].view(shape, contiguous(shape)))
+        node.becomes(0, held[0].view(shape, dense_strides(shape)))
     for step in steps:
         out = node.output() if step is steps[-1] else node.temporary(step.result, held[0].dtype)
         operands = [held[i].seen_as(shape) for i, shape in zip(step.operands, step.shapes, strict=True)]

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-Strides = tuple[int, ...]
-
-
-def contiguous(shape: Sequence[int]) -> Strides:
-    """Strides of a tensor whose elements lie one behind the other."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(1, size)
-    return tuple(reversed(strides))
+from rooflens.records import Strides, dense_strides
 
 
 def is_dense(shape: Sequence[int], strides: Strides) -> bool:
@@ -33,7 +24,7 @@ def reshaped(shape: Sequence[int], strides: Strides, new: Sequence[int]) -> Stri
     of one run.
     """
     if 0 in shape:
-        return contiguous(new)
+        return dense_strides(new)
     runs: list[tuple[int, int]] = []  # (elements, stride)
     for size, stride in zip(shape, strides, strict=True):
         if size == 1:

@@ -11,8 +11,7 @@ import onnx
 from numpy.typing import NDArray
 
 from rooflens.graph.elements import described, name_of
-from rooflens.graph.strides import Strides, contiguous
-from rooflens.records import Tensor
+from rooflens.records import Strides, Tensor, dense_strides
 
 Data = NDArray[Any]
 
@@ -59,7 +58,7 @@ class GraphValue:
 
     def seen_as(self, shape: Sequence[int], dtype: str | None = None) -> GraphValue:
         """The same memory described with another shape, as PyTorch would view it for its own operation."""
-        tensor = replace(self.known, shape=tuple(shape), dtype=dtype or self.dtype)
+        tensor = replace(self.known, shape=tuple(shape), dtype=dtype or self.dtype, strides=dense_strides(shape))
         return replace(self, tensor=tensor)
 
     def view(self, shape: Sequence[int], strides: Strides, offset: int = 0) -> GraphValue:
@@ -89,7 +88,7 @@ def value_of(type_: onnx.TypeProto, block: int, strides: Strides | None = None, 
     shape, dtype = sizes_of(type_), name_of(type_.tensor_type.elem_type)
     if shape is None or dtype is None:
         return GraphValue(type=type_, tensor=None, block=block, **more)
-    placed = contiguous(shape) if strides is None else strides
+    placed = dense_strides(shape) if strides is None else strides
     return GraphValue(type=type_, tensor=described(shape, dtype, placed), block=block, strides=placed, **more)
 
 

@@ -3,7 +3,7 @@
 Importing this package needs nothing but the standard library.
 """
 
-from rooflens.records.allocation import Block, allocated, peak_memory
+from rooflens.records.allocation import MemoryBlock, allocated, peak_memory
 from rooflens.records.bound import Bound, Point
 from rooflens.records.device import Ceiling, CeilingOrigin, Device, Fact, Silicon
 from rooflens.records.files import (
@@ -14,7 +14,17 @@ from rooflens.records.files import (
     write_atomically,
     write_records,
 )
-from rooflens.records.operation import PHASES, Access, Argument, Call, Operation, Phase, Tensor
+from rooflens.records.operation import (
+    PHASES,
+    Access,
+    Argument,
+    Call,
+    Operation,
+    Phase,
+    Strides,
+    Tensor,
+    dense_strides,
+)
 from rooflens.records.record import (
     AS_IS,
     DTYPES,
@@ -61,7 +71,6 @@ __all__ = [
     "UNITS",
     "Access",
     "Argument",
-    "Block",
     "Bound",
     "Call",
     "Case",
@@ -74,6 +83,7 @@ __all__ = [
     "Failure",
     "FailureKind",
     "Memory",
+    "MemoryBlock",
     "Operation",
     "Origin",
     "Phase",
@@ -85,6 +95,7 @@ __all__ = [
     "Scope",
     "Silicon",
     "Source",
+    "Strides",
     "Tensor",
     "Timing",
     "Trace",
@@ -92,6 +103,7 @@ __all__ = [
     "Work",
     "allocated",
     "check_writable",
+    "dense_strides",
     "in_sequence",
     "peak_memory",
     "read_records",

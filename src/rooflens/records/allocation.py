@@ -17,7 +17,7 @@ def allocated(nbytes: int) -> int:
 
 
 @dataclass(slots=True)
-class Block:
+class MemoryBlock:
     """A piece of memory.
 
     Attributes:
@@ -33,7 +33,7 @@ class Block:
     cause: str = "temporaries"
 
 
-def peak_memory(blocks: Sequence[Block]) -> Memory:
+def peak_memory(blocks: Sequence[MemoryBlock]) -> Memory:
     """Bytes by cause at the first moment when most is allocated."""
     changes = [(block.birth, block.nbytes) for block in blocks if block.birth is not None]
     changes += [(block.death, -block.nbytes) for block in blocks if block.death is not None]

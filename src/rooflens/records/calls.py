@@ -3,15 +3,20 @@
 A tensor is written as ``{"fp32": [64, 3, 7, 7]}``, with ``"nbytes"`` where its elements are not stored densely or where
 the size of their type is not known here; a list of arguments is an array; a float that JSON does not know (an infinite
 fill value) is ``{"float": "-inf"}``.
+
+A tensor is row-major and begins where its storage begins, unless it has ``"strides"`` (numbers, or the name of a memory
+format) and ``"offset"``. In a call with a ``"layout"`` the tensors without strides have this memory format if it is one
+of so many dimensions and they have more than one position (else torch leaves them row-major); in a call with
+``"layout": null`` their layout is not known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-from rooflens.records.operation import Argument, Call, Tensor
+from rooflens.records.operation import Argument, Call, Strides, Tensor, dense_strides
 
 ELEMENT_BYTES = {
     "fp64": 8,
@@ -30,22 +35,36 @@ ELEMENT_BYTES = {
     "bool": 1,
 }
 """Bytes of one element, by type."""
+Layout = Literal["contiguous", "channels_last", "channels_last_3d"]
+NAMED: dict[str, int] = {"channels_last": 4, "channels_last_3d": 5}
+"""Memory formats by which strides are written, and the dimensions that they are for."""
 
 
-def to_plain(call: Call) -> dict[str, Any]:
-    """The call as JSON can hold it."""
+def to_plain(call: Call, *, layout: bool = True) -> dict[str, Any]:
+    """The call as JSON can hold it, with or without the layout of its tensors."""
+    common = _common_layout((*call.inputs, *call.outputs))
+
+    def plain(value: Argument) -> Any:
+        if isinstance(value, Tensor):
+            return _plain_tensor(value) | (_plain_layout(value, common) if layout else {})
+        if isinstance(value, tuple):
+            return [plain(item) for item in value]
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"float": str(value)}
+        return value
+
     return {
         "name": call.name,
-        "arguments": [[name, _plain(value)] for name, value in call.arguments],
-        "outputs": [_plain(tensor) for tensor in call.outputs],
+        "arguments": [[name, plain(value)] for name, value in call.arguments],
+        "outputs": [plain(tensor) for tensor in call.outputs],
         "reads": call.reads,
         "writes": call.writes,
         "weight_reads": call.weight_reads,
-    }
+    } | ({"layout": common} if layout and common != "contiguous" else {})
 
 
-def from_plain(entry: Mapping[str, Any]) -> Call:
-    """The call that :func:`to_plain` took apart.
+def from_plain(entry: Mapping[str, Any], *, layout: bool = True) -> Call:
+    """The call that :func:`to_plain` took apart; without `layout`, that of its tensors is not known.
 
     Raises:
         KeyError: a field is missing.
@@ -53,47 +72,81 @@ def from_plain(entry: Mapping[str, Any]) -> Call:
     """
     import msgspec
 
+    common = msgspec.convert(entry.get("layout", "contiguous"), Layout | None) if layout else None
+
+    def argument(value: Any) -> Argument:
+        if isinstance(value, list):
+            return tuple(map(argument, value))
+        if isinstance(value, dict):
+            return float(value["float"]) if "float" in value else tensor(value)
+        assert value is None or isinstance(value, str | int | float)
+        return value
+
+    def tensor(plain: Mapping[str, Any]) -> Tensor:
+        (dtype, sizes), *_ = plain.items()
+        shape = msgspec.convert(sizes, tuple[int, ...])
+        stored = msgspec.convert(plain.get("stored"), int | None)
+        if "nbytes" not in plain and dtype not in ELEMENT_BYTES:
+            raise ValueError(f"a tensor of unknown type {dtype!r} without its bytes")
+        nbytes = plain["nbytes"] if "nbytes" in plain else math.prod(shape) * ELEMENT_BYTES[dtype]
+        strides = _implied(common, shape) if stored is None else None
+        if "strides" in plain:
+            strides = _strides(plain["strides"], shape)
+        offset = None if strides is None else msgspec.convert(plain.get("offset", 0), int)
+        return Tensor(shape, dtype, msgspec.convert(nbytes, int), stored, strides, offset)
+
     arguments = msgspec.convert(entry["arguments"], list[tuple[str, Any]])
     return Call(
         name=msgspec.convert(entry["name"], str),
-        arguments=tuple((name, _argument(value)) for name, value in arguments),
-        outputs=tuple(map(_tensor, msgspec.convert(entry["outputs"], list[dict[str, Any]]))),
+        arguments=tuple((name, argument(value)) for name, value in arguments),
+        outputs=tuple(map(tensor, msgspec.convert(entry["outputs"], list[dict[str, Any]]))),
         reads=msgspec.convert(entry["reads"], int),
         writes=msgspec.convert(entry["writes"], int),
         weight_reads=msgspec.convert(entry["weight_reads"], int),
     )
 
 
-def _plain(value: Argument) -> Any:
-    if isinstance(value, Tensor):
-        known = value.dtype in ELEMENT_BYTES
-        dense = known and value.stored is None and value.nbytes == value.elements * ELEMENT_BYTES[value.dtype]
-        stored = {} if value.stored is None else {"stored": value.stored}
-        return {value.dtype: value.shape} | ({} if dense else {"nbytes": value.nbytes}) | stored
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": str(value)}
-    return value
+def _plain_tensor(tensor: Tensor) -> dict[str, Any]:
+    known = tensor.dtype in ELEMENT_BYTES
+    dense = known and tensor.stored is None and tensor.nbytes == tensor.elements * ELEMENT_BYTES[tensor.dtype]
+    stored = {} if tensor.stored is None else {"stored": tensor.stored}
+    return {tensor.dtype: tensor.shape} | ({} if dense else {"nbytes": tensor.nbytes}) | stored
 
 
-def _argument(value: Any) -> Argument:
-    if isinstance(value, list):
-        return tuple(map(_argument, value))
-    if isinstance(value, dict):
-        return float(value["float"]) if "float" in value else _tensor(value)
-    assert value is None or isinstance(value, str | int | float)
-    return value
+def _common_layout(tensors: Sequence[Tensor]) -> str | None:
+    """The memory format of most tensors that are not row-major, else contiguous; None where one has no known layout."""
+    if any(t.strides is None and t.stored is None for t in tensors):
+        return None
+    names = [t.memory_format for t in tensors if t.strides != dense_strides(t.shape)]
+    return max(NAMED, key=names.count) if set(names) & NAMED.keys() else "contiguous"
 
 
-def _tensor(entry: Mapping[str, Any]) -> Tensor:
+def _implied(common: str | None, shape: tuple[int, ...]) -> Strides | None:
+    """The strides of a tensor that tells none, in a call of this layout."""
+    if common is None:
+        return None
+    differs = NAMED.get(common) == len(shape) and math.prod(shape[2:]) > 1
+    return dense_strides(shape, common if differs else "contiguous")
+
+
+def _plain_layout(tensor: Tensor, common: str | None) -> dict[str, Any]:
+    """The layout, as far as that of the call does not say it."""
+    if tensor.strides is None:
+        return {}
+    offset = {"offset": tensor.offset} if tensor.offset else {}
+    if tensor.stored is None and tensor.strides == _implied(common, tensor.shape):
+        return offset
+    names = ("contiguous", *(name for name, rank in NAMED.items() if rank == len(tensor.shape)))
+    name = next((n for n in names if tensor.strides == dense_strides(tensor.shape, n)), None)
+    return {"strides": name or tensor.strides} | offset
+
+
+def _strides(written: Any, shape: tuple[int, ...]) -> Strides:
     import msgspec
 
-    (dtype, shape), *_ = entry.items()
-    sizes = msgspec.convert(shape, tuple[int, ...])
-    if "nbytes" in entry:
-        stored = msgspec.convert(entry.get("stored"), int | None)
-        return Tensor(sizes, dtype, msgspec.convert(entry["nbytes"], int), stored)
-    if dtype not in ELEMENT_BYTES:
-        raise ValueError(f"a tensor of unknown type {dtype!r} without its bytes")
-    return Tensor(sizes, dtype, math.prod(sizes) * ELEMENT_BYTES[dtype])
+    if written == "contiguous" or (isinstance(written, str) and NAMED.get(written) == len(shape)):
+        return dense_strides(shape, written)
+    strides = msgspec.convert(written, tuple[int, ...])
+    if len(strides) != len(shape):
+        raise ValueError(f"strides {written} do not fit the shape {list(shape)}")
+    return strides

@@ -9,6 +9,8 @@ Format history (the version rises when an older reader would misunderstand a fil
 
 1. first version
 2. ``call`` lines
+3. calls tell how their tensors lie in memory, and records of calls in several layouts the calls of each; what files of
+   versions 1 and 2 hold has no known layout
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from rooflens.records.device import Device
 from rooflens.records.operation import Call
 from rooflens.records.record import Case, Environment, Failure, Record
 
-FORMAT = 2
+FORMAT = 3
 
 T = TypeVar("T")
 
@@ -104,19 +106,24 @@ def _lines(contents: RecordFile) -> Iterable[str]:
 
     yield line("header", None, format=FORMAT, environment=contents.environment, devices=contents.devices)
     cases: dict[Case, int] = {}
-    calls: dict[Call, int] = {}
+    calls: dict[tuple[Call, object], int] = {}
     for kind, items in (("record", contents.records), ("failure", contents.failures)):
         for item in items:
             if item.case not in cases:
                 cases[item.case] = len(cases)
                 yield line("case", item.case, number=cases[item.case])
-            numbers, stored = {"case": cases[item.case]}, item
+            numbers: dict[str, object] = {"case": cases[item.case]}
+            stored = item
             if isinstance(item, Record) and item.call is not None:
-                if item.call not in calls:
-                    calls[item.call] = len(calls)
-                    yield line("call", to_plain(item.call), number=calls[item.call])
-                numbers["call"], stored = calls[item.call], replace(item, call=None)
-            known = {k: v for k, v in msgspec.to_builtins(stored).items() if v is not None}
+                for call in (item.call, *(call for call, _ in item.layouts)):
+                    if (call, call.layout) not in calls:
+                        calls[call, call.layout] = len(calls)
+                        yield line("call", to_plain(call), number=len(calls) - 1)
+                numbers["call"] = calls[item.call, item.call.layout]
+                if item.layouts:
+                    numbers["layouts"] = [(calls[call, call.layout], times) for call, times in item.layouts]
+                stored = replace(item, call=None, layouts=())
+            known = {k: v for k, v in msgspec.to_builtins(stored).items() if v is not None and k != "layouts"}
             yield line(kind, known | numbers)
 
 
@@ -138,17 +145,17 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
     calls: dict[int, Call] = {}
     records: list[Record] = []
     failures: list[Failure] = []
-    number = 0
+    number = version = 0
     try:
         for number, raw in enumerate(lines, start=1):
             entry = msgspec.json.decode(raw, type=dict[str, Any])
             kind = entry.pop("type", None)
             if header is None:
-                header = _header(path, kind, entry)
+                version, header = _header(path, kind, entry)
             elif kind == "case":
                 _define(kind, cases, entry, msgspec.convert({k: v for k, v in entry.items() if k != "number"}, Case))
             elif kind == "call":
-                _define(kind, calls, entry, from_plain(entry))
+                _define(kind, calls, entry, from_plain(entry, layout=version > 2))
             elif kind == "record":
                 records.append(_record(entry, _numbered("case", cases, entry), calls))
             elif kind == "failure":
@@ -169,15 +176,20 @@ def _record(entry: Mapping[str, Any], case: Case, calls: Mapping[int, Call]) -> 
     import msgspec
 
     call = _numbered("call", calls, entry) if "call" in entry else None
-    stored = msgspec.convert({**entry, "case": case}, _without_call())
-    return Record(**vars(stored), call=call)
+    layouts = msgspec.convert(entry.get("layouts", []), list[tuple[int, int]])
+    laid = tuple((_numbered("call", calls, {"call": number}), times) for number, times in layouts)
+    stored = msgspec.convert({**entry, "case": case}, _without_calls())
+    return Record(**vars(stored), call=call, layouts=laid)
+
+
+_OF_CALLS = ("call", "layouts")
 
 
 @cache
-def _without_call() -> type[Any]:
-    """The fields of a record less its call: msgspec reads no type that holds itself, as lists of arguments do."""
+def _without_calls() -> type[Any]:
+    """The fields of a record less its calls: msgspec reads no type that holds itself, as lists of arguments do."""
     hints = get_type_hints(Record)
-    kept = [(f.name, hints[f.name], field(default=f.default)) for f in fields(Record) if f.name != "call"]
+    kept = [(f.name, hints[f.name], field(default=f.default)) for f in fields(Record) if f.name not in _OF_CALLS]
     return make_dataclass("StoredRecord", kept, kw_only=True)
 
 
@@ -195,7 +207,8 @@ def _numbered(what: str, known: Mapping[int, T], entry: Mapping[str, Any]) -> T:
     return known[entry[what]]
 
 
-def _header(path: Path, kind: str | None, entry: dict[str, Any]) -> RecordFile:
+def _header(path: Path, kind: str | None, entry: dict[str, Any]) -> tuple[int, RecordFile]:
+    """The version of a file, and what its first line tells."""
     import msgspec
 
     version = entry.get("format")
@@ -207,7 +220,7 @@ def _header(path: Path, kind: str | None, entry: dict[str, Any]) -> RecordFile:
         raise RecordFileError(
             f"{path} has record format {version}, this rooflens reads up to {FORMAT}: pip install -U rooflens"
         )
-    return RecordFile(
+    return version, RecordFile(
         records=(),
         devices=msgspec.convert(entry.get("devices", {}), dict[str, Device]),
         environment=msgspec.convert(entry.get("environment"), Environment | None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,25 +11,63 @@ Phase = Literal["forward", "backward", "optimizer"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
 
 
+Strides = tuple[int, ...]
+_INNERMOST_FIRST: dict[str, tuple[int, ...]] = {
+    "channels_last": (1, 3, 2, 0),
+    "channels_last_3d": (1, 4, 3, 2, 0),
+}
+"""Dimensions by how close their elements lie; only a tensor of so many dimensions has the format."""
+
+
+def dense_strides(shape: Sequence[int], memory_format: str = "contiguous") -> Strides:
+    """Strides of elements that lie one behind the other: in row-major order, or with channels last."""
+    strides, step = [0] * len(shape), 1
+    for dim in _INNERMOST_FIRST.get(memory_format, range(len(shape) - 1, -1, -1)):
+        strides[dim] = step
+        step *= max(1, shape[dim])
+    return tuple(strides)
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """Shape, element type and the bytes in memory that the elements occupy.
+
+    Tensors that differ in their layout alone are equal: no formula depends on it.
 
     Attributes:
         shape: sizes, outermost first.
         dtype: element type as rooflens writes it: fp32, bf16, int64, bool, complex64 ...
         nbytes: distinct bytes behind the tensor: a dimension expanded with stride 0 is stored once.
         stored: elements that a sparse tensor stores; None where all are.
+        strides: elements between neighbours, by dimension; None where they are not known, and of a sparse tensor.
+        offset: elements between the begin of the storage and the first one; None where `strides` is.
     """
 
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
     stored: int | None = None
+    strides: Strides | None = field(default=None, compare=False, repr=False)
+    offset: int | None = field(default=None, compare=False, repr=False)
 
     @property
     def elements(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def memory_format(self) -> str | None:
+        """contiguous, channels_last, channels_last_3d (the first that fits) or other; None without strides.
+
+        Dimensions of one element do not count.
+        """
+        if self.strides is None:
+            return None
+        names = [n for n, dims in _INNERMOST_FIRST.items() if len(dims) == len(self.shape)]
+        for name in ("contiguous", *names):
+            dense = dense_strides(self.shape, name)
+            if all(size == 1 or a == b for size, a, b in zip(self.shape, self.strides, dense, strict=True)):
+                return name
+        return "other"
 
 
 Argument = Tensor | str | int | float | bool | None | tuple["Argument", ...]
@@ -37,6 +76,8 @@ Argument = Tensor | str | int | float | bool | None | tuple["Argument", ...]
 @dataclass(frozen=True, slots=True)
 class Call:
     """The signature of an operation: equal calls cost the same, so a formula is evaluated once per signature.
+
+    The layout of the tensors takes no part in that: calls that differ in it alone are equal.
 
     Attributes:
         name: the operation's name without namespace and overload, like ``convolution_backward``.
@@ -88,6 +129,11 @@ class Call:
     def inputs(self) -> tuple[Tensor, ...]:
         """Every tensor among the arguments, lists flattened."""
         return tuple(tensor for _, value in self.arguments for tensor in _flatten(value))
+
+    @property
+    def layout(self) -> tuple[tuple[Strides | None, int | None], ...]:
+        """Strides and offset of every tensor, inputs before outputs."""
+        return tuple((tensor.strides, tensor.offset) for tensor in (*self.inputs, *self.outputs))
 
 
 def _flatten(value: Argument) -> tuple[Tensor, ...]:

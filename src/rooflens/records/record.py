@@ -137,6 +137,7 @@ class Record:
         timing: seconds of one call.
         call: what was called, with which shapes; None for a whole, and where only a name was seen.
         calls: how many calls are this same observation.
+        layouts: where the tensors of these calls do not all lie alike, a call of each layout and how many there are.
         recomputed: the work repeats forward work during backward.
         parameters: parameter elements of a model, shared ones once.
         memory: peak memory of a model.
@@ -159,6 +160,7 @@ class Record:
     timing: Timing | None = None
     call: Call | None = None
     calls: int = 1
+    layouts: tuple[tuple[Call, int], ...] = ()
     recomputed: bool = False
     parameters: int | None = None
     memory: Memory | None = None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.costs import arithmetic_of, cost, fused_bytes, traffic
 from rooflens.models import Step
-from rooflens.records import Case, Device, Operation, Record, Trace, Work
+from rooflens.records import Call, Case, Device, Operation, Record, Trace, Work
 from rooflens.runs.options import Fusion
 
 FULL_ATTENTION = "attention is counted in full; the bound of a causal call uses the half that its kernel executes"
@@ -23,11 +23,15 @@ def traced(step: Step) -> Trace:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """An operation, how often it occurs, and its DRAM bytes where fusion makes them other than its own."""
+    """An operation, how often it occurs, and its DRAM bytes where fusion makes them other than its own.
+
+    `layouts` holds a call of each layout, and how often it occurs, where there are several.
+    """
 
     operation: Operation
     calls: int
     nbytes: int | None
+    layouts: tuple[tuple[Call, int], ...] = ()
 
 
 def records(
@@ -68,6 +72,7 @@ def records(
             traffic=traffic(operation.call, work.bytes["dram"]),
             call=operation.call,
             calls=found.calls,
+            layouts=found.layouts,
             recomputed=operation.recomputed,
         )
     for path, name in done.unsized:
@@ -94,11 +99,20 @@ def repeated(done: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     Operations that an assumption about fusion gives different traffic are told apart.
     """
     fused = fused_bytes(done.operations, done.lasting, fusion)
-    counts: dict[tuple[Operation, int | None], int] = {}
+    alike: dict[tuple[Operation, int | None], list[Call]] = {}
     for index, operation in enumerate(done.operations):
-        key = (operation, fused.get(index))
-        counts[key] = counts.get(key, 0) + 1
-    return tuple(Repeated(operation, calls, nbytes) for (operation, nbytes), calls in counts.items())
+        alike.setdefault((operation, fused.get(index)), []).append(operation.call)
+    return tuple(
+        Repeated(operation, len(calls), nbytes, _layouts(calls)) for (operation, nbytes), calls in alike.items()
+    )
+
+
+def _layouts(calls: Sequence[Call]) -> tuple[tuple[Call, int], ...]:
+    """A call of each layout with how many there are; nothing where there is one layout."""
+    by_layout: dict[object, list[Call]] = {}
+    for call in calls if len(calls) > 1 else ():
+        by_layout.setdefault(call.layout, []).append(call)
+    return tuple((laid[0], len(laid)) for laid in by_layout.values()) if len(by_layout) > 1 else ()
 
 
 def _work(work: Work, nbytes: int | None) -> Work:

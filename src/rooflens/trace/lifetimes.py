@@ -12,7 +12,7 @@ from functools import partial
 
 import torch
 
-from rooflens.records import Block, Memory, allocated, peak_memory
+from rooflens.records import Memory, MemoryBlock, allocated, peak_memory
 from rooflens.trace.plain_tensors import plain_tensors
 
 
@@ -20,7 +20,7 @@ class Lifetimes:
     """Watches storages from their first appearance until they are freed."""
 
     def __init__(self) -> None:
-        self.blocks: list[Block] = []
+        self.blocks: list[MemoryBlock] = []
         self._alive: dict[int, int] = {}
         self._watches: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._clock = 0
@@ -30,14 +30,14 @@ class Lifetimes:
         for part in plain_tensors(tensor):
             self._block(part, cause)
 
-    def _block(self, tensor: torch.Tensor, cause: str = "temporaries") -> Block:
+    def _block(self, tensor: torch.Tensor, cause: str = "temporaries") -> MemoryBlock:
         storage = tensor.untyped_storage()
         key = storage._cdata
         known = self._alive.get(key)
         if known is not None:
             return self.blocks[known]
         self._clock += 1
-        block = Block(allocated(storage.nbytes()), birth=self._clock, cause=cause)
+        block = MemoryBlock(allocated(storage.nbytes()), birth=self._clock, cause=cause)
         self._alive[key] = len(self.blocks)
         self.blocks.append(block)
         self._watches[key] = weakref.ref(storage, partial(self._freed, key))

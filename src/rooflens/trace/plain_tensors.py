@@ -42,8 +42,3 @@ def plain_tensors(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def without_values(tensor: torch.Tensor) -> DataDependent:
     """The error of a sparse tensor that has no values: how much it stores is among them."""
     return DataDependent(f"what a {str(tensor.layout).removeprefix('torch.')} tensor holds depends on values")
-
-
-def stored(tensor: torch.Tensor) -> int | None:
-    """Elements that a sparse tensor stores; None for a plain one."""
-    return None if tensor.layout is torch.strided else plain_tensors(tensor)[-1].numel()

@@ -16,7 +16,7 @@ from rooflens.records import Access, Argument, Call, Operation, Phase, Tensor
 from rooflens.trace.dtypes import name_of
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
-from rooflens.trace.plain_tensors import plain_tensors, stored
+from rooflens.trace.plain_tensors import plain_tensors
 
 FREE = frozenset(
     {
@@ -217,9 +217,12 @@ def _on_host(arguments: Any) -> bool:
 
 
 def describe(tensor: torch.Tensor) -> Tensor:
-    """Shape, element type and distinct bytes of a tensor."""
-    nbytes = sum(map(distinct_bytes, plain_tensors(tensor)))
-    return Tensor(tuple(tensor.shape), name_of(tensor.dtype), nbytes, stored(tensor))
+    """Shape, element type, distinct bytes and layout of a tensor."""
+    inner = plain_tensors(tensor)
+    shape, dtype, nbytes = tuple(tensor.shape), name_of(tensor.dtype), sum(map(distinct_bytes, inner))
+    if tensor.layout is not torch.strided:
+        return Tensor(shape, dtype, nbytes, stored=inner[-1].numel())
+    return Tensor(shape, dtype, nbytes, strides=tensor.stride(), offset=int(tensor.storage_offset()))
 
 
 def distinct_bytes(tensor: torch.Tensor) -> int:
