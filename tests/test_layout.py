@@ -38,8 +38,13 @@ DATA = Path(__file__).parent / "data" / "records"
 
 
 def operations(module: nn.Module, *args: Any, **more: Any) -> tuple[Operation, ...]:
-    more = {"mode": "inference", "optimizer": "none", "dtype": "as-is", "loss": sum_of_outputs} | more
-    return trace(make_step("model", module, Example(args=args), **more)).operations
+    options: dict[str, Any] = {
+        "mode": "inference",
+        "optimizer": "none",
+        "dtype": "as-is",
+        "loss": sum_of_outputs,
+    } | more
+    return trace(make_step("model", module, Example(args=args), **options)).operations
 
 
 def the(name: str, found: tuple[Operation, ...]) -> Call:
