@@ -24,7 +24,7 @@ import rooflens as rl
 from rooflens.api.reporting import figures_of, study_view
 from rooflens.report.render import render
 from rooflens.report.reported_figures import figures_tables
-from rooflens.report.study import StudyView, compose
+from rooflens.report.study import compose
 from rooflens.report.study.outputs import write as write_report
 from rooflens.study import StudyFolder
 
@@ -62,20 +62,21 @@ def rebuilt(name: str, *, write: bool) -> bool:
         why = [failure.message for failure in status.failures.values()] or "estimates are left"
         raise RuntimeError(f"{name}: {why}")
     opened = StudyFolder.open(folder)
-    view = study_view(opened)
-    write_report(compose(view), folder.with_suffix(".html"))
+    write_report(compose(study_view(opened)), folder.with_suffix(".html"))
     before = page.read_text()
-    now = filled(before, dict(sections(opened, view)))
+    now = filled(before, dict(sections(opened)))
     if write:
         page.write_text(now)
     print(f"{name}: {status.count('done')} cells, {time.monotonic() - begun:.0f} s", flush=True)
     return write or now == before
 
 
-def sections(folder: StudyFolder, view: StudyView) -> Iterator[tuple[str, str]]:
+def sections(folder: StudyFolder) -> Iterator[tuple[str, str]]:
     """What a page tells of the records, by the name of the place."""
-    yield "verdicts", "".join(f"- **{judged.text}**: {judged.sentence}\n" for judged in view.judged)
-    compared, rest = figures_tables(figures_of(folder, view.records))
+    contents = folder.contents()
+    verdicts = folder.verdicts(contents)
+    yield "verdicts", "".join(f"- **{verdict.hypothesis.text}**: {verdict.sentence}\n" for verdict in verdicts)
+    compared, rest = figures_tables(figures_of(folder, contents))
     yield "figures", render(compared, "md")
     yield "not computed", render(rest, "md") if rest.rows else "Every reported figure has one of ours beside it.\n"
 

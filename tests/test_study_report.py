@@ -18,13 +18,14 @@ from rooflens.cli.main import cli
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Environment, Failure, Memory, Record
 from rooflens.report.charts import Bars, HeatMap, Plot
-from rooflens.report.study import Judged, Report, StudyView, compose
+from rooflens.report.study import Report, StudyView, compose
 from rooflens.report.study.agreement import BoundAndTime, against_measured, pairs
 from rooflens.report.study.breakdown import breakdown
 from rooflens.report.study.content import Code, Facts, Sentences, TableBlock
 from rooflens.report.study.html import render
 from rooflens.report.study.settings import environment
 from rooflens.results import RecordSet, join
+from rooflens.study import STATES, Cell, Claim, Hypothesis, Pair, Side, Status, Study, Verdict
 
 QUICK, SLOW = device("quick", "Quick"), device("slow", "Slow", dram=1e11, compute={"matmul.fp32": 1e13})
 
@@ -35,7 +36,13 @@ def case(model: str = "m", batch: int = 1, on: str = "quick", mode: str = "infer
 
 def view(*records: Record, failures: tuple[Failure, ...] = (), **more: object) -> StudyView:
     held = RecordSet(records, devices={"quick": QUICK, "slow": SLOW}, failures=failures)
-    return StudyView(title="T", question="Q?", method="M", records=held, **more)  # type: ignore[arg-type]
+    return StudyView(study=Study(title="T", question="Q?", method="M"), records=held, **more)  # type: ignore[arg-type]
+
+
+def status(**counts: int) -> Status:
+    """So many cells in each state."""
+    states = [state for state in STATES for _ in range(counts.get(state, 0))]
+    return Status(states={Cell(case=case(batch=n), source="measure"): state for n, state in enumerate(states, 1)})
 
 
 def product(of: Case, matmul: float = 1e11) -> Record:
@@ -96,7 +103,7 @@ def test_training_knees_memory_and_state_in_sentences() -> None:
             *(measured(each, seconds) for each, seconds in zip(sweep, rates.values(), strict=True)),
             Record(case=train, source="estimate", scope="model", parameters=7, memory=memory),
             failures=(out,),
-            counts={"done": 9, "failed": 1, "running": 0, "left": 2},
+            status=status(done=9, failed=1, left=2),
         )
     )
     assert sentence(report, "Measured throughput") == (
@@ -128,16 +135,15 @@ def test_what_goes_with_latency_in_a_sentence() -> None:
 
 
 def test_hypotheses_come_first_and_comparisons_against_them_first() -> None:
-    pair: dict[str, str | float | bool | None] = {"group": "m", "left": "a", "right": "b", "why": ""}
-    pair |= {"left_value": 2.0, "right_value": 1.0, "ratio": 2.0}
-    judged = Judged(
-        text="a is less",
+    pair = Pair(group="m", left="a", right="b", left_value=2.0, right_value=1.0, holds=True)
+    claim = Claim(quantity="time", left=Side(), relation="<", right=Side())
+    verdict = Verdict(
+        hypothesis=Hypothesis(text="a is less", claim=claim),
         outcome="rejected",
         sentence="Rejected: 1 of 2.",
-        pairs=({**pair, "holds": True}, {**pair, "holds": False, "group": "n"}),
-        unit="s",
+        pairs=(pair, replace(pair, holds=False, group="n")),
     )
-    report = compose(view(product(case()), judged=(judged,)))
+    report = compose(view(product(case()), verdicts=(verdict,)))
     assert said(report)[0] == "“a is less”: Rejected: 1 of 2."
     (table,) = (listed.table for listed in report.tables if listed.key == "hypothesis-1")
     keys = [column.key for column in table.columns]

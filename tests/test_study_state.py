@@ -282,7 +282,7 @@ class TestFolder:
             return RecordFile(records=(timed(Case(model=cell.case.model, device=device)),))
 
         run_each(folder, folder.cells, on_a_card)
-        assert folder.aliases() == {"cuda": frozenset({"h200-sxm-141gb"})}
+        assert folder.contents().aliases == {"cuda": frozenset({"h200-sxm-141gb"})}
 
 
 class TestRecorded:

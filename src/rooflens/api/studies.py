@@ -26,7 +26,6 @@ from rooflens.study import (
     Tell,
     Verdict,
     canonical,
-    judge,
     run_each,
 )
 
@@ -159,9 +158,7 @@ def study_verdicts(folder: str | Path) -> tuple[Verdict, ...]:
         RecordFileError: one of its record files is damaged.
     """
     opened = StudyFolder.open(folder)
-    found = opened.contents()
-    left = [cell for cell, state in opened.states().items() if state in ("left", "running")]
-    return judge(opened.study.hypotheses, found.records(), found.aliases(), left)
+    return opened.verdicts(opened.contents())
 
 
 def chosen(folder: StudyFolder, sources: Sequence[str] = (), devices: Sequence[str] = ()) -> tuple[Cell, ...]:

@@ -5,8 +5,9 @@ How a cell is run is handed in: this package knows no source. :mod:`rooflens.api
 
 from rooflens.study.cell_runs import CellNews, CellRunner, Tell, could_not, run_each
 from rooflens.study.claims import Pair, Verdict, judge
-from rooflens.study.folder import CellState, Status, StudyChange, StudyFolder
+from rooflens.study.folder import STATES, CellState, Status, StudyChange, StudyFolder
 from rooflens.study.grid import cells, excluded, stated
+from rooflens.study.results import StudyContents
 from rooflens.study.study import (
     HERE,
     OPTIONS,
@@ -29,6 +30,7 @@ __all__ = [
     "HERE",
     "OPTIONS",
     "SOURCES",
+    "STATES",
     "Cell",
     "CellNews",
     "CellRunner",
@@ -46,6 +48,7 @@ __all__ = [
     "Status",
     "Study",
     "StudyChange",
+    "StudyContents",
     "StudyFile",
     "StudyFolder",
     "Tell",

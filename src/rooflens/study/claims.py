@@ -72,6 +72,20 @@ class Verdict:
     sentence: str = ""
 
     @property
+    def units(self) -> tuple[str, str]:
+        """The base units of the left and of the right side: their quantities may differ."""
+        claim = self.hypothesis.claim
+        if claim is None:
+            return "", ""
+        left, right = (QUANTITIES.get(side.quantity or claim.quantity, "") for side in (claim.left, claim.right))
+        return left, right
+
+    @property
+    def supporting(self) -> tuple[Pair, ...]:
+        """The comparisons that hold."""
+        return tuple(pair for pair in self.pairs if pair.holds)
+
+    @property
     def against(self) -> tuple[Pair, ...]:
         """The comparisons that speak against it."""
         return tuple(pair for pair in self.pairs if pair.holds is False)

@@ -25,11 +25,12 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Literal, get_args
 
 from rooflens.errors import InvalidValue, OutputError, RecordFileError, StudyFileError
 from rooflens.records import Failure, RecordFile, check_writable, read_records, write_atomically, write_records
 from rooflens.results import RecordSet
+from rooflens.study.claims import Verdict, judge
 from rooflens.study.grid import cells as cells_of
 from rooflens.study.grid import standing
 from rooflens.study.lease import is_leased
@@ -42,6 +43,7 @@ CELLS = "cells"
 """The folder of the record files, in that of the study."""
 DONE, FAILED = ".jsonl", ".failed.jsonl"
 CellState = Literal["done", "failed", "running", "left"]
+STATES: tuple[CellState, ...] = get_args(CellState)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +301,7 @@ class StudyFolder:
             raise
 
     def contents(self) -> StudyContents:
-        """All that the record files hold, read once.
+        """All that the record files hold, each read once.
 
         Raises:
             RecordFileError: a file is damaged; it is named.
@@ -307,12 +309,13 @@ class StudyFolder:
         return StudyContents(tuple(self.each()))
 
     def records(self) -> RecordSet:
-        """Everything that the study found, see :meth:`Found.records`."""
-        return self.contents().records()
+        """Everything that the study found, see :attr:`StudyContents.records`."""
+        return self.contents().records
 
-    def aliases(self) -> dict[str, frozenset[str]]:
-        """What the study's words for this machine turned out to be, see :meth:`Found.names`."""
-        return self.contents().aliases()
+    def verdicts(self, contents: StudyContents) -> tuple[Verdict, ...]:
+        """What the contents of the record files say of each hypothesis."""
+        left = [cell for cell, state in self.states().items() if state in ("left", "running")]
+        return judge(self.study.hypotheses, contents.records, contents.aliases, left)
 
     def journal(self) -> Path:
         """A new file to note seconds in, for one run."""

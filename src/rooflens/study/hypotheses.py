@@ -27,7 +27,7 @@ from rooflens.results.quantities import (
 )
 from rooflens.study.conditions import check_condition
 from rooflens.study.grid import agrees, default_of
-from rooflens.study.study import HERE, OPTIONS, Amount, Claim, Hypothesis, Relation, Side, Study
+from rooflens.study.study import OPTIONS, Amount, Claim, Hypothesis, Relation, Side, Study, is_open
 from rooflens.study.toml_table import TomlTable, near
 from rooflens.units import parse
 
@@ -216,11 +216,6 @@ def _device(table: TomlTable, value: Scalar, allowed: Sequence[Scalar] | None) -
     if allowed is not None and name not in allowed and not any(is_open(str(each)) for each in allowed):
         table.fail("device", f"is {value!r}, which the study does not hold; it holds: {', '.join(map(str, allowed))}")
     return name
-
-
-def is_open(device: str) -> bool:
-    """Whether the records of a device may have another name than the study: a word for this machine, or a file."""
-    return device in HERE or device.lower().endswith(".toml")
 
 
 def _allowed(key: str, study: Study) -> Sequence[Scalar] | None:

@@ -1,20 +1,22 @@
-"""What a study found: the contents of its record files."""
+"""The contents of the record files of a study."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from rooflens.records import RecordFile
 from rooflens.results import RecordSet
-from rooflens.study.study import HERE, Cell
+from rooflens.study.study import Cell, is_open
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StudyContents:
     """The cells that are done or failed, each with its records or failures, in the order of the study."""
 
     cells: tuple[tuple[Cell, RecordFile], ...]
 
+    @cached_property
     def records(self) -> RecordSet:
         """Everything that the study found: records, failures, and of the environments what all say alike.
 
@@ -32,12 +34,13 @@ class StudyContents:
             environment=rest.environment,
         )
 
+    @cached_property
     def aliases(self) -> dict[str, frozenset[str]]:
-        """What the study's words for this machine (``cuda``) and its device files turned out to be."""
-        found: dict[str, frozenset[str]] = {}
+        """The devices that the study's words for this machine (``cuda``) and its device files stand for."""
+        devices: dict[str, frozenset[str]] = {}
         for cell, contents in self.cells:
             word = cell.case.device
-            if word is not None and (word in HERE or word.endswith(".toml")):
-                devices = {record.case.device for record in contents.records if record.case.device is not None}
-                found[word] = found.get(word, frozenset()) | devices
-        return found
+            if word is not None and is_open(word):
+                named = {record.case.device for record in contents.records if record.case.device is not None}
+                devices[word] = devices.get(word, frozenset()) | named
+        return devices

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import get_args
 
-from rooflens.study.folder import CellState, Status, StudyChange
+from rooflens.study.folder import STATES, Status, StudyChange
 from rooflens.study.study import SOURCES
 
-STATES: tuple[CellState, ...] = get_args(CellState)
 _MOST = 20
 """Failures that are listed for people; JSON has them all."""
 

@@ -34,6 +34,11 @@ OPTIONS: Mapping[str, type | tuple[str, ...]] = {
 _LONGEST = 80
 
 
+def is_open(device: str) -> bool:
+    """True if the records of a device may name it otherwise than the study: a word for this machine, or a file."""
+    return device in HERE or device.lower().endswith(".toml")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One case and what is done with it: the unit of work, of resuming and of distribution.

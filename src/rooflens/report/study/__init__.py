@@ -1,6 +1,7 @@
 """The report of a study: sections as data, then a page, Markdown or LaTeX, and every figure and table on its own."""
 
-from rooflens.report.study.content import Judged, Report, StudyView
+from rooflens.report.study.content import Report
 from rooflens.report.study.report import compose
+from rooflens.report.study.view import StudyView
 
-__all__ = ["Judged", "Report", "StudyView", "compose"]
+__all__ = ["Report", "StudyView", "compose"]

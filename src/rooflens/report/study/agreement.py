@@ -12,7 +12,8 @@ from rooflens.report.charts import Axis, Dot, Plot, Series
 from rooflens.report.comparison import agreement_tables
 from rooflens.report.figures.palette import GREY, device_colour
 from rooflens.report.study.cases import SHAPES, naming
-from rooflens.report.study.content import Block, FigureBlock, Section, StudyView, TableBlock
+from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
+from rooflens.report.study.view import StudyView
 from rooflens.results import Evidence
 
 

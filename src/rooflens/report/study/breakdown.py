@@ -14,7 +14,8 @@ from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
 from rooflens.report.memory_steps import memory as memory_table
 from rooflens.report.series import phases_table
 from rooflens.report.study.cases import device_note, naming
-from rooflens.report.study.content import Block, FigureBlock, Section, StudyView, TableBlock
+from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
+from rooflens.report.study.view import StudyView
 from rooflens.report.table import percent
 from rooflens.results import Evidence, Total
 

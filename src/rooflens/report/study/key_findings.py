@@ -16,7 +16,8 @@ from rooflens.errors import Incomparable
 from rooflens.records import MEMORY_CAUSES
 from rooflens.report.study.agreement import pairs
 from rooflens.report.study.cases import count, spread
-from rooflens.report.study.content import Section, Sentences, StudyView
+from rooflens.report.study.content import Section, Sentences
+from rooflens.report.study.view import StudyView
 from rooflens.report.table import percent
 
 _MOST = 8
@@ -37,14 +38,14 @@ def _told(tell: Callable[[StudyView], Iterator[str]], view: StudyView) -> tuple[
 
 
 def _verdicts(view: StudyView) -> Iterator[str]:
-    for item in view.judged:
-        yield f"“{item.text}”: {item.sentence}"
+    for verdict in view.verdicts:
+        yield f"“{verdict.hypothesis.text}”: {verdict.sentence}"
 
 
 def _state(view: StudyView) -> Iterator[str]:
     """What is missing; a study that is whole needs no word for it."""
-    left, failed = view.counts.get("left", 0) + view.counts.get("running", 0), view.counts.get("failed", 0)
-    cells = sum(view.counts.values())
+    left, failed = len(view.status.cells("left", "running")), view.status.count("failed")
+    cells = len(view.status.states)
     if left:
         yield f"The study is not complete: {left} of {cells} cells are not run yet."
     if failed:

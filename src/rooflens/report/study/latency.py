@@ -14,7 +14,8 @@ from rooflens.report.charts import Axis, Dot, HeatCell, HeatMap, Plot, Series
 from rooflens.report.figures.palette import device_colour
 from rooflens.report.series import METHOD_WORDS, correlation_table, exponent_table
 from rooflens.report.study.cases import SHAPES, naming
-from rooflens.report.study.content import Block, FigureBlock, Section, StudyView, TableBlock
+from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
+from rooflens.report.study.view import StudyView
 
 MOST_ROWS = 24
 """Settings that a heat map shows."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rooflens.report.study.breakdown import foremost
-from rooflens.report.study.content import Section, StudyView, TableBlock
+from rooflens.report.study.content import Section, TableBlock
+from rooflens.report.study.view import StudyView
 from rooflens.report.tree import module_tree
 
 DEPTH = 3

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from rooflens.report.study.agreement import agreement
 from rooflens.report.study.breakdown import breakdown, memory
 from rooflens.report.study.cases import count
-from rooflens.report.study.content import Report, Section, StudyView
+from rooflens.report.study.content import Report, Section
 from rooflens.report.study.key_findings import key_findings
 from rooflens.report.study.latency import latency
 from rooflens.report.study.modules import modules
-from rooflens.report.study.reported import reported
-from rooflens.report.study.results import failures, findings, hypotheses, results
+from rooflens.report.study.results import failures, findings, hypotheses, reported, results
 from rooflens.report.study.rooflines import rooflines
 from rooflens.report.study.settings import environment, repeat, setting
 from rooflens.report.study.throughput import devices, throughput
+from rooflens.report.study.view import StudyView
 
 SECTIONS: tuple[Callable[[StudyView], Section | None], ...] = (
     setting,
@@ -45,4 +45,4 @@ def compose(view: StudyView) -> Report:
     cases = len({(case.model, case.batch, case.dtype, case.mode, case.options) for case in view.records.cases})
     devices = len({case.device for case in view.records.cases if case.device is not None})
     subtitle = count(cases, "step") + (f" on {count(devices, 'device')}" if devices else "")
-    return Report(title=view.title, subtitle=subtitle, sections=sections)
+    return Report(title=view.study.title, subtitle=subtitle, sections=sections)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from rooflens import units
 from rooflens.checks import SEVERITIES
 from rooflens.report.findings import findings as findings_table
+from rooflens.report.reported_figures import figures_tables
 from rooflens.report.study.cases import count
-from rooflens.report.study.content import Block, Judged, Section, StudyView, TableBlock
+from rooflens.report.study.content import Block, Section, TableBlock
+from rooflens.report.study.view import StudyView
 from rooflens.report.summary import failures as failures_table
 from rooflens.report.summary import summary
 from rooflens.report.table import Column, Entries, Entry, Table, build
+from rooflens.study import Verdict
 
-_JUDGED = (
+_VERDICTS = (
     Column(key="hypothesis", header="hypothesis", align="left"),
     Column(key="outcome", header="outcome", align="left"),
     Column(key="sentence", header="by which numbers", align="left"),
@@ -28,6 +31,9 @@ _PAIRS = (
 )
 
 
+_HOLDS = {False: "no", None: "not told", True: "yes"}
+
+
 def results(view: StudyView) -> Section | None:
     """One row per case."""
     if not view.records.records:
@@ -37,32 +43,51 @@ def results(view: StudyView) -> Section | None:
 
 def hypotheses(view: StudyView) -> Section | None:
     """What was expected, what became of it, and every comparison behind it."""
-    if not view.judged:
+    if not view.verdicts:
         return None
     rows: list[Entries] = [
-        {"hypothesis": item.text, "outcome": item.outcome, "sentence": item.sentence} for item in view.judged
+        {"hypothesis": verdict.hypothesis.text, "outcome": verdict.outcome, "sentence": verdict.sentence}
+        for verdict in view.verdicts
     ]
-    blocks: list[Block] = [TableBlock(key="hypotheses", table=build("Hypotheses", _JUDGED, rows))]
+    blocks: list[Block] = [TableBlock(key="hypotheses", table=build("Hypotheses", _VERDICTS, rows))]
     blocks += [
-        TableBlock(key=f"hypothesis-{number}", table=_pairs(item), folded=True)
-        for number, item in enumerate(view.judged, 1)
-        if item.pairs
+        TableBlock(key=f"hypothesis-{number}", table=_comparisons(verdict), folded=True)
+        for number, verdict in enumerate(view.verdicts, 1)
+        if verdict.pairs
     ]
     return Section(key="hypotheses", title="Hypotheses", blocks=tuple(blocks))
 
 
-def _pairs(item: Judged) -> Table:
+def _comparisons(verdict: Verdict) -> Table:
     """The comparisons of one claim; those against it first."""
-    order = {False: 0, None: 1, True: 2}
-    rows: list[Entries] = []
-    for pair in sorted(item.pairs, key=lambda pair: order[pair["holds"]]):  # type: ignore[index]
-        row: Entries = dict(pair)
-        row["holds"] = {False: "no", None: "not told", True: "yes"}[pair["holds"]]  # type: ignore[index]
-        for side, unit in (("left_value", item.unit), ("right_value", item.right_unit)):
-            value = pair[side]
-            row[side] = Entry(value, label=units.show(value, unit) if isinstance(value, float | int) else None)
-        rows.append(row)
-    return build(f"Comparisons: {item.text}", _PAIRS, rows)
+    left, right = verdict.units
+    rows: list[Entries] = [
+        {
+            "group": pair.group,
+            "left": pair.left,
+            "left_value": _value(pair.left_value, left),
+            "right": pair.right,
+            "right_value": _value(pair.right_value, right),
+            "ratio": pair.ratio,
+            "holds": _HOLDS[pair.holds],
+            "why": pair.why,
+        }
+        for pair in (*verdict.against, *verdict.undecided, *verdict.supporting)
+    ]
+    return build(f"Comparisons: {verdict.hypothesis.text}", _PAIRS, rows)
+
+
+def _value(value: float | None, unit: str) -> Entry:
+    return Entry(value, label=None if value is None else units.show(value, unit))
+
+
+def reported(view: StudyView) -> Section | None:
+    """Every figure that was reported, beside what the records say of the same step; those without a partner below."""
+    if not view.reported:
+        return None
+    compared, rest = figures_tables(view.reported)
+    tables = (TableBlock(key="reported", table=compared), TableBlock(key="not-computed", table=rest, folded=True))
+    return Section(key="reported", title="Reported beside ours", blocks=tuple(t for t in tables if t.table.rows))
 
 
 def findings(view: StudyView) -> Section | None:

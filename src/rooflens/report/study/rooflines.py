@@ -13,7 +13,8 @@ from rooflens.report.figures.labels import footnotes
 from rooflens.report.figures.palette import GREY, SHAPES, ceiling_colour, ceiling_dash, group_colours
 from rooflens.report.figures.roofline import devices_of, roofline_figure
 from rooflens.report.figures.saving import Figure
-from rooflens.report.study.content import FigureBlock, Section, StudyView
+from rooflens.report.study.content import FigureBlock, Section
+from rooflens.report.study.view import StudyView
 from rooflens.results import RecordSet
 
 MOST_DEVICES = 12

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 
 from rooflens.records import Environment, Scalar
-from rooflens.report.study.content import Block, Code, Facts, Section, StudyView, TableBlock
+from rooflens.report.study.content import Block, Code, Facts, Section, TableBlock
+from rooflens.report.study.view import StudyView
 from rooflens.report.table import COUNT, Column, Entries, build
+from rooflens.study import STATES, Cell, Study, excluded
 
+MOST_NAMED = 24
+"""Values of an axis that are named; of more, the first ones."""
 _ENVIRONMENT = (
     Column(key="what", header="", align="left"),
     Column(key="name", header="name", align="left"),
@@ -37,7 +42,7 @@ def repeat(view: StudyView) -> Section:
     """Everything that is needed to run the study again."""
     blocks: list[Block] = [
         "The study file below names every case. These commands run it, tell how far it is, and write this report.",
-        Code("Commands", "\n".join(view.commands)),
+        Code("Commands", "\n".join(_commands(view.name))),
     ]
     versions = {found.rooflens for found, _ in view.environments}
     commits = {found.commit for found, _ in view.environments if found.commit}
@@ -47,16 +52,56 @@ def repeat(view: StudyView) -> Section:
     return Section(key="repeat", title="How to repeat it", blocks=(*blocks, Code("Study file", view.text)))
 
 
+def _commands(name: str) -> Iterator[str]:
+    """Commands on the folder of the study, by its last name: where it lies says nothing to others."""
+    folder = shlex.quote(f"out/{name}")
+    yield f"rooflens study run study.toml -d {folder}"
+    yield f"rooflens study status {folder}"
+    yield f"rooflens study report {folder} -o report.html"
+
+
 def _setting(view: StudyView) -> Iterator[Block]:
-    yield from _paragraphs(view.question)
-    yield from _paragraphs(view.method)
-    cells = ", ".join(f"{n} {state}" for state, n in view.counts.items() if n)
-    facts = [*view.axes, *([("cells", cells)] if cells else [])]
+    yield from _paragraphs(view.study.question)
+    yield from _paragraphs(view.study.method)
+    facts = list(_axes(view.status.states))
+    if states := ", ".join(f"{n} {state}" for state in STATES if (n := view.status.count(state))):
+        facts.append(("cells", states))
     if facts:
         yield Facts(tuple(facts))
-    if view.excluded:
+    if view.study.excluded:
         yield "Left out:"
-        yield Facts(view.excluded)
+        yield Facts(tuple(_exclusions(view.study)))
+
+
+def _axes(cells: Iterable[Cell]) -> Iterator[tuple[str, str]]:
+    """What was varied: models, devices, batches ..."""
+    columns: dict[str, list[object]] = {}
+    for cell in cells:
+        case = cell.case
+        for axis, value in (
+            ("sources", cell.source),
+            ("models", cell.file or case.model),
+            ("devices", case.device),
+            ("batches", case.batch),
+            ("dtypes", case.dtype),
+            ("modes", case.mode),
+            *(("options", f"{name}={value}") for name, value in case.options),
+        ):
+            columns.setdefault(axis, []).append(value)
+    for axis, values in columns.items():
+        known = [str(value) for value in dict.fromkeys(values) if value is not None]
+        if known:
+            more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+            yield axis, ", ".join(known[:MOST_NAMED]) + more
+
+
+def _exclusions(study: Study) -> Iterator[tuple[str, str]]:
+    """Each exclusion in words and why, and how many cells all of them leave out."""
+    for exclusion in study.excluded:
+        conditions = (f"{name} {' or '.join(map(str, values))}" for name, values in exclusion.conditions.items())
+        yield ", ".join(conditions), exclusion.why or "no reason is given"
+    if left_out := len(excluded(study)):
+        yield "in all", f"{left_out} cells"
 
 
 def _paragraphs(text: str) -> Iterator[str]:

@@ -12,7 +12,8 @@ from rooflens.report.comparison import devices_tables
 from rooflens.report.figures.palette import device_colour
 from rooflens.report.series import sweep_table
 from rooflens.report.study.cases import SHAPES, naming
-from rooflens.report.study.content import FigureBlock, Section, StudyView, TableBlock
+from rooflens.report.study.content import FigureBlock, Section, TableBlock
+from rooflens.report.study.view import StudyView
 
 MOST_LINES = 40
 """Sweeps that are drawn: those of the highest throughput."""
