@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rooflens.sources.calibrate import Plan
+from rooflens.sources.calibrate import TrialSizes
 
-TINY = Plan(
+TINY = TrialSizes(
     products=((64, 64, 64), (64, 128, 32)),
     convolution=(1, 8, 8, 3),
     stream_bytes=1 << 18,

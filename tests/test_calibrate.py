@@ -16,15 +16,15 @@ from tests.calibration_samples import TINY
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rooflens.devices import find
-from rooflens.devices.rules import Stated
+from rooflens.devices.rules import SourcedValue
 from rooflens.records import Ceiling, Device
 from rooflens.records.timing import TimingOrigin
-from rooflens.sources.calibrate import PLANS, caches, calibrate, lanes, links, matrix, overhead, trial
+from rooflens.sources.calibrate import SIZES, caches, calibrate, lanes, links, matrix, overhead, trial
 from rooflens.sources.calibrate.assemble import assembled
 from rooflens.sources.calibrate.kernels import some_toolkit, source
 from rooflens.sources.calibrate.pinned import Pinning, pinned, spread
-from rooflens.sources.calibrate.run import Part, parts, run
-from rooflens.sources.calibrate.trial import Bench, Candidate, Found, race, shortest
+from rooflens.sources.calibrate.run import Task, run, tasks
+from rooflens.sources.calibrate.trial import Bench, Candidate, MeasuredRates, race, shortest
 
 KERNELS = ("vector_fp32", "vector_fp64", "special_fp32", "read_l1", "read_l2")
 
@@ -52,12 +52,12 @@ class Hands:
 
 
 def bench(timer: trial.Timer = lambda call, seconds: 1.0, **changes: Any) -> Bench:
-    alone = Pinning(threads=1, cores=(), words="1 thread")
-    return Bench(where="cpu", plan=replace(TINY, **changes), pinning=alone, timer=timer, wall=timer)
+    alone = Pinning(threads=1, cores=(), text="1 thread")
+    return Bench(where="cpu", sizes=replace(TINY, **changes), pinning=alone, timer=timer, wall=timer)
 
 
-def rate(value: float, **others: Any) -> Stated:
-    return replace(Stated(value=value, origin="measured", reference="by hand"), **others)
+def rate(value: float, **others: Any) -> SourcedValue:
+    return replace(SourcedValue(value=value, origin="measured", reference="by hand"), **others)
 
 
 class TestTrial:
@@ -115,17 +115,17 @@ class TestTrial:
 
 
 class TestRun:
-    def part(self, name: str, found: Found | Exception) -> Part:
-        def answer(*_: object) -> Found:
+    def part(self, name: str, found: MeasuredRates | Exception) -> Task:
+        def answer(*_: object) -> MeasuredRates:
             if isinstance(found, Exception):
                 raise found
             return found
 
-        return Part(name=name, share=1, run=answer)
+        return Task(name=name, share=1, run=answer)
 
     @pytest.mark.parametrize("error", [RuntimeError("boom\ntrace"), FileNotFoundError("boom"), AttributeError("boom")])
     def test_a_part_that_fails_is_named_and_the_others_stay(self, error: Exception) -> None:
-        first, last = Found(rates={"dram": rate(1.0)}), Found(rates={"l1": rate(2.0)})
+        first, last = MeasuredRates(rates={"dram": rate(1.0)}), MeasuredRates(rates={"l1": rate(2.0)})
         wanted = [self.part("dram", first), self.part("l2", error), self.part("l1", last)]
         found = run(wanted, bench(), 10.0, now=lambda: 0.0)
         assert {name: stated.value for name, stated in found.rates.items()} == {"dram": 1.0, "l1": 2.0}
@@ -138,12 +138,12 @@ class TestRun:
     def test_parts_share_what_time_is_left(self) -> None:
         clock, given = Hands(), []
 
-        def spend(_: Bench, seconds: float, __: Found) -> Found:
+        def spend(_: Bench, seconds: float, __: MeasuredRates) -> MeasuredRates:
             given.append(seconds)
             clock.pass_by(5.0)
-            return Found()
+            return MeasuredRates()
 
-        wanted = [Part(name=str(n), share=share, run=spend) for n, share in enumerate((3, 1, 1, 1))]
+        wanted = [Task(name=str(n), share=share, run=spend) for n, share in enumerate((3, 1, 1, 1))]
         found = run(wanted, bench(), 10.0, now=lambda: clock.time)
         # 7 of 10 s are planned with. 3 of 6 shares of 7 s; then 1 of 3 of the 2 s left; then nothing is left.
         assert given == pytest.approx([3.5, 2 / 3])
@@ -151,11 +151,16 @@ class TestRun:
 
     def test_progress_ends_at_one(self) -> None:
         told: list[tuple[float, str]] = []
-        run([self.part("a", Found()), self.part("b", Found())], bench(), 1.0, lambda *said: told.append(said))
+        run(
+            [self.part("a", MeasuredRates()), self.part("b", MeasuredRates())],
+            bench(),
+            1.0,
+            lambda *said: told.append(said),
+        )
         assert told == [(0.0, "a"), (0.5, "b"), (1.0, "done")]
 
     def test_there_is_a_part_for_every_kind_of_ceiling_of_a_cpu(self) -> None:
-        names = [part.name for part in parts("cpu")]
+        names = [part.name for part in tasks("cpu")]
         assert {"matmul.fp32", "matmul.bf16", "dram", "overhead", "special.fp32", "vector.fp32", "l1 and l2"} <= {
             *names
         }
@@ -199,21 +204,21 @@ class TestMatrix:
         assert (found.accumulate, found.silicon, found.origin) == ("int32", "fma", "measured")
 
     def test_every_planned_size_is_a_multiple_of_128(self) -> None:
-        assert {size % 128 for plan in PLANS.values() for shape in plan.products for size in shape} == {0}
+        assert {size % 128 for sizes in SIZES.values() for shape in sizes.products for size in shape} == {0}
 
 
 class TestLevels:
     def test_plateaus_are_told_apart(self) -> None:
         points = [(4, 50.0), (8, 90.0), (16, 100.0), (32, 95.0), (64, 60.0), (128, 58.0), (256, 30.0), (512, 9.0)]
-        near, far = caches.levels([*points, (1024, 9.0)])[:2]
+        near, far = caches.plateaus([*points, (1024, 9.0)])[:2]
         assert (near.rate, near.sizes) == (100.0, (4, 8, 16, 32))
         assert (far.rate, far.sizes) == (60.0, (64, 128))
         # 256 alone is the slope between two levels
-        assert [level.rate for level in caches.levels([*points, (1024, 9.0)])] == [100.0, 60.0, 9.0]
+        assert [level.rate for level in caches.plateaus([*points, (1024, 9.0)])] == [100.0, 60.0, 9.0]
 
     def test_a_lone_size_is_no_level(self) -> None:
-        assert caches.levels([(4, 100.0), (8, 50.0), (16, 20.0)]) == []
-        assert caches.levels([]) == []
+        assert caches.plateaus([(4, 100.0), (8, 50.0), (16, 20.0)]) == []
+        assert caches.plateaus([]) == []
 
     def test_a_sweep_reads_what_it_counts(self) -> None:
         rows, per_row = 16, 1024  # 64 KiB in all, 4 KiB of fp32 ones at a time
@@ -269,8 +274,10 @@ class TestAssembled:
         facts={},
     )
 
-    def device(self, rates: dict[str, Stated], known: Device | None = None, where: str = "cuda") -> Device:
-        return assembled(Found(rates=rates, notes=("said",)), where=where, name="here", title="Here", known=known)
+    def device(self, rates: dict[str, SourcedValue], known: Device | None = None, where: str = "cuda") -> Device:
+        return assembled(
+            MeasuredRates(rates=rates, notes=("said",)), where=where, name="here", title="Here", known=known
+        )
 
     def test_what_was_not_measured_keeps_the_catalogues_rate(self) -> None:
         found = self.device({"matmul.bf16": rate(90.0), "vector.fp64": rate(30.0)}, self.KNOWN)
@@ -382,7 +389,7 @@ def test_all_of_it_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(trial.LEAST, "cpu", 1e-5)
     monkeypatch.setattr(trial, "SAMPLES", 3)
     monkeypatch.setitem(trial.BURST, "cpu", 3)
-    monkeypatch.setitem(PLANS, ("cpu", True), replace(TINY, compiled=True))
+    monkeypatch.setitem(SIZES, ("cpu", True), replace(TINY, compiled=True))
     threads = torch.get_num_threads()
     found = calibrate("cpu", "here", "Here", budget=30.0, quick=True)
     rates = {ceiling.resource: ceiling for ceiling in found.ceilings}
@@ -413,9 +420,9 @@ def test_the_calls_on_a_card_are_well_formed(monkeypatch: pytest.MonkeyPatch) ->
     for module in (lanes, caches):
         monkeypatch.setattr(module, "cuda_kernel", kernel)
     small = bench(lambda call, _: (call(), 1.0)[1], products=((256, 128, 128),), shared_sets=(1 << 16, 1 << 17))
-    wanted = [part for part in parts("cuda") if part.name not in ("overhead", "pcie", "nvlink")]
+    wanted = [part for part in tasks("cuda") if part.name not in ("overhead", "pcie", "nvlink")]
     with FakeTensorMode():
-        found = sum((part.run(replace(small, where="cuda"), 1.0, Found()) for part in wanted), Found())
+        found = sum((part.run(replace(small, where="cuda"), 1.0, MeasuredRates()) for part in wanted), MeasuredRates())
     rates = {"matmul": {"bf16", "fp16", "tf32", "fp32", "fp8", "int8", "fp64"}, "vector": {"fp32", "fp64"}}
     assert {*(f"{unit}.{p}" for unit, names in rates.items() for p in names), "special.fp32", "dram", "l1", "l2"} == {
         *found.rates

@@ -19,7 +19,7 @@ from rooflens.machine import datasheet_of, identity, this_machine
 from rooflens.records import Ceiling, Device, Fact
 from rooflens.report.figures.roofline import roofline_figure
 from rooflens.results import RecordSet
-from rooflens.sources.calibrate import PLANS, trial
+from rooflens.sources.calibrate import SIZES, trial
 
 MADE = Device(
     name="made-measured",
@@ -52,7 +52,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Calibrations of an instant, kept in a folder of the test."""
     monkeypatch.setattr(stored, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setitem(trial.LEAST, "cpu", 1e-5)
-    monkeypatch.setitem(PLANS, ("cpu", True), TINY)
+    monkeypatch.setitem(SIZES, ("cpu", True), TINY)
     monkeypatch.setattr(trial, "SAMPLES", 3)
     monkeypatch.setitem(trial.BURST, "cpu", 3)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)

@@ -30,12 +30,12 @@ WITH_PYTHON = [page for page in PAGES if blocks(page, "python") and page.name no
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In an empty folder, with measurements and ceilings of a few milliseconds."""
     from rooflens.devices import stored
-    from rooflens.sources.calibrate import PLANS, trial
+    from rooflens.sources.calibrate import SIZES, trial
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(stored, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setitem(trial.LEAST, "cpu", 1e-5)
-    monkeypatch.setitem(PLANS, ("cpu", True), TINY)
+    monkeypatch.setitem(SIZES, ("cpu", True), TINY)
 
 
 def test_the_page_of_commands_is_fresh() -> None:

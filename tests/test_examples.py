@@ -20,7 +20,7 @@ def _empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_the_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from rooflens.devices import stored
     from rooflens.sources import calibrate
-    from rooflens.sources.calibrate import PLANS, trial
+    from rooflens.sources.calibrate import SIZES, trial
 
     calls = []
     measure_ceilings = calibrate.calibrate
@@ -32,7 +32,7 @@ def test_the_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytes
     monkeypatch.setattr(calibrate, "calibrate", counted)
     monkeypatch.setattr(stored, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setitem(trial.LEAST, "cpu", 1e-5)
-    monkeypatch.setitem(PLANS, ("cpu", True), TINY)
+    monkeypatch.setitem(SIZES, ("cpu", True), TINY)
     monkeypatch.setattr(demo, "SECONDS", 0.05)
     monkeypatch.setattr(demo, "places", lambda: ["cpu"])
     monkeypatch.setattr(demo, "MODELS", ("squeezenet1_1", "shufflenet_v2_x0_5"))

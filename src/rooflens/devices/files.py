@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from rooflens.devices.rules import Stated, ceilings
+from rooflens.devices.rules import SourcedValue, ceilings
 from rooflens.errors import DeviceFileError, UnitError
 from rooflens.opening import parsed_toml, read_text
 from rooflens.records import LEVELS, LINKS, PRECISIONS, UNITS, CeilingOrigin, Device, Fact, Silicon
@@ -136,13 +136,13 @@ class _Reader:
         )
         return DeviceFile(device=device, model=text["model"], words=self._list("words"), reported=reported)
 
-    def _rates(self) -> Iterator[tuple[str, Stated]]:
+    def _rates(self) -> Iterator[tuple[str, SourcedValue]]:
         for unit in UNITS:
             for precision, value in self._stated(unit):
                 yield f"{unit}.{precision}", value
         yield from self._stated("bandwidth")
 
-    def _stated(self, name: str) -> Iterator[tuple[str, Stated]]:
+    def _stated(self, name: str) -> Iterator[tuple[str, SourcedValue]]:
         """The values of one table, in base units."""
         table = self._table(name)
         known = VALUES[name]
@@ -154,7 +154,7 @@ class _Reader:
                 given = table[key] if isinstance(table[key], dict) else {"value": table[key]}
                 yield key, self._value(name, key, unit, shared | given)
 
-    def _value(self, table: str, key: str, unit: str | None, given: dict[str, Any]) -> Stated:
+    def _value(self, table: str, key: str, unit: str | None, given: dict[str, Any]) -> SourcedValue:
         place = f"{table}.{key}"
         self._known(place, given, ("value", "origin", "reference", "verified", *(_DEFAULTS if table in UNITS else ())))
         if "value" not in given:
@@ -169,7 +169,7 @@ class _Reader:
             self._choice(f"{place}.accumulate", accumulate, ACCUMULATE)
         if silicon is not None:
             self._choice(f"{place}.silicon", silicon, SILICON)
-        return Stated(
+        return SourcedValue(
             value=self._number(place, unit, given["value"]),
             origin=origin,
             reference="; ".join(self._with_evidence(place, origin, references)),
@@ -249,5 +249,5 @@ class _Reader:
         raise DeviceFileError(f"{self.where}: {key} {problem}")
 
 
-def _fact(stated: Stated) -> Fact:
+def _fact(stated: SourcedValue) -> Fact:
     return Fact(value=stated.value, origin=stated.origin, reference=stated.reference, verified=stated.verified)

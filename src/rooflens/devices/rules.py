@@ -34,7 +34,7 @@ PER_DEVICE_FACTS = ("memory", "l2", "power", "units", *_STREAMS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
+class SourcedValue:
     """A value as a device file states it, in base units."""
 
     value: float
@@ -45,7 +45,9 @@ class Stated:
     silicon: Silicon | None = None
 
 
-def ceilings(stated: Mapping[str, Stated], *, vendor: str, kind: str, facts: Mapping[str, Fact]) -> tuple[Ceiling, ...]:
+def ceilings(
+    stated: Mapping[str, SourcedValue], *, vendor: str, kind: str, facts: Mapping[str, Fact]
+) -> tuple[Ceiling, ...]:
     """The ceilings of a device: what is stated, and what follows from it."""
     found = {resource: _ceiling(resource, value) for resource, value in stated.items()}
     for precision in PRECISIONS:
@@ -58,7 +60,7 @@ def ceilings(stated: Mapping[str, Stated], *, vendor: str, kind: str, facts: Map
     return tuple(found[resource] for resource in RESOURCES if resource in found)
 
 
-def _ceiling(resource: str, stated: Stated) -> Ceiling:
+def _ceiling(resource: str, stated: SourcedValue) -> Ceiling:
     return Ceiling(
         resource=resource,
         rate=stated.value,

@@ -1,10 +1,10 @@
-"""The ceilings of this machine, measured: the highest rate that any of several calls reaches.
+"""Measures the ceilings of this machine: the highest rate that any of several calls reaches.
 
-A ceiling is what the machine can do, not what it usually does, so the best of several shapes, sizes and layouts counts,
-and of its samples the shortest. One file per kind of ceiling.
+A ceiling is what the machine can do, not what it usually does. So the best of several shapes, sizes and layouts counts,
+and the shortest of its samples. One file per kind of ceiling.
 """
 
-from rooflens.sources.calibrate.plan import PLANS, Plan
 from rooflens.sources.calibrate.run import calibrate
+from rooflens.sources.calibrate.trial_sizes import SIZES, TrialSizes
 
-__all__ = ["PLANS", "Plan", "calibrate"]
+__all__ = ["SIZES", "TrialSizes", "calibrate"]

@@ -1,4 +1,4 @@
-"""From what was found to a device: rates that were not measured, and doubts about those that were."""
+"""Makes a device of measured rates: fills in the others, and notes doubts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from rooflens.devices.rules import RESOURCES, Stated, ceilings
+from rooflens.devices.rules import RESOURCES, SourcedValue, ceilings
 from rooflens.records import LEVELS, Device
-from rooflens.sources.calibrate.trial import Found
+from rooflens.sources.calibrate.trial import MeasuredRates
 from rooflens.units import show
 
 LANES = "the lanes that run fp32 products"
@@ -18,19 +18,19 @@ SLOW = 0.25
 HERE = "this machine"
 
 
-def assembled(found: Found, *, where: str, name: str, title: str, known: Device | None) -> Device:
+def assembled(measured: MeasuredRates, *, where: str, name: str, title: str, known: Device | None) -> Device:
     """The device ``NAME-measured``.
 
-    What was not measured keeps the rate that the catalogue or a rule gives, with its own origin. On a CPU whose lanes
-    ran products faster than plain multiply-adds, or whose lanes were not measured and are in no catalogue, element-wise
-    work gets the rate of the fp32 products, marked ``derived``.
+    What was not measured keeps the rate of the catalogue or of a rule, with its own origin. On a CPU, element-wise work
+    gets the rate of the fp32 products, marked ``derived``, if these were faster than plain multiply-adds, or if the
+    lanes were not measured and the catalogue does not know them.
     """
     kind = "cpu" if where == "cpu" else "gpu"
-    rates = _with_lanes(found.rates, known) if where == "cpu" else dict(found.rates)
+    rates = _with_lanes(measured.rates, known) if where == "cpu" else dict(measured.rates)
     rates = {resource: replace(rate, value=_rounded(rate.value)) for resource, rate in rates.items()}
     facts = {
         key: replace(fact, value=_rounded(fact.value) if key != "memory" else fact.value)
-        for key, fact in found.facts.items()
+        for key, fact in measured.facts.items()
     }
     rates, doubts = _doubted(rates, known)
     by_resource = {c.resource: c for c in (known.ceilings if known is not None else ())}
@@ -45,7 +45,7 @@ def assembled(found: Found, *, where: str, name: str, title: str, known: Device 
         arch=known.arch if known is not None else "",
         ceilings=tuple(by_resource[resource] for resource in RESOURCES if resource in by_resource),
         facts=(known.facts if known is not None else {}) | facts,
-        notes=". ".join((*found.notes, *doubts)),
+        notes=". ".join((*measured.notes, *doubts)),
     )
 
 
@@ -54,8 +54,8 @@ def _rounded(value: float) -> float:
     return float(f"{value:.3e}")
 
 
-def _with_lanes(rates: Mapping[str, Stated], known: Device | None) -> dict[str, Stated]:
-    """The rates of a CPU with those of its vector lanes, which run its fp32 products too."""
+def _with_lanes(rates: Mapping[str, SourcedValue], known: Device | None) -> dict[str, SourcedValue]:
+    """The rates of a CPU, with that of its vector lanes, which also run its fp32 products."""
     products, lanes = rates.get("matmul.fp32"), rates.get("vector.fp32")
     wanted = lanes.value < products.value if lanes is not None and products is not None else known is None
     if products is None or not wanted:
@@ -65,8 +65,8 @@ def _with_lanes(rates: Mapping[str, Stated], known: Device | None) -> dict[str, 
     return {**rates, "vector.fp32": derived}
 
 
-def _doubted(rates: dict[str, Stated], known: Device | None) -> tuple[dict[str, Stated], list[str]]:
-    """The rates with a note in the reference of those that cannot be true or need an explanation, and all notes."""
+def _doubted(rates: dict[str, SourcedValue], known: Device | None) -> tuple[dict[str, SourcedValue], list[str]]:
+    """The rates, doubts added to their references, and a note per doubt."""
     doubts = dict([*_above(rates, known), *_upside_down(rates), *_emulated(rates)])
     noted = {
         resource: replace(rate, reference=f"{rate.reference}; {doubts[resource]}") if resource in doubts else rate
@@ -75,7 +75,7 @@ def _doubted(rates: dict[str, Stated], known: Device | None) -> tuple[dict[str, 
     return noted, [f"{resource}: {doubt}" for resource, doubt in doubts.items()]
 
 
-def _above(rates: Mapping[str, Stated], known: Device | None) -> Iterator[tuple[str, str]]:
+def _above(rates: Mapping[str, SourcedValue], known: Device | None) -> Iterator[tuple[str, str]]:
     for resource, rate in rates.items():
         ceiling = known.ceiling(resource) if known is not None else None
         if ceiling is not None and rate.value > ABOVE * ceiling.rate:
@@ -84,16 +84,16 @@ def _above(rates: Mapping[str, Stated], known: Device | None) -> Iterator[tuple[
             yield resource, f"{times}: a clock above the one it counts with, or one of the two is wrong"
 
 
-def _emulated(rates: Mapping[str, Stated]) -> Iterator[tuple[str, str]]:
-    """A narrow precision that is far slower than fp32: hardware that has it is never."""
+def _emulated(rates: Mapping[str, SourcedValue]) -> Iterator[tuple[str, str]]:
+    """Doubts about a narrow precision that is far slower than fp32: where hardware has it, it never is."""
     full = rates.get("matmul.fp32")
     for resource in ("matmul.fp16", "matmul.bf16", "matmul.int8"):
         if full is not None and resource in rates and rates[resource].value < SLOW * full.value:
             yield resource, "far below fp32: torch has no fast way to do it on this machine"
 
 
-def _upside_down(rates: Mapping[str, Stated]) -> Iterator[tuple[str, str]]:
-    """A level that is slower than the one behind it."""
+def _upside_down(rates: Mapping[str, SourcedValue]) -> Iterator[tuple[str, str]]:
+    """Doubts about a level that is slower than the next one outside it."""
     near = [level for level in reversed(LEVELS) if level in rates]
     for inner, outer in pairwise(near):
         if rates[inner].value < rates[outer].value:

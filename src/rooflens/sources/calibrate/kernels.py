@@ -1,4 +1,4 @@
-"""Kernels of our own, built where they run: CUDA C by the compiler that torch brings along, C by the system's."""
+"""Builds our own kernels where they run: CUDA C with the compiler that torch brings along, C with the system's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cuda_kernel(name: str) -> Callable[..., Any]:
     NVRTC needs neither a C compiler nor a CUDA toolkit, which Triton and torch's extensions do.
 
     Raises:
-        RuntimeError, OSError, AttributeError: it cannot be built by this torch, on this device.
+        RuntimeError, OSError, AttributeError: this torch cannot build it for this device.
     """
     with some_toolkit():
         kernel: Callable[..., Any] = torch.cuda._compile_kernel(source("kernels.cu"), name)
@@ -42,7 +42,7 @@ def cuda_kernel(name: str) -> Callable[..., Any]:
 
 @contextmanager
 def some_toolkit() -> Iterator[None]:
-    """torch wants the folder of a CUDA toolkit for its headers. The kernels include none, so any folder will do."""
+    """Give torch a folder where it wants a CUDA toolkit with headers: our kernels include none."""
     from torch.utils import cpp_extension
 
     before = cpp_extension.CUDA_HOME

@@ -1,4 +1,4 @@
-"""Vector and special rates: arithmetic on registers, which no memory can slow down."""
+"""Measures vector and special rates: arithmetic on registers, which no memory slows down."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 import torch
 
 from rooflens.sources.calibrate.kernels import c_library, cuda_kernel
-from rooflens.sources.calibrate.trial import Bench, Call, Candidate, Found, race, stated
+from rooflens.sources.calibrate.trial import Action, Bench, Candidate, MeasuredRates, race, rate_of
 
 BLOCK = 256
 BLOCKS_PER_UNIT = (4, 8, 16)
@@ -18,13 +18,13 @@ OPERATIONS = 256
 """Per thread and round in kernels.cu: 8 chains of 32 steps."""
 SPECIAL_FUNCTIONS = ("exp", "rsqrt", "sqrt", "tanh")
 SPECIAL_ELEMENTS = (1 << 16, 1 << 18, 1 << 20)
-"""Few enough for a cache, enough for the time of a call not to count."""
+"""Few enough for a cache, and so many that the time of a call does not count."""
 A, B = 0.5, 0.25
-"""x = a x + b stays an ordinary number for ever."""
+"""x = A x + B never overflows."""
 _NUMPY = {"fp32": torch.float32, "fp64": torch.float64}
 
 
-def vector(precision: str, bench: Bench, seconds: float) -> Found:
+def vector(precision: str, bench: Bench, seconds: float) -> MeasuredRates:
     """The ceiling ``vector.PRECISION``: multiply-adds, 2 FLOP each."""
     best = race(
         _on_card(f"vector_{precision}", "multiply-adds", 2, bench)
@@ -33,23 +33,23 @@ def vector(precision: str, bench: Bench, seconds: float) -> Found:
         seconds,
         bench.timer,
     )
-    return Found(rates={f"vector.{precision}": stated(best)})
+    return MeasuredRates(rates={f"vector.{precision}": rate_of(best)})
 
 
-def special(bench: Bench, seconds: float) -> Found:
+def special(bench: Bench, seconds: float) -> MeasuredRates:
     """The ceiling ``special.fp32``: special functions, 1 FLOP each."""
     candidates = (
         _on_card("special_fp32", "exponentials (ex2.approx)", 1, bench) if bench.where == "cuda" else _functions()
     )
-    return Found(rates={"special.fp32": stated(race(candidates, seconds, bench.timer))})
+    return MeasuredRates(rates={"special.fp32": rate_of(race(candidates, seconds, bench.timer))})
 
 
 def _on_card(name: str, what: str, flops: int, bench: Bench) -> list[Candidate]:
-    """Chains of operations in registers, with several numbers of threads."""
-    rounds, units = bench.plan.rounds, torch.cuda.get_device_properties().multi_processor_count
+    """Chains of operations in registers, for several numbers of blocks."""
+    rounds, units = bench.sizes.rounds, torch.cuda.get_device_properties().multi_processor_count
     dtype = _NUMPY[name.rpartition("_")[2]]
 
-    def make(blocks: int) -> Call:
+    def make(blocks: int) -> Action:
         out = torch.empty(blocks * BLOCK, dtype=dtype, device="cuda")
         factors = torch.tensor([A, B], dtype=dtype, device="cuda")
         return partial(cuda_kernel(name), grid=(blocks, 1, 1), block=(BLOCK, 1, 1), args=[out, factors, rounds])
@@ -70,7 +70,7 @@ def _on_cores(precision: str, bench: Bench) -> list[Candidate]:
     run, flops = (getattr(library, f"vector_{precision}{suffix}") for suffix in ("", "_flops"))
     run.argtypes, run.restype = (ctypes.c_long, ctypes.c_double, ctypes.c_double), ctypes.c_double
     flops.restype = ctypes.c_long
-    threads, cores, rounds = bench.pinning.threads, bench.pinning.cores, bench.plan.rounds
+    threads, cores, rounds = bench.pinning.threads, bench.pinning.cores, bench.sizes.rounds
 
     def work(number: int) -> None:
         if cores:  # a thread begins where its parent is pinned
@@ -91,7 +91,7 @@ def _on_cores(precision: str, bench: Bench) -> list[Candidate]:
 def _functions() -> list[Candidate]:
     """Special functions of torch on data that stay in a cache: a CPU computes them on its lanes."""
 
-    def make(name: str, elements: int) -> Call:
+    def make(name: str, elements: int) -> Action:
         x = torch.rand(elements) + 0.5
         return partial(getattr(torch, name), x, out=torch.empty_like(x))
 

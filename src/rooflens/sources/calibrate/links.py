@@ -1,4 +1,4 @@
-"""Links: between host and card, and between two cards. A ceiling counts both directions together."""
+"""Measures links: host to card, and card to card. A ceiling counts both directions together."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from functools import partial
 
 import torch
 
-from rooflens.devices.rules import Stated
-from rooflens.sources.calibrate.plan import MIB
-from rooflens.sources.calibrate.trial import Bench, Best, Candidate, Found, fact, race, stated
+from rooflens.devices.rules import SourcedValue
+from rooflens.sources.calibrate.trial import Bench, Best, Candidate, MeasuredRates, fact, race, rate_of
+from rooflens.sources.calibrate.trial_sizes import MIB
 
 FABRIC = 1.5
-"""Two cards that exchange so many times what the host link carries have a fabric of their own."""
+"""Two cards that exchange data so many times faster than the host link have a link of their own."""
 COPIES, PEER_COPIES = 4, 32
-"""In a row and direction, so that what the host waits for at the end does not count."""
+"""Copies in a row, so that the host's wait at the end does not count."""
 PLACES = 3
-"""Pinned memory is allocated so many times: how fast the card reaches it depends on where it lies."""
+"""Pinned memory is allocated so often: where it lies decides how fast the card reaches it."""
 
 
-def host(bench: Bench, seconds: float) -> Found:
+def host(bench: Bench, seconds: float) -> MeasuredRates:
     """The ceiling ``pcie``, and a fact for each direction, from pinned and from pageable memory."""
-    size = bench.plan.link_bytes
+    size = bench.sizes.link_bytes
     pinned = [torch.empty(size, dtype=torch.uint8, pin_memory=True).fill_(7) for _ in range(2)]
     pageable = torch.empty(size, dtype=torch.uint8).fill_(7)
     card = [torch.empty(size, dtype=torch.uint8, device="cuda").fill_(7) for _ in range(2)]
@@ -38,7 +38,7 @@ def host(bench: Bench, seconds: float) -> Found:
         facts[name] = fact(best.rate, best.how)
     how = f"best of copies of {size // MIB} MiB between pinned host memory and the card, both directions at once"
     placed = [Candidate(how=how, amount=2 * COPIES * size, make=partial(_both_ways, size)) for _ in range(PLACES)]
-    return Found(rates={"pcie": stated(race(placed, share, bench.wall))}, facts=facts)
+    return MeasuredRates(rates={"pcie": rate_of(race(placed, share, bench.wall))}, facts=facts)
 
 
 def _both_ways(size: int) -> Callable[[], None]:
@@ -58,9 +58,9 @@ def _both_ways(size: int) -> Callable[[], None]:
     return copies
 
 
-def peers(bench: Bench, seconds: float, pcie: Stated | None) -> Found:
-    """The ceiling ``nvlink`` where two cards exchange more than the host link carries, and a fact for one direction."""
-    size = bench.plan.link_bytes
+def peers(bench: Bench, seconds: float, pcie: SourcedValue | None) -> MeasuredRates:
+    """The ceiling ``nvlink`` if two cards exchange more than the host link carries, and a fact for one direction."""
+    size = bench.sizes.link_bytes
     here, there = (
         [torch.empty(size, dtype=torch.uint8, device=f"cuda:{n}").fill_(7) for _ in range(2)] for n in (0, 1)
     )
@@ -80,16 +80,16 @@ def peers(bench: Bench, seconds: float, pcie: Stated | None) -> Found:
     both = _rate(
         f"{what}, both directions at once", 2 * PEER_COPIES * size, partial(copies, 2), seconds / 2, bench.wall
     )
-    return Found(facts={"peer_copy": fact(one.rate, one.how)}) + fabric(both, pcie)
+    return MeasuredRates(facts={"peer_copy": fact(one.rate, one.how)}) + fabric(both, pcie)
 
 
-def fabric(both: Best, pcie: Stated | None) -> Found:
-    """The ceiling ``nvlink``, or why two cards that exchange data at this rate may do it over the host link."""
+def fabric(both: Best, pcie: SourcedValue | None) -> MeasuredRates:
+    """The ceiling ``nvlink``, or a note if the cards may have used the host link."""
     if pcie is None:
-        return Found(notes=("nvlink left out: without the host link's rate it cannot be told from it",))
+        return MeasuredRates(notes=("nvlink left out: without the host link's rate it cannot be told from it",))
     if both.rate < FABRIC * pcie.value:
-        return Found(notes=("nvlink left out: the cards exchange no more than the host link carries",))
-    return Found(rates={"nvlink": stated(both)})
+        return MeasuredRates(notes=("nvlink left out: the cards exchange no more than the host link carries",))
+    return MeasuredRates(rates={"nvlink": rate_of(both)})
 
 
 def _rate(how: str, amount: float, call: Callable[[], object], seconds: float, timer: Callable[..., float]) -> Best:

@@ -1,4 +1,4 @@
-"""Matrix rates: products of random numbers, by precision, shape and layout."""
+"""Measures matrix rates: products of random numbers, by precision, shape and layout."""
 
 from __future__ import annotations
 
@@ -10,14 +10,24 @@ import torch
 
 from rooflens.models import switches
 from rooflens.records import Fact, Silicon
-from rooflens.sources.calibrate.plan import Shape
-from rooflens.sources.calibrate.trial import STEADY_SECONDS, Bench, Best, Call, Candidate, Found, fact, race, stated
+from rooflens.sources.calibrate.trial import (
+    STEADY_SECONDS,
+    Action,
+    Bench,
+    Best,
+    Candidate,
+    MeasuredRates,
+    fact,
+    race,
+    rate_of,
+)
+from rooflens.sources.calibrate.trial_sizes import ProductShape
 
 PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8", "int8", "fp64")
 LAYOUTS = ("nn", "nt", "tn")
 """Which of the two factors is stored transposed."""
 ACCUMULATE = {"fp64": "fp64", "int8": "int32"}
-"""Where it is not fp32."""
+"""By precision, where it is not fp32."""
 _TYPES = {
     "fp64": torch.float64,
     "fp32": torch.float32,
@@ -28,7 +38,7 @@ _TYPES = {
 
 
 def precisions(where: str) -> tuple[str, ...]:
-    """What torch multiplies here without emulating it in another precision."""
+    """Precisions that torch multiplies here without emulating them."""
     if where == "cpu":
         return ("bf16", "fp16", "fp32", "int8", "fp64")
     amd = torch.version.hip is not None
@@ -42,19 +52,19 @@ def precisions(where: str) -> tuple[str, ...]:
     return tuple(precision for precision in PRECISIONS if not missing.get(precision, False))
 
 
-def matrix(precision: str, bench: Bench, seconds: float) -> Found:
+def matrix(precision: str, bench: Bench, seconds: float) -> MeasuredRates:
     """The ceiling ``matmul.PRECISION``."""
     with switches("tf32" if precision == "tf32" else "fp32"), torch.no_grad():
         best = race(list(_candidates(precision, bench)), seconds, bench.timer)
         kept_up = _kept_up(precision, best, bench)
     resource = f"matmul.{precision}"
     accumulate = ACCUMULATE.get(precision, "fp32")
-    rates = {resource: stated(best, silicon=_silicon(resource, bench), accumulate=accumulate)}
-    return Found(rates=rates, facts=kept_up)
+    rates = {resource: rate_of(best, silicon=_silicon(resource, bench), accumulate=accumulate)}
+    return MeasuredRates(rates=rates, facts=kept_up)
 
 
 def _kept_up(precision: str, best: Best, bench: Bench) -> dict[str, Fact]:
-    """The rate at which the best product goes on without a pause, where a power limit may lower it."""
+    """The rate of the best product without a pause, where a power limit may lower it."""
     if bench.steady is None or best.candidate is None:
         return {}
     rate = best.candidate.amount / bench.steady(best.candidate.make(), STEADY_SECONDS)
@@ -63,7 +73,7 @@ def _kept_up(precision: str, best: Best, bench: Bench) -> dict[str, Fact]:
 
 
 def _silicon(resource: str, bench: Bench) -> Silicon:
-    """What the catalogue says; else the general lanes for a CPU, and for full precision on a card."""
+    """The silicon in the catalogue; else the general lanes, for a CPU and for full precision on a card."""
     ceiling = bench.known.ceiling(resource) if bench.known is not None else None
     if ceiling is not None:
         return ceiling.silicon
@@ -71,33 +81,33 @@ def _silicon(resource: str, bench: Bench) -> Silicon:
 
 
 def _candidates(precision: str, bench: Bench) -> Iterator[Candidate]:
-    """Products from the smallest on, so that a slow precision is known before a large one is tried."""
-    for shape in sorted(bench.plan.products, key=_flops):
-        words = " x ".join(map(str, shape))
+    """Products, the smallest first, so that a slow precision is known before a large product is tried."""
+    for shape in sorted(bench.sizes.products, key=_flops):
+        sizes = " x ".join(map(str, shape))
         if precision == "int8":
             yield Candidate(
-                how=f"best of torch._int_mm, {words}", amount=_flops(shape), make=partial(_int8, shape, bench)
+                how=f"best of torch._int_mm, {sizes}", amount=_flops(shape), make=partial(_int8, shape, bench)
             )
         elif precision == "fp8":
             for fast in (True, False):
-                how = f"best of torch._scaled_mm of e4m3, {words}, {'fast' if fast else 'full'} accumulation"
+                how = f"best of torch._scaled_mm of e4m3, {sizes}, {'fast' if fast else 'full'} accumulation"
                 yield Candidate(how=how, amount=_flops(shape), make=partial(_fp8, shape, bench, fast))
         else:
             for layout in LAYOUTS:
-                how = f"best of torch.mm, {words}, {layout}"
+                how = f"best of torch.mm, {sizes}, {layout}"
                 yield Candidate(
                     how=how, amount=_flops(shape), make=partial(_product, shape, layout, _TYPES[precision], bench)
                 )
-    if bench.plan.convolution is not None and precision in _TYPES:
-        yield _convolution(bench.plan.convolution, _TYPES[precision])
+    if bench.sizes.convolution is not None and precision in _TYPES:
+        yield _convolution(bench.sizes.convolution, _TYPES[precision])
 
 
-def _flops(shape: Shape) -> int:
+def _flops(shape: ProductShape) -> int:
     m, n, k = shape
     return 2 * m * n * k
 
 
-def _product(shape: Shape, layout: str, dtype: torch.dtype, bench: Bench) -> Call:
+def _product(shape: ProductShape, layout: str, dtype: torch.dtype, bench: Bench) -> Action:
     m, n, k = shape
     a = _random(m, k, layout[0] == "t", bench).to(dtype)
     b = _random(k, n, layout[1] == "t", bench).to(dtype)
@@ -105,31 +115,31 @@ def _product(shape: Shape, layout: str, dtype: torch.dtype, bench: Bench) -> Cal
 
 
 def _random(rows: int, columns: int, transposed: bool, bench: Bench) -> torch.Tensor:
-    """Normal random numbers: zeros draw less power, and a card runs faster on them than on any real input."""
+    """Normal random numbers: on zeros a card draws less power and runs faster than on any real input."""
     if transposed:
         return torch.randn(columns, rows, device=bench.where).t()
     return torch.randn(rows, columns, device=bench.where)
 
 
-def _int8(shape: Shape, bench: Bench) -> Call:
+def _int8(shape: ProductShape, bench: Bench) -> Action:
     m, n, k = shape
     a, b = (torch.randint(-127, 128, size, dtype=torch.int8, device=bench.where) for size in ((m, k), (n, k)))
     return partial(torch._int_mm, a, b.t())
 
 
-def _fp8(shape: Shape, bench: Bench, fast: bool) -> Call:
+def _fp8(shape: ProductShape, bench: Bench, fast: bool) -> Action:
     m, n, k = shape
     a, b = (torch.randn(size, device=bench.where).to(torch.float8_e4m3fn) for size in ((m, k), (n, k)))
     one = torch.ones((), device=bench.where)
-    words: dict[str, Any] = {"scale_a": one, "scale_b": one, "out_dtype": torch.bfloat16, "use_fast_accum": fast}
-    return partial(torch._scaled_mm, a, b.t(), **words)
+    more: dict[str, Any] = {"scale_a": one, "scale_b": one, "out_dtype": torch.bfloat16, "use_fast_accum": fast}
+    return partial(torch._scaled_mm, a, b.t(), **more)
 
 
 def _convolution(sizes: tuple[int, int, int, int], dtype: torch.dtype) -> Candidate:
-    """A convolution on the CPU: the FLOP of its direct algorithm are the formula's."""
+    """A convolution on the CPU, with the FLOP of its direct algorithm."""
     batch, channels, size, kernel = sizes
 
-    def make() -> Call:
+    def make() -> Action:
         layout = torch.channels_last
         x = torch.randn(batch, channels, size, size).to(dtype, memory_format=layout)
         w = torch.randn(channels, channels, kernel, kernel).to(dtype, memory_format=layout)

@@ -1,4 +1,4 @@
-"""DRAM bandwidth: arrays far larger than any cache, copied, combined, read and written."""
+"""Measures DRAM bandwidth: copies, combines, reads and writes arrays far larger than any cache."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from functools import partial
 import torch
 
 from rooflens.sources.calibrate.caches import last_level_bytes
-from rooflens.sources.calibrate.plan import MIB
-from rooflens.sources.calibrate.trial import Bench, Candidate, Found, fact, race, stated
+from rooflens.sources.calibrate.trial import Bench, Candidate, MeasuredRates, fact, race, rate_of
+from rooflens.sources.calibrate.trial_sizes import MIB
 from rooflens.sources.conditions import available_memory
 
 SHARE_OF_MEMORY = 8
-"""An array takes at most this part of the free memory."""
+"""An array takes at most one part in so many of the free memory."""
 
 
-def dram(bench: Bench, seconds: float) -> Found:
+def dram(bench: Bench, seconds: float) -> MeasuredRates:
     """The ceiling ``dram``, the best of four ways to stream, and the rate of each as a fact."""
     elements = _array_bytes(bench) // 4
     size = 4 * elements
@@ -32,25 +32,25 @@ def dram(bench: Bench, seconds: float) -> Found:
         how = f"best of {name}, {arrays}, {times} x bytes counted"
         one = Candidate(how=how, amount=times * size, make=lambda call=call: call)  # type: ignore[misc]
         best[name] = race([one], seconds / len(streams), bench.timer)
-    fastest = max(best.values(), key=lambda found: found.rate)
-    return Found(
-        rates={"dram": stated(fastest)},
-        facts={f"dram_{name}": fact(found.rate, found.how) for name, found in best.items()},
+    fastest = max(best.values(), key=lambda one: one.rate)
+    return MeasuredRates(
+        rates={"dram": rate_of(fastest)},
+        facts={f"dram_{name}": fact(one.rate, one.how) for name, one in best.items()},
     )
 
 
 def _array_bytes(bench: Bench) -> int:
-    plan = bench.plan
+    sizes = bench.sizes
     free: int | None
     if bench.where == "cuda":
         free, _ = torch.cuda.mem_get_info()
         cache = int(getattr(torch.cuda.get_device_properties(), "L2_cache_size", 0))
     else:
         free, cache = available_memory(), last_level_bytes()
-    wanted = max(plan.stream_bytes, plan.stream_caches * cache)
+    wanted = max(sizes.stream_bytes, sizes.stream_caches * cache)
     return wanted if free is None else min(wanted, free // SHARE_OF_MEMORY)
 
 
 def _filled(elements: int, where: str) -> torch.Tensor:
-    """Written by the threads that will read it, so that on several sockets each page is near its thread."""
+    """An array that the threads wrote that will read it: on several sockets, each page is near its thread."""
     return torch.empty(elements, device=where).fill_(0.75)

@@ -1,4 +1,4 @@
-"""Threads pinned to cores for a run, one each, and put back."""
+"""Pins threads to a core each for a run, and frees them afterwards."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _WORKOUTS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinning:
-    """How threads run: the cores that they are pinned to (none: not pinned), and the same in words."""
+    """How threads run: the cores that they are pinned to (none: not pinned), and a text that says so."""
 
     threads: int
     cores: tuple[int, ...]
-    words: str
+    text: str
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def pinned(where: str) -> Iterator[Pinning]:
     """Pin torch's threads to a core each while the block runs, as many as torch is set to use."""
     threads = torch.get_num_threads()
     if where != "cpu":
-        yield Pinning(threads=threads, cores=(), words=f"{threads} threads")
+        yield Pinning(threads=threads, cores=(), text=f"{threads} threads")
         return
     if not hasattr(os, "sched_setaffinity") or not TASKS.is_dir():
         yield _free(threads, "this system has no call for it")
@@ -44,7 +44,7 @@ def pinned(where: str) -> Iterator[Pinning]:
     try:
         for worker, core in zip(workers, cores, strict=True):
             os.sched_setaffinity(worker, {core})
-        yield Pinning(threads=threads, cores=tuple(cores), words=f"{threads} threads, each pinned to a core")
+        yield Pinning(threads=threads, cores=tuple(cores), text=f"{threads} threads, each pinned to a core")
     finally:
         for worker, allowed in before.items():
             with suppress(ProcessLookupError):  # the thread has ended
@@ -52,22 +52,22 @@ def pinned(where: str) -> Iterator[Pinning]:
 
 
 def _free(threads: int, reason: str) -> Pinning:
-    return Pinning(threads=threads, cores=(), words=f"{threads} threads, not pinned: {reason}")
+    return Pinning(threads=threads, cores=(), text=f"{threads} threads, not pinned: {reason}")
 
 
 def spread(cpus: Sequence[int]) -> list[int]:
-    """The CPUs with one of each physical core first, so that few threads do not share a core."""
+    """The CPUs, one of each physical core first, so that a few threads share no core."""
     turn: dict[int, int] = {}
-    seen: dict[str, int] = {}
+    used: dict[str, int] = {}
     for cpu in cpus:
         path = Path(SIBLINGS.format(cpu))
         core = path.read_text().strip() if path.exists() else str(cpu)
-        turn[cpu] = seen[core] = seen.get(core, -1) + 1
+        turn[cpu] = used[core] = used.get(core, -1) + 1
     return sorted(cpus, key=lambda cpu: (turn[cpu], cpu))
 
 
 def _workers(threads: int) -> list[int]:
-    """This thread, and those that work for it when torch runs in parallel: the ones whose time on a CPU grows most."""
+    """This thread and those that work for it: the ones whose CPU time grows most while torch runs in parallel."""
     mine = threading.get_native_id()
     x = torch.empty(1 << 22)
     x.fill_(0.5)
@@ -80,9 +80,9 @@ def _workers(threads: int) -> list[int]:
 
 
 def _times() -> dict[int, int]:
-    """Nanoseconds on a CPU by thread; empty where the kernel does not count them."""
-    found: dict[int, int] = {}
+    """CPU time of each thread in ns; empty where the kernel does not count it."""
+    times: dict[int, int] = {}
     for task in TASKS.iterdir():
         with suppress(OSError):  # the thread has ended, or the kernel keeps no such file
-            found[int(task.name)] = int((task / "schedstat").read_text().split()[0])
-    return found
+            times[int(task.name)] = int((task / "schedstat").read_text().split()[0])
+    return times

@@ -1,4 +1,4 @@
-"""All parts of a calibration, one after the other, within a time."""
+"""Runs all tasks of a calibration in turn, within a time budget."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from rooflens.sources.calibrate import caches, lanes, links, memory, overhead
 from rooflens.sources.calibrate.assemble import assembled
 from rooflens.sources.calibrate.matrix import matrix, precisions
 from rooflens.sources.calibrate.pinned import pinned
-from rooflens.sources.calibrate.plan import PLANS, SECONDS
-from rooflens.sources.calibrate.trial import TROUBLE, Bench, Found, timers
+from rooflens.sources.calibrate.trial import TROUBLE, Bench, MeasuredRates, timers
+from rooflens.sources.calibrate.trial_sizes import SECONDS, SIZES
 
 USED = 0.7
-"""Part of the time that parts may plan with; the rest is for allocating, building and overrunning."""
+"""Share of the budget that is planned; the rest is for allocating, building and overrunning."""
 LATE, LATE_SECONDS = 0.9, 1.0
-"""Until when, as a part of the time, one for which others left none still gets some, and how much."""
+"""Until this share of the budget, a task for which the others left no time still gets so many seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One thing to find out.
+class Task:
+    """One thing to measure.
 
     Attributes:
-        share: of the time, against the other parts.
-        run: from what to run it with, seconds, and what earlier parts found.
+        share: of the time, relative to the other tasks.
+        run: takes the bench, seconds, and the rates of earlier tasks.
     """
 
     name: str
     share: float
-    run: Callable[[Bench, float, Found], Found]
+    run: Callable[[Bench, float, MeasuredRates], MeasuredRates]
 
 
 def calibrate(
@@ -54,104 +54,103 @@ def calibrate(
 
     Args:
         where: ``cpu`` or ``cuda``.
-        name: slug for a device that the catalogue does not know.
-        title: what it is called.
-        known: the catalogue's entry for this machine, which gives the rates that are not measured here.
-        progress: told the share that is done, and what is being done.
-        budget: seconds for all of it.
-        quick: fewer shapes and sizes, in a fraction of the time.
+        name: slug of a device that the catalogue does not know.
+        title: name of the card or processor.
+        known: the catalogue's entry for this machine; it gives the rates that are not measured.
+        budget: seconds for everything.
+        quick: fewer shapes and sizes, in less time.
 
     Returns:
         A device whose ceilings have origin ``measured``, called ``NAME-measured``, with overheads and single bandwidths
         as facts. What could not be measured is named in its notes, and keeps the catalogue's rate where there is one.
     """
-    plan = PLANS[where, quick]
+    sizes = SIZES[where, quick]
     seconds = budget if budget is not None else SECONDS["quick" if quick else "full"]
     with pinned(where) as pinning, torch.no_grad():
         timer, wall, steady = timers(where)
-        bench = Bench(where=where, plan=plan, pinning=pinning, timer=timer, wall=wall, steady=steady, known=known)
-        found = run(parts(where, plan.compiled), bench, seconds, progress)
-    found += Found(facts=_memory(where), notes=(f"torch {torch.__version__}, {pinning.words}",))
-    return assembled(found, where=where, name=name, title=title, known=known)
+        bench = Bench(where=where, sizes=sizes, pinning=pinning, timer=timer, wall=wall, steady=steady, known=known)
+        rates = run(tasks(where, sizes.compiled), bench, seconds, progress)
+    rates += MeasuredRates(facts=_memory(where), notes=(f"torch {torch.__version__}, {pinning.text}",))
+    return assembled(rates, where=where, name=name, title=title, known=known)
 
 
 def run(
-    wanted: Sequence[Part],
+    wanted: Sequence[Task],
     bench: Bench,
     seconds: float,
     progress: Progress | None = None,
     now: Callable[[], float] = time.monotonic,
-) -> Found:
-    """Every part in turn. One that fails, or for which no time is left, becomes a note that names it."""
+) -> MeasuredRates:
+    """Run every task in turn. A note names each one that fails or for which no time is left."""
     begun = now()
     end, last = begun + USED * seconds, begun + LATE * seconds
-    found = Found()
-    total = sum(part.share for part in wanted)
+    rates = MeasuredRates()
+    total = sum(task.share for task in wanted)
     done = 0.0
-    for part in wanted:
+    for task in wanted:
         if progress is not None:
-            progress(done / total, part.name)
-        share = (end - now()) * part.share / (total - done)
+            progress(done / total, task.name)
+        share = (end - now()) * task.share / (total - done)
         if share <= 0 and now() >= last:
-            found += Found(notes=(f"{part.name} not measured: no time left",))
+            rates += MeasuredRates(notes=(f"{task.name} not measured: no time left",))
         else:
-            found += _tried(part, bench, share if share > 0 else LATE_SECONDS, found)
-        done += part.share
+            rates += _tried(task, bench, share if share > 0 else LATE_SECONDS, rates)
+        done += task.share
     if progress is not None:
         progress(1.0, "done")
-    return found
+    return rates
 
 
-def _tried(part: Part, bench: Bench, seconds: float, found: Found) -> Found:
+def _tried(task: Task, bench: Bench, seconds: float, earlier: MeasuredRates) -> MeasuredRates:
     try:
-        return part.run(bench, seconds, found)
+        return task.run(bench, seconds, earlier)
     except TROUBLE as error:
-        return Found(notes=(f"{part.name} not measured: {type(error).__name__}: {first_line(error)}",))
+        return MeasuredRates(notes=(f"{task.name} not measured: {type(error).__name__}: {first_line(error)}",))
     finally:
         gc.collect()
         if bench.where == "cuda":
             torch.cuda.empty_cache()
 
 
-def parts(where: str, compiled: bool = True) -> list[Part]:
-    """What there is to find out, the most wanted first; kernels of our own last: a bad one spoils what follows."""
+def tasks(where: str, compiled: bool = True) -> list[Task]:
+    """All tasks, the most wanted first; our own kernels come last: a bad one spoils what follows."""
     return [
         *(
-            Part(name=f"matmul.{p}", share=8 if p == "bf16" else 4, run=_alone(partial(matrix, p)))
+            Task(name=f"matmul.{p}", share=8 if p == "bf16" else 4, run=_alone(partial(matrix, p)))
             for p in precisions(where)
         ),
-        Part(name="dram", share=8, run=_alone(memory.dram)),
-        Part(name="overhead", share=1, run=_alone(overhead.overhead)),
+        Task(name="dram", share=8, run=_alone(memory.dram)),
+        Task(name="overhead", share=1, run=_alone(overhead.overhead)),
         *(_links() if where == "cuda" else ()),
         *(_lanes(compiled) if compiled or where == "cpu" else ()),
         *(_caches(where) if compiled or where == "cpu" else ()),
     ]
 
 
-def _alone(part: Callable[[Bench, float], Found]) -> Callable[[Bench, float, Found], Found]:
-    """A part that needs nothing of the earlier ones."""
-    return lambda bench, seconds, _: part(bench, seconds)
+def _alone(measure: Callable[[Bench, float], MeasuredRates]) -> Callable[[Bench, float, MeasuredRates], MeasuredRates]:
+    """A task that needs no rates of earlier ones."""
+    return lambda bench, seconds, _: measure(bench, seconds)
 
 
-def _links() -> Iterator[Part]:
-    yield Part(name="pcie", share=3, run=_alone(links.host))
+def _links() -> Iterator[Task]:
+    yield Task(name="pcie", share=3, run=_alone(links.host))
     if torch.cuda.device_count() > 1:
-        yield Part(name="nvlink", share=2, run=lambda b, s, found: links.peers(b, s, found.rates.get("pcie")))
+        yield Task(name="nvlink", share=2, run=lambda b, s, earlier: links.peers(b, s, earlier.rates.get("pcie")))
 
 
-def _lanes(compiled: bool) -> Iterator[Part]:
-    yield Part(name="special.fp32", share=2, run=_alone(lanes.special))
+def _lanes(compiled: bool) -> Iterator[Task]:
+    yield Task(name="special.fp32", share=2, run=_alone(lanes.special))
     if compiled:
         for precision in ("fp32", "fp64"):
-            yield Part(name=f"vector.{precision}", share=2, run=_alone(partial(lanes.vector, precision)))
+            yield Task(name=f"vector.{precision}", share=2, run=_alone(partial(lanes.vector, precision)))
 
 
-def _caches(where: str) -> Iterator[Part]:
+def _caches(where: str) -> Iterator[Task]:
     if where == "cpu":
-        yield Part(name="l1 and l2", share=4, run=_alone(caches.core_caches))
+        yield Task(name="l1 and l2", share=4, run=_alone(caches.core_caches))
     else:
-        yield Part(name="l2", share=3, run=_alone(caches.card_l2))
-        yield Part(name="l1", share=3, run=_alone(caches.card_l1))
+        yield Task(name="l2", share=3, run=_alone(caches.card_l2))
+        yield Task(name="l1", share=3, run=_alone(caches.card_l1))
 
 
 def _memory(where: str) -> dict[str, Fact]:

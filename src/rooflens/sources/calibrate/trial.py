@@ -1,4 +1,4 @@
-"""Trials: how fast a call is, and which of several is the fastest within a share of the time."""
+"""How long an action takes, and which of several is fastest."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from rooflens.devices.rules import Stated
+from rooflens.devices.rules import SourcedValue
 from rooflens.records import CeilingOrigin, Device, Fact, Silicon
 from rooflens.sources.calibrate.pinned import Pinning
-from rooflens.sources.calibrate.plan import Plan
+from rooflens.sources.calibrate.trial_sizes import TrialSizes
 from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, sample
 
-Call = Callable[[], object]
-Timer = Callable[[Call, float], float]
-"""From a call and seconds to spend on it to the shortest time of one call."""
+Action = Callable[[], object]
+Timer = Callable[[Action, float], float]
+"""Takes an action and the seconds to spend on it; returns the shortest time of one call."""
 
-# Private functions of torch are used where it has no others: they may be gone (AttributeError) or changed (TypeError).
+# Some functions of torch are private, where it has no others: they may be gone (AttributeError) or changed (TypeError).
 TROUBLE = (RuntimeError, OSError, ImportError, ValueError, TypeError, AttributeError, subprocess.SubprocessError)
-"""What a part may raise without taking the others along: torch, drivers and compilers raise these."""
+"""What a task may raise without stopping the others: torch, drivers and compilers raise these."""
 
 LEAST = {"cpu": 0.02, "cuda": 0.003}
-"""Seconds of one sample: long against the clock and against what the host takes to launch."""
+"""Seconds of one sample: far longer than the clock's resolution and the host's time to launch."""
 REST = {"cpu": 0.0, "cuda": 0.06}
-"""Seconds without work before each burst. Under load a card soon runs into its power limit and lowers its clock;
-rested, it runs some milliseconds at the highest one, which no later work beats, and on which two runs agree."""
+"""Seconds without work before each burst. Under load a card soon meets its power limit and lowers its clock. After a
+rest it runs at its highest clock for some milliseconds: no later work beats that, and two runs agree on it."""
 BURST = {"cpu": 100, "cuda": 3}
 """Samples in a row."""
 STEADY_SECONDS = 0.6
-"""Of work without a pause, for the rate that a card keeps up."""
+"""Seconds of work without a pause, for the rate that a card keeps up."""
 SAMPLES = 100
 FINALISTS = 2
 MOST_REPEATS = 1000
@@ -39,19 +39,19 @@ MOST_REPEATS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What every part is run with.
+    """What every task is run with.
 
     Attributes:
         where: ``cpu`` or ``cuda``.
         timer: of work in the current stream.
         wall: of work that has ended when its call returns.
-        steady: of work in the current stream that goes on without a pause: the median, not the shortest; None where
-            that is the same.
+        steady: of work in the current stream without a pause: the median, not the shortest; None where that is the
+            same.
         known: the catalogue's entry for this machine.
     """
 
     where: str
-    plan: Plan
+    sizes: TrialSizes
     pinning: Pinning
     timer: Timer
     wall: Timer
@@ -60,15 +60,15 @@ class Bench:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What parts found: rates by resource, facts by name, and what a reader must know."""
+class MeasuredRates:
+    """What tasks measured: rates by resource, facts by name, and what a reader must know."""
 
-    rates: Mapping[str, Stated] = field(default_factory=dict)
+    rates: Mapping[str, SourcedValue] = field(default_factory=dict)
     facts: Mapping[str, Fact] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def __add__(self, other: Found) -> Found:
-        return Found(
+    def __add__(self, other: MeasuredRates) -> MeasuredRates:
+        return MeasuredRates(
             rates={**self.rates, **other.rates},
             facts={**self.facts, **other.facts},
             notes=(*self.notes, *other.notes),
@@ -87,7 +87,7 @@ class Candidate:
 
     how: str
     amount: float
-    make: Callable[[], Call]
+    make: Callable[[], Action]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class Best:
 
 
 def shortest(
-    call: Call,
+    call: Action,
     seconds: float,
     clock: Clock,
     least: float,
@@ -123,22 +123,22 @@ def shortest(
         pause(rest)
         budget = max(seconds - spent, 1e-3)
         policy = Policy(warmup=1, min_samples=min(3, burst), max_samples=burst, budget=budget, precision=0.0)
-        found = _samples(call, repeats, clock, policy)
-        taken, spent = taken + len(found), spent + rest + sum(found)
-        best = min(best, min(found) / repeats)
+        samples = _samples(call, repeats, clock, policy)
+        taken, spent = taken + len(samples), spent + rest + sum(samples)
+        best = min(best, min(samples) / repeats)
     return best
 
 
-def steady(call: Call, seconds: float, clock: Clock, least: float) -> float:
-    """The time of one call while the same work goes on and on: the median of samples without a pause."""
+def steady(call: Action, seconds: float, clock: Clock, least: float) -> float:
+    """The time of one call under steady load: the median of samples without a pause."""
     once = max(min(_samples(call, 1, clock, Policy(warmup=1, min_samples=1, max_samples=1))), 1e-9)
     repeats = max(1, math.ceil(least / once))
-    samples = max(3, math.ceil(seconds / (repeats * once)))
-    found = _samples(call, repeats, clock, Policy(warmup=1, min_samples=samples, max_samples=samples, budget=seconds))
-    return median(found) / repeats
+    count = max(3, math.ceil(seconds / (repeats * once)))
+    policy = Policy(warmup=1, min_samples=count, max_samples=count, budget=seconds)
+    return median(_samples(call, repeats, clock, policy)) / repeats
 
 
-def _samples(call: Call, repeats: int, clock: Clock, policy: Policy) -> Sequence[float]:
+def _samples(call: Action, repeats: int, clock: Clock, policy: Policy) -> Sequence[float]:
     def run(mark: Callable[[], None]) -> None:
         for _ in range(repeats):
             call()
@@ -148,7 +148,7 @@ def _samples(call: Call, repeats: int, clock: Clock, policy: Policy) -> Sequence
 
 
 def timers(where: str) -> tuple[Timer, Timer, Timer | None]:
-    """The timers of a bench: of work in the current stream, of work that has ended with its call, and steady."""
+    """The timers of a bench: `timer`, `wall` and `steady`."""
     monotonic = MonotonicClock()
     clock: Clock = CudaClock() if where == "cuda" else monotonic
     least = LEAST[where]
@@ -162,12 +162,12 @@ def timers(where: str) -> tuple[Timer, Timer, Timer | None]:
 def race(
     candidates: Sequence[Candidate], seconds: float, timer: Timer, now: Callable[[], float] = time.monotonic
 ) -> Best:
-    """The best candidate. Half of the time goes to a first round, the other half to the two that lead then.
+    """The best candidate. Half of the time goes to a first round, the other half to the two best of it.
 
-    A candidate that would overrun the time is left out, and so is one that raises: a layout may be unsupported.
+    Leaves out a candidate that would overrun the time or that raises: a layout may be unsupported.
 
     Raises:
-        RuntimeError and others of `TROUBLE`: no candidate ran; what the first one raised.
+        RuntimeError and others of `TROUBLE`: no candidate ran; the first one raised this.
     """
     end = now() + seconds
     tried: list[tuple[Best, Candidate]] = []
@@ -183,23 +183,23 @@ def race(
     if not tried:
         raise problems[0]
     tried.sort(key=lambda pair: -pair[0].rate)
-    best = [found for found, _ in tried[:FINALISTS]]
+    best = [result for result, _ in tried[:FINALISTS]]
     for place, (_, candidate) in enumerate(tried[:FINALISTS]):
         left = end - now()
         if left > 0:
             best.append(_tried(candidate, left / (FINALISTS - place), timer))
-    return max(best, key=lambda found: found.rate)
+    return max(best, key=lambda result: result.rate)
 
 
 def _tried(candidate: Candidate, seconds: float, timer: Timer) -> Best:
     return Best(rate=candidate.amount / timer(candidate.make(), seconds), how=candidate.how, candidate=candidate)
 
 
-def stated(
+def rate_of(
     best: Best, *, silicon: Silicon | None = None, accumulate: str | None = None, origin: CeilingOrigin = "measured"
-) -> Stated:
-    """A ceiling as a device file states it."""
-    return Stated(value=best.rate, origin=origin, reference=best.how, silicon=silicon, accumulate=accumulate)
+) -> SourcedValue:
+    """The rate of a candidate, as a device file holds it."""
+    return SourcedValue(value=best.rate, origin=origin, reference=best.how, silicon=silicon, accumulate=accumulate)
 
 
 def fact(value: float, reference: str) -> Fact:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rooflens.devices.files import slug
-from rooflens.devices.rules import Stated, ceilings
+from rooflens.devices.rules import SourcedValue, ceilings
 from rooflens.errors import FileError
 from rooflens.records import CeilingOrigin, Device, Record
 from rooflens.units import show
@@ -126,7 +126,7 @@ def device_of(
     title = f"{told.title if told is not None else title} {suffix}"
     vendor, kind = (told.vendor, told.kind) if told is not None else ("unknown", kind)
     stated = {
-        resource: Stated(value=roof.rate, origin=origin, reference=f"{roof.place}: {roof.name}")
+        resource: SourcedValue(value=roof.rate, origin=origin, reference=f"{roof.place}: {roof.name}")
         for resource, roof in best.items()
     }
     return Device(

@@ -1,37 +1,37 @@
-"""How much a calibration tries."""
+"""The sizes that a calibration tries."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-Shape = tuple[int, int, int]
+ProductShape = tuple[int, int, int]
 """m, n, k: a product of (m, k) and (k, n)."""
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrialSizes:
     """The sizes that are tried.
 
     Attributes:
-        products: shapes of the products, each in several layouts; multiples of 128, since odd sizes run slower; the
-            smallest tells whether a precision is so slow that the others would take for ever.
-        convolution: batch, channels, height and width, kernel: torch asks oneDNN for its direct algorithm, which on a
-            CPU may be faster than a product. None where it does not count: cuDNN may use Winograd or FFT.
-        stream_bytes: of each array that is streamed through memory.
-        stream_caches: an array is at least so many times the last-level cache (the rule of STREAM is four).
+        products: shapes of the products, each in several layouts; multiples of 128, since odd sizes run slower. The
+            smallest tells whether a precision is too slow for the others.
+        convolution: batch, channels, height and width, kernel. torch asks oneDNN for its direct algorithm, which on a
+            CPU may be faster than a product. None on a card: cuDNN may use Winograd or FFT.
+        stream_bytes: size of each array that is streamed through memory.
+        stream_caches: an array is at least so many times the last-level cache (STREAM's rule is four).
         working_sets: bytes, for the caches of a core.
-        shared_sets: bytes, for the cache that a GPU's cores share; with less than 4 MiB the rate depends on which of
-            its slices hold the set.
-        sweep_bytes: what one trial of a working set reads in all.
+        shared_sets: bytes, for the cache that a GPU's cores share; below 4 MiB the rate depends on which of its slices
+            hold the set.
+        sweep_bytes: bytes that one trial of a working set reads.
         rounds: of the loops in the kernels for vector and special rates: some milliseconds.
-        link_bytes: of each copy over a link.
-        launches: operations in a row, for overheads; fewer than what the driver's queue holds.
-        compiled: whether to build kernels of our own.
+        link_bytes: size of each copy over a link.
+        launches: operations in a row, for overheads; fewer than the driver's queue holds.
+        compiled: whether to build our own kernels.
     """
 
-    products: tuple[Shape, ...]
+    products: tuple[ProductShape, ...]
     convolution: tuple[int, int, int, int] | None = None
     stream_bytes: int
     stream_caches: int = 4
@@ -52,7 +52,7 @@ def _doubling(first: int, last: int) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-CPU = Plan(
+CPU = TrialSizes(
     products=((256,) * 3, (1024,) * 3, (2048,) * 3, (3072,) * 3, (4096, 1024, 2048), (512, 4096, 1024)),
     convolution=(16, 256, 28, 3),
     stream_bytes=256 * MIB,
@@ -60,7 +60,7 @@ CPU = Plan(
     sweep_bytes=64 * MIB,
     rounds=200_000,
 )
-CUDA = Plan(
+CUDA = TrialSizes(
     products=(
         (4096,) * 3,
         (6144,) * 3,
@@ -77,10 +77,10 @@ CUDA = Plan(
     sweep_bytes=32 * GIB,
     rounds=1000,
 )
-PLANS: Mapping[tuple[str, bool], Plan] = {
+SIZES: Mapping[tuple[str, bool], TrialSizes] = {
     ("cpu", False): CPU,
     ("cuda", False): CUDA,
-    ("cpu", True): Plan(
+    ("cpu", True): TrialSizes(
         products=((256,) * 3, (1024,) * 3, (2048,) * 3),
         convolution=CPU.convolution,
         stream_bytes=CPU.stream_bytes,
@@ -88,7 +88,7 @@ PLANS: Mapping[tuple[str, bool], Plan] = {
         sweep_bytes=CPU.sweep_bytes,
         rounds=CPU.rounds,
     ),
-    ("cuda", True): Plan(
+    ("cuda", True): TrialSizes(
         products=((4096,) * 3, (8192,) * 3),
         stream_bytes=2 * GIB,
         working_sets=_doubling(16 * KIB, 512 * KIB),
@@ -97,6 +97,6 @@ PLANS: Mapping[tuple[str, bool], Plan] = {
         rounds=CUDA.rounds,
     ),
 }
-"""By place, and whether it has to be quick."""
+"""By device type, and whether it has to be quick."""
 SECONDS = {"full": 90.0, "quick": 30.0}
-"""What a calibration takes at most."""
+"""Default budget of a calibration."""
