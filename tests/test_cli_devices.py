@@ -76,7 +76,7 @@ def test_a_wrong_filter_says_what_there_is() -> None:
 
 def test_the_list_as_csv_is_in_base_units_and_names_what_is_unverified() -> None:
     by_name = {row["name"]: row for row in rows_of("list")}
-    assert len(by_name) == 71
+    assert list(by_name) == [device.name for device in catalogue()]
     a100 = by_name["a100-sxm4-40gb"]
     assert (a100["dram"], a100["memory"], a100["units"], a100["year"]) == (
         "1555000000000",
@@ -120,7 +120,7 @@ def test_json_holds_everything() -> None:
     assert shown["facts"]["memory"]["value"] == 16e9
     assert "t4" in shown["aliases"]
     assert json.loads(text_of("list", "--vendor", "nvidia", "--format", "json"))[-3]["vendor"] == "NVIDIA"
-    assert len(json.loads(text_of("list", "--format", "json"))) == 71
+    assert len(json.loads(text_of("list", "--format", "json"))) == len(catalogue())
 
 
 def test_one_row_per_value_as_csv() -> None:
@@ -147,7 +147,7 @@ def test_text_of_a_user_is_shown_as_it_is(tmp_path: Path, format_: str) -> None:
 def test_markdown_has_one_table_per_vendor() -> None:
     text = text_of("list", "--format", "md")
     assert [line for line in text.splitlines() if line.startswith("### ")] == [
-        f"### {vendor}" for vendor in ("AMD", "Apple", "AWS", "Google", "Intel", "NVIDIA")
+        f"### {vendor}" for vendor in sorted({device.vendor for device in catalogue()}, key=str.lower)
     ]
     assert "| tesla-t4 | 2018 | 8.10 T | 65.0 T | 320 G | 16.0 G |" in text
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rooflens.capacity import Batches, Target, largest_batches
+from rooflens.capacity import AskedDevice, Batches, largest_batches
 from rooflens.devices import catalogue
 from rooflens.devices.reserves import Reserve, one_of
 from rooflens.errors import InvalidValue
@@ -102,13 +102,13 @@ def largest_batch(
     return largest_batches(targets, batches, None if reserve is None else (_asked(reserve),), progress)
 
 
-def _targets(device: str | Device | Sequence[str | Device]) -> list[Target]:
-    found: dict[str, Target] = {}
+def _targets(device: str | Device | Sequence[str | Device]) -> list[AskedDevice]:
+    found: dict[str, AskedDevice] = {}
     for named in listed(device):
         every = isinstance(named, str) and named.casefold() == ALL
         for whole in catalogue() if every else [find(named) if isinstance(named, str) else named]:
             one, count = one_of(whole)
-            target = found.setdefault(whole.name, Target(name=whole.name, one=one, count=count, may_lack=every))
+            target = found.setdefault(whole.name, AskedDevice(name=whole.name, one=one, count=count, may_lack=every))
             if target.one != one:
                 raise InvalidValue(f"two different devices are called {whole.name!r}; give yours another title")
     if not found:

@@ -16,7 +16,7 @@ from rooflens.units import show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class AskedDevice:
     """A device that was asked for.
 
     Attributes:
@@ -33,7 +33,7 @@ class Target:
 
 
 def largest_batches(
-    targets: Sequence[Target], batches: Batches, free: tuple[Reserve, ...] | None, progress: Progress | None
+    targets: Sequence[AskedDevice], batches: Batches, free: tuple[Reserve, ...] | None, progress: Progress | None
 ) -> Fits:
     """Find the largest batch of every device; the answers are in the order of the devices.
 
@@ -68,7 +68,7 @@ def largest_batches(
     )
 
 
-def _unsearched(target: Target, batches: Batches, free: tuple[Reserve, ...] | None) -> Fit:
+def _unsearched(target: AskedDevice, batches: Batches, free: tuple[Reserve, ...] | None) -> Fit:
     """What is known of a device before any batch but one was traced."""
     one = target.one
     lacking = batches.lacking(one)
