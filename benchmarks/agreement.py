@@ -1,11 +1,11 @@
-"""Medians of rooflens beside those of other timers, of the same step in the same process.
+"""Compare medians of rooflens with those of other timers, for the same step in the same process.
 
-    python benchmarks/agreement.py --out benchmarks/results/agreement-h200.json    # beside triton.testing.do_bench
-    python benchmarks/agreement.py --out benchmarks/results/agreement-cpu.json --cpu    # beside torch's Timer
+    python benchmarks/agreement.py --out benchmarks/results/agreement-h200.json    # triton.testing.do_bench
+    python benchmarks/agreement.py --out benchmarks/results/agreement-cpu.json --cpu    # torch's Timer
 
-On a card both empty the caches before each sample; ten models run at batches at which the device and not the host is
-the limit, and at batch 1 beside them. On a CPU both use the same number of threads. Each is timed in several turns,
-and the shortest median of each counts: a machine may be disturbed, and never runs too fast. Exits with 1 if a
+On a GPU both empty the caches before each sample. Ten models run at batches at which the device is the limit, and at
+batch 1, where the host is. On a CPU both use the same number of threads. Each is timed in several turns, and the
+shortest median counts, because a machine may be disturbed but never runs too fast. Exits with 1 if a
 device-limited case differs by more than 2 %.
 """
 
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def compared(model: str, batch: int, dtype: str, where: str) -> Iterator[dict[str, Any]]:
-    """Both medians of a model at a batch and, on a card, at batch 1."""
+    """Both medians of a model at a batch and, on a GPU, at batch 1."""
     for size in (batch,) if where == "cpu" else (batch, 1):
         run = prepared(model, size, dtype, where)
         call = partial(run, lambda: None)
@@ -93,7 +93,7 @@ def compared(model: str, batch: int, dtype: str, where: str) -> Iterator[dict[st
 
 
 def timed(run: Callable[[Callable[[], None]], None], where: str) -> tuple[float, float]:
-    """The median, and the seconds per call that went by outside of what is timed: harness, flush, synchronisation."""
+    """The median, and the seconds per call outside the timed part: harness, flush, synchronisation."""
     begun = time.perf_counter()
     timing = sample(run, ("forward",), clock_of(where, flush=where == "cuda"), POLICY[where])["forward"]
     rest = time.perf_counter() - begun - sum(timing.samples) - sum(timing.warmup) - (timing.cold or 0.0)

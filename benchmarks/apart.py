@@ -1,4 +1,4 @@
-"""Run a function in a process of its own, with a time limit; what it raises is a result.
+"""Run a function in a process of its own, with a time limit; an exception is a result.
 
 The process is forked, so that imports are paid for once and each run begins in the same state.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a run: a value, or the kind of error and its message."""
+    """Result of a run: a value, or the kind of error and its message."""
 
     value: Any = None
     error: str | None = None
@@ -22,7 +22,7 @@ class Outcome:
 
 
 def apart(function: Callable[[], Any], limit: float) -> Outcome:
-    """Call `function` in a forked process and give what it returns, for at most `limit` seconds."""
+    """Call `function` in a forked process for at most `limit` seconds and return its result."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(function, theirs), daemon=True)

@@ -1,9 +1,9 @@
-"""Calibrated ceilings against other public ways to find them, in the same process, and against a second calibration.
+"""Compare calibrated ceilings with other public ways to find them, in the same process, and with a second calibration.
 
     python benchmarks/calibration.py --out benchmarks/results/calibration-h100.json
     python benchmarks/calibration.py --cpu --quick --out out/calibration.json
 
-Prints each way's best rate and the calibrated one's ratio to the best of them, and how well two calibrations agree.
+Prints each way's best rate, the ratio of the calibrated rate to the best of them, and how well two calibrations agree.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def calibrated(where: str, quick: bool, budget: float | None) -> tuple[rl.Device, float]:
-    """A calibration and the seconds it took; its file is not kept."""
+    """A calibration and the seconds that it took; its file is not kept."""
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
         found = rl.calibrate(where, output=Path(folder, "measured.toml"), quick=quick, budget=budget)
@@ -97,7 +97,7 @@ def against(first: rl.Device, second: rl.Device, resource: str, others: Mapping[
 
 
 def agreement(first: rl.Device, second: rl.Device) -> dict[str, float | None]:
-    """By resource, how far the second calibration is from the first; None where one of them has no rate."""
+    """Difference of the second calibration from the first, by resource; None where one of them has no rate."""
     found: dict[str, float | None] = {}
     for ceiling in measured(first):
         again = second.ceiling(ceiling.resource)
@@ -224,7 +224,7 @@ def cuda_arrays() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def factors(where: str, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Normal random numbers, as the calibration has them."""
+    """Normal random numbers, as in the calibration."""
     a, b = (torch.randn(SIDE[where], SIDE[where], device=where).to(dtype) for _ in range(2))
     return a, b
 
@@ -245,7 +245,7 @@ def by_events(call: Callable[[], object]) -> float:
 
 
 def by_triton(call: Callable[[], object]) -> float:
-    """The shortest call that triton.testing.do_bench saw, in seconds."""
+    """The shortest call that triton.testing.do_bench timed, in seconds."""
     from triton.testing import do_bench
 
     milliseconds: float = do_bench(call, warmup=100, rep=1000, return_mode="min")

@@ -1,4 +1,4 @@
-"""Kernels in Triton that copy and multiply, to compare a calibration with. Triton needs a C compiler to launch them.
+"""Triton kernels that copy and multiply, for comparison with a calibration. Triton needs a C compiler to launch them.
 
 The kernels have no annotations: Triton would read them.
 """

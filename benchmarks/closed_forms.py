@@ -1,8 +1,8 @@
 """Multiply-adds of the models of the counting benchmark, by closed form.
 
-Each is a function of the model's dimensions, written from its paper or its source, and knows nothing of how rooflens
-counts. Learning costs forward once for the gradient of the weights and once for that of the inputs, less the gradients
-that nobody asks for (`less`): those of the data, and of what is frozen.
+Each is a function of the model's dimensions, written from its paper or its source, independent of how rooflens counts.
+Backward costs forward once for the gradient of the weights and once for that of the inputs, less the gradients that
+are not asked for (`less`): those of the data, and of frozen weights.
 """
 
 from __future__ import annotations

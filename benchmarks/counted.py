@@ -1,4 +1,4 @@
-"""What was executed against what the algorithm needs, by operation family, of records that `rooflens counters` wrote:
+"""Compute executed over algorithmic work by operation family, from records that `rooflens counters` wrote:
 
     PYTHONPATH=. python benchmarks/counted.py --out benchmarks/results/counted-h200.json runs/*.jsonl
 

@@ -1,4 +1,4 @@
-"""Kernels whose work is known, each in a range of its own, for counters to be held against:
+"""Run kernels whose work is known, each in a range of its own, to compare with counters:
 
     rooflens counters --limit 300 -o products.jsonl -- python benchmarks/counted_products.py
     rooflens counters --cache none -o products-warm.jsonl -- python benchmarks/counted_products.py
@@ -82,7 +82,7 @@ def packed() -> dict[str, Callable[[], object]]:
 
 
 def copy() -> Callable[[], object]:
-    """Reads and writes 64 MiB each: a kernel, where `copy_` would be a copy by the driver, which ncu does not see."""
+    """Read and write 64 MiB each by a kernel; `copy_` would be a copy by the driver, which ncu does not see."""
     x = torch.randn(COPIED, device="cuda")
     y = torch.empty_like(x)
     return lambda: torch.mul(x, 1.5, out=y)

@@ -1,4 +1,4 @@
-"""rooflens beside other counters: FLOP against the closed form, seconds, and peak memory.
+"""Compare rooflens with other counters: FLOP over the closed form, seconds, and peak memory.
 
     python benchmarks/counting.py [--only NAME]... [--again] [--write docs/benchmark-counting.md]
 
@@ -43,7 +43,7 @@ Key = tuple[str, str, str]
 
 
 def python_of(tool: Tool) -> str:
-    """The interpreter of a tool's environment, which is made or renewed where its pins have changed."""
+    """The interpreter of a tool's environment; makes the environment, or renews it if its pins have changed."""
     if tool.peer is None:
         return sys.executable
     home, pins = PEERS / tool.peer, ROOT / "benchmarks" / "peers" / f"{tool.peer}.txt"
@@ -76,7 +76,7 @@ def wanted() -> list[Key]:
 
 
 def run(tool: Tool, keys: list[Key]) -> Iterator[Cell]:
-    """The cells of one tool as they are done; what the tool prints goes to a file beside its environment."""
+    """Yield the cells of one tool as they are done; what the tool prints goes to a file next to its environment."""
     python = python_of(tool)
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
     PEERS.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ def key_of(cell: Cell) -> Key:
 
 
 def about() -> dict[str, Any]:
-    """Where the results were made."""
+    """Machine and versions of the results."""
     cpus = len(os.sched_getaffinity(0))
     versions = {name: version(name) for name in ("torch", "torchvision", "timm", "transformers")}
     return {"machine": f"{cpus} cores of {cpu_name()}", "versions": versions}

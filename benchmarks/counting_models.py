@@ -1,4 +1,4 @@
-"""The models of the counting benchmark: one of each kind that some counter gets wrong, and some that all get right."""
+"""The models of the counting benchmark: kinds that some counter gets wrong, and kinds that all get right."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Model:
         build: makes the module.
         inputs: makes its positional inputs.
         macs: the closed form.
-        training: whether forward is counted in train mode.
+        training: True if forward is counted in train mode.
     """
 
     name: str

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 
 class First(nn.Module):
-    """Calls a layer and keeps the first of what it returns."""
+    """Calls a layer and returns the first of its results."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class BareParameters(nn.Module):
 
 
 class TiedWords(nn.Module):
-    """The mean of the words around, one layer, and the table of words again as the head."""
+    """The mean of the surrounding words, one layer, and the embedding again as the head."""
 
     def __init__(self, words: int, width: int) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ class GraphConvolution(nn.Module):
 
 
 class DilatedPyramid(nn.Module):
-    """Convolutions of several dilations side by side, then 1 x 1, as in DeepLab."""
+    """Convolutions of several dilations in parallel, then 1 x 1, as in DeepLab."""
 
     def __init__(self, c_in: int, c_out: int, dilations: tuple[int, ...]) -> None:
         super().__init__()

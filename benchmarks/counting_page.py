@@ -74,7 +74,7 @@ def by_model(cells: dict[Any, Cell], phase: str, show: Callable[[Cell], str]) ->
 
 
 def summary(cells: dict[Any, Cell]) -> str:
-    """One row per tool: how often it is right, its worst error, what it costs."""
+    """One row per tool: how often it is exact, its worst error, its cost."""
     head = ["tool", "version", "exact", "worst error", "does not run", "exact, backward", "worst error, backward"]
     head += ["seconds, median", "seconds, most", "MB, most", "exact too and faster than rooflens"]
     rows = []
@@ -133,7 +133,7 @@ def quicker(cells: dict[Any, Cell]) -> str:
 
 
 def _faster(cells: dict[Any, Cell], tool: str) -> str:
-    """On how many of the models that both count exactly the tool is faster than rooflens."""
+    """Number of models that both count exactly and that the tool counts faster than rooflens."""
     if tool == "rooflens":
         return NONE
     both = _both_exact(cells, tool)

@@ -1,4 +1,4 @@
-"""What an estimate costs: time beside torch's FlopCounterMode, memory, ten devices, and the start of the command line.
+"""Measure what an estimate costs: time over torch's FlopCounterMode, memory, ten devices, start of the command line.
 
     python benchmarks/estimate_cost.py
 

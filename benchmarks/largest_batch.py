@@ -1,18 +1,18 @@
-"""How much of a CUDA card's memory the tensors of a step can take: what rooflens' largest batches rest on.
+"""Measure how much of a GPU's memory the tensors of a step can take: the basis of rooflens' largest batches.
 
     python -m benchmarks.largest_batch find --out found.json
     python -m benchmarks.largest_batch run --found found.json --out benchmarks/results/largest-batch-h200.json
 
 Three things are measured:
 
-- **context**: what is gone from the card after the first products, convolutions and attention, less what torch's
+- **context**: memory of the GPU that is in use after the first products, convolutions and attention, less what torch's
   allocator holds;
 - **workspaces**: for convolutional networks at growing batch, what an operation allocates and frees during its own call
   (see benchmarks/memory.py);
-- **limits**: torch's allocator is limited to a smaller card's memory less the context. `find` computes, without a card,
-  the batch whose tensors alone would fill that; `run` looks for the largest share of it that runs. What is lost goes to
+- **limits**: torch's allocator is limited to a smaller GPU's memory less the context. `find` computes, without a GPU,
+  the batch whose tensors alone would fill that; `run` looks for the largest share of it that runs. The rest goes to
   workspaces, fragmentation, and errors of the estimate. Run it again with `--limits-only` under
-  PYTORCH_ALLOC_CONF=expandable_segments:True: the rows are added. Decode is not tried: filling the cache takes more
+  PYTORCH_ALLOC_CONF=expandable_segments:True to add rows. Decode is not tried: filling the cache takes more
   than the step, and leaves torch's allocator fragmented before it begins.
 """
 
@@ -86,7 +86,7 @@ def asked(model: str, dtype: str, mode: str, seq_len: int | None) -> Workload:
 
 
 def prepared(wanted: Workload, module: torch.nn.Module, batch: int) -> Callable[[], None]:
-    """The step on the card; what fills a cache has run."""
+    """The step on the GPU, with its cache filled."""
     step = placed(wanted.step(replace(wanted.runs[0], batch=batch), module, "cuda"), "cuda")
     run = eager(step, "cuda").once
     return lambda: run(lambda: None)
@@ -98,7 +98,7 @@ def cleared() -> None:
 
 
 def context() -> dict[str, int]:
-    """Bytes that are gone from the card besides torch's tensors."""
+    """Bytes of the GPU in use besides torch's tensors."""
     kept = cublas_workspace("cuda")
     x = torch.randn(8, 64, 64, 64, device="cuda", requires_grad=True)
     torch.nn.functional.conv2d(x, torch.randn(64, 64, 3, 3, device="cuda", requires_grad=True)).sum().backward()
@@ -118,7 +118,7 @@ def context() -> dict[str, int]:
 
 
 def workspaces() -> Iterator[dict[str, Any]]:
-    """The peaks of growing batches, with and without what operations allocate for themselves."""
+    """Peaks of growing batches, with and without the workspaces of operations."""
     kept = torch.cuda.memory_allocated()
     for model, dtype, mode, batches in WORKSPACES:
         wanted = asked(model, dtype, mode, None)
@@ -146,7 +146,7 @@ def workspaces() -> Iterator[dict[str, Any]]:
 
 
 def found(decoder: str) -> Iterator[dict[str, Any]]:
-    """The batches whose tensors alone would fill what the context leaves of a card with so many GB."""
+    """Batches whose tensors alone would fill what the context leaves of a GPU with so many GB."""
     card = rl.device("h200")
     for model, dtype, mode, seq_len, gigabytes in LIMITS:
         name = decoder if model == "decoder" else model
@@ -166,7 +166,7 @@ def found(decoder: str) -> Iterator[dict[str, Any]]:
 
 
 def limits(decoder: str, cases: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """What runs of them."""
+    """The largest share of these batches that runs."""
     for case in cases:
         name = decoder if case["model"] == "decoder" else case["model"]
         wanted = asked(name, case["dtype"], case["mode"], case["seq_len"])
@@ -179,7 +179,7 @@ def limits(decoder: str, cases: list[dict[str, Any]]) -> Iterator[dict[str, Any]
 
 
 def tried(wanted: Workload, module: torch.nn.Module, batch: int, limit: int) -> dict[str, Any]:
-    """The largest batch that was seen to run within so many bytes, and the smallest that was seen not to."""
+    """The largest batch that ran within so many bytes, and the smallest that did not."""
     low, high = SHARES
     seen: dict[int, dict[str, int] | None] = {}
 
@@ -200,7 +200,7 @@ def tried(wanted: Workload, module: torch.nn.Module, batch: int, limit: int) -> 
 
 
 def within(wanted: Workload, module: torch.nn.Module, batch: int, limit: int) -> dict[str, int] | None:
-    """The most that two steps allocated and reserved under a limit of the allocator; None where it was too little."""
+    """Most bytes that two steps allocated and reserved under a limit of the allocator; None where it was too small."""
     total = torch.cuda.get_device_properties(0).total_memory
     run = prepared(wanted, module, batch)
     cleared()

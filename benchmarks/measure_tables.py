@@ -22,12 +22,12 @@ _BLOCK = re.compile(r"(<!-- measured: ([\w-]+) -->\n).*?(<!-- end -->\n)", re.DO
 
 
 def refreshed(text: str) -> str:
-    """The page with every table as the data have it."""
+    """The page with every table made from the data."""
     return _BLOCK.sub(lambda match: match[1] + "".join(f"{line}\n" for line in BLOCKS[match[2]]()) + match[3], text)
 
 
 def agreement(name: str, other: str) -> Iterator[str]:
-    """Both medians of every case, and the cost of a call that is not in its sample."""
+    """Both medians of every case, and the cost of a call outside its sample."""
     data = _load(f"agreement-{name}.json")
     worst = max(abs(row["ratio"] - 1) for row in data["rows"] if row["device_limited"])
     card = data["machine"].get("card", f"{data['machine']['cpu']}, {data['machine']['threads']} threads")
@@ -65,7 +65,7 @@ def several() -> Iterator[str]:
 
 
 def calibration() -> Iterator[str]:
-    """The calibrated rates beside other methods', and how far a second calibration was off."""
+    """The calibrated rates over those of other methods, and the difference of a second calibration."""
     data = _load("calibration-h200.json")
     yield f"{data['device'].removesuffix(' (measured)')}; two calibrations of {data['seconds'][0]:.0f} s each."
     yield ""
@@ -116,7 +116,7 @@ def products() -> Iterator[str]:
 
 
 def executed_ratios() -> Iterator[str]:
-    """Executed over algorithmic work by family, of those that take some time."""
+    """Executed over algorithmic work by family, without families that take hardly any time."""
     cases = _load("counted-h200.json")["cases"]
     (card,) = {case["card"] for case in cases}
     least = min(case["time_share"] for case in cases)

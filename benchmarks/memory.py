@@ -1,13 +1,13 @@
-"""Estimated peak memory beside what torch's allocator reports on a CUDA card.
+"""Compare estimated peak memory with what torch's allocator reports on a GPU.
 
     python benchmarks/memory.py --out benchmarks/results/memory-h200.json [--cpu]
 
-For every case the step runs twice to settle, then once inside a mode that looks at the allocated bytes after every
-operation. The highest of these is the peak without workspaces: what an operation allocates and frees during its own
-call (cuDNN's workspace for a convolution) is not seen, and is reported beside it as the difference to the plain peak.
+For every case the step runs twice to settle, then once inside a mode that reads the allocated bytes after every
+operation. The highest of these is the peak without workspaces. It misses what an operation allocates and frees during
+its own call (cuDNN's workspace for a convolution); the difference to the plain peak is reported too.
 cuBLAS keeps its workspace between calls: it is allocated before the model, and subtracted.
 
-`--cpu` runs the same script without a card, to try it out; memory is then not measured.
+`--cpu` runs the same script without a GPU, to try it out; memory is then not measured.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ TOKENS = 1024
 
 
 class Boundaries(TorchDispatchMode):
-    """The most bytes allocated when an operation has just ended."""
+    """Most bytes allocated at the end of any operation."""
 
     def __init__(self, allocated: Callable[[], int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

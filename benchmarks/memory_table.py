@@ -1,4 +1,4 @@
-"""Write the tables of docs/memory.md from what was measured: `python benchmarks/memory_table.py`.
+"""Write the tables of docs/memory.md from measurements: `python benchmarks/memory_table.py`.
 
 A test fails if a table is stale.
 """
@@ -29,7 +29,7 @@ _BLOCK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
 
 def refreshed(text: str) -> str:
-    """The page with every table as the data have it."""
+    """The page with every table made from the data."""
     peaks, limits = json.loads(PEAKS.read_text()), json.loads(LIMITS.read_text())
     blocks = {
         "worst": lambda: worst(peaks),
@@ -43,7 +43,7 @@ def refreshed(text: str) -> str:
 
 
 def worst(data: dict[str, Any]) -> Iterator[str]:
-    """How far the estimates were off at most, by step."""
+    """The largest error of the estimates, by step."""
     for step, name in zip(STEPS, ("inference", "a training step"), strict=True):
         cases = [case for case in data["cases"] if case["mode"] == step]
         far = max(cases, key=lambda case: abs(case["error"]))
@@ -73,7 +73,7 @@ def _peak_cells(case: dict[str, Any] | None) -> tuple[str, str, str]:
 
 
 def limit_rows(data: dict[str, Any]) -> Iterator[str]:
-    """What ran in a smaller card's memory beside what rooflens says."""
+    """Batches that ran in a smaller GPU's memory, and rooflens' answer."""
     yield "| model | dtype | step | memory | tensors alone | ran, expandable segments | ran, default | rooflens |"
     yield "|---|---|---|---:|---:|---:|---:|---:|"
     ran = {(*_case(row), row["allocator"]): row["runs"] for row in data["limits"]}
@@ -97,7 +97,7 @@ def _case(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def reserves() -> Iterator[str]:
-    """What stays free, as the package has it."""
+    """The reserve, from the package's data."""
     yield "| what | how much | for | steps |"
     yield "|---|---|---|---|"
     for entry in tomllib.loads(CAPACITY.read_text())["reserve"]:
@@ -109,7 +109,7 @@ def reserves() -> Iterator[str]:
 
 
 def workspace_rows(data: dict[str, Any]) -> Iterator[str]:
-    """The cases whose peak is mostly higher for a workspace."""
+    """The cases whose peak is higher mostly because of a workspace."""
     yield "| model | dtype | step | batch | peak without workspace | workspace | share |"
     yield "|---|---|---|---:|---:|---:|---:|"
     for row in data["workspaces"]:
@@ -121,7 +121,7 @@ def workspace_rows(data: dict[str, Any]) -> Iterator[str]:
 
 
 def context(data: dict[str, Any]) -> Iterator[str]:
-    """What is gone from the card."""
+    """Memory that the context takes from the GPU."""
     found = data["context"]
     yield (
         f"On the {data['card']} (torch {data['torch']}, cuDNN {data['cudnn']}), torch sees {gigabytes(found['total'])}."

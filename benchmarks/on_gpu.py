@@ -1,4 +1,4 @@
-"""Estimate beside measurement on a CUDA card: time against the bound, and peak memory against the allocator's.
+"""Compare estimates with measurements on a GPU: time with the bound, and peak memory with the allocator's.
 
     python benchmarks/on_gpu.py --out out/on_gpu [--cpu]
 

@@ -1,8 +1,8 @@
-"""How much of the device's time a profile gives to an operation of a module.
+"""Measure the share of the device's time that a profile attributes to an operation of a module.
 
 Profiles a forward pass and a training step of torchvision models, and of a small decoder where transformers is
-installed, and writes for each the share of the time that belongs to an operation of a module, with the longest of what
-does not. On a GPU the time is that of kernels, copies and fills; with --cpu it is the host time of operations.
+installed. Writes for each the share of the time that belongs to an operation of a module, and the longest operations
+that do not. On a GPU the time is that of kernels, copies and fills; with --cpu it is the host time of operations.
 
     python benchmarks/profile_coverage.py --out benchmarks/results/profile_coverage_h200.json
     python benchmarks/profile_coverage.py --out out/coverage.json --cpu --models resnet18 --batch 2
@@ -45,7 +45,7 @@ WANTED = {"inference": 0.95, "train": 0.90}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Profile every model and write what was found."""
+    """Profile every model and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     parser.add_argument("--cpu", action="store_true", help="on the processor, although there may be a GPU")
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def coverage(name: str, mode: str, where: str, batch: int, dtype: str) -> dict[str, Any]:
-    """What one profile gives; a model that cannot be run says why."""
+    """The result of one profile, or the reason why the model cannot run."""
     row: dict[str, Any] = {"model": name, "mode": mode, "batch": batch, "dtype": dtype, "wanted": WANTED[mode]}
     begun = time.perf_counter()
     try:
@@ -100,7 +100,7 @@ def duration(record: Record) -> float:
 
 
 def longest(records: Sequence[Record], most: int = 10) -> list[tuple[str, float]]:
-    """The names with the most time among some records."""
+    """The names with the most time."""
     seconds: dict[str, float] = {}
     for record in records:
         seconds[record.name] = seconds.get(record.name, 0.0) + duration(record)
@@ -108,7 +108,7 @@ def longest(records: Sequence[Record], most: int = 10) -> list[tuple[str, float]
 
 
 def machine(where: str) -> dict[str, str]:
-    """What the numbers were taken on."""
+    """Machine and versions of the measurements."""
     card = torch.cuda.get_device_name() if where == "cuda" else platform.machine()
     return {"device": card, "torch": torch.__version__, "python": platform.python_version()}
 

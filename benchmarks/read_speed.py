@@ -1,11 +1,11 @@
-"""How fast a counter file is read, against the csv module of the standard library on the same file.
+"""Measure how fast a counter file is read, over the csv module of the standard library on the same file.
 
     .venv/bin/python benchmarks/read_speed.py [MEGABYTES]
 
 Repeats the launches of a recorded file of each layout until the file is large, each time under new numbers and with
 other times and bytes: a kernel that is launched again executes the same instructions, and nothing else stays the same.
-Prints for each layout the speed of a bare `csv.reader`, that of `rooflens.read`, their ratio and the peak memory per
-record; the least processor time of five runs, taken in turns. Exit code 1 if a ratio is below 0.5.
+Prints for each layout the speed of a bare `csv.reader` and of `rooflens.read`, their ratio and the peak memory per
+record, from the least processor time of five runs, taken in turns. Exit code 1 if a ratio is below 0.5.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def written(path: Path, recorded: Path, size: int) -> int:
 
 
 def _line(row: list[str], columns: int = 0) -> str:
-    """As ncu writes it: every cell in quotes, and nothing behind the last comma of a row that is short."""
+    """A row as ncu writes it: every cell in quotes, and nothing after the last comma of a short row."""
     cells = [f'"{cell.replace(DOUBLE[0], DOUBLE)}"' for cell in row]
     if len(row) < columns and not row[-1]:
         cells[-1] = ""

@@ -1,10 +1,10 @@
-"""What rl.region costs per iteration, around a loop that does nothing: microseconds of the host.
+"""Measure the cost of rl.region per iteration, around a loop that does nothing, in microseconds of the host.
 
     python benchmarks/region_cost.py
 
-One line per way to use it and per state: skipping, timing, done. On a machine with a GPU timing is shown for it too,
-where each mark is an event as well. The bare loop is taken off. Each number is the best of several repeats: whatever
-else the machine does only adds.
+Prints one line per way to use it, with its states: skipping, timing, done. On a machine with a GPU it shows timing
+there too, where each mark is also an event. The bare loop is subtracted. Each number is the best of several repeats,
+because other work of the machine only adds time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How the cost of an estimate grows: with the number of operations in a straight line, with their sizes not at all.
+"""Measure how the cost of an estimate grows: linearly with the number of operations, not with their sizes.
 
     python benchmarks/scaling.py [--most OPERATIONS]
 
-Models of up to 100,000 operations: layers in a row, one layer in a loop, layers that learn, and layers of which no two
-are alike (of these a tenth). Prints a table and exits with 1 if the fitted exponent of a kind is above 1.15, or if a
+Models of up to 100,000 operations: layers in a row, one layer in a loop, layers that learn, and layers that all differ
+(a tenth as many). Prints a table and exits with 1 if the fitted exponent of a kind is above 1.15, or if a
 model that is many times as large, with as many operations, takes more than 1.2 times as long.
 """
 
@@ -48,13 +48,13 @@ class Loop(nn.Module):
 
 
 def row(layers: int, widths: int) -> nn.Module:
-    """Linear layers of so many different widths, over and over."""
+    """Linear layers of that many different widths, repeated."""
     return nn.Sequential(*(nn.Linear(8 + n % widths, 8 + (n + 1) % widths) for n in range(layers)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """Models of any number of operations: how they are made and run, up to which share of the largest number."""
+    """A kind of model: how it is made with any number of operations, its mode, and its share of the largest number."""
 
     make: Callable[[int], nn.Module]
     mode: str = "inference"
@@ -78,9 +78,9 @@ def estimated(module: nn.Module, inputs: Any, mode: str = "inference") -> rl.Rec
 
 
 def growth(kind: str, most: int) -> float:
-    """The exponent of the time over the number of operations, in logarithms: of all, or of the last three if more.
+    """The exponent of the time over the number of operations, from all points or, if larger, the last three.
 
-    At the small end a constant part makes it look smaller than it is.
+    A constant cost makes the exponent of small models too small.
     """
     chosen = KINDS[kind]
     operations, seconds = [], []

@@ -1,9 +1,9 @@
-"""Data parallel training on several cards of one machine: scaling efficiency and bus bandwidth.
+"""Measure data parallel training on several GPUs of one machine: scaling efficiency and bus bandwidth.
 
     python benchmarks/several_gpus.py --out benchmarks/results/several-gpus-2xh100.jsonl --gpus 2
-    python benchmarks/several_gpus.py --out out/several.jsonl --gpus 2 --cpu    # tries it out
+    python benchmarks/several_gpus.py --out out/several.jsonl --gpus 2 --cpu    # to try it out
 
-ResNet-50 at two batch sizes and a decoder of a billion parameters, each card with a whole batch.
+ResNet-50 at two batch sizes and a decoder of a billion parameters, each GPU with a whole batch.
 """
 
 from __future__ import annotations

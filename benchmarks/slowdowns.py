@@ -1,10 +1,10 @@
-"""How often `rooflens compare` calls a step slower: planted slowdowns in noise of several kinds.
+"""Measure how often `rooflens compare` calls a step slower, with planted slowdowns in noise of several kinds.
 
     python benchmarks/slowdowns.py --out benchmarks/results/slowdowns.json
 
 A slowdown of 0 % that is called a difference is a false alarm; one of 1, 3 or 5 % that is not called slower is missed.
-Noise is 2 % (log-normal). Of one run a side samples are independent, or hang together as a clock that wanders makes
-them (first-order autoregressive); of several runs a side each run is off by 1 % in addition.
+Noise is 2 % (log-normal). With one run a side samples are independent, or correlated as under a clock that wanders
+(first-order autoregressive). With several runs a side each run is also off by 1 %.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _rows(repeats: int) -> Iterator[dict[str, float]]:
 def _verdict(
     rng: np.random.Generator, runs: int, samples: int, hanging: float, between: float, slowdown: float
 ) -> int | None:
-    """1 for slower, -1 for faster, 0 for no difference, None where nothing can be said."""
+    """1 for slower, -1 for faster, 0 for no difference, None where there is no answer."""
     before = [run(rng, samples, hanging, between) for _ in range(runs)]
     after = [[(1 + slowdown) * value for value in run(rng, samples, hanging, between)] for _ in range(runs)]
     changed = change(before, after)

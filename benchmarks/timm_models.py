@@ -2,7 +2,7 @@
 
     python benchmarks/timm_models.py [--module NAME]... [--again]
 
-Resumable: a model that stands in benchmarks/results/timm.json is not run again, unless asked for with `--again`. Each
+Resumable: a model in benchmarks/results/timm.json is not run again, unless `--again` is given. Each
 model runs in a process of its own with a time limit. Prints one line per model and what is not counted, and exits with
 1 if a model has an uncounted operation or an error that is not among `REASONS`.
 """
@@ -33,7 +33,7 @@ REASONS: dict[str, str] = {}
 
 
 def chosen() -> dict[str, str]:
-    """Names of models and the timm module of each: of every module up to `PER_MODULE`, evenly over its sorted names."""
+    """Names of models and the timm module of each: up to `PER_MODULE` of every module, evenly over its sorted names."""
     import timm
 
     models: dict[str, str] = {}
@@ -62,7 +62,7 @@ def counted(name: str) -> dict[str, Any]:
 
 
 def run(name: str, module: str) -> dict[str, Any]:
-    """The row of one model: its counts, or why there are none."""
+    """The row of one model: its counts, or the reason why there are none."""
     outcome = apart(lambda: counted(name), LIMIT)
     row: dict[str, Any] = {"model": name, "module": module}
     if outcome.error is None:
@@ -71,7 +71,7 @@ def run(name: str, module: str) -> dict[str, Any]:
 
 
 def wrong(row: dict[str, Any]) -> bool:
-    """Whether a model is not counted in full and nobody has said why."""
+    """True if a model is not counted in full and `REASONS` does not explain it."""
     return incomplete(row) and row["model"] not in REASONS
 
 
@@ -97,7 +97,7 @@ def write(rows: dict[str, dict[str, Any]]) -> None:
 
 
 def load() -> None:
-    """Import what an estimate imports, so that forked processes need not; no backward: its threads survive no fork."""
+    """Import what an estimate imports, for all forks. No backward runs, because its threads do not survive a fork."""
     rl.estimate("timm:resnet18", batch=1)
 
 

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def studied(say: Callable[[str], None]) -> Path:
-    """Run the study beside this file, which needs no measurement, and write its report."""
+    """Run the study in this folder, which needs no measurement, and write its report."""
     say(f"study {STUDY.name}: estimating its cases")
     rl.run_study(STUDY, OUT / "study")
     say(f"study {STUDY.name}: writing the report")
@@ -50,7 +50,7 @@ def studied(say: Callable[[str], None]) -> Path:
 
 
 def places() -> Iterator[str]:
-    """Where this machine can run: the CPU, and a GPU where torch finds one."""
+    """Devices of this machine: the CPU, and a GPU where torch finds one."""
     import torch
 
     yield "cpu"
@@ -59,7 +59,7 @@ def places() -> Iterator[str]:
 
 
 def estimated_and_measured(place: str, say: Callable[[str], None]) -> rl.RecordSet:
-    """Every model at every batch, under ceilings that are measured once and serve all."""
+    """Estimate and measure every model at every batch, with ceilings that are measured once."""
 
     def tell(share: float, what: str) -> None:
         say(f"{place}: {what}")
@@ -75,7 +75,7 @@ def estimated_and_measured(place: str, say: Callable[[str], None]) -> rl.RecordS
 
 
 def steps() -> Callable[[str], None]:
-    """Tells each new step once, with the seconds since the start: one line each, so that it reads well in a pipe."""
+    """Print each new step once, on one line, with the seconds since the start."""
     begun = time.monotonic()
     last = ""
 

@@ -48,7 +48,7 @@ def train(
     optimizer: torch.optim.Optimizer,
     device: torch.device,
 ) -> list[float]:
-    """One epoch; the loss of every iteration."""
+    """Train one epoch and return the loss of every iteration."""
     losses = []
     model.train()
     region = rl.region("train step", trace=model, skip=2, iterations=10, save=RECORDS, show=True)  # rooflens 2/3
@@ -64,7 +64,7 @@ def train(
 
 
 def write_images(folder: Path) -> None:
-    """Random pictures in one folder per class, as ImageFolder reads them."""
+    """Write random images, one folder per class, as ImageFolder reads them."""
     for label in range(CLASSES):
         home = folder / f"class{label}"
         home.mkdir()

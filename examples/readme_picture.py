@@ -1,4 +1,4 @@
-"""Draw the picture of the README from recorded times; with --measure, first record them again on the GPU at hand."""
+"""Draw the picture of the README from recorded times; with --measure, first record them again on this GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def recorded() -> rl.RecordSet:
-    """The time of every model at every batch, under the ceilings of the card's data sheet."""
+    """Times of every model at every batch, with the ceilings of the GPU's data sheet."""
     sets = [rl.measure(model, batch=BATCHES, device="cuda") for model in MODELS]
     return sum(sets[1:], start=sets[0])
 

@@ -22,13 +22,14 @@ Written by `scripts/cli_docs.py` from the help texts; change those, then run it.
 
 - **Results go to stdout, everything else to stderr:** `rooflens estimate resnet18 --format json | jq` works, and a
   progress bar appears only where stderr is a terminal.
-- **`-o` says by its suffix what is written**, and may be repeated. Folders are made, and a file appears whole or not at
-  all. [Record files](design.md#files) (`.jsonl`) hold everything and are read by `rooflens plot` and `rl.read`.
-- **Exit code** 0, or 1 for an error, which is one sentence, or 2 for wrong usage; 3 where `check` has findings, a step
-  is slower than `compare` may allow, or cells of a `study` failed. `rooflens --debug COMMAND ...` shows the traceback.
+- **The suffix of `-o` decides what is written**; `-o` may be repeated. Folders are made, and a file appears whole or
+  not at all. [Record files](design.md#files) (`.jsonl`) hold everything; `rooflens plot` and `rl.read` read them.
+- **Exit code** 0; 1 after an error, which is one sentence; 2 after wrong usage; 3 where `check` has findings, a step is
+  slower than `compare` may allow, or cells of a `study` failed. `rooflens --debug COMMAND ...` shows the traceback.
 - **Width and colour:** tables fit the terminal, 80 columns in a pipe; columns without room are named below the table.
   `NO_COLOR=1` switches colour off.
-- The shape of `--format json` is [promised](json.md). What the names of devices mean is told [here](devices.md).
+- **Words** are explained in the [glossary](glossary.md), names of devices [here](devices.md). The shape of
+  `--format json` is [promised](json.md).
 """
 
 

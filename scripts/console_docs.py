@@ -1,7 +1,7 @@
 """Put the real output below the commands that the pages show: `.venv/bin/python scripts/console_docs.py`.
 
-A command stands in a block of language ``console`` behind ``$``. One that shows no output stays so, and one whose
-output has a line ``...`` stays as it is. A test fails if an output is stale.
+A command is in a block of language ``console``, after ``$``. A command without output stays without, and an output with
+a line ``...`` stays as it is. A test fails if an output is stale.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Exports of Nsight Systems and roofs of others: seeds for the fuzzer, and what the readers accept held against them.
+"""Exports of Nsight Systems and roofs of others: seeds for the fuzzer, and a comparison with what the readers accept.
 
-As in fuzz_oracles.py, an AssertionError is a number from nowhere.
+As in fuzz_oracles.py, an AssertionError means a number that is not in the file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the readers accept, held against a few lines of csv, json and tomllib that know nothing of rooflens.
+"""Compare what the readers accept with a few lines of csv, json and tomllib that are independent of rooflens.
 
-Each function reads bytes with a reader, and raises AssertionError where it gives a number that does not stand in a
+Each function reads bytes with a reader, and raises AssertionError where it gives a number that is in no
 whole row of the input.
 """
 

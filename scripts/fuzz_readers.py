@@ -2,11 +2,11 @@
 
     .venv/bin/python scripts/fuzz_readers.py [SECONDS] [--reader NAME]... [--seed N] [--save]
 
-A finding is any exception but the reader's own error, a call that hangs, takes long or much memory, and a number that
-does not stand in an undamaged row of the file: what a reader accepts is held against a few lines of csv, json or
-tomllib. The input goes to `out/fuzz`, and the exit code is 1. Inputs that once were findings lie in `tests/data/fuzz`
-and are the first ones to be tried. SECONDS are per reader; the default of 5 is a smoke test. `--save` puts what came
-out into `benchmarks/results/fuzz.json` and docs/read.md; do that with 600 seconds or more.
+A fault is any exception but the reader's own error, a call that hangs or needs much time or memory, and a number that
+is in no undamaged row of the file: a few lines of csv, json or tomllib check what a reader accepts. The input goes to
+`out/fuzz`, and the exit code is 1. Inputs that once were faults lie in `tests/data/fuzz` and are tried first. SECONDS
+are per reader; the default of 5 is a smoke test. `--save` writes the results into `benchmarks/results/fuzz.json` and
+docs/read.md; do that with 600 seconds or more.
 """
 
 from __future__ import annotations

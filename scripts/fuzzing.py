@@ -1,7 +1,7 @@
 """Coverage-guided fuzzing in plain Python: keep what reaches new branches, damage it further.
 
-`atheris` has no wheels for the Pythons of this project, so branches are seen through `sys.settrace`: a branch is a step
-from one line of rooflens to another, and how often it was taken (once, a few times, many times) counts as new too.
+`atheris` has no wheels for the Pythons of this project, so `sys.settrace` records branches. A branch is a step from one
+line of rooflens to another; a new count of it (once, a few times, many times) is a new branch too.
 """
 
 from __future__ import annotations

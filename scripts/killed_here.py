@@ -1,10 +1,10 @@
-"""A study of small estimates whose run is killed with SIGKILL at random moments, beside the same study left in peace.
+"""Kill the run of a study with SIGKILL at random moments, and compare it with an undisturbed run of the same study.
 
     .venv/bin/python scripts/killed_here.py                   # 200 cells, 25 kills: three or four minutes on two cores
     .venv/bin/python scripts/killed_here.py --kills 5 --seed 3
 
-Whenever the run is killed it is started again with `rooflens study resume`. In the end the records have to be those of
-the run in peace, of every cell, each found once. Exits with 1 if not. The like on a cluster: scripts/killed_study.py.
+After each kill `rooflens study resume` starts the run again. In the end every cell must have the records of the
+undisturbed run, once. Exits with 1 if not. scripts/killed_study.py does the same on a cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A study on a real Slurm whose processes are killed at random, beside the same study left in peace.
+"""Kill processes of a study on a real Slurm at random, and compare it with an undisturbed run of the same study.
 
     .venv/bin/python scripts/killed_study.py                           # 200 cells, 25 kills
     .venv/bin/python scripts/killed_study.py --cells 40 --kills 5 --seed 3
@@ -6,8 +6,8 @@
 Starts a Slurm of its own (scripts/slurm_here.py). At random moments something is killed with SIGKILL: the process that
 submits, a random process of a job (submitit's, the one that runs cells, a worker), or all of a job; or a job is
 preempted by one of the urgent partition, or given the signal of a time limit. Whenever the submitting process is gone,
-`rooflens study resume` is called. In the end the records have to be those of the undisturbed run, of every cell, each
-found once. Exits with 1 if not.
+`rooflens study resume` is called. In the end every cell must have the records of the undisturbed run, once.
+Exits with 1 if not.
 """
 
 from __future__ import annotations

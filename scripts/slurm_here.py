@@ -1,4 +1,4 @@
-"""A Slurm of one node on this machine, as root in a container too: controller, node and munge on loopback.
+"""Run a Slurm of one node on this machine, as root in a container too: controller, node and munge on loopback.
 
 ::
 
@@ -7,8 +7,8 @@
     python3 scripts/slurm_here.py run bash            # the same, to look around
 
 Everything lies in one temporary folder, configuration, key and sockets included; nothing in /etc is read or changed, so
-several can run side by side. The node has the cores of the machine. Jobs of the partition `urgent` preempt those of
-`main`, which are queued again. No accounting is kept: `sacct` fails, as it does on clusters that have none.
+several can run at once. The node has the cores of the machine. Jobs of the partition `urgent` preempt those of
+`main`, which are queued again. There is no accounting: `sacct` fails, as on clusters without it.
 """
 
 from __future__ import annotations

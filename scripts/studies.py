@@ -4,7 +4,7 @@
 
 Nothing is measured and every estimate is made anew: records go to out/studies/NAME, the report to
 out/studies/NAME.html, and verdicts and figures into studies/NAME/README.md, between the comments that mark their place.
-With --check the pages are left alone, and one that is stale is an error.
+With --check no page is written, and a stale page is an error.
 """
 
 from __future__ import annotations
