@@ -26,6 +26,7 @@ PROMISED = {
     "counters",
     "read",
     "region",
+    "register_operation",
     "roofline",
     "run_study",
     "run_study_on_cluster",
@@ -39,6 +40,8 @@ PROMISED = {
 } | {
     "RecordSet",
     "Work",
+    "Call",
+    "Demand",
     "Timing",
     "Case",
     "Record",

@@ -34,15 +34,18 @@ if TYPE_CHECKING:
         study_verdicts,
         table,
     )
+    from rooflens.costs import Demand, register_operation
     from rooflens.errors import RooflensError
-    from rooflens.records import Case, Ceiling, Device, Record, Timing, Work
+    from rooflens.records import Call, Case, Ceiling, Device, Record, Timing, Work
     from rooflens.results import RecordSet
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Call",
     "Case",
     "Ceiling",
+    "Demand",
     "Device",
     "Record",
     "RecordSet",
@@ -63,6 +66,7 @@ __all__ = [
     "measure",
     "read",
     "region",
+    "register_operation",
     "roofline",
     "run_study",
     "run_study_on_cluster",
@@ -97,8 +101,9 @@ _HOMES = {
         "study_verdicts",
         "table",
     ),
+    "rooflens.costs": ("Demand", "register_operation"),
     "rooflens.errors": ("RooflensError",),
-    "rooflens.records": ("Case", "Ceiling", "Device", "Record", "Timing", "Work"),
+    "rooflens.records": ("Call", "Case", "Ceiling", "Device", "Record", "Timing", "Work"),
     "rooflens.results": ("RecordSet",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

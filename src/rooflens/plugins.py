@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -15,6 +14,8 @@ READERS, OPERATIONS = "rooflens.readers", "rooflens.operations"
 
 def plugins(group: str, use: Callable[[object], T]) -> Iterator[T]:
     """Load the entry points of a group and give what `use` makes of each; a broken one warns and is skipped."""
+    from importlib.metadata import entry_points  # takes longer than all of rooflens' own light imports
+
     for point in sorted(entry_points(group=group), key=lambda point: point.name):
         try:
             yield use(point.load())

@@ -30,14 +30,16 @@ from rooflens.costs import (  # noqa: F401  (each registers its formulas)
     reduction,
 )
 from rooflens.costs.calculation import Calculation, WorkTerm, calculate
+from rooflens.costs.custom import register_operation
 from rooflens.costs.fusion import fused_bytes
-from rooflens.costs.registry import Arithmetic, Cost, arithmetic_of, cost, families, family_of, traffic
+from rooflens.costs.registry import Arithmetic, Cost, Demand, arithmetic_of, cost, families, family_of, traffic
 from rooflens.costs.sizes import result_names
 
 __all__ = [
     "Arithmetic",
     "Calculation",
     "Cost",
+    "Demand",
     "WorkTerm",
     "arithmetic_of",
     "calculate",
@@ -45,6 +47,7 @@ __all__ = [
     "families",
     "family_of",
     "fused_bytes",
+    "register_operation",
     "result_names",
     "traffic",
 ]

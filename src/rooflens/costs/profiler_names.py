@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from rooflens.costs.registry import family_of
+from rooflens.costs.registry import family_of, is_custom
 
 _ENGINE = ("autograd::engine::", "torch::autograd::", "torch::dynamo::")
 _ATTENTION = "scaled_dot_product"
@@ -32,11 +32,13 @@ TAKEN_APART = frozenset(
 
 
 def short(name: str) -> str:
-    """An operation's name as an estimate has it: without namespace, one name for all devices.
+    """An operation's name as an estimate has it: one name for all devices, a namespace only for custom operators.
 
     >>> short("aten::cudnn_batch_norm"), short("torchvision::nms")
     ('native_batch_norm', 'nms')
     """
+    if is_custom(name):
+        return name
     plain = name.rsplit("::", 1)[-1]
     if plain.lstrip("_").startswith(_ATTENTION):
         return "attention_backward" if plain.endswith("_backward") else "attention"

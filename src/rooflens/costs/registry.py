@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from rooflens.records import AS_IS, Call, Device, Traffic, Work
+from rooflens.plugins import OPERATIONS, plugins
+from rooflens.records import AS_IS, PHASES, Call, Device, Phase, Traffic, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +34,11 @@ Formula = Callable[[Call], Demand]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
+    """A formula, and the phases in which its operation runs where nothing is recomputed."""
+
     family: str
     formula: Formula
+    phases: frozenset[Phase] = frozenset(PHASES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ class Cost:
 
 
 ENTRIES: dict[str, Entry] = {}
-"""Filled by the modules of the families, which the package imports."""
+"""By name: filled by the modules of the families, which the package imports. Custom operators have their namespace."""
+_PLUGINS_LOADED: list[str] = []
 
 
 def register(family: str, *names: str) -> Callable[[Formula], Formula]:
@@ -94,8 +99,28 @@ def register(family: str, *names: str) -> Callable[[Formula], Formula]:
 
 def entry_of(name: str) -> Entry | None:
     """The formula of an operation: in-place and foreach forms share that of the plain one."""
+    load_plugins()
     plain = name.removeprefix("_foreach_").rstrip("_") if name.startswith("_foreach_") else name.removesuffix("_")
     return ENTRIES.get(name) or ENTRIES.get(plain)
+
+
+def load_plugins() -> None:
+    """Let other packages register their formulas, once; what they import may come back here."""
+    if not _PLUGINS_LOADED:
+        _PLUGINS_LOADED.append(OPERATIONS)
+        list(plugins(OPERATIONS, lambda plugin: plugin() if callable(plugin) else plugin))
+
+
+def is_custom(qualified: str) -> bool:
+    """True if somebody registered a formula for this operator, given with its namespace."""
+    load_plugins()
+    return "::" in qualified and qualified in ENTRIES
+
+
+def runs_in(name: str, phase: Phase) -> bool:
+    """True if an operation runs in a phase where nothing is recomputed."""
+    entry = entry_of(name)
+    return entry is None or phase in entry.phases
 
 
 def families() -> dict[str, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from unittest.mock import patch
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from rooflens.costs.registry import is_custom, runs_in
 from rooflens.records import Access, Argument, Call, Operation, Phase, Tensor
 from rooflens.trace.dtypes import name_of
 from rooflens.trace.lifetimes import Lifetimes
@@ -82,10 +83,11 @@ class Schema:
 
 
 @cache
-def schema_of(operator: torch._ops.OpOverload) -> Schema:
+def schema_of(operator: torch._ops.OpOverload, custom: bool) -> Schema:
+    """What to know of an operator; a `custom` one, for which a formula was registered, keeps its namespace."""
     schema = operator._schema
-    name = schema.name.split("::")[-1]
-    if operator.namespace == "quantized":  # layers on packed weights have the names of plain ones
+    name = schema.name if custom else schema.name.split("::")[-1]
+    if operator.namespace == "quantized" and not custom:  # layers on packed weights have the names of plain ones
         name = f"quantized_{name}"
     returns = [r.alias_info for r in schema.returns]
     view = bool(returns) and all(alias is not None and not alias.is_write for alias in returns)
@@ -142,7 +144,7 @@ class Recorder(TorchDispatchMode):
         if _wrapping(tuple(types)):
             return NotImplemented  # the class takes it apart, and the parts come here
         kwargs = kwargs or {}
-        schema = schema_of(func)
+        schema = schema_of(func, func.namespace != "aten" and is_custom(func._schema.name))
         if schema.composite:  # under inference mode torch leaves it to us to take these apart, as it does elsewhere
             with self:
                 return func.decompose(*args, **kwargs)
@@ -196,6 +198,7 @@ class Recorder(TorchDispatchMode):
             return self._paths.current, False
         # Gradients are computed with recording off, and outside of calls of modules.
         recomputed = torch.is_grad_enabled() or self._paths.inside or self._repeating > 0 or name in FORWARD_ONLY
+        recomputed = recomputed or not runs_in(name, "backward")
         if self._paths.inside or node is None:
             return self._paths.current, recomputed
         variable = getattr(node, "variable", None)
