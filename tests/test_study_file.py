@@ -12,6 +12,7 @@ from tests.study_samples import SMALL, written
 
 from rooflens.errors import StudyFileError
 from rooflens.runs.options import FUSIONS, OPTIMIZERS
+from rooflens.runs.options import OPTIONS as TABLE
 from rooflens.study import (
     OPTIONS,
     Claim,
@@ -318,9 +319,9 @@ def test_what_is_no_file_and_no_toml(tmp_path: Path) -> None:
 
 
 def test_options_are_those_of_the_sources() -> None:
-    assert OPTIONS["fusion"] == FUSIONS
-    assert isinstance(OPTIONS["optimizer"], tuple)
-    assert sorted(OPTIONS["optimizer"]) == sorted(OPTIMIZERS)
+    assert OPTIONS["fusion"].choices == FUSIONS
+    assert OPTIONS["optimizer"].choices == OPTIMIZERS
+    assert {name for name in TABLE if name not in OPTIONS} == {"img_size", "seq_len", "dims"}
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.data())

@@ -9,14 +9,14 @@ from rooflens.study.grid import COMPARISON, agrees
 from rooflens.study.study import OPTIONS, SOURCES
 from rooflens.study.toml_table import TomlTable, near
 
-NUMBERS = ("batch", "seq_len", "img_size", *(name for name, kind in OPTIONS.items() if kind is int))
-FLAGS = tuple(name for name, kind in OPTIONS.items() if kind is bool)
+NUMBERS = ("batch", "seq_len", "img_size", *(name for name, line in OPTIONS.items() if line.kind is int))
+FLAGS = tuple(name for name, line in OPTIONS.items() if line.kind is bool)
 WORDS: Mapping[str, Sequence[str]] = {
     "source": SOURCES,
     "dtype": (*DTYPES, AS_IS),
     "mode": MODES,
     "phase": PHASES,
-    **{name: kind for name, kind in OPTIONS.items() if isinstance(kind, tuple)},
+    **{name: line.choices for name, line in OPTIONS.items() if line.choices},
 }
 
 

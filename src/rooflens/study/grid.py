@@ -11,16 +11,9 @@ from pathlib import Path
 
 from rooflens.errors import FileError
 from rooflens.records import AS_IS, Case, Scalar
+from rooflens.runs.options import OPTIONS as TABLE
 from rooflens.study.study import OPTIONS, SOURCES, Cell, Exclusion, Grid, Recorded, SourceName, Study
 
-UNUSED: Mapping[SourceName, frozenset[str]] = {
-    "estimate": frozenset({"cuda_graph", "flush", "profile", "gpus"}),
-    "measure": frozenset({"causal", "fusion"}),
-    "counters": frozenset({"causal", "fusion", "cuda_graph", "flush", "profile", "gpus"}),
-    "replay": frozenset(),
-}
-"""Options that mean nothing to a source: its cells do not have them."""
-_TRAINING = frozenset({"optimizer", "fused"})
 COMPARISON = re.compile(r"\s*(<=|>=|<|>)\s*([0-9]+)\s*")
 """A condition on a number."""
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
@@ -100,14 +93,14 @@ def _is_said(name: str, value: Scalar, source: SourceName, mode: str) -> bool:
 
 
 def means_something(name: str, source: SourceName, mode: str) -> bool:
-    """Whether an option changes anything for a source and a mode."""
-    return name not in UNUSED[source] and (name not in _TRAINING or mode == "train")
+    """True if an option changes anything for a source and a mode. Recorded files may be of any source."""
+    line = TABLE.get(name)
+    return line is None or line.means_something(line.sources[0] if source == "replay" else source, mode)
 
 
 def default_of(name: str) -> Scalar | None:
-    """What holds for an option that a case does not name: the first of its words, off, one GPU; None is unknown."""
-    kind = OPTIONS.get(name)
-    return None if kind is None else kind[0] if isinstance(kind, tuple) else 1 if kind is int else False
+    """What holds for an option that a case does not name; None is unknown."""
+    return OPTIONS[name].default if name in OPTIONS else None
 
 
 def _excluded(cell: Cell, exclusions: Iterable[Exclusion]) -> bool:

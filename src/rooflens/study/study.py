@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from rooflens.records import Case, Scalar
+from rooflens.runs.options import OPTIONS as TABLE
+from rooflens.runs.options import Option
 
 SourceName = Literal["estimate", "measure", "counters", "replay"]
 SOURCES: tuple[SourceName, ...] = ("estimate", "measure", "counters", "replay")
@@ -18,19 +20,10 @@ MEASURED = "measured"
 """The word for this machine with ceilings that were measured."""
 HERE = ("cpu", "cuda", MEASURED)
 """Words for the machine that runs a cell, where a study names no device of the catalogue."""
-OPTIONS: Mapping[str, type | tuple[str, ...]] = {
-    "channels_last": bool,
-    "causal": bool,
-    "fusion": ("none", "pointwise", "attention"),
-    "compile": bool,
-    "optimizer": ("sgd", "none", "adam", "adamw"),
-    "fused": bool,
-    "cuda_graph": bool,
-    "flush": bool,
-    "profile": bool,
-    "gpus": int,
+OPTIONS: Mapping[str, Option] = {
+    name: line for name, line in TABLE.items() if line.default is not None and line.kind is not dict
 }
-"""Options of a case besides image size and length, and what they may be; of words, the first is the default."""
+"""Options that a grid lists; image size and length are axes of their own."""
 _LONGEST = 80
 
 

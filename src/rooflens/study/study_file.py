@@ -161,10 +161,10 @@ def _options(table: TomlTable) -> dict[str, tuple[Scalar, ...]]:
     table.refuse_others(OPTIONS)
     found: dict[str, tuple[Scalar, ...]] = {}
     for name in table.values:
-        kind = OPTIONS[name]
-        if isinstance(kind, tuple):
-            found[name] = table.chosen(name, kind)
-        elif kind is int:
+        line = OPTIONS[name]
+        if line.choices:
+            found[name] = table.chosen(name, line.choices)
+        elif line.kind is int:
             found[name] = table.counts(name)
         else:
             found[name] = table.list_of(name, lambda key, value, at, t=table: _flag(t, key, value, at))  # type: ignore[misc]
