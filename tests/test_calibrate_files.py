@@ -172,7 +172,7 @@ class TestCommand:
             assert word in done.output
 
     def test_the_table_compares_with_the_catalogue(self) -> None:
-        from rooflens.cli.calibrate import rates
+        from rooflens.report.device_tables import rates
 
         sheet = find("t4")
         measured = Ceiling(resource="dram", rate=240e9, silicon="memory", origin="measured", reference="best of copy")

@@ -117,7 +117,7 @@ def test_an_interrupt_shows_what_was_measured(
         rl.RecordSet([done]).save(save)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rooflens.api.measure", interrupted)
+    monkeypatch.setattr("rooflens.measure", interrupted)
     table, kept = tmp_path / "run.csv", tmp_path / "run.jsonl"
     outputs = ["-o", str(table), *(["-o", str(kept)] if names_a_record_file else [])]
     with pytest.raises(SystemExit, match="1"):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rooflens.cli.options import FORMATS, examples, in_color, progress_bar
+import rooflens as rl
+from rooflens.cli.options import examples, format_option, in_color, progress_bar
 
 if TYPE_CHECKING:
     from rooflens.report.render import Format
@@ -35,14 +36,7 @@ FOUND = 3
     show_default=True,
     help="Exit with 3 if a finding is as grave as this, or graver.",
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(FORMATS),
-    default="table",
-    show_default=True,
-    help="csv and json hold evidence and remedy of each finding.",
-)
+@format_option("csv and json hold evidence and remedy of each finding.")
 @click.pass_context
 def check(context: click.Context, files: tuple[Path, ...], fail_on: str, format_: Format) -> None:
     """Look for numbers that cannot be true and for known mistakes.
@@ -50,11 +44,10 @@ def check(context: click.Context, files: tuple[Path, ...], fail_on: str, format_
     FILES are record files, or CSV files of figures that somebody typed in: columns quantity and value, and where known
     report, model, device, batch, dtype, phase, unit and how (docs/check.md has the quantities, and every finding).
     """
-    from rooflens import api
     from rooflens.report.findings import findings_text
 
     with progress_bar() as tell, redirect_stdout(sys.stderr):
-        found = api.check(*files, progress=tell)
+        found = rl.check(*files, progress=tell)
     click.echo(findings_text(found, format_, color=in_color()), nl=False)
     if format_ in ("json", "csv"):
         for note in found.notes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import rooflens as rl
 from rooflens.cli.options import Command
 
 if TYPE_CHECKING:
@@ -49,10 +50,8 @@ def cluster_options(command: Command) -> Command:
 
 def run_on_cluster(what: Path, *, cluster: Mapping[str, Any], folder: Path | None = None, **options: Any) -> Status:
     """Run a study on a cluster; an interrupt ends the waiting and leaves the jobs."""
-    from rooflens.api.clusters import run_study_on_cluster
-
     try:
-        return run_study_on_cluster(what, folder, **cluster, **options)
+        return rl.run_study_on_cluster(what, folder, **cluster, **options)
     except KeyboardInterrupt:
         click.echo("the jobs go on: 'rooflens study resume' waits for them, 'scancel' ends them", err=True)
         raise

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rooflens.cli.options import FORMATS, TABLES, OutputPath, check_outputs, examples
+import rooflens as rl
+from rooflens.cli.options import (
+    TABLES,
+    OutputPath,
+    check_outputs,
+    emit_text,
+    examples,
+    format_option,
+    output_option,
+    write,
+)
 
 if TYPE_CHECKING:
-    from rooflens.api.tables import Format
-    from rooflens.compare import Comparison, RunComparison
+    from rooflens.compare import RunComparison
+    from rooflens.report.render import Format
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
 QUESTIONS = ("runs", "evidence", "kernels", "devices", "correlation", "scaling", "phases", "throughput")
@@ -95,22 +103,8 @@ class Price(click.ParamType):  # type: ignore[type-arg]
 @click.option("--against", help="What is correlated with the others.  [default: latency]")
 @click.option("--over", help="What time grows with: batch, flops ..., seq_len ... (scaling).  [default: batch]")
 @click.option("--phase", type=click.Choice(PHASES), help="One phase instead of the step (correlation, scaling).")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(FORMATS),
-    default="table",
-    show_default=True,
-    help="csv holds the first table; csv and json hold numbers in base units.",
-)
-@click.option(
-    "-o",
-    "--output",
-    "outputs",
-    type=OutputPath(*TABLES),
-    multiple=True,
-    help="Also write this file: .json .csv .md .tex .txt. Repeatable.",
-)
+@format_option("csv holds the first table; csv and json hold numbers in base units.")
+@output_option(*TABLES, help="Also write this file: .json .csv .md .tex .txt. Repeatable.")
 @click.pass_context
 def compare(
     context: click.Context,
@@ -131,40 +125,26 @@ def compare(
     measurement, profile and counters of the same case, and how far they are apart. A FILE is whatever 'rooflens read'
     takes, or a folder of record files: several runs of one side.
     """
-    from rooflens import api
     from rooflens.compare import RunComparison
 
     if junit is not None and threshold is None:
         raise click.UsageError("--junit needs --fail-if-slower: without a threshold there are no verdicts")
     check_outputs([*outputs, *([] if junit is None else [junit])])
-    found = api.compare(*files, across=across or None, prices=dict(prices) or None, **words)
+    found = rl.compare(*files, across=across or None, prices=dict(prices) or None, **words)
     if threshold is not None and not isinstance(found, RunComparison):
         raise click.UsageError("--fail-if-slower needs two measured sides; add --question runs to see what is missing")
-    _emit(found, format_, outputs)
+    emit_text(lambda wanted, color: rl.table(found, format=wanted, color=color), format_, outputs)
     if threshold is not None and isinstance(found, RunComparison):
         _judge(context, found, threshold, junit)
 
 
-def _emit(found: Comparison, format_: Format, outputs: tuple[Path, ...]) -> None:
-    from rooflens.api import table
-    from rooflens.records import write_atomically
-
-    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    click.echo(table(found, format=format_, color=color), nl=False)
-    for path in outputs:
-        write_atomically(path, table(found, format=TABLES[path.suffix.lower()]))
-        click.echo(f"wrote {path}", err=True)
-
-
 def _judge(context: click.Context, found: RunComparison, threshold: float, junit: Path | None) -> None:
     """Say what is too slow, write the verdicts, and leave with the exit code of the gate."""
-    from rooflens.records import write_atomically
     from rooflens.report.escape import printable
     from rooflens.report.junit import gate_xml, sentence
 
     if junit is not None:
-        write_atomically(junit, gate_xml(found, threshold))
-        click.echo(f"wrote {junit}", err=True)
+        write(junit, gate_xml(found, threshold))
     slower = found.slower_than(threshold)
     for row in slower:
         label = printable(row.after.label())

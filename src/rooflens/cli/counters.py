@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rooflens.cli.options import check_outputs, emit, examples, model_options, output_options, progress_bar
+import rooflens as rl
+from rooflens.cli.options import check_outputs, emit, examples, output_options, progress_bar, run_options
 
 if TYPE_CHECKING:
-    from rooflens.api.tables import Format
+    from rooflens.report.render import Format
 
 CACHES = ("all", "none")
 _PROGRAM = "rooflens.program"
@@ -46,7 +47,7 @@ class ModelOrProgram(click.Command):
         "rooflens counters --limit 900 -o run.jsonl -- python train.py --epochs 1",
     ),
 )
-@model_options
+@run_options("counters")
 @click.option(
     "--cache",
     type=click.Choice(CACHES),
@@ -84,17 +85,15 @@ def counters(
     the one between torch.cuda.profiler.start() and stop(), or an iteration of rooflens.region after those it skips.
     Without ncu, or where counters are locked, the estimate and the profiler's times stand alone and say so.
     """
-    from rooflens import api
-
     check_outputs(outputs)
     program: list[str] | None = ctx.meta.get(_PROGRAM)
     with progress_bar() as tell, redirect_stdout(sys.stderr):
         if program is None:
-            found = api.counters(model, progress=tell, **options)  # type: ignore[arg-type]
+            found = rl.counters(model, progress=tell, **options)  # type: ignore[arg-type]
         else:
             _check_program(ctx, model, program)
             kept = {name: options[name] for name in _COUNTING}
-            found = api.count_program(program, progress=tell, echo=lambda line: click.echo(line, err=True), **kept)
+            found = rl.count_program(program, progress=tell, echo=lambda line: click.echo(line, err=True), **kept)
     emit(found, format_=format_, outputs=outputs, depth=depth, by=by)
 
 

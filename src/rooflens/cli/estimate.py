@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rooflens.cli.dims import dim_option
-from rooflens.cli.options import FUSIONS, check_outputs, emit, examples, model_options, output_options, progress_bar
+import rooflens as rl
+from rooflens.cli.options import check_outputs, emit, examples, output_options, progress_bar, run_options
 
 if TYPE_CHECKING:
-    from rooflens.api.tables import Format
+    from rooflens.report.render import Format
 
 
 @click.command(
@@ -28,21 +28,12 @@ if TYPE_CHECKING:
         "rooflens estimate resnet18 --mode train --device t4 --largest-batch",
     )
 )
-@model_options
-@dim_option
+@run_options("estimate")
 @click.option(
     "--device",
     "devices",
     multiple=True,
     help="A name, '2x NAME', 'measured' (see calibrate), or a .toml file. Repeatable.",
-)
-@click.option("--causal", is_flag=True, help="Count causal attention as the half that its kernel executes.")
-@click.option(
-    "--fusion",
-    type=click.Choice(FUSIONS),
-    default="none",
-    show_default=True,
-    help="Operations that share a kernel keep what passes between them on the chip.",
 )
 @click.option(
     "--largest-batch",
@@ -72,8 +63,6 @@ def estimate(
     function returns (module, inputs), or path/file.onnx, whose element types are its own. Nothing is computed, no
     weights and no GPU are needed; without --device there are counts and no times.
     """
-    from rooflens import api
-
     check_outputs(outputs)
     if largest:
         if options.pop("batch") is not None:
@@ -83,7 +72,7 @@ def estimate(
         options["reserve"] = reserve
     elif reserve is not None:
         raise click.UsageError("--reserve is memory that --largest-batch leaves free; give both")
-    call = api.largest_batch if largest else api.estimate
+    call = rl.largest_batch if largest else rl.estimate
     # What a user's model prints is no part of the result.
     with progress_bar() as tell, redirect_stdout(sys.stderr):
         found = call(model, device=devices, progress=tell, **options)

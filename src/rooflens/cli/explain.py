@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
-from rooflens.cli.dims import dim_option
-from rooflens.cli.options import DTYPES, MODES, IntList, examples, progress_bar
+import rooflens as rl
+from rooflens.cli.options import DTYPES, MODES, IntList, examples, progress_bar, table_option
+from rooflens.runs.options import OPTIONS
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
 PHASES = ("forward", "backward", "optimizer")
@@ -38,7 +40,7 @@ PHASES = ("forward", "backward", "optimizer")
 )
 @click.option("-b", "--batch", type=IntList(), help="Of a model: samples per step.")
 @click.option("--mode", type=click.Choice(MODES), help="Of a model.  [default: inference]")
-@dim_option
+@table_option(OPTIONS["dims"])
 @click.option(
     "--format",
     "format_",
@@ -72,14 +74,14 @@ def explain(
         return
     if not words or words[0].startswith("-"):
         raise click.UsageError("name an operation, a record file or a model first; --list shows the operations")
-    from rooflens.api import explain as call
-
     arguments: dict[str, Any] = dict(_pairs(words[1:]))
     further = {"batch": batch, "mode": mode, "dims": dims}
     arguments |= {name: value for name, value in further.items() if value is not None}
     with progress_bar():
-        found = call(words[0], shapes=shapes, path=path, phase=phase, device=devices, dtype=dtype, **arguments)
-    click.echo(found.text if format_ == "text" else json.dumps(found.data, indent=1))
+        explanation = rl.explain(
+            words[0], shapes=shapes, path=path, phase=phase, device=devices, dtype=dtype, **arguments
+        )
+    click.echo(explanation.text if format_ == "text" else json.dumps(explanation.data, indent=1))
 
 
 def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str | bool | int]]:
@@ -91,26 +93,29 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str | bool | int]]:
             raise click.UsageError(f"{word!r} stands alone; write an argument by its name: --input 32x784")
         name, sign, value = word.removeprefix("--").partition("=")
         if sign:
-            yield _underscored(name), _value(value)
+            yield _named(name, value)
         elif rest and not rest[0].startswith("--"):
-            yield _underscored(name), _value(rest.pop(0))
+            yield _named(name, rest.pop(0))
         else:
-            yield _underscored(name), True
+            yield _named(name, True)
 
 
-def _underscored(name: str) -> str:
-    return name.replace("-", "_")
+def _named(flag: str, value: str | bool) -> tuple[str, str | bool | int]:
+    """An argument by its name in Python.
 
-
-def _value(text: str) -> str | int:
-    """A whole number as one: what options of a model are; operations read text by the type of the argument."""
-    return int(text) if re.fullmatch(r"-?\d+", text) else text
+    Whole numbers become such, and so do words of truth for the options of a model. All else is left to the operation,
+    which reads text by the type of its argument.
+    """
+    name = flag.replace("-", "_")
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+        return name, int(value)
+    if name in OPTIONS and OPTIONS[name].kind is bool and value in ("true", "false"):
+        return name, value == "true"
+    return name, value
 
 
 def _listing(words: Sequence[str], format_: str) -> str:
     """Families and their operations."""
-    import textwrap
-
     from rooflens.costs import families
     from rooflens.errors import UnknownName
 

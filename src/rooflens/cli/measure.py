@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rooflens.cli.options import RECORDS, check_outputs, emit, examples, model_options, output_options, progress_bar
+import rooflens as rl
+from rooflens.cli.options import RECORDS, check_outputs, emit, examples, output_options, progress_bar, run_options
 
 if TYPE_CHECKING:
-    from rooflens.api.tables import Format
+    from rooflens.report.render import Format
 
 
 @click.command(
@@ -26,18 +27,8 @@ if TYPE_CHECKING:
         "rooflens measure my_model.py:build -b 1,8,64 --limit 120 -o run.jsonl",
     )
 )
-@model_options
+@run_options("measure")
 @click.option("--device", type=click.Choice(("cpu", "cuda")), help="Where to run; default: the GPU if there is one.")
-@click.option("--cuda-graph", is_flag=True, help="Replay the step from CUDA graphs: no host between the kernels.")
-@click.option("--flush", is_flag=True, help="Empty the caches before each sample.")
-@click.option("--profile", is_flag=True, help="Also profile one run: the time of every operation and module.")
-@click.option(
-    "--gpus",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Train on so many together, each with a whole batch; also times one alone, and the all-reduce of gradients.",
-)
 @click.option(
     "--budget", type=click.FloatRange(0.1), default=3.0, show_default=True, help="Seconds of sampling per batch."
 )
@@ -76,9 +67,6 @@ def measure(
     a worker process, so that one that crashes, hangs or runs out of memory does not end the others. The estimate beside
     the measurement tells how near the time is to its bound.
     """
-    from rooflens.api import measure as call
-    from rooflens.results import RecordSet
-
     check_outputs(outputs)
     with TemporaryDirectory(prefix="rooflens-") as folder:
         kept = _record_file(outputs) or Path(folder) / f"kept{RECORDS}"
@@ -86,12 +74,12 @@ def measure(
         try:
             # What a user's model prints is no part of the result.
             with progress_bar() as tell, redirect_stdout(sys.stderr):
-                records = call(model, progress=tell, save=kept, **options)
+                records = rl.measure(model, progress=tell, save=kept, **options)
         except KeyboardInterrupt:
             if not kept.exists() or kept.stat().st_mtime_ns == already:
                 raise
             click.echo("interrupted: what follows is what was measured until then", err=True)
-            emit(RecordSet.load(kept), format_=format_, outputs=outputs, depth=depth, by=by)
+            emit(rl.RecordSet.load(kept), format_=format_, outputs=outputs, depth=depth, by=by)
             raise
     emit(records, format_=format_, outputs=outputs, depth=depth, by=by)
 

@@ -1,4 +1,4 @@
-"""Options that commands share, and how results leave them."""
+"""Options that commands share, made from the table of options, and how results leave a command."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+import rooflens as rl
+from rooflens.runs.options import OPTIONS, Option
+
 if TYPE_CHECKING:
-    from rooflens.api.tables import Format
+    from rooflens.report.render import Format
     from rooflens.results import Fits, RecordSet
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
 DTYPES = ("default", "fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
 MODES = ("inference", "train", "prefill", "decode")
-FUSIONS = ("none", "pointwise", "attention")
-OPTIMIZERS = ("none", "sgd", "adam", "adamw")
 FORMATS = ("table", "json", "csv", "md", "tex")
 GROUPINGS = ("model", "phase", "module", "family", "op", "kernel")
 LEVELS = ("dram", "l2", "l1")
@@ -74,100 +75,138 @@ class OutputPath(click.ParamType):  # type: ignore[type-arg]
         return path
 
 
-def model_options(command: Command) -> Command:
-    """The model and how it is run."""
-    for option in reversed(
-        (
-            click.argument("model"),
-            click.option("-b", "--batch", type=IntList(), help="Samples per step, one or several: 1,64,256."),
-            click.option(
-                "--dtype",
-                type=click.Choice(DTYPES),
-                help="fp32 has TF32 off, tf32 on, default as torch has it; amp is autocast.  [default: fp32]",
-            ),
-            click.option(
-                "--mode",
-                type=click.Choice(MODES),
-                default="inference",
-                show_default=True,
-                help="train is forward with loss, backward and optimizer.",
-            ),
-            click.option(
-                "--optimizer",
-                type=click.Choice(OPTIMIZERS),
-                default="sgd",
-                show_default=True,
-                help="Of a training step; none stops after backward.",
-            ),
-            click.option("--fused", is_flag=True, help="The optimizer in its fused form instead of foreach."),
-            click.option("--compile", is_flag=True, help="Through torch.compile; an estimate fuses element-wise work."),
-            click.option(
-                "--img-size", type=click.IntRange(1), help="Height and width of images; default: the model's own."
-            ),
-            click.option("--seq-len", type=click.IntRange(1), help="Tokens per sequence."),
-            click.option("--channels-last", is_flag=True, help="Lay images out with channels last."),
+class NamedSize(click.ParamType):  # type: ignore[type-arg]
+    """A name and a whole number; the name may be anything, and is cut off at the last ``=``."""
+
+    name = "name=n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        name, _, size = str(value).rpartition("=")
+        if not name or not size.isdecimal():
+            self.fail(f"{value!r} is no name with a size; write past_sequence_length=128", param, ctx)
+        return name, int(size)
+
+
+def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, in the order of ``--help``."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def run_options(source: str) -> Callable[[Command], Command]:
+    """MODEL, batch, dtype, mode, and the options of the table that mean something to a source."""
+    return all_of(
+        click.argument("model"),
+        click.option("-b", "--batch", type=IntList(), help="Samples per step, one or several: 1,64,256."),
+        click.option(
+            "--dtype",
+            type=click.Choice(DTYPES),
+            help="fp32 has TF32 off, tf32 on, default as torch has it; amp is autocast.  [default: fp32]",
+        ),
+        click.option(
+            "--mode",
+            type=click.Choice(MODES),
+            default="inference",
+            show_default=True,
+            help="train is forward with loss, backward and optimizer.",
+        ),
+        *(table_option(line) for line in OPTIONS.values() if source in line.sources),
+    )
+
+
+def table_option(line: Option) -> Callable[[Command], Command]:
+    """An option of the command line from its line in the table."""
+    flag = "--" + line.name.replace("_", "-")
+    if line.kind is dict:
+        return click.option(
+            flag.removesuffix("s"), line.name, type=NamedSize(), multiple=True, callback=_as_dict, help=line.help
         )
-    ):
-        command = option(command)
-    return command
+    if line.kind is bool:
+        return click.option(flag, is_flag=True, help=line.help)
+    kind = click.Choice(line.choices) if line.choices else click.IntRange(line.least)
+    return click.option(flag, type=kind, default=line.default, show_default=line.default is not None, help=line.help)
 
 
-def output_options(command: Command) -> Command:
-    """What is shown, and where."""
-    for option in reversed(
-        (
-            click.option(
-                "--depth",
-                type=click.IntRange(0),
-                default=1,
-                show_default=True,
-                help="Depth of the module tree (tables of one case).",
-            ),
-            click.option(
-                "--by", type=click.Choice(GROUPINGS), help="What one mark of a figure stands for; default: what fits."
-            ),
-            click.option(
-                "--format",
-                "format_",
-                type=click.Choice(FORMATS),
-                default="table",
-                show_default=True,
-                help="Of what is printed; csv and json hold numbers in base units.",
-            ),
-            click.option(
-                "-o",
-                "--output",
-                "outputs",
-                type=OutputPath(RECORDS, *FIGURES, *TABLES),
-                multiple=True,
-                help="Also write: .jsonl records; .png .svg .pdf .html figure; .json .csv .md .tex table. Repeatable.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+def _as_dict(ctx: click.Context, param: click.Parameter, given: tuple[tuple[str, int], ...]) -> dict[str, int] | None:
+    return dict(given) or None
 
 
-def emit(found: RecordSet | Fits, *, format_: Format, outputs: Sequence[Path], depth: int, by: Any) -> None:
-    """Print what was found in the format asked for and write each output; paths are told on stderr."""
-    from rooflens.api import roofline, table
-    from rooflens.records import write_atomically
-    from rooflens.results import RecordSet
+def format_option(help: str) -> Callable[[Command], Command]:
+    """How a command prints what it finds."""
+    return click.option(
+        "--format", "format_", type=click.Choice(FORMATS), default="table", show_default=True, help=help
+    )
 
-    click.echo(table(found, format=format_, depth=depth, color=in_color()), nl=False)
+
+def output_option(*suffixes: str, help: str) -> Callable[[Command], Command]:
+    """Files that a command writes too."""
+    return click.option("-o", "--output", "outputs", type=OutputPath(*suffixes), multiple=True, help=help)
+
+
+output_options = all_of(
+    click.option(
+        "--depth",
+        type=click.IntRange(0),
+        default=1,
+        show_default=True,
+        help="Depth of the module tree (tables of one case).",
+    ),
+    click.option(
+        "--by", type=click.Choice(GROUPINGS), help="What one mark of a figure stands for; default: what fits."
+    ),
+    format_option("Of what is printed; csv and json hold numbers in base units."),
+    output_option(
+        RECORDS,
+        *FIGURES,
+        *TABLES,
+        help="Also write: .jsonl records; .png .svg .pdf .html figure; .json .csv .md .tex table. Repeatable.",
+    ),
+)
+"""What is shown of records, and where."""
+
+
+def emit(records: RecordSet | Fits, *, format_: Format, outputs: Sequence[Path], depth: int, by: Any) -> None:
+    """Print records in a format and write each output; paths are told on stderr."""
+    drawn = records if isinstance(records, rl.RecordSet) else records.records
+    tables = [path for path in outputs if path.suffix.lower() in TABLES]
+    emit_text(lambda wanted, color: rl.table(records, format=wanted, depth=depth, color=color), format_, tables)
     for path in outputs:
-        suffix = path.suffix.lower()
-        if suffix == RECORDS:
-            found.save(path)
-        elif suffix in FIGURES:
-            roofline(found if isinstance(found, RecordSet) else found.records, by=by).save(path)
-        else:
-            write_atomically(path, table(found, format=TABLES[suffix], depth=depth))
-        click.echo(f"wrote {path}", err=True)
+        if path not in tables:
+            if path.suffix.lower() == RECORDS:
+                records.save(path)
+            else:
+                rl.roofline(drawn, by=by).save(path)
+            click.echo(f"wrote {path}", err=True)
+
+
+def emit_text(text: Callable[[Format, bool], str], format_: Format, outputs: Sequence[Path]) -> None:
+    """Print a text in a format and write it to files of tables.
+
+    Args:
+        text: takes the format, and whether there are colours.
+    """
+    click.echo(text(format_, in_color()), nl=False)
+    for path in outputs:
+        write(path, text(TABLES[path.suffix.lower()], False))
+
+
+def write(path: Path, text: str | bytes) -> None:
+    """Write a file and say so."""
+    from rooflens.records import write_atomically
+
+    write_atomically(path, text)
+    click.echo(f"wrote {path}", err=True)
 
 
 def in_color() -> bool:
-    """Whether what is printed has colours: on a terminal, unless its user wants none."""
+    """True if what is printed has colours: on a terminal, unless its user wants none."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 

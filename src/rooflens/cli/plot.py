@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+import rooflens as rl
 from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples
 
 
@@ -71,13 +72,11 @@ def plot(
     FILES are records and whatever else 'rooflens read' reads. What hardware counters saw at several memory levels is
     drawn at each of them, under the roof of each level that is known: the hierarchical roofline.
     """
-    from rooflens.api import read, roofline
-
     if not files and not devices:
         raise click.UsageError("nothing to draw: name record files, or devices with --device")
     targets = [_target(path, format_) for path in outputs]
-    sets = [read(file) for file in files]
-    figure = roofline(*sets, by=by, device=devices, level=levels or None, title=title, top=top)  # type: ignore[arg-type]
+    sets = [rl.read(file) for file in files]
+    figure = rl.roofline(*sets, by=by, device=devices, level=levels or None, title=title, top=top)  # type: ignore[arg-type]
     for path in targets:
         figure.save(path)
         click.echo(f"wrote {path}", err=True)

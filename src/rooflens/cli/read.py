@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+import rooflens as rl
+from rooflens.cli.devices import show_devices
 from rooflens.cli.options import DTYPES, MODES, RECORDS, TABLES, check_outputs, emit, examples, output_options
 
 if TYPE_CHECKING:
-    from rooflens.api.tables import Format
+    from rooflens.report.render import Format
     from rooflens.results import RecordSet
 
 
@@ -60,12 +62,11 @@ def read(
     Each file is recognised by its content. Counters give FLOP by precision, bytes by level and time, per launch of a
     kernel; what the file does not hold stays unknown.
     """
-    from rooflens import api
     from rooflens.sources.counters import parse_statement
 
     check_outputs(outputs)
     case = {"model": model, "batch": batch, "dtype": dtype, "mode": mode}
-    found = api.read(*files, device=device, work=[parse_statement(text) for text in statements], case=case)
+    found = rl.read(*files, device=device, work=[parse_statement(text) for text in statements], case=case)
     if found.records:
         emit(found, format_=format_, outputs=outputs, depth=depth, by=by)
     else:
@@ -74,15 +75,12 @@ def read(
 
 def _emit_roofs(found: RecordSet, format_: Format, outputs: Sequence[Path]) -> None:
     """What a file of nothing but roofs tells of its device."""
-    from rooflens.api import roofline
-    from rooflens.cli.devices import show_sheets
-
     tables = [path for path in outputs if path.suffix.lower() in TABLES]
-    show_sheets(tuple(found.devices.values()), format_, tables)
+    show_devices(tuple(found.devices.values()), format_, tables)
     for path in outputs:
         if path not in tables:
             if path.suffix.lower() == RECORDS:
                 found.save(path)
             else:
-                roofline(found).save(path)
+                rl.roofline(found).save(path)
             click.echo(f"wrote {path}", err=True)

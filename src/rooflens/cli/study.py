@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import rooflens as rl
 from rooflens.cli.cluster import cluster_options, progress_text, run_on_cluster
-from rooflens.cli.options import Command, examples, progress_bar
+from rooflens.cli.options import all_of, examples, progress_bar
 
 if TYPE_CHECKING:
     from rooflens.study import CellNews, Status, StudyChange, StudyFolder
@@ -41,27 +42,20 @@ def study() -> None:
     """
 
 
-def run_options(command: Command) -> Command:
-    """What is run of a study, and how."""
-    for option in reversed(
-        (
-            click.option(
-                "-j",
-                "--jobs",
-                type=click.IntRange(1),
-                default=1,
-                show_default=True,
-                help="Worker processes for estimates. Measurements follow one by one, since they must be alone.",
-            ),
-            click.option("--retry", is_flag=True, help="Also run cells that failed before."),
-            click.option(
-                "--source", "sources", type=click.Choice(SOURCES), multiple=True, help="Only this. Repeatable."
-            ),
-            click.option("--device", "devices", multiple=True, help="Only cells of this device. Repeatable."),
-        )
-    ):
-        command = option(command)
-    return command
+run_options = all_of(
+    click.option(
+        "-j",
+        "--jobs",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Worker processes for estimates. Measurements follow one by one, since they must be alone.",
+    ),
+    click.option("--retry", is_flag=True, help="Also run cells that failed before."),
+    click.option("--source", "sources", type=click.Choice(SOURCES), multiple=True, help="Only this. Repeatable."),
+    click.option("--device", "devices", multiple=True, help="Only cells of this device. Repeatable."),
+)
+"""What is run of a study, and how."""
 
 
 @study.command(
@@ -112,10 +106,9 @@ def status(context: click.Context, /, folder: Path, format_: str) -> None:
 
     The time is that of one worker, by what cells like those left took. Ends with exit code 3 if cells have failed.
     """
-    from rooflens.api.studies import study_status
     from rooflens.study.status_text import status_json, status_text
 
-    found = study_status(folder)
+    found = rl.study_status(folder)
     click.echo(status_json(found) if format_ == "json" else status_text(found), nl=False)
     context.exit(FAILED if found.count("failed") else 0)
 
@@ -144,10 +137,8 @@ def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Pa
     the study. It asks nothing of any other host. A study may be reported at any moment; the report says what is not
     done yet.
     """
-    from rooflens.api.reporting import study_report
-
     wanted = out or (() if figures or tables else (Path("report.html"),))
-    study_report(folder, wanted, figures=figures, tables=tables)
+    rl.study_report(folder, wanted, figures=figures, tables=tables)
     for path in (*wanted, figures, tables):
         if path is not None:
             click.echo(path)
@@ -155,13 +146,12 @@ def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Pa
 
 def _run(context: click.Context, what: Path, *, cluster: Mapping[str, Any] | None, jobs: int, **options: Any) -> None:
     """Run what is left, telling of it on stderr; then how far the study is, on stdout."""
-    from rooflens.api.studies import run_study
     from rooflens.study.status_text import status_text
 
     with _live() as live, redirect_stdout(sys.stderr):
         if cluster is None:
             with _told_of_interrupts(live):
-                found = run_study(what, begun=live.begun, progress=live, jobs=jobs, **options)
+                found = rl.run_study(what, begun=live.begun, progress=live, jobs=jobs, **options)
         else:
             found = run_on_cluster(what, cluster=cluster, begun=live.begun, progress=live.look, **options)
     click.echo(status_text(found), nl=False)

@@ -1,0 +1,232 @@
+"""Tables of devices: the catalogue, everything about one device, and what a calibration measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rooflens.devices.files import FACTS
+from rooflens.records import Ceiling, Device, Fact
+from rooflens.report.columns import whole
+from rooflens.report.table import PERCENT, Column, Entries, Entry, Table, build
+from rooflens.roofline import ridge
+from rooflens.units import show
+
+_FACTS = ("year", "units", "clock", "memory", "l2", "power")
+"""Facts that data sheets state; the others come of calibrations."""
+_UNVERIFIED = "? not verified: the source was not checked, or the rule behind the value is rough"
+_CONVENTIONS = "Rates are dense and per torch device; one multiply-add is 2 FLOP."
+_CALIBRATION = (
+    "Ratio: measured over the catalogue's rate for this machine, where it has one.",
+    "? not verified: the source was not checked, or a rule behind the value is rough.",
+)
+
+
+def overview(found: Sequence[Device]) -> list[Table]:
+    """One table per vendor, for people: a column for the vendor would leave too little room for the names."""
+    columns = (
+        Column(key="name", header="name", align="left"),
+        Column(key="year", header="year", group="about", show="room"),
+        Column(key="fp32", header="fp32 FLOP/s", unit="FLOP/s", group="about"),
+        Column(key="matmul", header="16-bit FLOP/s", unit="FLOP/s", group="about"),
+        Column(key="dram", header="DRAM B/s", unit="B/s", group="about"),
+        Column(key="memory", header="size B", unit="B", group="about"),
+    )
+    notes = (
+        "fp32 is vector.fp32; 16-bit is matmul.bf16, or matmul.fp16 where there is no bf16; size is that of memory.",
+        _CONVENTIONS,
+        _UNVERIFIED,
+        "'rooflens devices show NAME' tells every rate and its source; short names like t4 or k80 work too.",
+    )
+    if not found:
+        return [build("no device is of this vendor and kind", columns, ())]
+    vendors = sorted({device.vendor for device in found}, key=str.lower)
+    return [
+        build(
+            vendor,
+            columns,
+            [_overview_row(device) for device in found if device.vendor == vendor],
+            notes=notes if vendor == vendors[-1] else (),
+        )
+        for vendor in vendors
+    ]
+
+
+def _overview_row(device: Device) -> Entries:
+    year = device.facts.get("year")
+    return {
+        "name": device.name,
+        "year": Entry(None) if year is None else Entry(f"{year.value:.0f}", mark=_mark(year)),
+        "fp32": _rate(device.ceiling("vector.fp32")),
+        "matmul": _rate(device.ceiling("matmul.bf16") or device.ceiling("matmul.fp16")),
+        "dram": _rate(device.ceiling("dram")),
+        "memory": _amount(device.facts.get("memory")),
+    }
+
+
+def values_by_device(found: Sequence[Device]) -> Table:
+    """One row per device, for files: every rate and fact in a column of its own."""
+    resources = list(dict.fromkeys(ceiling.resource for device in found for ceiling in device.ceilings))
+    keys = ("name", "title", "vendor", "kind", "arch", *_FACTS, *sorted(resources), "unverified")
+
+    def row(device: Device) -> Entries:
+        known: dict[str, Ceiling | Fact] = {**device.facts, **{c.resource: c for c in device.ceilings}}
+        values = {row["quantity"]: row["value"] for row in _rows(device)}
+        return {
+            **{key: getattr(device, key) for key in ("name", "title", "vendor", "kind", "arch")},
+            **values,
+            "unverified": " ".join(name for name, value in known.items() if not value.verified),
+        }
+
+    return build("devices", [Column(key=key, header=key) for key in keys], map(row, found))
+
+
+def values_by_line(found: Sequence[Device]) -> Table:
+    """One row per rate and fact, for files."""
+    keys = ("device", "quantity", "value", "unit", "ridge", "silicon", "accumulate", "origin", "verified", "reference")
+    rows = ({"device": device.name, **row} for device in found for row in _rows(device))
+    return build("values", [Column(key=key, header=key) for key in keys], rows)
+
+
+def device_tables(found: Sequence[Device]) -> list[Table]:
+    return list(map(_sheet, found))
+
+
+def _sheet(device: Device) -> Table:
+    """Everything about one device, for people. References are numbered, and listed below."""
+    numbers: dict[str, int] = {}
+
+    def sources(reference: str) -> str:
+        return " ".join(str(numbers.setdefault(part, len(numbers) + 1)) for part in reference.split("; "))
+
+    def row(values: dict[str, Any]) -> Entries:
+        shown = show(values["value"], values["unit"]) if values["unit"] else str(values["value"])
+        mark = "" if values["verified"] else "?"
+        return {
+            **values,
+            "value": Entry(values["value"], mark=mark, label=shown),
+            "sources": sources(values["reference"]),
+        }
+
+    columns = (
+        Column(key="quantity", header="", align="left"),
+        Column(key="value", header="value"),
+        Column(key="ridge", header="ridge FLOP/B", unit="FLOP/B", group="about", show="room"),
+        Column(key="silicon", header="silicon", align="left", group="about", show="room"),
+        Column(key="accumulate", header="sums in", align="left", group="about", show="room"),
+        Column(key="origin", header="origin", align="left", group="about", show="room"),
+        Column(key="sources", header="sources", align="left", group="about"),
+    )
+    rows = [row(values) for values in _rows(device)]
+    notes = (
+        f"{_CONVENTIONS} Ridge: FLOP per DRAM byte from which compute binds. Times on one silicon add.",
+        *([] if all(values["verified"] for values in _rows(device)) else [_UNVERIFIED]),
+        *(f"source {number}: {part}" for part, number in numbers.items()),
+        *([f"other names: {', '.join(device.aliases)}"] if device.aliases else []),
+        *([device.notes] if device.notes else []),
+    )
+    about = ", ".join(filter(None, [device.title, device.vendor, device.kind, device.arch]))
+    return build(f"{device.name}: {about}", columns, rows, notes=notes)
+
+
+def _rows(device: Device) -> Iterator[dict[str, Any]]:
+    """The rates and facts of a device in one shape."""
+    dram = device.ceiling("dram")
+    for ceiling in device.ceilings:
+        yield {
+            "quantity": ceiling.resource,
+            "value": whole(ceiling.rate),
+            "unit": "FLOP/s" if ceiling.computes else "B/s",
+            "ridge": _ridge(ceiling, dram),
+            "silicon": ceiling.silicon,
+            "accumulate": ceiling.accumulate,
+            "origin": ceiling.origin,
+            "verified": ceiling.verified,
+            "reference": ceiling.reference,
+        }
+    for name, fact in device.facts.items():
+        yield {
+            "quantity": name,
+            "value": whole(fact.value),
+            "unit": FACTS.get(name) or "",
+            "origin": fact.origin,
+            "verified": fact.verified,
+            "reference": fact.reference,
+        }
+
+
+def described(device: Device) -> dict[str, Any]:
+    """Everything about a device, for a program."""
+    fields = asdict(device)
+    dram = device.ceiling("dram")
+    for described, ceiling in zip(fields["ceilings"], device.ceilings, strict=True):
+        described["ridge"] = _ridge(ceiling, dram)
+    return fields
+
+
+def _ridge(ceiling: Ceiling, dram: Ceiling | None) -> float | None:
+    """FLOP per DRAM byte at which a compute ceiling begins to bind; None for bandwidths."""
+    return ridge(ceiling, dram) if dram is not None and ceiling.computes else None
+
+
+def _mark(known: Ceiling | Fact) -> str:
+    return "" if known.verified else "?"
+
+
+def _rate(ceiling: Ceiling | None) -> Entry:
+    return _short(None if ceiling is None else ceiling.rate, ceiling)
+
+
+def _amount(fact: Fact | None) -> Entry:
+    return _short(None if fact is None else fact.value, fact)
+
+
+def _short(value: float | None, known: Ceiling | Fact | None) -> Entry:
+    """Three digits without a unit, which the header names: the longest names fit beside them into 80 columns."""
+    return Entry(None) if value is None or known is None else Entry(value, mark=_mark(known), label=show(value, "", 3))
+
+
+def rates(device: Device, datasheet: Device | None) -> Table:
+    """The ceilings that were measured, beside the catalogue's."""
+    columns = (
+        Column(key="resource", header="resource", align="left"),
+        Column(key="measured", header="measured"),
+        Column(key="datasheet", header="catalogue"),
+        Column(key="ratio", header="ratio", unit=PERCENT),
+        Column(key="how", header="how", align="left"),
+    )
+    sheets = {} if datasheet is None else {ceiling.resource: ceiling for ceiling in datasheet.ceilings}
+    found = [ceiling for ceiling in device.ceilings if ceiling != sheets.get(ceiling.resource)]
+    notes = [*(_CALIBRATION if sheets else ()), *([device.notes] if device.notes else [])]
+    return build(device.title, columns, [_measured_row(c, sheets.get(c.resource)) for c in found], notes=notes)
+
+
+def amounts(device: Device) -> Table:
+    """The facts that were measured: single bandwidths and overheads."""
+    columns = (
+        Column(key="fact", header="besides", align="left"),
+        Column(key="value", header="measured"),
+        Column(key="how", header="how", align="left"),
+    )
+    rows: list[Entries] = [
+        {"fact": name, "value": Entry(fact.value, label=show(fact.value, FACTS.get(name) or "")), "how": fact.reference}
+        for name, fact in device.facts.items()
+        if fact.origin == "measured"
+    ]
+    return build("Not ceilings, but measured as well", columns, rows)
+
+
+def _measured_row(ceiling: Ceiling, sheet: Ceiling | None) -> Entries:
+    return {
+        "resource": ceiling.resource,
+        "measured": _measured_rate(ceiling),
+        "datasheet": None if sheet is None else _measured_rate(sheet),
+        "ratio": None if sheet is None else ceiling.rate / sheet.rate,
+        "how": ceiling.reference if ceiling.origin == "measured" else f"{ceiling.origin}: {ceiling.reference}",
+    }
+
+
+def _measured_rate(ceiling: Ceiling) -> Entry:
+    unit = "FLOP/s" if "." in ceiling.resource else "B/s"
+    return Entry(ceiling.rate, mark="" if ceiling.verified else "?", label=show(ceiling.rate, unit))

@@ -1,0 +1,98 @@
+"""The table of options: everything that names an option is made from it, or held against it here."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import fields, replace
+
+import pytest
+
+import rooflens as rl
+from rooflens.errors import InvalidValue
+from rooflens.records import Case
+from rooflens.runs.options import COUNTING, OPTIONS, RUNNING, Options
+from rooflens.runs.run import Run
+from rooflens.study import OPTIONS as IN_STUDIES
+
+
+@pytest.mark.parametrize(
+    ("function", "source"),
+    [(rl.estimate, "estimate"), (rl.largest_batch, "estimate"), (rl.measure, "measure"), (rl.counters, "counters")],
+)
+def test_signatures_have_the_options_of_their_source_with_the_defaults_of_the_table(
+    function: object, source: str
+) -> None:
+    parameters = inspect.signature(function).parameters  # type: ignore[arg-type]
+    wanted = {name: line.default for name, line in OPTIONS.items() if source in line.sources}
+    assert wanted.keys() == OPTIONS.keys() & parameters.keys()
+    for name, default in wanted.items():
+        # Sizes by name are a mapping in Python, and pairs in the table.
+        assert parameters[name].default == (None if name == "dims" else default)
+        assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+def test_the_table_has_a_line_for_every_field() -> None:
+    assert list(OPTIONS) == [field.name for field in fields(Options)]
+    for line in OPTIONS.values():
+        assert line.help.endswith(".")
+        assert line.default is None or isinstance(line.default, line.kind if line.kind is not dict else tuple)
+        assert not line.choices or line.default in line.choices
+
+
+def test_what_tells_two_steps_apart() -> None:
+    assert COUNTING == {"causal", "fusion"}
+    assert RUNNING == {"cuda_graph", "flush", "gpus"}
+    assert IN_STUDIES.keys() == OPTIONS.keys() - {"img_size", "seq_len", "dims"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"optimizer": "lion"}, "unknown optimizer 'lion'; known: none, sgd, adam, adamw"),
+        ({"fusion": None}, "unknown fusion None; known: none, pointwise, attention"),
+        ({"fused": "yes"}, "fused is 'yes'; it has to be True or False"),
+        ({"compile": 1}, "compile is 1; it has to be True or False"),
+        ({"img_size": 0}, "img_size is 0; it has to be a whole number of at least 1"),
+        ({"seq_len": True}, "seq_len is True; it has to be a whole number of at least 1"),
+        ({"gpus": 2.0}, "gpus is 2.0; it has to be a whole number of at least 1"),
+    ],
+)
+def test_a_value_that_an_option_cannot_have_is_an_error(given: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidValue, match=re.escape(message)):
+        Options(**given)  # type: ignore[arg-type]
+
+
+def test_a_case_names_what_is_not_the_default_and_means_something() -> None:
+    run = Run(model="net", batch=4, mode="train", options=Options(fused=True, gpus=2, profile=True, seq_len=8))
+    assert run.case("t4") == Case(
+        model="net", device="t4", batch=4, mode="train", options=(("fused", True), ("gpus", 2), ("seq_len", 8))
+    )
+    assert replace(run, mode="inference").case().options == (("gpus", 2), ("seq_len", 8))
+    assert Options(optimizer="none", fused=True).in_case("train") == (("optimizer", "none"),)
+
+
+def test_a_case_gives_its_run_back() -> None:
+    options = Options(dims=(("a", 1), ("b=c", 2)), causal=True, fusion="attention", compile=True)
+    run = Run(model="net.onnx", batch=2, dtype="bf16", options=options)
+    assert run.case().options[2:3] == (("dims", "a=1, b=c=2"),)
+    assert Run.of(run.case("t4")) == run
+    # What a case leaves as it is runs in the default dtype, unless it is a file.
+    assert Run.of(Case(model="net", dtype="as-is")).dtype == "fp32"
+    assert Run.of(Case(model="net.onnx", dtype="as-is")).dtype == "as-is"
+
+
+def test_an_estimate_of_a_compiled_step_fuses_and_knows_nothing_of_running() -> None:
+    options = Options(compile=True, flush=True, gpus=2, seq_len=3)
+    assert options.of_source("estimate") == Options(compile=True, fusion="pointwise", seq_len=3)
+    assert Options(compile=True, fusion="attention").of_source("estimate").fusion == "attention"
+    assert Options(causal=True, flush=True).of_source("counters") == Options()
+
+
+def test_batches_are_runs_each_once() -> None:
+    run = Run(model="net")
+    assert [each.batch for each in run.with_batches([4, 1, 4])] == [4, 1]
+    assert run.with_batches(None) == (run,)
+    for wrong in (0, [], [1, None], "64", 2.5, [True]):
+        with pytest.raises(InvalidValue, match="cannot be run; give whole numbers of at least 1"):
+            run.with_batches(wrong)
