@@ -186,7 +186,7 @@ def test_debug_shows_the_traceback() -> None:
 def test_damaged_and_newer_record_files_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = rl.estimate("alexnet", device="t4").save(tmp_path / "whole.jsonl").read_text()
     damaged = tmp_path / "damaged.jsonl"
-    damaged.write_text(whole[: len(whole) // 2])
+    damaged.write_text(whole[: len(whole) // 2] + "{")  # wherever the cut is, also between two lines
     newer = tmp_path / "newer.jsonl"
     newer.write_text(whole.replace(f'"format":{FORMAT}', '"format":99', 1))
     for path, message in ((damaged, "line"), (newer, "format 99")):
