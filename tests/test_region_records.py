@@ -318,7 +318,7 @@ def test_on_a_device_the_step_has_the_devices_time_and_the_loop_that_of_the_host
             marks.append(tape.mark())
     laps = [source.Lap(waits=marks[n], begins=marks[n + 1], ends=marks[n + 2], batch=8) for n in (0, 2)]
     hosts, devices = tape.read()
-    seen = source.Seen(name="step", case=Case(model="m", batch=8), laps=laps, host=hosts, device=devices)
+    seen = source.LoopTimes(name="step", case=Case(model="m", batch=8), laps=laps, host=hosts, device=devices)
     step, iteration, loading = (record.timing for record in source.records(seen))
     assert step is not None
     assert iteration is not None

@@ -12,10 +12,10 @@ from rooflens.api.estimation import estimate
 from rooflens.api.explaining import explain
 from rooflens.api.measurement import measure
 from rooflens.api.reading import read
+from rooflens.api.regions import region
 from rooflens.api.reporting import study_report
 from rooflens.api.studies import run_study, study_records, study_status, study_verdicts
 from rooflens.api.tables import table
-from rooflens.regions.loop import region
 
 __all__ = [
     "calibrate",

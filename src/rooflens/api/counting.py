@@ -10,7 +10,7 @@ from rooflens.machine import this_machine
 from rooflens.models import workload
 from rooflens.progress import Progress
 from rooflens.records import Device
-from rooflens.regions.iterations import COUNTERS
+from rooflens.regions import COUNTERS
 from rooflens.results import RecordSet
 from rooflens.running.counting import check_settings, counted, counted_program
 from rooflens.running.estimating import estimated_beside

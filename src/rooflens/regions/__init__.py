@@ -1,5 +1,4 @@
-"""The user's own training loop: its iterations are timed, and one of them is counted."""
+"""The user's own training loop: its iterations are timed, and one of them is counted. Needs torch."""
 
-from rooflens.regions.loop import Region, region
-
-__all__ = ["Region", "region"]
+COUNTERS = "ROOFLENS_COUNTERS"
+"""Environment variable of ``rooflens counters -- COMMAND``: one iteration is marked for ncu, and none is timed."""

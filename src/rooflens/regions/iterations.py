@@ -8,85 +8,30 @@ import sys
 import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 from weakref import ref
+
+import torch
+import torch.distributed
 
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.machine import this_machine
-from rooflens.models import check_torch, unwrapped
-from rooflens.records import Case, Conditions, Device, Environment, Record, Trace, check_writable
+from rooflens.models import unwrapped
+from rooflens.records import Case, Conditions, Environment, Record, Trace
+from rooflens.regions import COUNTERS
 from rooflens.regions import laps as source
-from rooflens.regions.laps import Lap, Seen, Tape
+from rooflens.regions.counted import Counting
+from rooflens.regions.laps import Lap, LoopTimes, Tape
+from rooflens.regions.plan import Plan
 from rooflens.report.overview import tables_of
 from rooflens.report.render import render
 from rooflens.results import RecordSet
-from rooflens.sources import environment
+from rooflens.sources import environment, profile
 from rooflens.sources import estimate as estimates
 from rooflens.sources.conditions import Observer, doubts
 
-if TYPE_CHECKING:
-    import torch
-
-    from rooflens.regions.counted import Counting
-
-SKIP, ITERATIONS = 10, 50
-COUNTERS = "ROOFLENS_COUNTERS"
-"""Set by ``rooflens counters -- COMMAND``: one iteration is marked for ncu, and none is timed."""
 Stage = Literal["skip", "mark", "time", "count", "done"]
 SINCE_THE_START = "memory: the peak since the program began"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to do with the iterations of a loop; None is the default."""
-
-    name: str
-    skip: int | None = None
-    iterations: int | None = None
-    batch: int | None = None
-    mode: str | None = None
-    dtype: str
-    device: str | None = None
-    roof: Device | None = None
-    save: Path | None = None
-    show: bool = False
-    counts: bool = False
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidValue(f"a region cannot be called {self.name!r}; give it a name, like 'train step'")
-        for what, value, least in (("skip", self.skip, 0), ("iterations", self.iterations, 1)):
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-                raise InvalidValue(f"{what} is {value!r}; it has to be a whole number of at least {least}")
-        if self.batch is not None and (not isinstance(self.batch, int) or isinstance(self.batch, bool)):
-            raise InvalidValue(f"batch is {self.batch!r}; it has to be a whole number of at least 1")
-        Case(model=self.name, batch=self.batch, dtype=self.dtype, mode=self.mode or "train")  # which checks its words
-        check_torch()
-        if self.device is not None:
-            this_machine(self.device, None)
-        if self.save is not None:
-            check_writable(self.save)
-
-    @property
-    def skipped(self) -> int:
-        return SKIP if self.skip is None else self.skip
-
-    @property
-    def wanted(self) -> int:
-        return ITERATIONS if self.iterations is None else self.iterations
-
-    @property
-    def stands_alone(self) -> tuple[str, ...]:
-        """What was asked for that only a region with iterations of its own can do."""
-        given = {
-            "skip": self.skip is not None,
-            "iterations": self.iterations is not None,
-            "batch": self.batch is not None,
-            "save": self.save is not None,
-            "show": self.show,
-        }
-        return tuple(name for name, is_given in given.items() if is_given)
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +69,7 @@ class Iterations:
         self._inner: dict[str, list[Lap]] = {}
         self._counting: Counting | None = None
         self._trace: Trace | None = None
-        self._seen: Seen | None = None
+        self._seen: LoopTimes | None = None
         self._environment: Environment | None = None
         self._told = self._marked = False
         self._marks = ExitStack()
@@ -162,12 +107,8 @@ class Iterations:
         if now.stage == "time":
             now.begins = self.mark()
         elif now.stage == "mark":
-            from rooflens.sources import profile
-
             self._marks.enter_context(profile.marked(self.model))
         elif now.stage == "count" and (model := self.model) is not None:
-            from rooflens.regions.counted import Counting
-
             self._counting = Counting(model).__enter__()
         return now
 
@@ -209,8 +150,6 @@ class Iterations:
 
     def _begun(self) -> Tape:
         """Look at what is to be timed and where, right before."""
-        import torch
-
         model = self.model
         self._machine = this_machine(self.plan.device or source.where_is(model), self.plan.roof)
         training = torch.is_grad_enabled() if model is None else model.training
@@ -218,7 +157,7 @@ class Iterations:
         self._observer = Observer(self._machine.where)
         return Tape.on(self._machine.where)
 
-    def _look(self) -> Seen:
+    def _look(self) -> LoopTimes:
         """What the laps so far say. Waits for the device."""
         if not self._laps or self._tape is None:
             raise InvalidValue(
@@ -229,7 +168,7 @@ class Iterations:
         conditions = Conditions(before=self._observer.first, after=self._observer.look())
         self._environment = environment.capture()
         batch = self._laps[0].batch if self.plan.batch is None else self.plan.batch
-        return Seen(
+        return LoopTimes(
             name=self.plan.name,
             case=Case(model=self._name, device=self._machine.name, batch=batch, dtype=self.plan.dtype, mode=self._mode),
             laps=tuple(self._laps),
@@ -252,7 +191,7 @@ class Iterations:
         return [f"{self.plan.name}: {note}" for note, applies in left.items() if applies]
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> LoopTimes:
         return self._seen or self._look()
 
     @property
@@ -303,7 +242,5 @@ class Iterations:
 
 def _first_rank() -> bool:
     """Whether this process speaks for a distributed run; any other process speaks for itself."""
-    import torch.distributed
-
-    ready: Any = torch.distributed.is_available() and torch.distributed.is_initialized()
+    ready = torch.distributed.is_available() and torch.distributed.is_initialized()
     return not ready or torch.distributed.get_rank() == 0

@@ -8,6 +8,8 @@ from itertools import chain
 from math import fsum
 from typing import Any
 
+import torch
+
 from rooflens.records import Case, Conditions, Memory, Record, Timing
 from rooflens.sources import conditions
 from rooflens.timing import Clock, CudaClock, MonotonicClock
@@ -116,7 +118,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class LoopTimes:
     """What a region saw.
 
     Attributes:
@@ -159,7 +161,7 @@ class Seen:
         )
 
 
-def records(seen: Seen) -> Iterator[Record]:
+def records(seen: LoopTimes) -> Iterator[Record]:
     """The step, then each region inside of it, then the iteration and the data loading of a watched loader.
 
     Each is a case of its own, told apart by the option ``region``: they are times of the same seconds, and a total
@@ -202,8 +204,6 @@ def _part(case: Case, option: str, name: str, timing: Timing) -> Record:
 
 def where_is(model: Any) -> str:
     """The type of device on which a model's parameters lie; without a model, the one that torch uses already."""
-    import torch
-
     tensor = None if model is None else next(chain(model.parameters(), model.buffers()), None)
     if tensor is not None:
         return str(tensor.device.type)
@@ -212,8 +212,6 @@ def where_is(model: Any) -> str:
 
 def memory_of(where: str) -> Memory:
     """Peak memory since the program began: no counter of the program's own is reset."""
-    import torch
-
     if where == "cuda":
         return Memory(
             peak=torch.cuda.max_memory_allocated(),

@@ -3,117 +3,51 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import ContextDecorator
-from pathlib import Path
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
+
+import torch
 
 from rooflens.errors import InvalidValue
-from rooflens.machine import roof_of
-from rooflens.records import AS_IS, Device
-from rooflens.regions.iterations import Iterations, Pass, Plan
+from rooflens.regions.counted import check_countable
+from rooflens.regions.iterations import Iterations, Pass
 from rooflens.regions.laps import ITERATION, LOADING, Lap, Pace, samples_in
+from rooflens.regions.plan import Plan
 from rooflens.report.overview import tables_of
 from rooflens.report.render import render
 from rooflens.results import RecordSet
-
-if TYPE_CHECKING:
-    import torch
 
 Item = TypeVar("Item")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def region(
-    name: str,
-    *,
-    model: torch.nn.Module | None = None,
-    trace: torch.nn.Module | None = None,
-    skip: int | None = None,
-    iterations: int | None = None,
-    batch: int | None = None,
-    mode: str | None = None,
-    dtype: str = AS_IS,
-    device: str | None = None,
-    roof: str | Device | None = None,
-    save: str | Path | None = None,
-    show: bool = False,
-) -> Region:
-    """Time the iterations of a loop that is there already, data loading apart: around a loader, a block or a function.
-
-    >>> region = rl.region("train step", model=model, save="run.jsonl")  # doctest: +SKIP
-    >>> for images, target in region.over(train_loader):  # doctest: +SKIP
-    ...     ...
-
-    Nothing of the loop is changed: no switch is set, no counter reset, and while iterations are timed the device is
-    waited for only once before the first and once after the last. Afterwards the loop runs as if nothing were there.
-
-    Made again at the same place after it was entered once, as in ``with rl.region("train step"):`` within a loop, it is
-    the same region: each entry is one iteration. One without a model, entered inside another, is a part of that one's
-    iterations and stands in its records.
+def region_at(place: CodeType, plan: Plan, model: torch.nn.Module | None, trace: torch.nn.Module | None) -> Region:
+    """The region of a call of :func:`rooflens.region`.
 
     Args:
-        name: what to call it.
-        model: the module whose step this is: names the case, tells the mode and the device, and is not touched.
-        trace: the same, and the work of its step is counted in one more iteration, which is not timed.
-        skip: iterations before the first one that is timed; default 10.
-        iterations: how many to time; default 50.
-        batch: samples per iteration; default: the length of the first tensor that the loader gives.
-        mode: ``train`` or ``inference``; default: the model's own flag, else whether gradients are recorded.
-        dtype: what to call the precision that you run in (``amp-bf16``); it changes nothing.
-        device: ``cpu`` or ``cuda``; default: where the model's parameters are.
-        roof: the device whose ceilings hold for this machine: a name, a device file, or ``measured`` for those that
-            ``rooflens calibrate`` kept. Default: the catalogue's entry.
-        save: a record file, written when the iterations are done, and at the end of a loop that was shorter. In a
-            distributed run the first rank writes it.
-        show: print the table when the iterations are done.
+        place: the code that calls. A call made again there means the same region, see :meth:`Region.is_made_again`.
 
     Raises:
-        InvalidValue: an argument cannot be used; a compiled model is traced.
-        UnknownDevice: `roof` names no device.
-        OutputError: `save` cannot be written.
+        InvalidValue, UnknownDevice, OutputError: see :meth:`Plan.checked`; or a compiled model is traced.
     """
-    module = trace if trace is not None else model
-    asked = (model is not None, trace is not None, skip, iterations, batch, mode, dtype, device, roof, save, show)
-    place = sys._getframe(1).f_code
-    key = id(place), name, id(module)
+    module = model if trace is None else trace
+    key = id(place), plan.name, id(module)
     _, before, known = _MADE.get(key, (None, None, None))
-    if known is not None and asked == before and known.is_made_again(module):
+    if known is not None and plan == before and known.is_made_again(module):
         return known
-    if module is not None:
-        _check_module(module)
+    if module is not None and not isinstance(module, torch.nn.Module):
+        raise InvalidValue(f"the model of a region is {module!r}; give the nn.Module that the loop runs")
     if model is not None and model is not module:
         raise InvalidValue("model and trace are two different modules; give one of them")
-    plan = Plan(
-        name=name,
-        skip=skip,
-        iterations=iterations,
-        batch=batch,
-        mode=mode,
-        dtype=dtype,
-        device=device,
-        roof=None if roof is None else roof_of(roof),
-        save=None if save is None else Path(save),
-        show=show,
-        counts=trace is not None,
-    )
+    checked = plan.checked()
     if trace is not None:
-        from rooflens.regions.counted import check_countable
-
         check_countable(trace)
-    made = Region(plan, module)
-    _MADE[key] = place, asked, made  # the code is kept, so that its id is not given to another
+    made = Region(checked, module)
+    _MADE[key] = place, plan, made  # the code is kept, so that its id is not given to another
     return made
-
-
-def _check_module(module: object) -> None:
-    import torch
-
-    if not isinstance(module, torch.nn.Module):
-        raise InvalidValue(f"the model of a region is {module!r}; give the nn.Module that the loop runs")
 
 
 class Region(ContextDecorator):
@@ -173,14 +107,14 @@ class Region(ContextDecorator):
         self._kept = True
         return super().__call__(function)
 
-    def over(self, loader: Iterable[Item]) -> Loop[Item]:
+    def over(self, loader: Iterable[Item]) -> WatchedLoader[Item]:
         """The items of a loader; each item and what is done with it is one iteration.
 
         The time in which the loader is asked for the next item is data loading, the rest is the step. Starting the
         loader (its workers) belongs to neither. Several loops over the same region go on counting.
         """
         self._kept = True
-        return Loop(self, loader)
+        return WatchedLoader(self, loader)
 
     @property
     def records(self) -> RecordSet:
@@ -205,7 +139,7 @@ class Region(ContextDecorator):
 
     def _part_of(self, outer: Pass) -> Pass:
         """A pass through this region as a part of an iteration of the one around it."""
-        name, given = self._plan.name, self._plan.stands_alone
+        name, given = self._plan.name, self._plan.only_alone
         if given:
             raise InvalidValue(
                 f"region {name!r} is entered inside of {outer.of.plan.name!r} and timed with it; leave out"
@@ -271,7 +205,7 @@ class Region(ContextDecorator):
 _LAZY = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
-class Loop(Generic[Item]):
+class WatchedLoader(Generic[Item]):
     """A watched loader: gives its items, and for everything else is the loader: length, dataset, sampler ..."""
 
     def __init__(self, region: Region, loader: Iterable[Item]) -> None:
@@ -292,8 +226,8 @@ class Loop(Generic[Item]):
         return getattr(self._loader, name)
 
 
-_MADE: dict[tuple[int, str, int], tuple[CodeType, tuple[Any, ...], Region]] = {}
-"""The last region of each place, name and model, with what was asked of it."""
+_MADE: dict[tuple[int, str, int], tuple[CodeType, Plan, Region]] = {}
+"""The last region of each place, name and model, with its plan."""
 _LOCAL = threading.local()
 
 
