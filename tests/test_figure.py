@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.figure_samples import chain, device, measured, operation, records
 
 from rooflens.costs.registry import families
 from rooflens.errors import InvalidValue
-from rooflens.records import Case, Record, Timing, Work
+from rooflens.records import Bound, Case, Device, Record, Timing, Work
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
 from rooflens.report.figures.roofline import ABOVE, roofline_figure
 from rooflens.report.figures.roofline_data import Mark
@@ -434,6 +435,23 @@ def test_axes_hold_everything(
     for line in figure.ceilings:
         assert figure.x.low <= line.start[0] < line.end[0] <= figure.x.high * (1 + 1e-9)
         assert figure.y.low * (1 - 1e-9) <= line.start[1] <= line.end[1] <= figure.y.high * (1 + 1e-9)
+
+
+def test_each_distinct_bound_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["rooflens.roofline.bound"]
+    bound, computed = module.bound, list[Work]()
+
+    def counted(work: Work, on: Device) -> Bound:
+        computed.append(work)
+        result: Bound = bound(work, on)
+        return result
+
+    monkeypatch.setattr(module, "bound", counted)
+    items = chain(ON_TOY, 8)
+    figure = roofline_figure(records([*items, measured(ON_TOY, 4e-3)], [TOY]))
+    # Each operation once, and the sum of all under which the measured mark stands.
+    assert len(figure.marks) > 20
+    assert len(computed) == len({item.work for item in items}) + 1
 
 
 def test_a_long_chain_has_a_mark_for_each_operation() -> None:

@@ -46,5 +46,4 @@ def roofline(
     extra = [together.devices.get(d) or find(d) if isinstance(d, str) else d for d in listed(device)]
     shown = [*devices_of(together), *extra]
     datasheets = [sheet for sheet in map(datasheet_of, shown) if sheet is not None]
-    devices = [*shown, *datasheets] if extra or datasheets else None
-    return roofline_figure(together, by=by, devices=devices, level=level, title=title, top=top)
+    return roofline_figure(together, by=by, devices=[*shown, *datasheets], level=level, title=title, top=top)

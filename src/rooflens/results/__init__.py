@@ -3,7 +3,7 @@
 from rooflens.results.evidence import Evidence, Measured, join
 from rooflens.results.fits import Fit, Fits
 from rooflens.results.quantities import QUANTITIES, TIMES, Quantity, Reading, Time
-from rooflens.results.recordset import RecordSet
+from rooflens.results.recordset import RecordSet, grouped
 from rooflens.results.totals import UNATTRIBUTED, Coverage, Group, Total
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "RecordSet",
     "Time",
     "Total",
+    "grouped",
     "join",
 ]

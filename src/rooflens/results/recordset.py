@@ -44,6 +44,14 @@ _KEYS: Mapping[Grouping, Callable[[Record], str]] = {
 }
 
 
+def grouped(records: Iterable[Record], level: Grouping) -> dict[str, list[Record]]:
+    """Group records by phase, module path, operation family or operation, in order of appearance."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(_KEYS[level](record), []).append(record)
+    return groups
+
+
 class RecordSet:
     """Records of one or many cases and sources.
 
@@ -207,10 +215,7 @@ class RecordSet:
         if level not in _KEYS:
             raise InvalidValue(f"cannot group by {level!r}; known: {', '.join(_KEYS)}")
         device = self.device()
-        groups: dict[str, list[Record]] = {}
-        for record in self.records:
-            if record.work is not None or record.timing is not None:
-                groups.setdefault(_KEYS[level](record), []).append(record)
+        groups = grouped((r for r in self.records if r.work is not None or r.timing is not None), level)
         return tuple(
             Group(
                 key=key,

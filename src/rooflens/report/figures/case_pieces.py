@@ -12,8 +12,7 @@ from rooflens.report.case_names import PHASE_WORDS, SHORT_PHASES, differing, nam
 from rooflens.report.columns import sum_of_known
 from rooflens.report.figures.labels import cut
 from rooflens.report.figures.palette import MIXED, WHOLE
-from rooflens.results import RecordSet
-from rooflens.results.evidence import Evidence
+from rooflens.results import Evidence, RecordSet, grouped
 
 By = Literal["model", "phase", "module", "family", "op", "kernel"]
 BY: tuple[By, ...] = ("model", "phase", "module", "family", "op", "kernel")
@@ -58,8 +57,8 @@ class Piece:
     @cached_property
     def work(self) -> Work | None:
         """What the device does for this piece: recomputation included, a causal call by what its kernel executes."""
-        works = [(r.needed, r.calls) for r in self.records]
-        return Work.sum(work * calls for work, calls in works if work is not None)
+        known = [(work, r.calls) for r in self.records if (work := r.needed) is not None]
+        return Work.sum((work for work, _ in known), (calls for _, calls in known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +87,17 @@ class Naming:
         return cls(fields, colours, several_cases, several_phases, len(evidence) > 1)
 
 
-def pieces(item: Evidence, by: By, naming: Naming) -> Iterator[Piece]:
-    """Yield the pieces of one case: itself, its phases, or its parts and then its phases as wholes."""
+def pieces(item: Evidence, work: RecordSet, by: By, naming: Naming) -> Iterator[Piece]:
+    """Yield the pieces of a case with known work: itself, its phases, or its parts and then its phases as wholes."""
     if by == "model":
-        yield _step(item, None, naming)
+        yield _step(item, work, None, naming)
         return
     if by == "kernel":
         yield from _kernels(item, naming)
     elif by != "phase":
-        yield from _parts(item, by, naming)
+        yield from _parts(item, work, by, naming)
     for phase in _phases(item):
-        yield _step(item, phase, naming, beside_parts=by != "phase")
+        yield _step(item, work, phase, naming, beside_parts=by != "phase")
 
 
 def _phases(item: Evidence) -> list[Phase | None]:
@@ -112,7 +111,7 @@ def _phases(item: Evidence) -> list[Phase | None]:
     return [*item.phases, *([None] if len(item.phases) != 1 and (timed_whole or not item.phases) else [])]
 
 
-def _step(item: Evidence, phase: Phase | None, naming: Naming, *, beside_parts: bool = False) -> Piece:
+def _step(item: Evidence, work: RecordSet, phase: Phase | None, naming: Naming, *, beside_parts: bool = False) -> Piece:
     time, whole = item.measured(phase), item.measured()
     short = name_of(item.case, naming.fields)
     if beside_parts:
@@ -126,7 +125,7 @@ def _step(item: Evidence, phase: Phase | None, naming: Naming, *, beside_parts: 
         name=f"{item.case.label()}, {PHASE_WORDS[phase]}",
         label=" ".join(filter(None, label)) or item.case.model,
         group=group,
-        records=tuple(r for r in item.work or () if phase is None or r.phase == phase or item.phases == (phase,)),
+        records=tuple(r for r in work if phase is None or r.phase == phase or item.phases == (phase,)),
         source=None if item.time is None else item.time.sources[0],
         seconds=None if time is None else time.seconds,
         whole_seconds=None if whole is None else whole.seconds,
@@ -134,37 +133,42 @@ def _step(item: Evidence, phase: Phase | None, naming: Naming, *, beside_parts: 
     )
 
 
-def _parts(item: Evidence, by: Literal["module", "family", "op"], naming: Naming) -> Iterator[Piece]:
+def _parts(item: Evidence, work: RecordSet, by: Literal["module", "family", "op"], naming: Naming) -> Iterator[Piece]:
     """Yield modules, families or operations, with the time of each where a source timed them one by one."""
-    worked = RecordSet(r for r in item.work or () if r.work is not None and r.scope != "model")
-    timed = RecordSet(r for r in item.pieces or () if r.scope != "model")
-    times = {group.key: group.total.measured_seconds for group in timed.by(by)} if len(timed) else {}
-    source = None if item.pieces is None else item.pieces.sources[0]
-    whole_seconds = sum_of_known(times.values())
+    times: dict[str, float | None] = {}
+    source, whole_seconds = None, None
+    if item.pieces is not None:
+        source = item.pieces.sources[0]
+        timed = (r for r in item.pieces if r.scope != "model" and (r.timing is not None or r.work is not None))
+        groups = grouped(timed, by)
+        times = {key: item.pieces.sum(records, None).measured_seconds for key, records in groups.items()}
+        whole_seconds = sum_of_known(times.values())
+    worked = [r for r in work if r.work is not None and r.scope != "model"]
     case = name_of(item.case, naming.fields) if naming.several_cases else ""
-    phases_told = by == "op" and len(worked.phases) > 1
-    for group in worked.by(by) if len(worked) else ():
-        first = group.total.records[0]
+    phases_told = by == "op" and len({r.phase for r in worked} - {None}) > 1
+    for key, records in grouped(worked, by).items():
+        first, kinds, phases = records[0], {r.kind for r in records}, {r.phase for r in records}
+        phase = first.phase if len(phases) == 1 else None
         label = [
             case,
             first.kind if by == "family" else first.path or first.name,
-            SHORT_PHASES[group.phase] if phases_told and group.phase is not None else "",
+            SHORT_PHASES[phase] if phases_told and phase is not None else "",
         ]
         yield Piece(
             case=item.case,
-            name=f"{group.key or '(root)'}, {group.phase or 'all phases'}",
+            name=f"{key or '(root)'}, {phase or 'all phases'}",
             label=" ".join(filter(None, label)),
-            group=group.kind or MIXED,
-            records=group.total.records,
+            group=(first.kind if len(kinds) == 1 else "") or MIXED,
+            records=tuple(records),
             source=source,
-            seconds=times.get(group.key),
+            seconds=times.get(key),
             whole_seconds=whole_seconds,
         )
 
 
 def launches(item: Evidence) -> list[Record]:
     """Return the kernels whose work was counted launch by launch."""
-    return [r for r in item.work or () if r.scope == "kernel"]
+    return [] if item.work is None else [r for r in item.work if r.scope == "kernel"]
 
 
 def _kernels(item: Evidence, naming: Naming) -> Iterator[Piece]:

@@ -14,7 +14,8 @@ from rooflens.roofline import ridge
 FEW_DEVICES = 3
 """Up to so many devices every ceiling in use is drawn; beyond it one of each, since thirty flats are a hatching."""
 
-_VECTOR = "vector.fp32"
+_USUAL = ("matmul.", "vector.fp32")
+"""How the ceilings begin that are drawn without work, and that any work may use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ def roofs(devices: Sequence[Device], works: Mapping[str, Sequence[Work]], levels
     for number, device in enumerate(devices):
         wanted = _used(works.get(device.name) or every, device)
         if not wanted:
-            usual = [c for c in device.ceilings if _is_usual(c.resource)]
+            usual = [c for c in device.ceilings if c.resource.startswith(_USUAL)]
             usual.sort(key=lambda c: (c.resource != common, not c.resource.startswith("matmul."), -c.rate))
             wanted = [c.resource for c in usual]
         chosen = wanted[:1] if many else wanted
@@ -62,10 +63,6 @@ def roofs(devices: Sequence[Device], works: Mapping[str, Sequence[Work]], levels
     return drawn
 
 
-def _is_usual(resource: str) -> bool:
-    return resource.startswith("matmul.") or resource == _VECTOR
-
-
 def _used(works: Iterable[Work], device: Device) -> list[str]:
     """Return the compute resources that the works use and the device has: matrix units first, then by FLOP.
 
@@ -77,7 +74,7 @@ def _used(works: Iterable[Work], device: Device) -> list[str]:
         most = max(work.flops, key=lambda resource: work.flops[resource], default="")
         lanes = {most} if most.startswith("vector.") else set()
         for resource, n in work.flops.items():
-            if n and (_is_usual(resource) or resource in lanes):
+            if n and (resource.startswith(_USUAL) or resource in lanes):
                 flops[resource] += n
     known = (resource for resource in flops if device.ceiling(resource) is not None)
     return sorted(known, key=lambda resource: (not resource.startswith("matmul."), -flops[resource]))

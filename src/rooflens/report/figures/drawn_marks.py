@@ -20,6 +20,7 @@ class DrawnMark:
 
     Attributes:
         diameter: points across a circle of the same area.
+        reach: points from the middle to the tip of the symbol.
         colour: that of its group.
         rim: the colour of its device where there are several; a hollow mark is nothing but its rim.
         rim_width: in points.
@@ -28,14 +29,10 @@ class DrawnMark:
     mark: Mark
     symbol: Symbol
     diameter: float
+    reach: float
     colour: str
     rim: str
     rim_width: float
-
-    @property
-    def reach(self) -> float:
-        """Points from the middle of the mark to its tip."""
-        return REACH.get(self.symbol, 1.0) * self.diameter / 2
 
 
 def drawn_marks(figure: RooflineData, colours: Mapping[str, str]) -> list[DrawnMark]:
@@ -48,13 +45,15 @@ def drawn_marks(figure: RooflineData, colours: Mapping[str, str]) -> list[DrawnM
     drawn = []
     for mark in figure.marks:
         diameter = _WHOLE if mark.whole else max(least, largest * math.sqrt(mark.share / top))
+        symbol = mark_shape(mark.source, mark.level, hierarchical=figure.hierarchical)
         several = mark.device is not None and len(figure.devices) > 1
         rim = colours[mark.group] if mark.whole else "#ffffff"
         drawn.append(
             DrawnMark(
                 mark=mark,
-                symbol=mark_shape(mark.source, mark.level, hierarchical=figure.hierarchical),
+                symbol=symbol,
                 diameter=diameter,
+                reach=REACH.get(symbol, 1.0) * diameter / 2,
                 colour=colours[mark.group],
                 rim=device_colour(mark.device, len(figure.devices)) if several and mark.device is not None else rim,
                 rim_width=1.6 if mark.whole else 0.6 if diameter < _SMALL or not several else 1.2,

@@ -178,16 +178,18 @@ def first_free(
     """
     texts, tails = list(labels), [piece for label in labels for piece in label.tail()]
 
-    def free(spot: Spot) -> bool:
-        if not spot.inside(frame, stretch) or any(
-            spot.meets(other, gap, stretch) for other in (*taken, *texts, *tails)
-        ):
-            return False
-        return not any(piece.meets(other, 1.0, stretch) for piece in spot.tail() for other in (*texts, *tails))
-
     chosen: list[Spot | None] = []
     for places in wishes:
-        spot = next(filter(free, places), None)
+        spot = next(
+            (
+                place
+                for place in places
+                if place.inside(frame, stretch)
+                and not any(place.meets(other, gap, stretch) for other in (*taken, *texts, *tails))
+                and not any(piece.meets(other, 1.0, stretch) for piece in place.tail() for other in (*texts, *tails))
+            ),
+            None,
+        )
         chosen.append(spot)
         if spot is not None:
             texts.append(spot)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -57,25 +57,21 @@ class TextLine:
     bold: bool = False
 
     @property
+    @lru_cache(maxsize=4096)  # noqa: B019
     def width(self) -> float:
         """Points from the left to the right end."""
-        return _width(self.text, self.size, self.bold)
+        # DejaVu Sans, which comes with matplotlib, is as wide as any sans-serif that a browser may take instead.
+        from matplotlib.font_manager import FontProperties
+        from matplotlib.textpath import text_to_path
+
+        font = FontProperties(family="DejaVu Sans", size=self.size, weight="bold" if self.bold else "normal")
+        width, _, _ = text_to_path.get_text_width_height_descent(self.text, font, ismath=False)
+        return float(width) * 1.02
 
     @property
     def height(self) -> float:
         """Points from this line to the next."""
         return self.size * LINE_HEIGHT
-
-
-@lru_cache(maxsize=4096)
-def _width(text: str, size: float, bold: bool) -> float:
-    # DejaVu Sans, which comes with matplotlib, is as wide as any sans-serif that a browser may take instead.
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
-
-    font = FontProperties(family="DejaVu Sans", size=size, weight="bold" if bold else "normal")
-    width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
-    return float(width) * 1.02
 
 
 def block_size(rows: Sequence[TextLine]) -> tuple[float, float]:
@@ -85,16 +81,17 @@ def block_size(rows: Sequence[TextLine]) -> tuple[float, float]:
 
 def wrap(text: str, size: float, width: float, *, bold: bool = False, colour: str = INK) -> list[TextLine]:
     """Return `text` in lines of at most `width` points; a longer word is cut short."""
-    rows: list[str] = []
+    rows: list[TextLine] = []
     for word in printable(text).split(" "):
-        longer = f"{rows[-1]} {word}" if rows else word
-        if rows and _width(longer, size, bold) <= width:
+        longer = TextLine(f"{rows[-1].text} {word}" if rows else word, size, colour, bold)
+        if rows and longer.width <= width:
             rows[-1] = longer
             continue
-        while len(word) > 1 and _width(word, size, bold) > width:
-            word = word[: int(0.9 * len(word)) - 1] + "…"  # noqa: PLW2901
-        rows.append(word)
-    return [TextLine(row, size, colour, bold) for row in rows]
+        row = TextLine(word, size, colour, bold)
+        while len(row.text) > 1 and row.width > width:
+            row = replace(row, text=row.text[: int(0.9 * len(row.text)) - 1] + "…")
+        rows.append(row)
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +124,10 @@ def ceiling_labels(figure: RooflineData) -> Iterator[CeilingLabel]:
         memory = [line for line in drawn if line.kind == "memory"]
         first = (compute or memory)[0]
         colour = ceiling_colour(first.device, devices, first.resource, hierarchical=figure.hierarchical)
-        titles = {line.device: cut(printable(figure.devices[line.device]), _LONGEST_TITLE) for line in drawn}
-        rows = [TextLine(text, NORMAL, device_colour(n, devices), bold=True) for n, text in titles.items()]
-        if devices == 1:
-            rows = []
+        rows = []
+        for number in dict.fromkeys(line.device for line in drawn) if devices > 1 else ():
+            title = cut(printable(figure.devices[number]), _LONGEST_TITLE)
+            rows.append(TextLine(title, NORMAL, device_colour(number, devices), bold=True))
         for same in filter(None, (compute, memory)):
             names = list(dict.fromkeys(line.resource for line in same))
             rate = units.show(same[0].rate, "FLOP/s" if same[0].kind == "compute" else "B/s")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rooflens import units
@@ -10,12 +10,11 @@ from rooflens.errors import MissingCeiling
 from rooflens.records import Device, Point, Source, Work
 from rooflens.report.case_names import SOURCE_WORDS
 from rooflens.report.figures.case_pieces import By, Naming, Piece, launches, pieces
-from rooflens.report.figures.memory_levels import missed_bytes, remarks
+from rooflens.report.figures.memory_levels import no_intensity, remarks
 from rooflens.report.figures.palette import OTHER
 from rooflens.report.figures.roofline_data import Link, Mark, RugMark, Tie, Unplaced
-from rooflens.results import Total
-from rooflens.results.evidence import Evidence
-from rooflens.roofline import bound, point
+from rooflens.results import Evidence, RecordSet
+from rooflens.roofline import point
 
 MOST = 12
 """So many parts are drawn unless more are asked for, where each has several marks or a number."""
@@ -50,12 +49,14 @@ class CaseDevice:
     """The device under which a case stands.
 
     Attributes:
+        records: those that hold the work of the case.
         device: None where it is not known.
         number: its place among the devices drawn, None where it is not drawn.
         own: what was observed, was observed on it; an estimate that holds for any device stands under each.
         first: the first of the devices of the case.
     """
 
+    records: RecordSet
     device: Device | None
     number: int | None
     own: bool
@@ -74,22 +75,25 @@ class PieceTime:
 
 @dataclass(frozen=True, slots=True)
 class PlacedPiece:
-    """A piece with its times, and for each memory level why it has no intensity there ("" if it has one)."""
+    """A piece with its times, and for each memory level why it has no intensity there ("" if it has one).
+
+    Attributes:
+        share: its share of the time of its case, None where it has no mark on the plane.
+    """
 
     piece: Piece
     times: list[PieceTime]
     gaps: dict[str, str]
-
-    @property
-    def share(self) -> float | None:
-        """Its share of the time of its case, None where it has no mark on the plane."""
-        work = self.piece.work
-        on_plane = work is not None and work.total_flops and "" in self.gaps.values()
-        return max((min(1.0, time.share) for time in self.times), default=None) if on_plane else None
+    share: float | None
 
 
 def place(
-    evidence: Sequence[Evidence], by: By, devices: Sequence[Device], levels: Sequence[str], most: int | None = None
+    evidence: Sequence[Evidence],
+    by: By,
+    naming: Naming,
+    devices: Sequence[Device],
+    levels: Sequence[str],
+    most: int | None = None,
 ) -> Placement:
     """Put every piece of `evidence` on the plane of FLOP per byte of each of `levels` and FLOP/s.
 
@@ -99,25 +103,21 @@ def place(
         most: how many parts of a case to place, those that take most time; None is all.
     """
     placement = Placement()
-    naming = Naming.of(evidence)
     stands = 0
     for item in evidence:
         if by == "kernel" and not launches(item):
             placement.unplaced.append(Unplaced(label=item.case.label(), reason=_NO_KERNELS))
-        of_case = list(pieces(item, by, naming))
-        for under in _devices_of_case(item, devices):
+        if item.work is None:
             stands += 1
-            if item.work is None:
-                placement.unplaced.append(Unplaced(label=item.case.label(), reason=_NO_WORK))
-                continue
-            whole, reason = _whole_seconds(item, under.device)
+            placement.unplaced.append(Unplaced(label=item.case.label(), reason=_NO_WORK))
+            continue
+        of_case = list(pieces(item, item.work, by, naming))
+        for under in _devices_of_case(item, item.work, devices):
+            stands += 1
+            whole, reason = _whole_seconds(item, under)
             if reason:
                 placement.unplaced.append(Unplaced(label=item.case.label(), reason=reason))
-            placed = [
-                PlacedPiece(piece, _times(piece, whole, under), {level: _gap(piece, level) for level in levels})
-                for piece in of_case
-            ]
-            _draw_case(placement, placed, under, by, most)
+            _draw_case(placement, [_timed(piece, whole, under, levels) for piece in of_case], under, by, most)
     low, strip = 0.0, []
     for mark in sorted(placement.rug, key=lambda mark: -mark.share):
         high = min(1.0, low + mark.share / stands)
@@ -128,14 +128,15 @@ def place(
     return placement
 
 
-def _devices_of_case(item: Evidence, devices: Sequence[Device]) -> list[CaseDevice]:
+def _devices_of_case(item: Evidence, work: RecordSet, devices: Sequence[Device]) -> list[CaseDevice]:
     """Return the device of a case, or each that is drawn where the estimate holds for any."""
     own = next((d for d in devices if d.name == item.case.device), item.device)
-    for_any = item.work is not None and item.work.cases[0].device is None
-    under: Sequence[Device | None] = [own] if own is not None or not for_any or not devices else devices
-    numbers = {device.name: number for number, device in reversed(list(enumerate(devices)))}
+    for_any = own is None and work.cases[0].device is None and devices
+    under: Sequence[Device | None] = devices if for_any else [own]
+    numbers = {device.name: number for number, device in enumerate(devices)}
     return [
         CaseDevice(
+            records=work,
             device=device,
             number=None if device is None else numbers.get(device.name),
             own=len(under) == 1
@@ -146,42 +147,35 @@ def _devices_of_case(item: Evidence, devices: Sequence[Device]) -> list[CaseDevi
     ]
 
 
-def _whole_seconds(item: Evidence, device: Device | None) -> tuple[float | None, str]:
+def _whole_seconds(item: Evidence, under: CaseDevice) -> tuple[float | None, str]:
     """Return the seconds of the bound of an estimated case, or the reason why it has none."""
-    if "estimate" not in item.sources:
+    if "estimate" not in under.records.sources:
         return None, ""
-    if device is None:
+    if under.device is None:
         named = f"device {item.case.device!r} is not known" if item.case.device else "it names no device"
         return None, f"an estimate has no time without a device, and {named}"
     try:
-        return Total(item.work or (), device).seconds, ""
+        bound = under.records.under(under.device).bound
     except MissingCeiling as error:
         return None, str(error)
+    return None if bound is None else bound.seconds, ""
 
 
-def _times(piece: Piece, whole: float | None, under: CaseDevice) -> list[PieceTime]:
-    """Return the times of a piece: its bound, if its case has one (`whole`), and the observed one."""
+def _timed(piece: Piece, whole: float | None, under: CaseDevice, levels: Sequence[str]) -> PlacedPiece:
+    """Return a piece with its times: its bound, if its case has one (`whole`), and the observed one."""
     times = []
-    total = Total(piece.records, under.device)
-    bound_seconds = total.seconds if whole else None
-    if whole and bound_seconds:
-        times.append(PieceTime("estimate", bound_seconds, bound_seconds / whole, f"bound by {total.bound_by}"))
+    bound = under.records.sum(piece.records, under.device).bound if whole else None
+    if whole and bound is not None and bound.seconds:
+        times.append(PieceTime("estimate", bound.seconds, bound.seconds / whole, f"bound by {bound.bound_by}"))
     if piece.source is not None and piece.seconds and under.first:
-        efficiency = bound_seconds / piece.seconds if bound_seconds and under.own else None
-        remark = "" if efficiency is None else f"efficiency {100 * efficiency:.3g} % of the bound"
+        efficiency = bound.seconds / piece.seconds if bound is not None and under.own else None
+        remark = f"efficiency {100 * efficiency:.3g} % of the bound" if efficiency else ""
         share = piece.seconds / (piece.whole_seconds or piece.seconds)
         times.append(PieceTime(piece.source, piece.seconds, share, remark))
-    return times
-
-
-def _gap(piece: Piece, level: str) -> str:
-    """Return why a piece has no intensity at a level, "" if it has one."""
-    nbytes = None if piece.work is None else piece.work.bytes.get(level)
-    if nbytes is None:
-        return f"its {level} bytes are not known"
-    if not nbytes:
-        return f"no byte passed {level}: the intensity has no end"
-    return missed_bytes(piece.records, level) or ""
+    gaps = {level: no_intensity(piece.work, piece.records, level) for level in levels}
+    on_plane = piece.work is not None and piece.work.total_flops and "" in gaps.values()
+    share_drawn = max((min(1.0, time.share) for time in times), default=None) if on_plane else None
+    return PlacedPiece(piece, times, gaps, share_drawn)
 
 
 def _draw_case(
@@ -223,15 +217,14 @@ def _draw_case(
 def _draw_piece(placement: Placement, placed: PlacedPiece, under: CaseDevice, number: str) -> None:
     """Draw the marks of a piece, one for each time at each level, with the lines between them; or its share."""
     piece, work, levels = placed.piece, placed.piece.work, list(placed.gaps)
-    listed = f"kernel {number}" if number else piece.listed
     if work is None or not placed.times:
         if piece.kernel:
             reason = f"its {'work' if work is None else 'time'} was not counted"
-            placement.unplaced.append(Unplaced(label=listed, reason=reason))
+            placement.unplaced.append(Unplaced(label=piece.listed, reason=reason))
         return
     if not work.total_flops:
         if work.missing:
-            placement.unplaced.append(Unplaced(label=listed, reason=f"FLOP unknown: {_missing(work)}"))
+            placement.unplaced.append(Unplaced(label=piece.listed, reason=f"FLOP unknown: {_missing(work)}"))
         elif not piece.whole:
             placement.rug.append(_rug_mark(piece, work, placed.times[-1], levels))
         return
@@ -239,6 +232,7 @@ def _draw_piece(placement: Placement, placed: PlacedPiece, under: CaseDevice, nu
     for level, reason in placed.gaps.items():
         # That a formula knows dram only goes without saying.
         if reason and (not several or work.origin != "algorithmic"):
+            listed = f"kernel {number}" if number else piece.listed
             placement.unplaced.append(Unplaced(label=listed, reason=reason, level=level if several else ""))
     known = [level for level, reason in placed.gaps.items() if not reason]
     rows = [
@@ -265,7 +259,7 @@ def _mark(piece: Piece, work: Work, time: PieceTime, under: CaseDevice, level: s
     if observed and device is not None:
         try:
             # Each mark is held against its own level: the others have marks of their own.
-            roof = bound(replace(work, bytes={level: work.bytes[level]}), device)
+            roof = under.records.bound(replace(work, bytes={level: work.bytes[level]}), device)
         except MissingCeiling:
             roof = None
     spot = point(work, roof, time.seconds, level)
@@ -305,24 +299,19 @@ def _hover(
     at_least = ">= " if work.missing else ""
     moved = [f"{level} {units.show(work.bytes.get(level), 'B')}" for level in levels]
     on = piece.case.device if device is None else device.title
-
-    def known() -> Iterator[str]:
-        yield piece.name
-        yield f"{SOURCE_WORDS[time.source]}, {piece.group}"
-        yield f"on {on}" if on else ""
-        yield f"time {units.show(time.seconds, 's')}, {100 * time.share:.3g} % of its case"
-        yield f"work {at_least}{', '.join([units.show(work.total_flops, 'FLOP'), *moved])}"
-        if spot is None:
-            yield "no FLOP"
-        else:
-            yield f"intensity {at_least}{spot.intensity:.4g} FLOP/B"
-            yield f"performance {at_least}{units.show(spot.performance, 'FLOP/s')}"
-        yield time.remark
-        yield _missing(work) if work.missing else ""
-        for level in levels:
-            yield from remarks(piece.records, level)
-
-    return list(filter(None, known()))
+    rows = [
+        piece.name,
+        f"{SOURCE_WORDS[time.source]}, {piece.group}",
+        f"on {on}" if on else "",
+        f"time {units.show(time.seconds, 's')}, {100 * time.share:.3g} % of its case",
+        f"work {at_least}{', '.join([units.show(work.total_flops, 'FLOP'), *moved])}",
+        "no FLOP" if spot is None else f"intensity {at_least}{spot.intensity:.4g} FLOP/B",
+        "" if spot is None else f"performance {at_least}{units.show(spot.performance, 'FLOP/s')}",
+        time.remark,
+        _missing(work) if work.missing else "",
+        *(remark for level in levels for remark in remarks(piece.records, level)),
+    ]
+    return list(filter(None, rows))
 
 
 def _missing(work: Work) -> str:

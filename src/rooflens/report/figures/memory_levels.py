@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rooflens.errors import InvalidValue
-from rooflens.records import LEVELS, LINKS, Device, Record
+from rooflens.records import LEVELS, LINKS, Device, Record, Work
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES
 from rooflens.report.figures.roofline_data import Mark
 
@@ -49,10 +49,15 @@ def shown_levels(
     return levels[-1:] if len(devices) > FEW_DEVICES else levels
 
 
-def missed_bytes(records: Iterable[Record], level: str) -> str | None:
-    """Return the note that some bytes of `level` were not counted, so that an intensity means nothing; None if none."""
+def no_intensity(work: Work | None, records: Iterable[Record], level: str) -> str:
+    """Return why a piece of work has no intensity at a level, "" if it has one."""
+    nbytes = None if work is None else work.bytes.get(level)
+    if nbytes is None:
+        return f"its {level} bytes are not known"
+    if not nbytes:
+        return f"no byte passed {level}: the intensity has no end"
     start = _MISS.format(level)
-    return next((note for r in records for note in r.notes if note.startswith(start)), None)
+    return next((note for r in records for note in r.notes if note.startswith(start)), "")
 
 
 def remarks(records: Iterable[Record], level: str) -> tuple[str, ...]:

@@ -17,8 +17,7 @@ from rooflens.report.figures.memory_levels import definitions, shown_levels, wit
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, WHOLE
 from rooflens.report.figures.roofline_data import Mark, RugMark
 from rooflens.report.figures.saving import Figure
-from rooflens.results import RecordSet
-from rooflens.results.evidence import Evidence, join
+from rooflens.results import Evidence, RecordSet, join
 
 ABOVE = (
     "A ringed point is above its roof: Winograd or FFT convolutions, data that stay in a cache or a boost clock can do"
@@ -78,10 +77,12 @@ def roofline_figure(
     drawn = devices_of(records) if devices is None else tuple({device.name: device for device in devices}.values())
     levels = shown_levels(level, records, drawn)
     evidence = join(records)
-    kind = by or _default_by(evidence, drawn)
+    naming = Naming.of(evidence)
+    kind = by or _default_by(evidence, naming, drawn)
     most = top or (MOST if kind == "kernel" or len(levels) > 1 else None)
-    placed = place(evidence, kind, drawn, levels, most if kind in _PARTS else None)
-    return _figure(evidence, kind, drawn, levels, title, placed)
+    placed = place(evidence, kind, naming, drawn, levels, most if kind in _PARTS else None)
+    figure = _figure(evidence, kind, naming, drawn, levels, placed)
+    return figure if title is None else replace(figure, title=title)
 
 
 def devices_of(records: RecordSet) -> tuple[Device, ...]:
@@ -90,10 +91,9 @@ def devices_of(records: RecordSet) -> tuple[Device, ...]:
     return tuple(records.devices[name] for name in (named or records.devices) if name is not None)
 
 
-def _default_by(evidence: Sequence[Evidence], devices: Sequence[Device]) -> By:
-    cases = {replace(item.case, device=None) for item in evidence}
+def _default_by(evidence: Sequence[Evidence], naming: Naming, devices: Sequence[Device]) -> By:
     named = {item.case.device for item in evidence} - {None}
-    if len(cases) > 1 or len(named or devices) > 1:
+    if naming.several_cases or len(named or devices) > 1:
         return "phase"
     return "kernel" if any(launches(item) for item in evidence) else "op"
 
@@ -101,9 +101,9 @@ def _default_by(evidence: Sequence[Evidence], devices: Sequence[Device]) -> By:
 def _figure(
     evidence: Sequence[Evidence],
     by: By,
+    naming: Naming,
     devices: Sequence[Device],
     levels: tuple[str, ...],
-    title: str | None,
     placed: Placement,
 ) -> Figure:
     several = len(levels) > 1
@@ -120,10 +120,10 @@ def _figure(
         meaning = f"{meaning}, at each memory level"
     else:
         groups = _groups(placed, ranked=by in _PARTS)
-        group_title = "operation family" if by in _PARTS else Naming.of(evidence).colours
+        group_title = "operation family" if by in _PARTS else naming.colours
         shown = tuple(dict.fromkeys(groups.values()))
     return Figure(
-        title=_title(cases, titles) if title is None else title,
+        title=_title(cases, titles),
         subtitle=", ".join(filter(None, [shared(cases), meaning])) if cases else "",
         levels=levels,
         x=x,
@@ -200,7 +200,7 @@ def _notes(
 ) -> Iterator[str]:
     """Yield what a reader must know to read the points."""
     yield from placed.left_out
-    yield from definitions((record for item in evidence for record in item.work or ()), levels)
+    yield from definitions((record for item in evidence if item.work is not None for record in item.work), levels)
     yield from without_roof(devices, placed.marks)
     if any(mark.above_roof for mark in placed.marks):
         yield ABOVE

@@ -46,9 +46,10 @@ class Figure(RooflineData):
             from rooflens.report.figures.html_page import render_html
 
             return render_html(arrange(self, SCREEN)).encode()
-        from rooflens.report.figures.with_matplotlib import render
+        from rooflens.report.figures.matplotlib_files import file_bytes
+        from rooflens.report.figures.with_matplotlib import draw
 
-        return render(arrange(self), suffix)
+        return file_bytes(lambda: draw(arrange(self)), suffix)
 
     def _repr_png_(self) -> bytes:
         """Return the picture that a notebook shows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -15,7 +16,7 @@ from rooflens import units
 from rooflens.report.figures.axes import Axis, power_of_ten
 from rooflens.report.figures.label_places import Box
 from rooflens.report.figures.labels import LegendRow
-from rooflens.report.figures.matplotlib_files import MARKERS, empty, file_bytes
+from rooflens.report.figures.matplotlib_files import MARKERS, empty
 from rooflens.report.figures.page_layout import KEY_INDENT, RUG_WIDTH, Page, TextBox
 from rooflens.report.figures.palette import (
     FAINT,
@@ -32,23 +33,18 @@ from rooflens.report.figures.palette import (
 from rooflens.report.figures.roofline_data import RooflineData
 
 POINTS_PER_INCH = 72
-# A diamond and a square of the same width as a circle look larger or smaller; these make their areas equal.
-_AREA = {
-    "circle": math.pi / 4,
-    "diamond": 0.5,
-    "square": 1.0,
-    "triangle-up": 0.5,
-    "triangle-down": 0.5,
-    "cross": 5 / 9,
+# matplotlib's s is the square of a marker's size; these give a symbol the area of a circle of that diameter.
+_SIZE: Mapping[Symbol, float] = {
+    "circle": 1.0,
+    "diamond": math.pi / 4,  # 0.5 of its square, which stands on a corner
+    "square": math.pi / 4,
+    "triangle-up": math.pi / 4 / 0.5,
+    "triangle-down": math.pi / 4 / 0.5,
+    "cross": math.pi / 4 / (5 / 9),
 }
 _LOW, _LINES, _MARKS, _TEXT = 1.0, 2.0, 3.0, 4.0
 _SHORT = 3
 """Decades of an axis that has other ticks than powers of ten too."""
-
-
-def render(page: Page, suffix: str) -> bytes:
-    """Return the bytes of a PNG, SVG or PDF file; equal figures give equal bytes."""
-    return file_bytes(lambda: draw(page), suffix)
 
 
 def draw(page: Page) -> Canvas:
@@ -147,7 +143,7 @@ def _marks(plane: Axes, page: Page) -> None:
         plane.scatter(
             mark.x,
             mark.y,
-            s=_size(drawn.diameter, drawn.symbol),
+            s=drawn.diameter**2 * _SIZE[drawn.symbol],
             marker=MARKERS[drawn.symbol],
             facecolor=(1, 1, 1, 0.6) if mark.whole else drawn.colour,
             edgecolor=drawn.rim,
@@ -158,11 +154,6 @@ def _marks(plane: Axes, page: Page) -> None:
         if mark.above_roof:
             ring = (drawn.diameter + 7) ** 2
             plane.scatter(mark.x, mark.y, s=ring, facecolor="none", edgecolor=FLAG, linewidth=1.6, zorder=_MARKS)
-
-
-def _size(diameter: float, symbol: Symbol) -> float:
-    """Return matplotlib's s, the square of a marker's size, for the area of a circle of that diameter."""
-    return diameter**2 * (_AREA["circle"] / _AREA[symbol]) * (0.5 if symbol == "diamond" else 1.0)
 
 
 def _text(paper: Axes, text: TextBox, *, halo: bool) -> None:
@@ -191,10 +182,10 @@ def _legend_row(paper: Axes, row: LegendRow, box: Box) -> None:
     match row.kind:
         case "group":
             fill = "none" if row.hollow else row.colour
-            size = _size(6.7, row.symbol)
+            size = 6.7**2 * _SIZE[row.symbol]
             paper.scatter(x, y, s=size, facecolor=fill, edgecolor=row.colour, zorder=_MARKS, **marker)
         case "source":
-            size = _size(7, row.symbol)
+            size = 7**2 * _SIZE[row.symbol]
             paper.scatter(x, y, s=size, facecolor=row.colour, edgecolor=GREY, zorder=_MARKS, **marker)
         case "whole" | "flag":
             size, colour = (45, GREY) if row.kind == "whole" else (60, FLAG)
