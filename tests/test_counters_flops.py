@@ -6,7 +6,7 @@ import pytest
 
 from rooflens.sources.counters.flops import Counted, counted
 from rooflens.sources.counters.launches import names_of
-from rooflens.sources.counters.printed_numbers import Value
+from rooflens.sources.counters.printed_numbers import CounterValue
 from rooflens.sources.counters.work import bytes_of, seconds_of, short
 
 OPS = "sm__ops_path_tensor_{}.sum"
@@ -14,12 +14,12 @@ PIPE = "sm__inst_executed_pipe_tensor.sum"
 MOVES = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
 
 
-def lanes(**terms: Value) -> dict[str, Value]:
+def lanes(**terms: CounterValue) -> dict[str, CounterValue]:
     every = {f"{p}{op}": 0 for p in "dfh" for op in ("add", "mul", "fma")} | terms
     return {f"smsp__sass_thread_inst_executed_op_{term}_pred_on.sum": value for term, value in every.items()}
 
 
-def flops(counters: dict[str, Value], cc: str = "9.0", name: str = "k") -> Counted:
+def flops(counters: dict[str, CounterValue], cc: str = "9.0", name: str = "k") -> Counted:
     return counted(name, names_of(tuple(counters)), counters, cc)
 
 
@@ -79,7 +79,7 @@ def test_512_on_volta_only() -> None:
 
 
 def test_total_and_splits_count_once() -> None:
-    counters: dict[str, Value] = {
+    counters: dict[str, CounterValue] = {
         OPS.format("src_tf32_dst_fp32"): 118,
         OPS.format("op_hgmma_src_tf32_dst_fp32"): 76,
         OPS.format("op_hgmma_src_tf32_dst_fp32_sparsity_off"): 76,
@@ -94,7 +94,7 @@ def test_total_and_splits_count_once() -> None:
 
 
 def test_results_of_one_kind_of_operands_add() -> None:
-    counters: dict[str, Value] = {
+    counters: dict[str, CounterValue] = {
         OPS.format("src_fp16_dst_fp16_sparsity_off"): 3,
         OPS.format("src_fp16_dst_fp32_sparsity_off"): 4,
         OPS.format("src_fp4_fp6_fp8_dst_fp32"): 5,
@@ -108,7 +108,7 @@ def test_results_of_one_kind_of_operands_add() -> None:
 
 
 def test_a_part_without_a_value_is_not_zero() -> None:
-    counters: dict[str, Value] = {
+    counters: dict[str, CounterValue] = {
         OPS.format("op_hgmma_src_bf16_dst_fp32_sparsity_off"): 3,
         OPS.format("op_hmma_src_bf16_dst_fp32_sparsity_off"): None,
     }
@@ -117,7 +117,7 @@ def test_a_part_without_a_value_is_not_zero() -> None:
 
 
 def test_sparse_operations_are_told() -> None:
-    counters: dict[str, Value] = {
+    counters: dict[str, CounterValue] = {
         OPS.format("src_fp8_sparsity_on"): 4,
         OPS.format("src_fp8_sparsity_off"): 0,
         OPS.format("src_fp8"): 4,
@@ -126,7 +126,7 @@ def test_sparse_operations_are_told() -> None:
 
 
 def test_tensor_instructions_that_no_counter_saw() -> None:
-    counters: dict[str, Value] = {OPS.format("op_hgmma_src_bf16_dst_fp32_sparsity_off"): 0, PIPE: 100, MOVES: 0}
+    counters: dict[str, CounterValue] = {OPS.format("op_hgmma_src_bf16_dst_fp32_sparsity_off"): 0, PIPE: 100, MOVES: 0}
     assert flops(lanes() | counters).unknown
     assert not flops(lanes() | counters | {MOVES: 100}).unknown
 
@@ -140,7 +140,7 @@ def test_a_name_is_good_for_a_doubt(name: str, doubt: bool) -> None:
 
 
 def test_bytes_of_a_level_need_all_terms() -> None:
-    def levels(**values: Value) -> dict[str, float]:
+    def levels(**values: CounterValue) -> dict[str, float]:
         counters = {f"{name}.sum": value for name, value in values.items()}
         return bytes_of(names_of(tuple(counters)), counters)[0]
 
@@ -154,7 +154,7 @@ def test_bytes_of_a_level_need_all_terms() -> None:
 
 def test_time_from_cycles_where_there_is_no_duration() -> None:
     # 13,999 cycles at 1.30587 GHz are 10.72 us
-    cycles: dict[str, Value] = {"sm__cycles_elapsed.avg": 13999, "sm__cycles_elapsed.avg.per_second": 1.30587e9}
+    cycles: dict[str, CounterValue] = {"sm__cycles_elapsed.avg": 13999, "sm__cycles_elapsed.avg.per_second": 1.30587e9}
     assert seconds_of(cycles) == pytest.approx(10.72e-6, rel=1e-4)
     assert seconds_of(cycles | {"gpu__time_duration.sum": 1e-6}) == 1e-6
     assert seconds_of({"sm__cycles_elapsed.avg": 13999}) is None

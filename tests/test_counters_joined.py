@@ -14,7 +14,7 @@ from rooflens.records import Case, Phase, Record, Timing, Work
 from rooflens.report.executed_work import below
 from rooflens.results import UNATTRIBUTED, RecordSet
 from rooflens.running.attributing import REPLAYED, attributed
-from rooflens.sources.profile import DeviceActivity, Place, Share
+from rooflens.sources.profile import DeviceActivity, EventPlace, TimeShare
 
 OWN = Path(__file__).parent / "data" / "ncu"
 CASE = Case(model="net", device="h200-sxm-141gb", batch=2, dtype="bf16")
@@ -35,7 +35,7 @@ def counted(name: str, flops: float = 100, dram: float = 10) -> Record:
 
 def launched(
     name: str, number: int, operation: str | None = "addmm", path: str | None = "fc", kind: str = "kernel"
-) -> Share:
+) -> TimeShare:
     activity = DeviceActivity(
         name=name,
         kind=kind,  # type: ignore[arg-type]
@@ -43,8 +43,8 @@ def launched(
         seconds=float(number),
         correlation=number,
     )
-    place = Place(path=path, phase="forward")
-    return Share(seconds=float(number), place=place, operation=operation, call=number, activity=activity)
+    place = EventPlace(path=path, phase="forward")
+    return TimeShare(seconds=float(number), place=place, operation=operation, call=number, activity=activity)
 
 
 def test_a_kernel_takes_time_and_place_of_the_same_launch() -> None:
@@ -79,7 +79,7 @@ def estimate(name: str, path: str, flops: float, dram: float, kind: str, phase: 
     return Record(case=CASE, source="estimate", scope="op", name=name, path=path, kind=kind, phase=phase, work=work)
 
 
-def both(shares: list[Share], names: list[str], estimates: list[Record]) -> RecordSet:
+def both(shares: list[TimeShare], names: list[str], estimates: list[Record]) -> RecordSet:
     kernels = attributed([counted(name, flops=100 * n) for n, name in enumerate(names, start=1)], shares)
     return RecordSet([*estimates, *kernels], devices={"h200-sxm-141gb": rl.device("h200-sxm-141gb")})
 

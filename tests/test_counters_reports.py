@@ -23,12 +23,12 @@ from hypothesis import strategies as st
 
 import rooflens as rl
 from rooflens.errors import FileError
-from rooflens.sources.counters import Launch, contents, launches
+from rooflens.sources.counters import KernelLaunch, contents, launches
 from rooflens.sources.counters.nvtx import cell_of, place_of, ranges_of
 from rooflens.sources.counters.reports import launches_of
 from rooflens.sources.counters.reports import supervisor as reading
 from rooflens.sources.counters.reports.outline import outline_of
-from rooflens.sources.counters.value_doubts import Unusual
+from rooflens.sources.counters.value_doubts import ValueDoubts
 
 SAMPLE = Path(__file__).parent / "data" / "ncu" / "reports" / "two_processes.ncu-rep"
 PRINTED = SAMPLE.with_suffix(".csv")
@@ -39,7 +39,7 @@ needs_package = pytest.mark.skipif(
 )
 
 
-def read(path: Path) -> list[Launch]:
+def read(path: Path) -> list[KernelLaunch]:
     return list(launches(path, contents(repr(str(path)))))
 
 
@@ -256,10 +256,10 @@ def test_results_of_interleaved_processes_are_put_in_the_order_in_which_ncu_prin
 # The process that reads ----------------------------------------------------------------------------------------------
 
 
-def faulty(tmp_path: Path, fault: str, limit: float = 20.0) -> list[Launch]:
+def faulty(tmp_path: Path, fault: str, limit: float = 20.0) -> list[KernelLaunch]:
     path = tmp_path / f"{fault}.ncu-rep"
     shutil.copy(SAMPLE, path)
-    return list(launches_of(path, repr(path.name), Unusual(), child="tests.faulty_report", limit=limit))
+    return list(launches_of(path, repr(path.name), ValueDoubts(), child="tests.faulty_report", limit=limit))
 
 
 @pytest.mark.parametrize(
@@ -347,10 +347,10 @@ class Report:
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[Launch]]:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[KernelLaunch]]:
     """Reads the sample with a package ncu_report of which the end is given."""
 
-    def run(end: str) -> list[Launch]:
+    def run(end: str) -> list[KernelLaunch]:
         (tmp_path / "ncu_report.py").write_text(PACKAGE + end)
         monkeypatch.syspath_prepend(tmp_path)
         return read(SAMPLE)
@@ -358,7 +358,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return run
 
 
-def test_what_the_package_tells_is_taken_as_it_is_meant(package: Callable[[str], list[Launch]]) -> None:
+def test_what_the_package_tells_is_taken_as_it_is_meant(package: Callable[[str], list[KernelLaunch]]) -> None:
     end = "def load_report(path):\n    print('noise'); os.write(1, b'more noise')\n    return Report()\n"
     found = package(end)
     assert len(found) == 10
@@ -374,7 +374,7 @@ def test_what_the_package_tells_is_taken_as_it_is_meant(package: Callable[[str],
     assert (found[0].device, found[0].ranges) == ("3", "")
 
 
-def test_shares_above_the_whole_are_noted(package: Callable[[str], list[Launch]], tmp_path: Path) -> None:
+def test_shares_above_the_whole_are_noted(package: Callable[[str], list[KernelLaunch]], tmp_path: Path) -> None:
     package("load_report = lambda path: Report()\n")
     found = contents("x")
     assert len(list(launches(SAMPLE, found))) == 10
@@ -396,7 +396,7 @@ def test_shares_above_the_whole_are_noted(package: Callable[[str], list[Launch]]
     ],
 )
 def test_a_package_that_fails_is_an_error_with_a_way_out(
-    package: Callable[[str], list[Launch]], end: str, why: str
+    package: Callable[[str], list[KernelLaunch]], end: str, why: str
 ) -> None:
     with pytest.raises(FileError, match=why) as caught:
         package(end)

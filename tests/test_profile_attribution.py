@@ -14,9 +14,9 @@ from rooflens.sources.profile import (
     DeviceActivity,
     Events,
     HostOperation,
-    Launch,
-    Range,
-    Share,
+    LaunchCall,
+    NamedRange,
+    TimeShare,
     attribute,
     module_range,
     phase_range,
@@ -44,16 +44,16 @@ def node(name: str, start: float, end: float, sequence: int, *, thread: int = EN
     )
 
 
-def module(path: str, start: float, end: float, thread: int = MAIN) -> Range:
-    return Range(name=module_range(path), start=start, seconds=end - start, thread=thread)
+def module(path: str, start: float, end: float, thread: int = MAIN) -> NamedRange:
+    return NamedRange(name=module_range(path), start=start, seconds=end - start, thread=thread)
 
 
-def phase(name: Phase, start: float, end: float) -> Range:
-    return Range(name=phase_range(name), start=start, seconds=end - start, thread=MAIN)
+def phase(name: Phase, start: float, end: float) -> NamedRange:
+    return NamedRange(name=phase_range(name), start=start, seconds=end - start, thread=MAIN)
 
 
-def launch(at: float, number: int, thread: int = MAIN) -> Launch:
-    return Launch(name="cudaLaunchKernel", start=at, seconds=0.1, thread=thread, correlation=number)
+def launch(at: float, number: int, thread: int = MAIN) -> LaunchCall:
+    return LaunchCall(name="cudaLaunchKernel", start=at, seconds=0.1, thread=thread, correlation=number)
 
 
 def kernel(number: int | None, seconds: float = 1.0, **more: int) -> DeviceActivity:
@@ -70,17 +70,17 @@ def kernel(number: int | None, seconds: float = 1.0, **more: int) -> DeviceActiv
 def attributed(
     *,
     operations: Sequence[HostOperation] = (),
-    ranges: Sequence[Range] = (),
-    launches: Sequence[Launch] = (),
+    ranges: Sequence[NamedRange] = (),
+    launches: Sequence[LaunchCall] = (),
     activities: Sequence[DeviceActivity] = (),
-) -> tuple[Share, ...]:
+) -> tuple[TimeShare, ...]:
     events = Events(
         operations=tuple(operations), ranges=tuple(ranges), launches=tuple(launches), activities=tuple(activities)
     )
     return attribute(events, OUTSIDE)
 
 
-def where(share: Share) -> tuple[str | None, str | None, Phase | None]:
+def where(share: TimeShare) -> tuple[str | None, str | None, Phase | None]:
     return share.operation, share.place.path, share.place.phase
 
 
@@ -193,7 +193,7 @@ def test_phases_hold_on_every_thread_and_what_runs_outside_of_them_is_left_out()
             phase("backward", 20, 40),
             phase("optimizer", 40, 60),
             module("net", 0, 10),
-            Range(name="Optimizer.step#SGD.step", start=41, seconds=10, thread=MAIN),
+            NamedRange(name="Optimizer.step#SGD.step", start=41, seconds=10, thread=MAIN),
         ],
         operations=[
             op("aten::mm", 1, 5),
@@ -257,8 +257,8 @@ def test_a_function_around_modules_does_not_claim_what_they_launch() -> None:
 def test_modules_of_torchs_own_ranges_are_named_from_outside_in() -> None:
     shares = attributed(
         ranges=[
-            Range(name="nn.Module: Net_0", start=0, seconds=50, thread=MAIN),
-            Range(name="nn.Module: Linear_1", start=10, seconds=20, thread=MAIN),
+            NamedRange(name="nn.Module: Net_0", start=0, seconds=50, thread=MAIN),
+            NamedRange(name="nn.Module: Linear_1", start=10, seconds=20, thread=MAIN),
         ],
         operations=[op("aten::addmm", 11, 15)],
         launches=[launch(12, 1)],
@@ -316,7 +316,7 @@ def test_the_engines_own_host_time_is_no_operations() -> None:
     ]
 
 
-def recorded(shares: Sequence[Share]) -> RecordSet:
+def recorded(shares: Sequence[TimeShare]) -> RecordSet:
     return RecordSet(records_of(shares, Case(model="net")))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rooflens.errors import InvalidValue
 from rooflens.machine import find
-from rooflens.readers import Context, read_file
+from rooflens.readers import ReadContext, read_file
 from rooflens.records import Device, Record
 from rooflens.results import RecordSet
 from rooflens.sources.counters import Statement, stated, statement
@@ -55,7 +55,7 @@ def read(
     if unknown:
         raise InvalidValue(f"a case is not told by {unknown[0]!r}; known: {', '.join(_FACTS)}")
     files = [Path(path) for path in paths]
-    contexts = [Context(name=name, device=known) for name in _names(files)]
+    contexts = [ReadContext(name=name, device=known) for name in _names(files)]
     first, *others = (_with_facts(read_file(*each), facts) for each in zip(files, contexts, strict=True))
     together = sum(others, start=first)
     statements = [statement(*each) for each in work.items()] if isinstance(work, Mapping) else list(work or ())

@@ -1,12 +1,12 @@
 """Files as records, whoever wrote them: one list of readers.
 
->>> read_file(Path("report.csv"), Context(name="report")).total().seconds  # doctest: +SKIP
+>>> read_file(Path("report.csv"), ReadContext(name="report")).total().seconds  # doctest: +SKIP
 
-A reader is one module with a :class:`Reader`, and one line in :mod:`rooflens.readers.registry`. Another package names
-its readers as entry points of the group ``rooflens.readers``.
+A reader is one module with a :class:`Reader`, and one name in :mod:`rooflens.readers.reader_list`. Other packages name
+theirs as entry points of the group ``rooflens.readers``.
 """
 
-from rooflens.readers.reader import Context, Reader
-from rooflens.readers.registry import read_file, readers
+from rooflens.readers.reader import ReadContext, Reader
+from rooflens.readers.reader_list import read_file, readers
 
-__all__ = ["Context", "Reader", "read_file", "readers"]
+__all__ = ["ReadContext", "Reader", "read_file", "readers"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rooflens.readers.reader import Context, Reader
+from rooflens.readers.reader import ReadContext, Reader
 from rooflens.records import AS_IS, Case, Device
 from rooflens.results import RecordSet
 from rooflens.sources.profile import nsys
 
 
-def _read(path: Path, context: Context) -> RecordSet:
+def _read(path: Path, context: ReadContext) -> RecordSet:
     """Where several GPUs did something, each has a case."""
     export = nsys.read_export(path)
     several = len(nsys.cards_of(export)) > 1

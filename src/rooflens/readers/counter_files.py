@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from rooflens.devices.files import slug
-from rooflens.readers.reader import Context, Reader
+from rooflens.readers.reader import ReadContext, Reader
 from rooflens.records import AS_IS, Case, Device, Fact
 from rooflens.results import RecordSet
 from rooflens.sources import counters
-from rooflens.sources.counters import Chip, Found
+from rooflens.sources.counters import Chip, CounterFile
 
 
-def _read(path: Path, context: Context) -> RecordSet:
+def _read(path: Path, context: ReadContext) -> RecordSet:
     """A record per launch; the ceilings that the file holds are a device of the set."""
 
     def case_of(chip: Chip) -> Case:
@@ -42,7 +42,7 @@ def _notes(chip: Chip, counted: Device | None, name: str | None) -> Iterator[str
         yield f"the file tells nothing of its device{capability}; name it (--device) for bounds"
 
 
-def _as_counted(chip: Chip, found: Found, context: Context, path: Path) -> Device | None:
+def _as_counted(chip: Chip, found: CounterFile, context: ReadContext, path: Path) -> Device | None:
     """What the hardware can do per cycle, as the file says, at the clock of the file."""
     peaks = found.peaks.get(chip)
     if peaks is None:

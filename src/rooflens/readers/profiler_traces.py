@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rooflens.devices import by_title
 from rooflens.opening import head
-from rooflens.readers.reader import Context, Reader
+from rooflens.readers.reader import ReadContext, Reader
 from rooflens.records import AS_IS, Case, Device
 from rooflens.results import RecordSet
 from rooflens.sources import profile
@@ -24,7 +24,7 @@ def _recognises(head: bytes) -> bool:
     return text.startswith((b"{", b"[")) and not _NCU_PROCESS.match(text)
 
 
-def _read(path: Path, context: Context) -> RecordSet:
+def _read(path: Path, context: ReadContext) -> RecordSet:
     device = context.device or _device(head(path))
     events = profile.read_trace(path)
     case = Case(model=context.name, device=None if device is None else device.name, dtype=AS_IS)

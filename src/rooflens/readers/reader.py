@@ -13,7 +13,7 @@ from rooflens.results import RecordSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class ReadContext:
     """What the user says of a file.
 
     Attributes:
@@ -49,4 +49,4 @@ class Reader:
     name: str
     reads: str
     recognises: Callable[[bytes], bool]
-    read: Callable[[Path, Context], RecordSet]
+    read: Callable[[Path, ReadContext], RecordSet]

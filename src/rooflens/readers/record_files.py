@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rooflens.readers.reader import Context, Reader
+from rooflens.readers.reader import ReadContext, Reader
 from rooflens.results import RecordSet
 
 
@@ -13,7 +13,7 @@ def _recognises(head: bytes) -> bool:
     return first.startswith(b"{") and b'"type":"header"' in first
 
 
-def _read(path: Path, _: Context) -> RecordSet:
+def _read(path: Path, _: ReadContext) -> RecordSet:
     return RecordSet.load(path)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rooflens.readers.reader import Context, Reader
+from rooflens.readers.reader import ReadContext, Reader
 from rooflens.results import RecordSet
 from rooflens.sources.roofs import format_of, read_roofs
 
 
-def _read(path: Path, context: Context) -> RecordSet:
+def _read(path: Path, context: ReadContext) -> RecordSet:
     """Roofs are devices of the set, points its records."""
     roofs = read_roofs(path, context.name, context.device)
     devices = [device for device in (context.device, roofs.device) if device is not None]

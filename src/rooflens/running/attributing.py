@@ -10,13 +10,13 @@ from rooflens.costs import family_of
 from rooflens.records import Record, Timing
 from rooflens.results import UNATTRIBUTED
 from rooflens.sources.counters import short
-from rooflens.sources.profile import Share
+from rooflens.sources.profile import TimeShare
 
 REPLAYED = "the time is ncu's own, of a replayed kernel: no launch of a plain run stands beside it"
 UNCOUNTED = "copies and fills have a time and no counters"
 
 
-def attributed(counted: Sequence[Record], shares: Iterable[Share], *, whole: bool = True) -> list[Record]:
+def attributed(counted: Sequence[Record], shares: Iterable[TimeShare], *, whole: bool = True) -> list[Record]:
     """Each counted kernel with the time, the operation, the module and the phase of its launch in a plain run.
 
     Both runs launch the same kernels in the same order; where they differ, the longest common parts are joined.
@@ -43,23 +43,23 @@ def replayed(record: Record) -> Record:
     return replace(record, notes=(*record.notes, REPLAYED))
 
 
-def _in_order(shares: Iterable[Share]) -> list[Share]:
+def _in_order(shares: Iterable[TimeShare]) -> list[TimeShare]:
     """Device activities in the order in which the host launched them."""
     items = [share for share in shares if share.activity is not None]
     return sorted(items, key=lambda share: (_correlation(share) is None, _correlation(share) or 0, _start(share)))
 
 
-def _correlation(share: Share) -> int | None:
+def _correlation(share: TimeShare) -> int | None:
     assert share.activity is not None
     return share.activity.correlation
 
 
-def _start(share: Share) -> float:
+def _start(share: TimeShare) -> float:
     assert share.activity is not None
     return share.activity.start
 
 
-def _name(share: Share) -> str:
+def _name(share: TimeShare) -> str:
     assert share.activity is not None
     return share.activity.name
 
@@ -73,7 +73,7 @@ def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, in
         yield from ((same + a + n, same + b + n) for n in range(size))
 
 
-def _joined(record: Record, share: Share) -> Record:
+def _joined(record: Record, share: TimeShare) -> Record:
     operation = share.operation or ""
     return replace(
         record,
@@ -86,6 +86,6 @@ def _joined(record: Record, share: Share) -> Record:
     )
 
 
-def _uncounted(share: Share, like: Record) -> Record:
+def _uncounted(share: TimeShare, like: Record) -> Record:
     bare = Record(case=like.case, source=like.source, scope="kernel", name=_name(share), notes=(UNCOUNTED,))
     return _joined(bare, share)

@@ -27,8 +27,8 @@ from rooflens.runs.run import Run
 from rooflens.sources.environment import capture
 
 if TYPE_CHECKING:
-    from rooflens.sources.counters.ncu import Collected, Tool
-    from rooflens.sources.profile import Share
+    from rooflens.sources.counters.ncu import CollectedReport, Tool
+    from rooflens.sources.profile import TimeShare
 
 TIMED = 0.1
 """Share of a batch's progress for the run that is timed; counting takes the rest."""
@@ -212,7 +212,7 @@ class _Counting:
         return [replace(first, notes=(*first.notes, *events.notes)), *others]
 
 
-def _read(tool: Tool, done: Collected, case: Case) -> list[Record]:
+def _read(tool: Tool, done: CollectedReport, case: Case) -> list[Record]:
     """The launches in a report."""
     from rooflens.sources import counters as source
 
@@ -222,7 +222,9 @@ def _read(tool: Tool, done: Collected, case: Case) -> list[Record]:
     return list(found.records)
 
 
-def joined(tool: Tool, done: Collected, case: Case, shares: Iterable[Share], kernels: int, cache: str) -> list[Record]:
+def joined(
+    tool: Tool, done: CollectedReport, case: Case, shares: Iterable[TimeShare], kernels: int, cache: str
+) -> list[Record]:
     """The launches in a report, with time and place of the same launches in the run that was timed."""
     counted = [replace(record, case=case) for record in _read(tool, done, case)]
     first, *others = attributed(counted, shares, whole=done.whole)
@@ -230,7 +232,7 @@ def joined(tool: Tool, done: Collected, case: Case, shares: Iterable[Share], ker
     return [replace(first, notes=(*first.notes, *notes)), *others]
 
 
-def _how(tool: Tool, done: Collected, launches: int, kernels: int | None, cache: str) -> list[str]:
+def _how(tool: Tool, done: CollectedReport, launches: int, kernels: int | None, cache: str) -> list[str]:
     """How it was counted, and whether some is missing."""
     passes = f", {done.passes} passes per kernel" if done.passes else ""
     state = "emptied before each kernel" if cache == "all" else "left as earlier kernels left them"

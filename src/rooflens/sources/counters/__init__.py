@@ -4,8 +4,8 @@
 >>> counters.found_in(counters.launches(Path("report.csv"), contents), contents, lambda chip: case)  # doctest: +SKIP
 """
 
-from rooflens.sources.counters.launch_records import Chip, Found, chip_of, found_in, record_of
-from rooflens.sources.counters.launches import Launch
+from rooflens.sources.counters.launch_records import Chip, CounterFile, chip_of, found_in, record_of
+from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import near
 from rooflens.sources.counters.printed import Contents, contents, launches, parse
 from rooflens.sources.counters.reports import REPORT_SIGN
@@ -16,8 +16,8 @@ __all__ = [
     "REPORT_SIGN",
     "Chip",
     "Contents",
-    "Found",
-    "Launch",
+    "CounterFile",
+    "KernelLaunch",
     "Statement",
     "chip_of",
     "contents",

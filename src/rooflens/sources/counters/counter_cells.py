@@ -8,10 +8,10 @@ from functools import lru_cache
 from itertools import compress
 
 from rooflens.sources.counters.csv_rows import damaged
-from rooflens.sources.counters.launches import Launch, Names, names_of
+from rooflens.sources.counters.launches import CounterNames, KernelLaunch, names_of
 from rooflens.sources.counters.metrics import kind_of
-from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE, Deferred, Numbers, Value, power_of, shifted
-from rooflens.sources.counters.value_doubts import Unusual
+from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE, CounterValue, Deferred, Numbers, power_of, shifted
+from rooflens.sources.counters.value_doubts import ValueDoubts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,10 +41,10 @@ def unread(metric: str, unit: str) -> Target:
     return Target(metric, percent=share, read=share)
 
 
-class Reader:
+class CellReader:
     """What the readers of all layouts share: the numbers of the file and what is unusual in it."""
 
-    def __init__(self, where: str, numbers: Numbers, unusual: Unusual) -> None:
+    def __init__(self, where: str, numbers: Numbers, unusual: ValueDoubts) -> None:
         self.where = where
         self.numbers = numbers
         self.unusual = unusual
@@ -63,7 +63,7 @@ class Reader:
             raise damaged(self.where, line, f"{metric} cannot have the unit {unit!r}")
         return Target(metric, power)
 
-    def put(self, launch: Launch, target: Target, text: str, line: int) -> None:
+    def put(self, launch: KernelLaunch, target: Target, text: str, line: int) -> None:
         """Keep a cell that is read.
 
         Raises:
@@ -74,7 +74,7 @@ class Reader:
         elif not launch.add(target.metric, self._value(target, text, line)):
             raise damaged(self.where, line, f"{target.metric} has another value for the same launch above")
 
-    def fill(self, launch: Launch, shape: Shape, texts: Sequence[str], lines: Sequence[int]) -> None:
+    def fill(self, launch: KernelLaunch, shape: RowShape, texts: Sequence[str], lines: Sequence[int]) -> None:
         """Keep the cells of a launch, which has none yet. Sums are read at once: most are zero, or whole numbers.
 
         Raises:
@@ -96,7 +96,7 @@ class Reader:
         for i in shape.others:
             self.put(launch, targets[i], texts[i], lines[i])
 
-    def _value(self, target: Target, text: str, line: int) -> Value | Deferred:
+    def _value(self, target: Target, text: str, line: int) -> CounterValue | Deferred:
         value = self.numbers.read(text, target.power, line)
         if isinstance(value, int | float) and value < 0:  # what passes that did not agree leave of a difference
             value = None
@@ -120,12 +120,12 @@ class Reader:
             self.numbers.see(text, line)
 
 
-Cell = tuple[Target, str, int]
+PendingCell = tuple[Target, str, int]
 """What becomes of it, its text, and its line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RowShape:
     """The cells that launches have in common.
 
     Attributes:
@@ -138,19 +138,19 @@ class Shape:
 
     targets: tuple[Target, ...]
     sums: tuple[int, ...]
-    given: dict[str, Value | Deferred]
-    keys: Names
+    given: dict[str, CounterValue | Deferred]
+    keys: CounterNames
     others: tuple[int, ...]
 
 
 @lru_cache(maxsize=1024)
-def shape_of(targets: tuple[Target, ...]) -> Shape:
+def shape_of(targets: tuple[Target, ...]) -> RowShape:
     first = {target: i for i, target in reversed(list(enumerate(targets)))}
     sums = tuple(i for i, target in enumerate(targets) if target.whole and first[target] == i)
     names = tuple(targets[i].metric for i in sums)
     if len(set(names)) < len(names):  # one counter in two units: its values are compared one by one
         sums, names = (), ()
-    return Shape(
+    return RowShape(
         targets=targets,
         sums=sums,
         given=dict.fromkeys(names, 0),
@@ -159,7 +159,7 @@ def shape_of(targets: tuple[Target, ...]) -> Shape:
     )
 
 
-def collected(shape: Shape, texts: Sequence[str]) -> tuple[Shape, tuple[str, ...]]:
+def collected(shape: RowShape, texts: Sequence[str]) -> tuple[RowShape, tuple[str, ...]]:
     """Without the cells that are empty: these counters were not collected for a launch."""
     lacking = {target.metric for target, text in zip(shape.targets, texts, strict=True) if not text}
     found = shape_of(tuple(compress(shape.targets, texts)))

@@ -1,7 +1,7 @@
 """FLOP by precision and unit, from counters: every trap of the hardware's names is handled here.
 
 A term that was collected and has no value makes its precision unknown, never zero. Which counters make up what is found
-out once for all launches that have the same ones (:class:`Plan`).
+out once for all launches that have the same ones (:class:`CounterPlan`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import ceil
 
-from rooflens.sources.counters.launches import Names, names_of
+from rooflens.sources.counters.launches import CounterNames, names_of
 from rooflens.sources.counters.metrics import (
     Lanes,
     has_moves,
@@ -21,9 +21,9 @@ from rooflens.sources.counters.metrics import (
     tensor_resource,
     threads_per_move,
 )
-from rooflens.sources.counters.printed_numbers import Value
+from rooflens.sources.counters.printed_numbers import CounterValue
 
-Counters = Mapping[str, Value]
+Counters = Mapping[str, CounterValue]
 
 _MOST_KNOWN = 4096
 
@@ -82,7 +82,7 @@ class Operands:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Plan:
+class CounterPlan:
     """Which of the counters of a launch make up what, on a chip of compute capability `cc`.
 
     Attributes:
@@ -103,10 +103,10 @@ class Plan:
     hfma: str | None
     half: tuple[str, ...]
     pipe: str | None
-    known: dict[tuple[Value, ...], Counted] = field(default_factory=dict)
+    known: dict[tuple[CounterValue, ...], Counted] = field(default_factory=dict)
 
 
-def counted(name: str, names: Names, counters: Counters, cc: str | None) -> Counted:
+def counted(name: str, names: CounterNames, counters: Counters, cc: str | None) -> Counted:
     """The FLOP of a launch of the kernel `name` on a chip of compute capability `cc`; `names` are of its counters.
 
     They are shared by launches that executed the same, and not to be changed.
@@ -122,7 +122,7 @@ def counted(name: str, names: Names, counters: Counters, cc: str | None) -> Coun
     return found
 
 
-def _counted(plan: Plan, doubtful: bool, counters: Counters) -> Counted:
+def _counted(plan: CounterPlan, doubtful: bool, counters: Counters) -> Counted:
     found = Counted()
     moves = _moves(plan, counters)
     for precision, terms, packed in plan.lanes:
@@ -143,7 +143,7 @@ def uncounted(every: Iterable[str]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _plan(names: Names, cc: str | None) -> Plan:
+def _plan(names: CounterNames, cc: str | None) -> CounterPlan:
     have = frozenset(names.all)
     general = []
     for precision in lanes():
@@ -155,7 +155,7 @@ def _plan(names: Names, cc: str | None) -> Plan:
     operations = tuple(name for name in names.all if _TENSOR.fullmatch(name))
     pipes = [name for name in (f"{PIPE}.sum", f"{PIPE}_v2.sum") if name in have]
     added = [metric for _, terms, packed in general for metric, _ in (*terms, *packed) if metric is not None]
-    return Plan(
+    return CounterPlan(
         cc=cc,
         every=tuple(dict.fromkeys((*added, *operations, *pipes, *have & {MOVES}))),
         lanes=tuple(general),
@@ -204,7 +204,7 @@ def _split(matches: Sequence[re.Match[str]], splits: Sequence[str]) -> Split | s
     return Split(_split(whole, others) if whole else None, tuple(_split(group, others) for group in groups.values()))
 
 
-def _once(counters: Counters, of: Split | str | None) -> Value:
+def _once(counters: Counters, of: Split | str | None) -> CounterValue:
     """Tensor operations, each counted once.
 
     Total and split are the same work. Either the total counts or the sum over the parts: the larger one where a file
@@ -239,7 +239,7 @@ class Moves:
 _NO_MOVES = Moves()
 
 
-def _moves(plan: Plan, counters: Counters) -> Moves:
+def _moves(plan: CounterPlan, counters: Counters) -> Moves:
     """By their own counter; else all of hfma where it fits into the tensor pipe and nothing else is half arithmetic."""
     own = counters.get(MOVES)
     hfma = counters[plan.hfma] if plan.hfma is not None else None
@@ -287,7 +287,7 @@ def _general(
     found.flops[resource] = total
 
 
-def _sum(terms: Sequence[tuple[str | None, int]], counters: Counters) -> Value:
+def _sum(terms: Sequence[tuple[str | None, int]], counters: Counters) -> CounterValue:
     total: int | float = 0
     for metric, factor in terms:
         value = None if metric is None else counters[metric]
@@ -297,7 +297,7 @@ def _sum(terms: Sequence[tuple[str | None, int]], counters: Counters) -> Value:
     return total
 
 
-def _tensor(plan: Plan, counters: Counters, moves: Moves, found: Counted) -> None:
+def _tensor(plan: CounterPlan, counters: Counters, moves: Moves, found: Counted) -> None:
     """Operations of tensor cores; the instructions tell whether some were missed."""
     seen = False
     idle = [counters[name] for name in plan.operations].count(0) == len(plan.operations)
@@ -321,7 +321,7 @@ def _tensor(plan: Plan, counters: Counters, moves: Moves, found: Counted) -> Non
         found.lacks("tensor instructions ran, and none of the collected counters of operations saw them")
 
 
-def _without_operations(doubtful: bool, plan: Plan, counters: Counters, moves: Moves, found: Counted) -> None:
+def _without_operations(doubtful: bool, plan: CounterPlan, counters: Counters, moves: Moves, found: Counted) -> None:
     """Where only instructions of the tensor pipe were counted, they tell that there is work, and rarely how much."""
     pipe = counters[plan.pipe] if plan.pipe is not None else None
     if pipe is None:

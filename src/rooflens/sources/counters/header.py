@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from rooflens.sources.counters.launches import Launch
+from rooflens.sources.counters.launches import KernelLaunch
 
 RANGES = ("thread Domain:Push/Pop_Range", "Id:Domain:Start/Stop_Range")
 IDENTITY = ("Process ID", "ID", "Device", "Kernel Name", "CC")
@@ -38,12 +38,12 @@ class Header:
         places = max((list(run) for begins, run in runs if begins), key=len, default=[])
         return slice(places[0], places[-1] + 1) if places else slice(self.size, self.size)
 
-    def launch(self, row: Sequence[str], line: int, key: tuple[str, ...] | None = None) -> Launch:
+    def launch(self, row: Sequence[str], line: int, key: tuple[str, ...] | None = None) -> KernelLaunch:
         """What a row tells about its launch, without its counters; its `key` is process, number and device."""
         size = len(row)
         cells = ["" if i is None or i >= size else row[i] for i in self._identity]
         process, number, device, name, cc = cells
-        return Launch(
+        return KernelLaunch(
             line=line,
             key=key or (process, number, device),
             name=name,

@@ -18,9 +18,9 @@ from rooflens.opening import at_most
 from rooflens.records import Case, Record, Work
 from rooflens.results import UNATTRIBUTED
 from rooflens.sources.counters.flops import uncounted
-from rooflens.sources.counters.launches import Launch, Names
+from rooflens.sources.counters.launches import CounterNames, KernelLaunch
 from rooflens.sources.counters.metrics import kind_of
-from rooflens.sources.counters.nvtx import Places, renamed
+from rooflens.sources.counters.nvtx import RangePlaces, renamed
 from rooflens.sources.counters.peaks import Peaks, has_peaks
 from rooflens.sources.counters.printed import Contents
 from rooflens.sources.counters.work import clock_of, short, timing_of, work_of
@@ -42,7 +42,7 @@ class Chip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class CounterFile:
     """What a counter file holds.
 
     Attributes:
@@ -71,7 +71,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 @_collector_paused()
-def found_in(launches: Iterable[Launch], contents: Contents, case_of: Callable[[Chip], Case]) -> Found:
+def found_in(launches: Iterable[KernelLaunch], contents: Contents, case_of: Callable[[Chip], Case]) -> CounterFile:
     """Read launches to the end.
 
     Args:
@@ -84,9 +84,9 @@ def found_in(launches: Iterable[Launch], contents: Contents, case_of: Callable[[
     clocks = array("d")
     cases: dict[Chip, Case] = {}
     peaks: dict[Chip, Peaks] = {}
-    collected: Counter[Names] = Counter()
+    collected: Counter[CounterNames] = Counter()
     fastest: float | None = None
-    places = Places()
+    places = RangePlaces()
     for launch in at_most(launches, contents.where):
         chip, counters = chip_of(launch), launch.counters
         case = cases.get(chip)
@@ -107,7 +107,7 @@ def found_in(launches: Iterable[Launch], contents: Contents, case_of: Callable[[
     notes = [*_clock_notes(clock, fastest), *contents.notes(first.cc), *_uneven(collected), *_left_out(collected)]
     records = _with_work([record for _, record in entries])
     records[0] = replace(records[0], notes=(*records[0].notes, *notes))
-    return Found(
+    return CounterFile(
         records=tuple(_with_mode(records)),
         chips=tuple(cases),
         clock=clock,
@@ -115,7 +115,7 @@ def found_in(launches: Iterable[Launch], contents: Contents, case_of: Callable[[
     )
 
 
-def record_of(launch: Launch, chip: Chip, case: Case, places: Places) -> Record:
+def record_of(launch: KernelLaunch, chip: Chip, case: Case, places: RangePlaces) -> Record:
     """One launch as a record; `places` are those of the launches before it. Without ranges its module is not known."""
     name, prefix = _renamed(launch.name)
     place = places.of(launch.ranges)
@@ -147,7 +147,7 @@ def _shared(notes: tuple[str, ...]) -> tuple[str, ...]:
 _renamed = lru_cache(maxsize=65536)(renamed)
 
 
-def chip_of(launch: Launch) -> Chip:
+def chip_of(launch: KernelLaunch) -> Chip:
     """The device of a launch."""
     facts = launch.facts
     return _one_chip(
@@ -164,7 +164,7 @@ def _one_chip(title: str | None, cc: str | None, major: str | None, minor: str |
     return Chip(title=title, cc=cc if _CC.fullmatch(cc) else None)
 
 
-def _fastest(launch: Launch) -> float | None:
+def _fastest(launch: KernelLaunch) -> float | None:
     """The highest SM clock of the device, Hz."""
     text = re.sub(r"\D", "", launch.facts.get("device__attribute_max_gpu_frequency_khz", ""))
     return float(text) * 1e3 if text and len(text) < 12 else None
@@ -177,7 +177,7 @@ def _clock_notes(clock: float | None, fastest: float | None) -> list[str]:
     return [f"the SM clock was {units.show(clock, 'Hz')}{of} while ncu measured; times are those of this clock"]
 
 
-def _uneven(collected: Mapping[Names, int]) -> list[str]:
+def _uneven(collected: Mapping[CounterNames, int]) -> list[str]:
     """Whether some launches lack counters that others have."""
     if len(collected) == 1:
         return []
@@ -192,7 +192,7 @@ def _uneven(collected: Mapping[Names, int]) -> list[str]:
     return [f"not every launch has every counter: {name} has values for {times} of {launches}"]
 
 
-def _left_out(collected: Iterable[Names]) -> list[str]:
+def _left_out(collected: Iterable[CounterNames]) -> list[str]:
     """What the FLOP of a file cannot hold, because it did not count it for any launch."""
     every = frozenset().union(*(names.all for names in collected))
     lacking = uncounted(every)

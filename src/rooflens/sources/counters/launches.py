@@ -7,24 +7,24 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import cast
 
-from rooflens.sources.counters.printed_numbers import Deferred, Numbers, Value
+from rooflens.sources.counters.printed_numbers import CounterValue, Deferred, Numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Names:
+class CounterNames:
     """The counters of a launch by name, one object for all launches with the same: what follows from them is kept."""
 
     all: tuple[str, ...]
 
 
 @lru_cache(maxsize=4096)
-def names_of(names: tuple[str, ...]) -> Names:
+def names_of(names: tuple[str, ...]) -> CounterNames:
     """The one object for these names."""
-    return Names(names)
+    return CounterNames(names)
 
 
 @dataclass(slots=True, kw_only=True)
-class Launch:
+class KernelLaunch:
     """A launch, or a row that stands for several.
 
     Attributes:
@@ -45,30 +45,30 @@ class Launch:
     device: str = ""
     cc: str | None = None
     ranges: str = ""
-    values: dict[str, Value | Deferred] = field(default_factory=dict)
+    values: dict[str, CounterValue | Deferred] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     calls: int = 1
     waits: bool = False
-    _names: Names | None = None
+    _names: CounterNames | None = None
 
     @property
-    def names(self) -> Names:
+    def names(self) -> CounterNames:
         """The names of its counters."""
         if self._names is None:
             self._names = names_of(tuple(self.values))
         return self._names
 
-    def take(self, names: Names, values: dict[str, Value | Deferred]) -> None:
+    def take(self, names: CounterNames, values: dict[str, CounterValue | Deferred]) -> None:
         """Have these values and no others."""
         self.values, self._names = values, names
 
-    def add(self, name: str, value: Value | Deferred) -> bool:
+    def add(self, name: str, value: CounterValue | Deferred) -> bool:
         """Have one more value; False if there is another one of this name."""
         self._names = None
         self.waits |= isinstance(value, Deferred)
         return self.values.setdefault(name, value) == value
 
-    def settled(self, numbers: Numbers) -> Launch:
+    def settled(self, numbers: Numbers) -> KernelLaunch:
         """With every number decided."""
         for name, value in self.values.items():
             if isinstance(value, Deferred):
@@ -77,6 +77,6 @@ class Launch:
         return self
 
     @property
-    def counters(self) -> Mapping[str, Value]:
+    def counters(self) -> Mapping[str, CounterValue]:
         """The values of a settled launch."""
-        return cast("Mapping[str, Value]", self.values)
+        return cast("Mapping[str, CounterValue]", self.values)

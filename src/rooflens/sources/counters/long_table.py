@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rooflens.records.record import MOST_CALLS
-from rooflens.sources.counters.counter_cells import Cell, Reader, Target, shape_of, unread
+from rooflens.sources.counters.counter_cells import CellReader, PendingCell, Target, shape_of, unread
 from rooflens.sources.counters.csv_rows import SEPARATOR, damaged, fields, misshapen
 from rooflens.sources.counters.header import Header
-from rooflens.sources.counters.launches import Launch
+from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import kind_of, labelled
 from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE, Deferred
-from rooflens.sources.counters.raw_table import Wide
+from rooflens.sources.counters.raw_table import RawTable
 
 _LAST_OF_LAUNCH = "Section Name"
 
 
-class Long:
+class LongTable:
     """A table with one row per launch and counter. Rows of a launch follow each other, within their process."""
 
-    def __init__(self, reader: Reader, header: Header) -> None:
+    def __init__(self, reader: CellReader, header: Header) -> None:
         self._reader = reader
         self._header = header
         self._summary = "Metric Value" not in header
@@ -29,16 +29,16 @@ class Long:
         self._least = 1 + max(self._before, self._metric, self._unit, self._value)
         named = range(self._before, self._value)
         self._usual = self._metric in named and self._unit in named and not self._summary
-        self._launch = Launch(line=0, key=(), name="")
-        self._cells: dict[tuple[str, ...], list[Cell]] = {}
-        self._launch_cells: list[Cell] = []
+        self._launch = KernelLaunch(line=0, key=(), name="")
+        self._cells: dict[tuple[str, ...], list[PendingCell]] = {}
+        self._launch_cells: list[PendingCell] = []
         self._prefix = ""
         self._known: dict[str, Target] = {}
-        self._open: dict[str, Launch] = {}
+        self._open: dict[str, KernelLaunch] = {}
         self._closed: set[tuple[str, ...]] = set()
         self._targets: dict[tuple[str, str, str], Target] = {}
 
-    def quick(self, line: int, text: str) -> tuple[Launch, ...] | None:
+    def quick(self, line: int, text: str) -> tuple[KernelLaunch, ...] | None:
         """Take a row that repeats all that the rows before said of launch and counter, but for the value.
 
         Most rows do, and nothing of that is read again. None where the row is another one; nothing has happened then.
@@ -60,7 +60,7 @@ class Long:
             self._reader.unused(target.metric, value, line)
         return ()
 
-    def add(self, line: int, text: str) -> Launch | None:
+    def add(self, line: int, text: str) -> KernelLaunch | None:
         """Take any row; gives back a launch that is complete by it.
 
         Raises:
@@ -84,11 +84,11 @@ class Long:
                 self._learn(row, text, target)
         return None if done is None else self._complete(done)
 
-    def finish(self) -> Iterator[Launch]:
+    def finish(self) -> Iterator[KernelLaunch]:
         """The launches that were still open."""
         yield from map(self._complete, self._open.values())
 
-    def _complete(self, launch: Launch) -> Launch:
+    def _complete(self, launch: KernelLaunch) -> KernelLaunch:
         if cells := self._cells.pop(launch.key):
             targets, texts, lines = zip(*cells, strict=True)
             self._reader.fill(launch, shape_of(targets), texts, lines)
@@ -104,7 +104,7 @@ class Long:
         else:
             self._prefix = ""
 
-    def _enter(self, row: Sequence[str], line: int) -> Launch | None:
+    def _enter(self, row: Sequence[str], line: int) -> KernelLaunch | None:
         header = self._header
         process = header.get(row, "Process ID")
         if self._summary:
@@ -143,7 +143,7 @@ class Long:
         return target
 
 
-def table(reader: Reader, text: str, line: int) -> Long | Wide:
+def table(reader: CellReader, text: str, line: int) -> LongTable | RawTable:
     """The reader of the table that begins with this header.
 
     Raises:
@@ -166,4 +166,4 @@ def table(reader: Reader, text: str, line: int) -> Long | Wide:
     lacking = [name for name in ("Kernel Name", *needed) if name not in header]
     if lacking:
         raise damaged(reader.where, line, f"the header lacks {', '.join(lacking)}")
-    return Wide(reader, header) if is_wide else Long(reader, header)
+    return RawTable(reader, header) if is_wide else LongTable(reader, header)

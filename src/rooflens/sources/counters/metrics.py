@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
-from rooflens.sources.counters.printed_numbers import Kind
+from rooflens.sources.counters.printed_numbers import UnitKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class ByteFormula:
     """One way to know the bytes of a level: counters, and the bytes that each of their units stands for."""
 
     level: str
@@ -58,9 +58,9 @@ def lanes() -> tuple[Lanes, ...]:
 
 
 @cache
-def traffic() -> tuple[Traffic, ...]:
+def traffic() -> tuple[ByteFormula, ...]:
     """Ways to know the bytes of each level, the best one of a level first."""
-    return tuple(Traffic(**entry) for entry in _tables()["bytes"])
+    return tuple(ByteFormula(**entry) for entry in _tables()["bytes"])
 
 
 def tensor_resource(operands: str) -> str | None:
@@ -87,9 +87,9 @@ def threads_per_move() -> int:
 
 
 @lru_cache(maxsize=65536)
-def kind_of(metric: str) -> Kind | None:
+def kind_of(metric: str) -> UnitKind | None:
     """What a metric counts if it is read, else None."""
-    found: Kind | None = _tables()["kinds"].get(metric)
+    found: UnitKind | None = _tables()["kinds"].get(metric)
     if found is not None:
         return found
     return next((kind for pattern, kind in _patterns() if pattern.fullmatch(metric)), None)
@@ -137,8 +137,8 @@ def near(metric: str, cc: str | None = None) -> list[str]:
 
 
 @cache
-def _patterns() -> tuple[tuple[re.Pattern[str], Kind], ...]:
-    kinds: Mapping[str, Kind] = _tables()["kinds"]
+def _patterns() -> tuple[tuple[re.Pattern[str], UnitKind], ...]:
+    kinds: Mapping[str, UnitKind] = _tables()["kinds"]
     return tuple(
         (re.compile(r"[^.]*".join(map(re.escape, name.split("{}")))), kind)
         for name, kind in kinds.items()

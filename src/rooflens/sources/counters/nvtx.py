@@ -28,7 +28,7 @@ _OPTIMIZER = "Optimizer."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RangePlace:
     """Where a kernel ran; None is unknown.
 
     Attributes:
@@ -70,7 +70,7 @@ def cell_of(pushed: Iterable[tuple[str, str]], started: Iterable[tuple[str, str]
 
 
 @lru_cache(maxsize=65536)
-def place_of(cell: str) -> Place:
+def place_of(cell: str) -> RangePlace:
     """What a cell says by itself.
 
     The path is the innermost range that is neither a phase nor an operation. Operations are known by their namespace
@@ -95,16 +95,16 @@ def place_of(cell: str) -> Place:
             path, operation, called = _path(name), "", called or name.startswith(_MODULE)
     if phase is None and (backward or called):
         phase = "backward" if backward else "forward"
-    return Place(path=path, phase=phase, operation=short(operation), sequence=sequence, backward=backward)
+    return RangePlace(path=path, phase=phase, operation=short(operation), sequence=sequence, backward=backward)
 
 
-class Places:
+class RangePlaces:
     """The places of launches that come one after the other: what runs in backward lies where its node was made."""
 
     def __init__(self) -> None:
         self._made: dict[int, str | None] = {}
 
-    def of(self, cell: str) -> Place:
+    def of(self, cell: str) -> RangePlace:
         """The place of the next launch."""
         place = place_of(cell)
         if place.sequence is None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from rooflens.records import Ceiling
-from rooflens.sources.counters.launches import Names
+from rooflens.sources.counters.launches import CounterNames
 from rooflens.sources.counters.metrics import tensor_resource
-from rooflens.sources.counters.printed_numbers import Value
+from rooflens.sources.counters.printed_numbers import CounterValue
 
 _SUFFIX = ".sum.peak_sustained"
 _LANES = re.compile(r"(?:sm|smsp)__sass_thread_inst_executed_op_([dfh])fma_pred_on")
@@ -20,7 +20,7 @@ _SM_CLOCK, _DRAM_CLOCK = "sm__cycles_elapsed.avg.per_second", "dram__cycles_elap
 
 
 @lru_cache(maxsize=1024)
-def has_peaks(names: Names) -> bool:
+def has_peaks(names: CounterNames) -> bool:
     """Whether some of these counters are peaks."""
     return any(name.endswith(_SUFFIX) for name in names.all)
 
@@ -34,7 +34,7 @@ class Peaks:
     def __bool__(self) -> bool:
         return bool(self._rates)
 
-    def see(self, counters: Mapping[str, Value]) -> None:
+    def see(self, counters: Mapping[str, CounterValue]) -> None:
         """Take the peaks of a launch, each with the clock of its own unit.
 
         Of tensor operations only the dense peak counts: that of a counter of both kinds is twice as high.

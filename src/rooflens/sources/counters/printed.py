@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rooflens.opening import head, opened_lines
-from rooflens.sources.counters.counter_cells import Reader
+from rooflens.sources.counters.counter_cells import CellReader
 from rooflens.sources.counters.csv_rows import begins, continued, is_header, is_open
-from rooflens.sources.counters.launches import Launch
+from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.log import Log
-from rooflens.sources.counters.long_table import Long, table
+from rooflens.sources.counters.long_table import LongTable, table
 from rooflens.sources.counters.printed_numbers import Numbers
-from rooflens.sources.counters.raw_table import Wide
+from rooflens.sources.counters.raw_table import RawTable
 from rooflens.sources.counters.reports import REPORT_SIGN, launches_of
-from rooflens.sources.counters.text_page import Page, is_kernel
-from rooflens.sources.counters.value_doubts import Unusual
+from rooflens.sources.counters.text_page import TextPage, is_kernel
+from rooflens.sources.counters.value_doubts import ValueDoubts
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Contents:
     where: str
     log: Log
     numbers: Numbers
-    unusual: Unusual
+    unusual: ValueDoubts
 
     def notes(self, cc: str | None) -> list[str]:
         """What a reader of the launches must know."""
@@ -36,10 +36,10 @@ class Contents:
 
 def contents(where: str) -> Contents:
     """Nothing read yet."""
-    return Contents(where, Log(), Numbers(where), Unusual())
+    return Contents(where, Log(), Numbers(where), ValueDoubts())
 
 
-def launches(path: Path, found: Contents) -> Iterator[Launch]:
+def launches(path: Path, found: Contents) -> Iterator[KernelLaunch]:
     """The launches of a file, in the order in which they are complete.
 
     Raises:
@@ -53,10 +53,10 @@ def launches(path: Path, found: Contents) -> Iterator[Launch]:
         yield from parse(lines, found)
 
 
-def parse(lines: Iterable[str], found: Contents) -> Iterator[Launch]:
+def parse(lines: Iterable[str], found: Contents) -> Iterator[KernelLaunch]:
     """The launches in the lines of a file."""
     numbers = found.numbers
-    waiting: list[Launch] = []
+    waiting: list[KernelLaunch] = []
     any_seen = False
     for launch in _complete(lines, found):
         any_seen = True
@@ -72,12 +72,12 @@ def parse(lines: Iterable[str], found: Contents) -> Iterator[Launch]:
         raise found.log.failure(found.where)
 
 
-def _complete(lines: Iterable[str], found: Contents) -> Iterator[Launch]:
+def _complete(lines: Iterable[str], found: Contents) -> Iterator[KernelLaunch]:
     """The launches of all tables; numbers may wait."""
     log = found.log
-    reader = Reader(found.where, found.numbers, found.unusual)
-    current: Long | Wide | Page | None = None
-    quick: Callable[[int, str], tuple[Launch, ...] | None] = _never
+    reader = CellReader(found.where, found.numbers, found.unusual)
+    current: LongTable | RawTable | TextPage | None = None
+    quick: Callable[[int, str], tuple[KernelLaunch, ...] | None] = _never
     numbered = enumerate(lines, start=1)
     for number, line in numbered:
         text = line.rstrip("\r\n")
@@ -97,8 +97,8 @@ def _complete(lines: Iterable[str], found: Contents) -> Iterator[Launch]:
             quick = current.quick
         elif text.strip():
             if current is None and is_kernel(text):
-                current = Page(reader)
-            if current is None or not (isinstance(current, Page) or begins(text)):
+                current = TextPage(reader)
+            if current is None or not (isinstance(current, TextPage) or begins(text)):
                 log.output(text, number, inside=current is not None)
             elif (launch := current.add(number, text)) is not None:
                 yield launch

@@ -17,7 +17,7 @@ from rooflens.errors import FileError
 
 Style = Literal["point", "comma"]
 """The decimal separator; the other sign then separates thousands."""
-Kind = Literal["byte", "second", "hertz", "byte/s", "count", "percent"]
+UnitKind = Literal["byte", "second", "hertz", "byte/s", "count", "percent"]
 
 NOT_AVAILABLE = frozenset({"n/a", "(!) n/a", "no data", "nan", "-nan", "inf", "-inf"})
 LONGEST = 40
@@ -41,7 +41,7 @@ _SPACED = re.compile(r"(?<=\d)[ '\u2019\u00a0\u202f](?=\d{3}(?!\d))", re.ASCII)
 _POWERS = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
 """ncu's prefixes are decimal, those of bytes too; milli and mega differ by case alone."""
 _PREFIX = "([numkKMGTP]?)"
-_UNITS: dict[Kind, re.Pattern[str]] = {
+_UNITS: dict[UnitKind, re.Pattern[str]] = {
     "byte": re.compile(f"{_PREFIX}(?:bytes?|B)"),
     "second": re.compile(f"{_PREFIX}(?:seconds?|sec|s)"),
     "hertz": re.compile(f"{_PREFIX}[hH]z"),
@@ -63,11 +63,11 @@ class Deferred:
     power: int
 
 
-Value = int | float | None
+CounterValue = int | float | None
 
 
 @cache
-def power_of(unit: str, kind: Kind) -> int | None:
+def power_of(unit: str, kind: UnitKind) -> int | None:
     """The power of ten that turns a number in `unit` into the base unit of its kind, None where it is no such unit.
 
     >>> power_of("Kbyte", "byte"), power_of("usecond", "second"), power_of("cycle/nsecond", "hertz")
@@ -97,7 +97,7 @@ class Numbers:
         self._where = where
         self._line = 0
 
-    def read(self, text: str, power: int, line: int) -> Value | Deferred:
+    def read(self, text: str, power: int, line: int) -> CounterValue | Deferred:
         """A cell in its base unit; None where ncu says that it has no value.
 
         Raises:
@@ -125,7 +125,7 @@ class Numbers:
         if not is_whole(text) and len(text) <= LONGEST and (_POINT.fullmatch(text) or _COMMA.fullmatch(text)):
             self._decide(text, line)
 
-    def settle(self, cell: Deferred) -> Value:
+    def settle(self, cell: Deferred) -> CounterValue:
         """The number of a cell that had to wait.
 
         Where nothing has decided, a comma separates thousands, as ncu prints them in English; so does a point in base
@@ -136,7 +136,7 @@ class Numbers:
         self.guessed |= self.style is None
         return scaled(_plain(cell.text, style), cell.power)
 
-    def _unusual(self, text: str, power: int, line: int) -> Value | Deferred:
+    def _unusual(self, text: str, power: int, line: int) -> CounterValue | Deferred:
         """A cell that is not written as the ones before it."""
         if (whole := _INSTANCES.fullmatch(text)) is not None:
             return self.read(whole[1], power, line)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from rooflens.sources.counters.counter_cells import Reader, Shape, collected, shape_of
+from rooflens.sources.counters.counter_cells import CellReader, RowShape, collected, shape_of
 from rooflens.sources.counters.csv_rows import SEPARATOR, damaged, fields, misshapen
 from rooflens.sources.counters.header import Header
-from rooflens.sources.counters.launches import Launch
+from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import is_fact, kind_of
 from rooflens.sources.counters.printed_numbers import is_whole
 
@@ -19,14 +19,14 @@ _COUNTS = ("sm__inst_", "sm__ops_", "sm__sass_", "smsp__inst_", "smsp__sass_", "
 _MOST_KNOWN = 1024
 
 
-class Wide:
+class RawTable:
     """The raw page.
 
     What a row tells of its device, the row before told too; and as a kernel executes the same instructions each time,
     the cells that count them stood in some row before, word for word. Both are read once, and then known by their text.
     """
 
-    def __init__(self, reader: Reader, header: Header) -> None:
+    def __init__(self, reader: CellReader, header: Header) -> None:
         self._reader = reader
         self._header = header
         names = header.names
@@ -44,8 +44,8 @@ class Wide:
         self._device_facts: dict[str, str] = {}
         self._counts_names: list[str] = []
         self._counts_seen: set[str] = set()
-        self._counts_known: dict[str, Shape] = {}
-        self._launches_known: dict[str, Launch] = {}
+        self._counts_known: dict[str, RowShape] = {}
+        self._launches_known: dict[str, KernelLaunch] = {}
         # Behind the device, and behind it without the instructions: only these columns are read in every row.
         self._behind = list(range(self._device.stop, header.size))
         self._others = [i for i in self._behind if not self._counts.start <= i < self._counts.stop]
@@ -53,7 +53,7 @@ class Wide:
         self._other_shape = self._shape
         self._repeats = False
 
-    def quick(self, line: int, text: str) -> tuple[Launch, ...] | None:
+    def quick(self, line: int, text: str) -> tuple[KernelLaunch, ...] | None:
         """Take a row that tells the same of its device as the one before, and has no odd cell behind that.
 
         None where it is another one; nothing has happened then.
@@ -86,7 +86,7 @@ class Wide:
             self._fill(launch, known, self._other_cells(row))
         return (launch,)
 
-    def add(self, line: int, text: str) -> Launch | None:
+    def add(self, line: int, text: str) -> KernelLaunch | None:
         """Take a row; every one but that of units is a launch.
 
         Raises:
@@ -114,16 +114,16 @@ class Wide:
         self._device_text, self._device_facts = device if is_plain else "", launch.facts
         return launch
 
-    def finish(self) -> Iterator[Launch]:
+    def finish(self) -> Iterator[KernelLaunch]:
         """Nothing: every row was complete."""
         yield from ()
 
-    def _fill(self, launch: Launch, shape: Shape, texts: tuple[str, ...]) -> None:
+    def _fill(self, launch: KernelLaunch, shape: RowShape, texts: tuple[str, ...]) -> None:
         if not all(texts):
             shape, texts = collected(shape, texts)
         self._reader.fill(launch, shape, texts, [launch.line] * len(texts))
 
-    def _learn(self, counts: str, launch: Launch) -> None:
+    def _learn(self, counts: str, launch: KernelLaunch) -> None:
         """Remember what the instructions of a launch counted, by the text of their cells, if it was seen before."""
         if counts not in self._counts_seen:
             _make_room(self._counts_seen)
@@ -136,7 +136,7 @@ class Wide:
         given = self._shape.given | values
         self._counts_known[counts] = replace(self._other_shape, given=given, keys=self._shape.keys)
 
-    def _again(self, before: str, line: int) -> Launch | None:
+    def _again(self, before: str, line: int) -> KernelLaunch | None:
         """A launch whose row begins so; None if that is no beginning of a row.
 
         All but its number stood in some row before, if the kernel was launched before.
@@ -151,7 +151,7 @@ class Wide:
             known = self._launches_known[others] = self._header.launch(row, line)
             number = known.key[1]
         process, _, device = known.key
-        return Launch(
+        return KernelLaunch(
             line=line,
             key=(process, number, device),
             name=known.name,
@@ -160,7 +160,7 @@ class Wide:
             ranges=known.ranges,
         )
 
-    def _begin(self, launch: Launch) -> None:
+    def _begin(self, launch: KernelLaunch) -> None:
         process, number, _ = launch.key
         if not is_whole(number):
             raise damaged(self._reader.where, launch.line, f"a launch cannot have the number {number!r}")

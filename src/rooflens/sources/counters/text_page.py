@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rooflens.sources.counters.counter_cells import Reader
+from rooflens.sources.counters.counter_cells import CellReader
 from rooflens.sources.counters.csv_rows import damaged
-from rooflens.sources.counters.launches import Launch
+from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import is_fact, kind_of, labelled
 from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE
 
@@ -28,19 +28,19 @@ def is_kernel(text: str) -> bool:
     return text.startswith("  ") and _KERNEL.fullmatch(text) is not None
 
 
-class Page:
+class TextPage:
     """Pages of launches, one after the other."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: CellReader) -> None:
         self._reader = reader
-        self._launch: Launch | None = None
+        self._launch: KernelLaunch | None = None
         self._number = 0
         self._process = ""
         self._section = ""
         self._inside = False
         self._is_below_titles = False
 
-    def add(self, line: int, text: str) -> Launch | None:
+    def add(self, line: int, text: str) -> KernelLaunch | None:
         """Take a line; gives back a launch that is complete by it.
 
         Raises:
@@ -61,14 +61,14 @@ class Page:
             self._row(text, line)
         return None
 
-    def finish(self) -> Iterator[Launch]:
+    def finish(self) -> Iterator[KernelLaunch]:
         """The last launch."""
         if self._launch is not None:
             yield self._launch
 
-    def _begin(self, kernel: re.Match[str], line: int) -> Launch | None:
+    def _begin(self, kernel: re.Match[str], line: int) -> KernelLaunch | None:
         done = self._launch
-        self._launch = Launch(
+        self._launch = KernelLaunch(
             line=line,
             key=(self._process, str(self._number), kernel["device"] or ""),
             name=kernel["name"],

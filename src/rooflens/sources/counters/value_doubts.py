@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from rooflens.sources.counters.metrics import near
-from rooflens.sources.counters.printed_numbers import Deferred, Value
+from rooflens.sources.counters.printed_numbers import CounterValue, Deferred
 
 _MOST_NAMES = 5
 
 
-class Unusual:
+class ValueDoubts:
     """Values that are not there, and those that cannot be.
 
     Attributes:
@@ -26,7 +26,7 @@ class Unusual:
         """A value that ncu could not give."""
         self.unavailable[metric] += 1
 
-    def percent(self, metric: str, value: Value | Deferred) -> None:
+    def percent(self, metric: str, value: CounterValue | Deferred) -> None:
         """A share of something: more than all of it comes from passes that did not agree."""
         if isinstance(value, int | float) and value > 100:
             self.above[metric] = max(value, self.above.get(metric, 0.0))

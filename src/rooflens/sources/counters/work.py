@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from rooflens.records import Timing, Work
 from rooflens.sources.counters.flops import counted
-from rooflens.sources.counters.launches import Names
-from rooflens.sources.counters.metrics import Traffic, traffic
-from rooflens.sources.counters.printed_numbers import Value
+from rooflens.sources.counters.launches import CounterNames
+from rooflens.sources.counters.metrics import ByteFormula, traffic
+from rooflens.sources.counters.printed_numbers import CounterValue
 
 _SECTOR = 32
 _FAR_BELOW = 0.5
@@ -26,7 +26,7 @@ _IN_CACHE = "writes were still in L2 at the end of a kernel: dram bytes are less
 
 
 def work_of(
-    name: str, names: Names, counters: Mapping[str, Value], cc: str | None
+    name: str, names: CounterNames, counters: Mapping[str, CounterValue], cc: str | None
 ) -> tuple[Work | None, tuple[str, ...]]:
     """What a launch did, None where its counters tell nothing; and what to know about that.
 
@@ -47,7 +47,7 @@ def work_of(
     return work, (*found.notes, *notes)
 
 
-def bytes_of(names: Names, counters: Mapping[str, Value]) -> tuple[dict[str, float], list[str]]:
+def bytes_of(names: CounterNames, counters: Mapping[str, CounterValue]) -> tuple[dict[str, float], list[str]]:
     """Bytes by level, and by which definition."""
     levels: dict[str, float] = {}
     notes = []
@@ -73,12 +73,12 @@ def bytes_of(names: Names, counters: Mapping[str, Value]) -> tuple[dict[str, flo
 
 
 @lru_cache(maxsize=1024)
-def _ways(names: Names) -> tuple[Traffic, ...]:
+def _ways(names: CounterNames) -> tuple[ByteFormula, ...]:
     """The ways to know bytes for which these counters are enough."""
     return tuple(way for way in traffic() if set(way.terms) <= set(names.all))
 
 
-def seconds_of(counters: Mapping[str, Value]) -> float | None:
+def seconds_of(counters: Mapping[str, CounterValue]) -> float | None:
     """Duration of a launch: ncu's own, else cycles over clock."""
     duration = counters.get("gpu__time_duration.sum")
     if duration is not None:
@@ -87,7 +87,7 @@ def seconds_of(counters: Mapping[str, Value]) -> float | None:
     return None if cycles is None or not clock else cycles / clock
 
 
-def clock_of(counters: Mapping[str, Value]) -> float | None:
+def clock_of(counters: Mapping[str, CounterValue]) -> float | None:
     """SM clock during the launch, Hz."""
     clock = counters.get("sm__cycles_elapsed.avg.per_second")
     if clock is not None:
@@ -96,7 +96,7 @@ def clock_of(counters: Mapping[str, Value]) -> float | None:
     return None if cycles is None or not duration else cycles / duration
 
 
-def timing_of(counters: Mapping[str, Value]) -> Timing | None:
+def timing_of(counters: Mapping[str, CounterValue]) -> Timing | None:
     """The duration as a timing; None where it is unknown."""
     seconds = seconds_of(counters)
     return None if seconds is None else Timing(samples=(seconds,), origin="ncu")
@@ -123,7 +123,7 @@ def short(name: str) -> str:
 
 
 def _doubts(
-    flops: Mapping[str, Value], levels: Mapping[str, float], counters: Mapping[str, Value], cc: str | None
+    flops: Mapping[str, CounterValue], levels: Mapping[str, float], counters: Mapping[str, CounterValue], cc: str | None
 ) -> list[str]:
     """Levels at which the counters do not tell what a kernel moved."""
     notes = []

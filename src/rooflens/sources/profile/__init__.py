@@ -5,22 +5,22 @@
 >>> profile.records_of(profile.attribute(profile.read_trace("trace.json.gz")), case)  # doctest: +SKIP
 """
 
-from rooflens.sources.profile.attribution import Share, attribute
+from rooflens.sources.profile.attribution import TimeShare, attribute
 from rooflens.sources.profile.chrome import parse_trace, read_trace
-from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, Launch, Range
+from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
 from rooflens.sources.profile.operation_records import is_attributed, records_of
-from rooflens.sources.profile.places import Place
-from rooflens.sources.profile.run import counted, marked, outside, profiled, records
+from rooflens.sources.profile.places import EventPlace
+from rooflens.sources.profile.profiled_step import counted, marked, outside, profiled, records
 from rooflens.sources.range_names import module_range, phase_range
 
 __all__ = [
     "DeviceActivity",
+    "EventPlace",
     "Events",
     "HostOperation",
-    "Launch",
-    "Place",
-    "Range",
-    "Share",
+    "LaunchCall",
+    "NamedRange",
+    "TimeShare",
     "attribute",
     "counted",
     "is_attributed",

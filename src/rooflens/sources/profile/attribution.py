@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 
 from rooflens.costs.profiler_names import is_engine, is_known, short
 from rooflens.records import Phase
-from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, Launch, Range
-from rooflens.sources.profile.nesting import Call, forest
-from rooflens.sources.profile.places import Place, places_of
+from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
+from rooflens.sources.profile.nesting import NestedEvent, forest
+from rooflens.sources.profile.places import EventPlace, places_of
 from rooflens.sources.range_names import module_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class TimeShare:
     """A stretch of time and what it belongs to.
 
     Attributes:
@@ -28,13 +28,13 @@ class Share:
     """
 
     seconds: float
-    place: Place
+    place: EventPlace
     operation: str | None = None
     call: int | None = None
     activity: DeviceActivity | None = None
 
 
-def attribute(events: Events, outside: Mapping[Phase, str] | None = None) -> tuple[Share, ...]:
+def attribute(events: Events, outside: Mapping[Phase, str] | None = None) -> tuple[TimeShare, ...]:
     """All device time by operation, module and phase; host time where no device was seen.
 
     Host time is that of operations: what Python does between them is none of it. Where the phases of a step are marked,
@@ -48,9 +48,11 @@ def attribute(events: Events, outside: Mapping[Phase, str] | None = None) -> tup
     return _device_shares(events, calls, places) if events.activities else _host_shares(calls, places)
 
 
-def _device_shares(events: Events, calls: list[Call], places: Mapping[Call, Place]) -> tuple[Share, ...]:
+def _device_shares(
+    events: Events, calls: list[NestedEvent], places: Mapping[NestedEvent, EventPlace]
+) -> tuple[TimeShare, ...]:
     numbers = {call: n for n, call in enumerate(calls)}
-    launches = {call.event.correlation: call for call in calls if isinstance(call.event, Launch)}
+    launches = {call.event.correlation: call for call in calls if isinstance(call.event, LaunchCall)}
     by_identity = {
         call.event.identity: call
         for call in calls
@@ -64,9 +66,9 @@ def _device_shares(events: Events, calls: list[Call], places: Mapping[Call, Plac
         if launch is not None and places[launch].phase is None:
             continue
         claimed = None if launch is None else claimants[launch]
-        place = Place() if launch is None else places[launch if claimed is None else claimed]
+        place = EventPlace() if launch is None else places[launch if claimed is None else claimed]
         found.append(
-            Share(
+            TimeShare(
                 seconds=activity.seconds,
                 place=place,
                 operation=None if claimed is None else short(claimed.event.name),
@@ -77,16 +79,16 @@ def _device_shares(events: Events, calls: list[Call], places: Mapping[Call, Plac
     return tuple(found)
 
 
-def _claimants(calls: Iterable[Call]) -> dict[Call, Call | None]:
+def _claimants(calls: Iterable[NestedEvent]) -> dict[NestedEvent, NestedEvent | None]:
     """The operation to which what is launched during each event belongs.
 
     It is the outermost, within the module or node that runs, of the best kind: one that an estimate counts, else one
     with a namespace (a custom operator), else any (a custom autograd function), else the node itself.
     """
-    found: dict[Call, tuple[int, Call | None]] = {}
+    found: dict[NestedEvent, tuple[int, NestedEvent | None]] = {}
     for call in calls:
         best = found[call.parent] if call.parent is not None else _NOBODY
-        if isinstance(call.event, Range):
+        if isinstance(call.event, NamedRange):
             best = best if module_of(call.event.name, None) is None else _NOBODY
         elif isinstance(call.event, HostOperation):
             if is_engine(call.event.name):
@@ -100,25 +102,25 @@ def _claimants(calls: Iterable[Call]) -> dict[Call, Call | None]:
 
 
 _KNOWN, _NAMED, _OTHER, _NODE = range(4)
-_NOBODY: tuple[int, Call | None] = (4, None)
+_NOBODY: tuple[int, NestedEvent | None] = (4, None)
 
 
 def _kind(name: str) -> int:
     return _KNOWN if is_known(name) else _NAMED if "::" in name else _OTHER
 
 
-def _is_node(call: Call) -> bool:
+def _is_node(call: NestedEvent) -> bool:
     """Whether it stands for an autograd node that is run, around the operations that do its work."""
     return isinstance(call.event, HostOperation) and call.event.backward
 
 
-def _host_shares(calls: list[Call], places: Mapping[Call, Place]) -> tuple[Share, ...]:
+def _host_shares(calls: list[NestedEvent], places: Mapping[NestedEvent, EventPlace]) -> tuple[TimeShare, ...]:
     """Host time of operations, where the host is the device; what torch calls around them belongs to the longest."""
     knowing = _with_known_inside(calls)
     folded = _folded(calls, knowing)
-    claims: dict[Call, Call] = {}
-    seconds: dict[Call, float] = {}
-    rest: list[Call] = []
+    claims: dict[NestedEvent, NestedEvent] = {}
+    seconds: dict[NestedEvent, float] = {}
+    rest: list[NestedEvent] = []
     for call in calls:
         claim = claims.get(call.parent) if call.parent is not None else None
         if claim is None and _counts(call, folded) and places[call].phase is not None:
@@ -130,7 +132,7 @@ def _host_shares(calls: list[Call], places: Mapping[Call, Place]) -> tuple[Share
         if claim is not None:
             claims[call] = claim
     lost = []
-    heirs: dict[Call, Call] = {}
+    heirs: dict[NestedEvent, NestedEvent] = {}
     for call in reversed(rest):  # from inside out: what is inside has its full time before it is compared
         inner = [child for child in call.operations() if _counts(child, folded)]
         own = max(0.0, call.event.seconds - sum(child.event.seconds for child in inner))
@@ -139,20 +141,20 @@ def _host_shares(calls: list[Call], places: Mapping[Call, Place]) -> tuple[Share
         if heir is not None:
             heirs[call] = heir
         if heir is None or is_engine(call.event.name) or _is_node(call):
-            lost.append(Share(seconds=own, place=replace(places[call], path=None)))
+            lost.append(TimeShare(seconds=own, place=replace(places[call], path=None)))
         else:
             seconds[heir] += own
     numbers = {call: n for n, call in enumerate(calls)}
     shares = [
-        Share(seconds=spent, place=places[call], operation=short(call.event.name), call=numbers[call])
+        TimeShare(seconds=spent, place=places[call], operation=short(call.event.name), call=numbers[call])
         for call, spent in seconds.items()
     ]
     return (*shares, *reversed(lost))
 
 
-def _with_known_inside(calls: Iterable[Call]) -> set[Call]:
+def _with_known_inside(calls: Iterable[NestedEvent]) -> set[NestedEvent]:
     """The events in which an operation runs that an estimate would count."""
-    found: set[Call] = set()
+    found: set[NestedEvent] = set()
     for call in reversed(list(calls)):
         inside = call in found or (isinstance(call.event, HostOperation) and is_known(call.event.name))
         if inside and call.parent is not None:
@@ -160,15 +162,15 @@ def _with_known_inside(calls: Iterable[Call]) -> set[Call]:
     return found
 
 
-def _folded(calls: Iterable[Call], knowing: set[Call]) -> set[Call]:
+def _folded(calls: Iterable[NestedEvent], knowing: set[NestedEvent]) -> set[NestedEvent]:
     """The events that have no time of their own.
 
     A view, an allocation or a copy that a call makes on its way to an operation is part of it: ``linear`` transposes.
     """
-    found: set[Call] = set()
+    found: set[NestedEvent] = set()
     for call in calls:
         around = call.parent
-        if around is None or not isinstance(around.event, HostOperation) or isinstance(call.event, Range):
+        if around is None or not isinstance(around.event, HostOperation) or isinstance(call.event, NamedRange):
             continue
         transparent = around in knowing and not is_known(around.event.name)
         makes_its_way = transparent and not is_engine(around.event.name) and not _is_node(around)
@@ -177,11 +179,11 @@ def _folded(calls: Iterable[Call], knowing: set[Call]) -> set[Call]:
     return found
 
 
-def _counts(call: Call, folded: set[Call]) -> bool:
+def _counts(call: NestedEvent, folded: set[NestedEvent]) -> bool:
     return isinstance(call.event, HostOperation) and call not in folded
 
 
-def _can_claim(call: Call) -> bool:
+def _can_claim(call: NestedEvent) -> bool:
     """Whether an operation without a formula stands for itself, and not for what runs inside of it."""
     if is_engine(call.event.name):
         return False

@@ -13,7 +13,7 @@ from typing import Any
 
 from rooflens.errors import FileError, UnknownFormat
 from rooflens.opening import read_bytes
-from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events, HostOperation, Launch, Range
+from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
 
 _ACTIVITIES: dict[str, ActivityKind] = {
     "kernel": "kernel",
@@ -189,18 +189,20 @@ class _Reader:
             shapes=None if args is None or args.shapes is None else _shapes(args.shapes),
         )
 
-    def _launch(self, number: int, event: Any) -> Launch | None:
+    def _launch(self, number: int, event: Any) -> LaunchCall | None:
         if event.args is None or event.args.correlation is None:
             return None
         start, seconds = self._times(number, event)
         thread = self._thread(event.pid, event.tid)
-        return Launch(
+        return LaunchCall(
             name=event.name or "", start=start, seconds=seconds, thread=thread, correlation=event.args.correlation
         )
 
-    def _range(self, number: int, event: Any) -> Range:
+    def _range(self, number: int, event: Any) -> NamedRange:
         start, seconds = self._times(number, event)
-        return Range(name=event.name or "", start=start, seconds=seconds, thread=self._thread(event.pid, event.tid))
+        return NamedRange(
+            name=event.name or "", start=start, seconds=seconds, thread=self._thread(event.pid, event.tid)
+        )
 
     def _activity(self, number: int, event: Any) -> DeviceActivity:
         args, (start, seconds) = event.args, self._times(number, event)

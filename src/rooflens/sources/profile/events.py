@@ -36,7 +36,7 @@ class HostOperation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class LaunchCall:
     """A call of the driver or runtime; `correlation` is the number that it shares with what it started."""
 
     name: str
@@ -47,7 +47,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class NamedRange:
     """A stretch of host time that somebody named."""
 
     name: str
@@ -80,7 +80,7 @@ class Events:
     """Everything that a profiler saw, in the order of its file; `notes` say what of it could not be taken."""
 
     operations: tuple[HostOperation, ...] = ()
-    launches: tuple[Launch, ...] = ()
-    ranges: tuple[Range, ...] = ()
+    launches: tuple[LaunchCall, ...] = ()
+    ranges: tuple[NamedRange, ...] = ()
     activities: tuple[DeviceActivity, ...] = ()
     notes: tuple[str, ...] = ()

@@ -8,13 +8,13 @@ from rooflens import units
 from rooflens.costs import family_of
 from rooflens.records import Case, Record, Timing
 from rooflens.results import UNATTRIBUTED
-from rooflens.sources.profile.attribution import Share
+from rooflens.sources.profile.attribution import TimeShare
 
 ENGINE = "autograd engine"
 _MOST_LISTED, _LONGEST_NAME = 5, 60
 
 
-def records_of(shares: Iterable[Share], case: Case, notes: tuple[str, ...] = ()) -> Iterator[Record]:
+def records_of(shares: Iterable[TimeShare], case: Case, notes: tuple[str, ...] = ()) -> Iterator[Record]:
     """One record per call of an operation, in the order in which they were called, then what no operation claims.
 
     Kernels without an operation have scope ``kernel``, each its own record. On a CPU the same scope holds the time that
@@ -22,7 +22,7 @@ def records_of(shares: Iterable[Share], case: Case, notes: tuple[str, ...] = ())
     the `notes`.
     """
     items = list(shares)
-    calls: dict[int, list[Share]] = {}
+    calls: dict[int, list[TimeShare]] = {}
     for share in items:
         if share.call is not None:
             calls.setdefault(share.call, []).append(share)
@@ -35,12 +35,12 @@ def records_of(shares: Iterable[Share], case: Case, notes: tuple[str, ...] = ())
         yield Record(case=case, source="profile", scope="model", notes=notes)
 
 
-def is_attributed(share: Share) -> bool:
+def is_attributed(share: TimeShare) -> bool:
     """Whether operation and module are known."""
     return share.operation is not None and share.place.path is not None
 
 
-def _operation(parts: Sequence[Share], case: Case) -> Record:
+def _operation(parts: Sequence[TimeShare], case: Case) -> Record:
     first = parts[0]
     return Record(
         case=case,
@@ -55,7 +55,7 @@ def _operation(parts: Sequence[Share], case: Case) -> Record:
     )
 
 
-def _kernel(share: Share, case: Case) -> Record:
+def _kernel(share: TimeShare, case: Case) -> Record:
     assert share.activity is not None
     return Record(
         case=case,
@@ -71,7 +71,7 @@ def _kernel(share: Share, case: Case) -> Record:
     )
 
 
-def _engine(lost: Sequence[Share], case: Case) -> Iterator[Record]:
+def _engine(lost: Sequence[TimeShare], case: Case) -> Iterator[Record]:
     for phase in dict.fromkeys(share.place.phase for share in lost):
         parts = [share for share in lost if share.place.phase == phase]
         yield Record(
@@ -86,15 +86,15 @@ def _engine(lost: Sequence[Share], case: Case) -> Iterator[Record]:
         )
 
 
-def _path(share: Share) -> str:
+def _path(share: TimeShare) -> str:
     return UNATTRIBUTED if share.place.path is None else share.place.path
 
 
-def _timing(parts: Sequence[Share]) -> Timing:
+def _timing(parts: Sequence[TimeShare]) -> Timing:
     return Timing(samples=(sum(share.seconds for share in parts),), origin="profiler")
 
 
-def _coverage(items: Sequence[Share]) -> str:
+def _coverage(items: Sequence[TimeShare]) -> str:
     """How much of the time belongs somewhere, and what the longest of the rest is."""
     on_device = any(share.activity is not None for share in items)
     total = sum(share.seconds for share in items)

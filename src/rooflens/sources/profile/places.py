@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 
 from rooflens.costs.profiler_names import accumulates, is_engine
 from rooflens.records import Phase
-from rooflens.sources.profile.events import HostOperation, Launch, Range
-from rooflens.sources.profile.nesting import Call
+from rooflens.sources.profile.events import HostOperation, LaunchCall, NamedRange
+from rooflens.sources.profile.nesting import NestedEvent
 from rooflens.sources.range_names import is_optimizer, module_of, phase_of
 
 OPTIMIZER = "(optimizer)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class EventPlace:
     """Where a host event belongs.
 
     Attributes:
@@ -48,8 +48,8 @@ class _State:
 class _Phases:
     """The phases of a step that ranges mark."""
 
-    def __init__(self, calls: Iterable[Call]) -> None:
-        events = [call.event for call in calls if isinstance(call.event, Range)]
+    def __init__(self, calls: Iterable[NestedEvent]) -> None:
+        events = [call.event for call in calls if isinstance(call.event, NamedRange)]
         self._marked = sorted(
             (event.start, event.start + event.seconds, phase)
             for event in events
@@ -65,7 +65,7 @@ class _Phases:
         return "optimizer" if state.optimizer else "backward" if state.backward else "forward"
 
 
-def places_of(calls: Iterable[Call], outside: Mapping[Phase, str]) -> dict[Call, Place]:
+def places_of(calls: Iterable[NestedEvent], outside: Mapping[Phase, str]) -> dict[NestedEvent, EventPlace]:
     """The place of each call; they come in order of time, so that forward operations come before their backward ones.
 
     Args:
@@ -73,17 +73,17 @@ def places_of(calls: Iterable[Call], outside: Mapping[Phase, str]) -> dict[Call,
     """
     calls = list(calls)
     phases = _Phases(calls)
-    named = any(isinstance(call.event, Range) and module_of(call.event.name, None) is not None for call in calls)
+    named = any(isinstance(call.event, NamedRange) and module_of(call.event.name, None) is not None for call in calls)
     nowhere = _State(path=None if named else "")
-    states: dict[Call, _State] = {}
+    states: dict[NestedEvent, _State] = {}
     nodes = _Nodes()
-    places: dict[Call, Place] = {}
+    places: dict[NestedEvent, EventPlace] = {}
     for call in calls:
         state = _inside(call, nowhere if call.parent is None else states[call.parent], nodes)
         states[call] = state = state if named or state.path is not None else replace(state, path="")
         phase = phases.of(state, call.event.start)
         path = outside.get(phase) if state.path is None and not state.backward and phase is not None else state.path
-        places[call] = Place(path=path, phase=phase, recomputed=state.recomputed)
+        places[call] = EventPlace(path=path, phase=phase, recomputed=state.recomputed)
         nodes.see(call.event, path)
     return places
 
@@ -95,7 +95,7 @@ class _Nodes:
         self._made: dict[tuple[int, int], str | None] = {}
         self._run: dict[int, str | None] = {}
 
-    def see(self, event: HostOperation | Launch | Range, path: str | None) -> None:
+    def see(self, event: HostOperation | LaunchCall | NamedRange, path: str | None) -> None:
         """An operation begins at a path."""
         if isinstance(event, HostOperation) and event.sequence is not None and not event.backward:
             # Several may begin before the node with this number is made: the last of them made it.
@@ -113,14 +113,14 @@ class _Nodes:
         return self._run.get(thread)
 
 
-def _inside(call: Call, around: _State, nodes: _Nodes) -> _State:
+def _inside(call: NestedEvent, around: _State, nodes: _Nodes) -> _State:
     """What is known inside of an event."""
-    if isinstance(call.event, Range):
+    if isinstance(call.event, NamedRange):
         return _inside_range(call.event, around)
     return _inside_operation(call.event, around, nodes) if isinstance(call.event, HostOperation) else around
 
 
-def _inside_range(event: Range, around: _State) -> _State:
+def _inside_range(event: NamedRange, around: _State) -> _State:
     path = module_of(event.name, around.path)
     if path is not None:
         return replace(around, path=path, recomputed=around.backward)

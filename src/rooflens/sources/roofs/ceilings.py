@@ -35,7 +35,7 @@ _PRODUCTS = frozenset({"tensor", "tc", "wmma", "mma", "matrix", "mfma"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Roof:
+class NamedRoof:
     """One roof of a file: its name and place there, and its rate in FLOP/s or B/s."""
 
     name: str
@@ -99,7 +99,7 @@ def rate(text: str, place: str) -> float:
 
 
 def device_of(
-    roofs: Sequence[Roof],
+    roofs: Sequence[NamedRoof],
     *,
     title: str,
     told: Device | None,
@@ -116,7 +116,7 @@ def device_of(
         title: what it is called if the user named no device.
         suffix: what its name ends with, to be told from the catalogue's entry of the same device.
     """
-    best: dict[str, Roof] = {}
+    best: dict[str, NamedRoof] = {}
     for roof in sorted(roofs, key=lambda roof: -roof.rate):
         if roof.resource is not None:
             best.setdefault(roof.resource, roof)
@@ -141,7 +141,7 @@ def device_of(
     )
 
 
-def _left_out(rest: Sequence[Roof]) -> list[str]:
+def _left_out(rest: Sequence[NamedRoof]) -> list[str]:
     if not rest:
         return []
     shown = (

@@ -10,7 +10,7 @@ from typing import Any
 from rooflens.errors import FileError
 from rooflens.opening import parsed_json
 from rooflens.records import Device
-from rooflens.sources.roofs.ceilings import Roof, Roofs, device_of, level_of, rate, unit_of
+from rooflens.sources.roofs.ceilings import NamedRoof, Roofs, device_of, level_of, rate, unit_of
 
 _DRAM = "dram"
 
@@ -26,11 +26,11 @@ def from_json(text: str, path: Path, _: str, told: Device | None) -> Roofs:
     whole = parsed_json(text, where, parse_float=str, parse_int=str, parse_constant=str)
     empirical = _table(whole, "empirical", where)
     roofs = [
-        Roof(name=name, place=place, rate=speed, resource=unit_of(name)[0])
+        NamedRoof(name=name, place=place, rate=speed, resource=unit_of(name)[0])
         for name, place, speed in _pairs(empirical, "gflops", where)
     ]
     memory = [
-        Roof(name=name, place=place, rate=speed, resource=level_of(name))
+        NamedRoof(name=name, place=place, rate=speed, resource=level_of(name))
         for name, place, speed in _pairs(empirical, "gbytes", where)
     ]
     settings = [empirical.get("metadata"), *(empirical[key].get("metadata") for key in ("gflops", "gbytes"))]
@@ -39,7 +39,7 @@ def from_json(text: str, path: Path, _: str, told: Device | None) -> Roofs:
 
 
 def measured(
-    compute: Sequence[Roof], memory: Sequence[Roof], *, gpu: bool, title: str, told: Device | None, where: str
+    compute: Sequence[NamedRoof], memory: Sequence[NamedRoof], *, gpu: bool, title: str, told: Device | None, where: str
 ) -> Roofs:
     """What the tool measured, as a device.
 

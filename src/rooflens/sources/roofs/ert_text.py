@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rooflens.errors import FileError
 from rooflens.records import Device
-from rooflens.sources.roofs.ceilings import Roof, Roofs, level_of, number, rate, unit_of
+from rooflens.sources.roofs.ceilings import NamedRoof, Roofs, level_of, number, rate, unit_of
 from rooflens.sources.roofs.ert import measured
 from rooflens.units import show
 
@@ -53,9 +53,9 @@ def from_text(text: str, path: Path, _: str, told: Device | None) -> Roofs:
     return measured(compute, memory, gpu=gpu, title=path.stem or path.name, told=told, where=where)
 
 
-def _of_rates(lines: Sequence[tuple[int, str]], where: str) -> tuple[list[Roof], list[Roof]]:
-    compute: list[Roof] = []
-    memory: list[Roof] = []
+def _of_rates(lines: Sequence[tuple[int, str]], where: str) -> tuple[list[NamedRoof], list[NamedRoof]]:
+    compute: list[NamedRoof] = []
+    memory: list[NamedRoof] = []
     seen: dict[str, int] = {}
     for n, line in lines:
         found = _RATE.fullmatch(line)
@@ -71,27 +71,27 @@ def _of_rates(lines: Sequence[tuple[int, str]], where: str) -> tuple[list[Roof],
             number(found[1], f"{where}, line {n}")
         elif "GFLOPs" in name:
             speed = rate(found[1], f"{where}, line {n}")
-            compute.append(Roof(name=name, place=place, rate=speed, resource=unit_of(name)[0]))
+            compute.append(NamedRoof(name=name, place=place, rate=speed, resource=unit_of(name)[0]))
         else:
             speed = rate(found[1], f"{where}, line {n}")
-            memory.append(Roof(name=name, place=place, rate=speed, resource=level_of(name)))
+            memory.append(NamedRoof(name=name, place=place, rate=speed, resource=level_of(name)))
     return compute, memory
 
 
-def _of_trials(lines: Sequence[tuple[int, str]], where: str, gpu: bool) -> tuple[list[Roof], list[Roof]]:
+def _of_trials(lines: Sequence[tuple[int, str]], where: str, gpu: bool) -> tuple[list[NamedRoof], list[NamedRoof]]:
     """The best rates of one run: of arithmetic, of the fastest working set, and of the largest one."""
     best: dict[int, float] = {}
     flops = 0.0
     for trial in _trials(lines, where):
         best[trial.size] = max(best.get(trial.size, 0.0), trial.bytes / trial.seconds)
         flops = max(flops, trial.flops / trial.seconds)
-    roofs = [Roof(name="best of the run", place="trials", rate=flops, resource="vector.fp64")] if flops else []
+    roofs = [NamedRoof(name="best of the run", place="trials", rate=flops, resource="vector.fp64")] if flops else []
     if not any(best.values()):
         return roofs, []
     largest, fastest = max(best), max(best, key=lambda size: best[size])
     sizes = {"dram": largest} if largest == fastest else {("l2" if gpu else "l1"): fastest, "dram": largest}
     memory = [
-        Roof(name=f"working set of {show(size, 'B')}", place="trials", rate=best[size], resource=level)
+        NamedRoof(name=f"working set of {show(size, 'B')}", place="trials", rate=best[size], resource=level)
         for level, size in sizes.items()
         if best[size]
     ]

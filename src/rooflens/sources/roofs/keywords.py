@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rooflens.errors import FileError
 from rooflens.records import AS_IS, Case, Device, Record, Timing, Work
-from rooflens.sources.roofs.ceilings import Roof, Roofs, device_of, level_of, number, rate, unit_of
+from rooflens.sources.roofs.ceilings import NamedRoof, Roofs, device_of, level_of, number, rate, unit_of
 
 _MEMORY, _MEMORY_NAMES = "memroofs", "mem_roof_names"
 _COMPUTE, _COMPUTE_NAMES = "comproofs", "comp_roof_names"
@@ -54,8 +54,11 @@ def from_keywords(text: str, path: Path, model: str, told: Device | None) -> Roo
     compute = list(_roofs(lines, _COMPUTE, _COMPUTE_NAMES))
     device = device_of(
         [
-            *(Roof(name=name, place=place, rate=speed, resource=level_of(name)) for name, place, speed in memory),
-            *(Roof(name=name, place=place, rate=speed, resource=unit_of(name)[0]) for name, place, speed in compute),
+            *(NamedRoof(name=name, place=place, rate=speed, resource=level_of(name)) for name, place, speed in memory),
+            *(
+                NamedRoof(name=name, place=place, rate=speed, resource=unit_of(name)[0])
+                for name, place, speed in compute
+            ),
         ],
         title=model,
         told=told,

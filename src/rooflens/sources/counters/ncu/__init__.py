@@ -1,7 +1,7 @@
 """Nsight Compute, driven: which counters to collect, and a program that runs under it."""
 
-from rooflens.sources.counters.ncu.collecting import Collected, collect
+from rooflens.sources.counters.ncu.collecting import CollectedReport, collect
 from rooflens.sources.counters.ncu.sets import metric_set
 from rooflens.sources.counters.ncu.tool import CACHES, Tool, find
 
-__all__ = ["CACHES", "Collected", "Tool", "collect", "find", "metric_set"]
+__all__ = ["CACHES", "CollectedReport", "Tool", "collect", "find", "metric_set"]

@@ -33,7 +33,7 @@ _MOST_SAID = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
+class CollectedReport:
     """What came of a run under ncu.
 
     Attributes:
@@ -71,7 +71,7 @@ def collect(
     environment: Mapping[str, str] | None = None,
     echo: Callable[[str], None] | None = None,
     grace: float = GRACE_SECONDS,
-) -> Collected:
+) -> CollectedReport:
     """Run ncu to its end, or until `limit` seconds are over: then it is told to stop, and writes what it has.
 
     Args:
@@ -98,7 +98,7 @@ def collect(
         stopped = _followed(run, said, begun + limit, grace)
     finally:
         _kill(run)
-    found = Collected(
+    found = CollectedReport(
         report=report,
         kernels=said.kernels,
         passes=said.passes,
@@ -197,7 +197,7 @@ class _Said:
         )
 
 
-def _why(found: Collected, limit: float) -> str:
+def _why(found: CollectedReport, limit: float) -> str:
     """Why there is no report."""
     words = " ".join((*found.said, *found.output))
     if _LOCKED.search(words):

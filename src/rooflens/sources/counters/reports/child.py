@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from rooflens.sources.counters.metrics import is_fact, kind_of
-from rooflens.sources.counters.reports.protocol import Answer, Opened, Ranges, Request, Told
+from rooflens.sources.counters.reports.protocol import Opened, Ranges, ReportAnswer, ReportRequest, ReportResult
 
 _SHARE = "pct"
 _DEVICE = "launch__device_id"
@@ -28,7 +28,7 @@ def main() -> None:
 
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    request = msgspec.json.decode(sys.stdin.buffer.readline(), type=Request)
+    request = msgspec.json.decode(sys.stdin.buffer.readline(), type=ReportRequest)
     _limit(request.memory)
     for answer in _answers(sys.argv[1], request):
         answers.write(msgspec.json.encode(answer) + b"\n")
@@ -51,28 +51,28 @@ def _limit(memory: int) -> None:
             resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
-def _answers(path: str, request: Request) -> Iterator[Answer]:
+def _answers(path: str, request: ReportRequest) -> Iterator[ReportAnswer]:
     try:
         import ncu_report
     except ImportError as error:
-        yield Answer(lacking=str(error))
+        yield ReportAnswer(lacking=str(error))
         return
     try:
         report = ncu_report.load_report(path)
         ranges = [report.range_by_idx(i) for i in range(report.num_ranges())]
         results = [(its, i) for its in ranges for i in range(its.num_actions())]
-        yield Answer(opened=Opened(package=_package(), results=len(results)))
+        yield ReportAnswer(opened=Opened(package=_package(), results=len(results)))
         for number in request.results:
             its, place = results[number]
             told = _told(its.action_by_idx(place), ncu_report)
             if told is None:
-                yield Answer(failed=f"it cannot make sense of result {number + 1}")
+                yield ReportAnswer(failed=f"it cannot make sense of result {number + 1}")
                 return
-            yield Answer(told=told)
+            yield ReportAnswer(told=told)
     except (RuntimeError, ValueError, OSError, MemoryError, IndexError, TypeError, AttributeError) as error:
-        yield Answer(failed=f"{type(error).__name__}: {error}")
+        yield ReportAnswer(failed=f"{type(error).__name__}: {error}")
         return
-    yield Answer(done=True)
+    yield ReportAnswer(done=True)
 
 
 def _package() -> str | None:
@@ -81,7 +81,7 @@ def _package() -> str | None:
     return None
 
 
-def _told(action: Any, ncu_report: ModuleType) -> Told | None:
+def _told(action: Any, ncu_report: ModuleType) -> ReportResult | None:
     """What rooflens needs of a result; None for one that is damaged, of which the library gives an empty one."""
     name, names = action.name(ncu_report.IAction.NameBase_DEMANGLED), action.metric_names()
     if name is None or not names:
@@ -89,7 +89,7 @@ def _told(action: Any, ncu_report: ModuleType) -> Told | None:
     facts, values = _needed(names)
     device = action.metric_by_name(_DEVICE)
     pushed, started = _ranges(action.nvtx_state())
-    return Told(
+    return ReportResult(
         name=_text(name),
         device="" if device is None else _text(device.value()),
         pushed=pushed,

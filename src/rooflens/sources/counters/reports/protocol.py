@@ -9,7 +9,7 @@ Ranges = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ReportRequest:
     """The only line that it gets; the report is its argument.
 
     Attributes:
@@ -35,7 +35,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ReportResult:
     """One result.
 
     Attributes:
@@ -54,7 +54,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ReportAnswer:
     """One line: :class:`Opened` first, then each result that was asked for, then `done`; or `failed` at any time.
 
     Attributes:
@@ -63,7 +63,7 @@ class Answer:
     """
 
     opened: Opened | None = None
-    told: Told | None = None
+    told: ReportResult | None = None
     lacking: str = ""
     failed: str = ""
     done: bool = False

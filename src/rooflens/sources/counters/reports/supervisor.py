@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import IO
 
 from rooflens.errors import FileError
-from rooflens.sources.counters.launches import Launch
+from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import kind_of
 from rooflens.sources.counters.nvtx import cell_of
-from rooflens.sources.counters.printed_numbers import Kind, Value, power_of, scaled
+from rooflens.sources.counters.printed_numbers import CounterValue, UnitKind, power_of, scaled
 from rooflens.sources.counters.reports.outline import Outline, outline_of
-from rooflens.sources.counters.reports.protocol import Answer, Opened, Request, Told
-from rooflens.sources.counters.value_doubts import Unusual
+from rooflens.sources.counters.reports.protocol import Opened, ReportAnswer, ReportRequest, ReportResult
+from rooflens.sources.counters.value_doubts import ValueDoubts
 
 SECONDS = 300.0
 """For one process, its start included."""
@@ -35,8 +35,8 @@ _ADVICE = "print it with 'ncu -i FILE --csv --page raw --print-units base', and 
 
 
 def launches_of(
-    path: Path, where: str, unusual: Unusual, *, child: str = _CHILD, limit: float = SECONDS
-) -> Iterator[Launch]:
+    path: Path, where: str, unusual: ValueDoubts, *, child: str = _CHILD, limit: float = SECONDS
+) -> Iterator[KernelLaunch]:
     """The launches of a report, process after process, as ncu numbers them when it prints.
 
     Args:
@@ -106,7 +106,7 @@ class _Child:
         import msgspec
 
         self._where, self._limit, self._left = where, limit, len(batch)
-        self._decode = msgspec.json.Decoder(Answer).decode
+        self._decode = msgspec.json.Decoder(ReportAnswer).decode
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
         # What this process can import, the other can too.
         search = os.pathsep.join(dict.fromkeys(filter(None, (os.getcwd() if p == "" else p for p in sys.path))))
@@ -121,7 +121,7 @@ class _Child:
         self._timer = threading.Timer(limit, self._expire)
         self._timer.daemon = True
         self._timer.start()
-        request = Request(results=list(batch), memory=_MEMORY + path.stat().st_size)
+        request = ReportRequest(results=list(batch), memory=_MEMORY + path.stat().st_size)
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended: there will be no answer
             self._process.stdin.write(msgspec.json.encode(request) + b"\n")
@@ -146,7 +146,7 @@ class _Child:
             raise self._failure("it gave a result before it had opened the report")
         return answer.opened
 
-    def results(self) -> Iterator[Told]:
+    def results(self) -> Iterator[ReportResult]:
         """Every result that it was asked for."""
         while not (answer := self._answer()).done:
             if answer.told is None or not self._left:
@@ -160,7 +160,7 @@ class _Child:
         self._expired.set()
         self._process.kill()
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> ReportAnswer:
         import msgspec
 
         assert self._process.stdout is not None
@@ -201,9 +201,9 @@ class _Child:
         return f" ({lines[-1][:300]})" if lines else ""
 
 
-def _launch(told: Told, number: int, process: int, unusual: Unusual, where: str) -> Launch:
+def _launch(told: ReportResult, number: int, process: int, unusual: ValueDoubts, where: str) -> KernelLaunch:
     """What the process told as a launch."""
-    launch = Launch(
+    launch = KernelLaunch(
         line=number,
         key=(str(process), str(number), told.device),
         name=told.name,
@@ -219,7 +219,9 @@ def _launch(told: Told, number: int, process: int, unusual: Unusual, where: str)
     return launch
 
 
-def _value(metric: str, kind: Kind, told: tuple[str, int | float | None], unusual: Unusual, where: str) -> Value:
+def _value(
+    metric: str, kind: UnitKind, told: tuple[str, int | float | None], unusual: ValueDoubts, where: str
+) -> CounterValue:
     """In its base unit."""
     unit, value = told
     if value is None or value < 0:  # less than nothing is what passes that did not agree leave of a difference

@@ -11,10 +11,10 @@ from rooflens import units
 from rooflens.costs import family_of
 from rooflens.records import Case, Phase, Record, Timing
 from rooflens.results import UNATTRIBUTED
-from rooflens.sources.profile.attribution import Share, attribute
+from rooflens.sources.profile.attribution import TimeShare, attribute
 from rooflens.sources.profile.events import DeviceActivity
 from rooflens.sources.profile.nsys.export import Export
-from rooflens.sources.profile.places import Place
+from rooflens.sources.profile.places import EventPlace
 
 
 def cards_of(export: Export) -> tuple[int | None, ...]:
@@ -41,17 +41,17 @@ def records_of(export: Export, case_of: Callable[[int | None], Case]) -> Iterato
         yield Record(case=case, source="profile", scope="model", notes=notes)
 
 
-def _shares(export: Export) -> Iterator[Share]:
+def _shares(export: Export) -> Iterator[TimeShare]:
     """All that devices did; what ran outside of marked phases too, which a profile of one step leaves out."""
     inside = attribute(export.events)
     yield from inside
     placed = {id(share.activity) for share in inside}
     for activity in export.events.activities:
         if id(activity) not in placed:
-            yield Share(seconds=activity.seconds, place=Place(), activity=activity)
+            yield TimeShare(seconds=activity.seconds, place=EventPlace(), activity=activity)
 
 
-def _record(share: Share, case: Case, named: bool) -> Record:
+def _record(share: TimeShare, case: Case, named: bool) -> Record:
     operation = share.operation or ""
     phase: Phase | None = share.place.phase if named else None
     return Record(
@@ -68,16 +68,16 @@ def _record(share: Share, case: Case, named: bool) -> Record:
     )
 
 
-def _activity(share: Share) -> DeviceActivity:
+def _activity(share: TimeShare) -> DeviceActivity:
     assert share.activity is not None
     return share.activity
 
 
-def _start(share: Share) -> float:
+def _start(share: TimeShare) -> float:
     return _activity(share).start
 
 
-def _notes(shares: Sequence[Share]) -> Iterator[str]:
+def _notes(shares: Sequence[TimeShare]) -> Iterator[str]:
     """What a sum of times does not tell: how busy the device was, on how many streams."""
     total = sum(share.seconds for share in shares)
     busy = _covered(_activity(share) for share in shares)
@@ -88,7 +88,7 @@ def _notes(shares: Sequence[Share]) -> Iterator[str]:
     )
 
 
-def _outside(shares: Sequence[Share]) -> Iterator[str]:
+def _outside(shares: Sequence[TimeShare]) -> Iterator[str]:
     unplaced = sum(share.place.phase is None for share in shares)
     if unplaced:
         yield f"the phase of {unplaced} of them is not known: no range tells it"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from rooflens.costs.profiler_names import is_engine
 from rooflens.records import PHASES
-from rooflens.sources.profile.events import HostOperation, Range
+from rooflens.sources.profile.events import HostOperation, NamedRange
 from rooflens.sources.range_names import is_optimizer, module_of, module_range, phase_of, phase_range
 
 _EMITTED = re.compile(r", (?:(?:stashed )?seq ?= ?(\d{1,18})|(?:op_id|sizes|input_op_ids) = )")
@@ -29,7 +29,7 @@ class Marked:
     process: int
 
 
-def as_events(marks: Iterable[Marked]) -> tuple[tuple[Range, ...], tuple[HostOperation, ...], bool]:
+def as_events(marks: Iterable[Marked]) -> tuple[tuple[NamedRange, ...], tuple[HostOperation, ...], bool]:
     """Ranges and operations, and whether they tell the phase of what runs.
 
     Where torch wrote ranges, one is an operation if its name has a namespace (``aten::``) or the number of an autograd
@@ -39,7 +39,7 @@ def as_events(marks: Iterable[Marked]) -> tuple[tuple[Range, ...], tuple[HostOpe
     ordered = sorted(marks, key=lambda mark: (mark.start, -mark.seconds))
     ours = any(mark.text.startswith(_OURS) for mark in ordered)
     by_torch = any(mark.text.startswith(_ATEN) or _EMITTED.search(mark.text) for mark in ordered)
-    ranges: list[Range] = []
+    ranges: list[NamedRange] = []
     operations: list[tuple[int, HostOperation]] = []
     nodes: dict[int, HostOperation] = {}
     for mark in ordered:
@@ -49,7 +49,7 @@ def as_events(marks: Iterable[Marked]) -> tuple[tuple[Range, ...], tuple[HostOpe
             operations.append((mark.process, operation))
         else:
             words = name if ours else _as_ours(name)
-            ranges.append(Range(name=words, start=mark.start, seconds=mark.seconds, thread=mark.thread))
+            ranges.append(NamedRange(name=words, start=mark.start, seconds=mark.seconds, thread=mark.thread))
     named = bool(operations) or any(phase_of(its.name) or is_optimizer(its.name) for its in ranges)
     return tuple(ranges), tuple(_with_makers(operations)), named
 

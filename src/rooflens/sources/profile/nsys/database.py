@@ -11,8 +11,8 @@ from pathlib import Path
 from rooflens.errors import FileError
 from rooflens.opening import at_most
 
-Cell = int | str | None
-Kind = type[int] | type[str]
+SqlValue = int | str | None
+SqlType = type[int] | type[str]
 
 MAGIC = b"SQLite format 3\x00"
 _STEPS, _STEPS_PER_BYTE, _SLICE = 1_000_000, 20, 100_000
@@ -24,7 +24,7 @@ _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class SqlColumn:
     """A column that is read.
 
     Attributes:
@@ -33,7 +33,7 @@ class Column:
     """
 
     name: str
-    kind: Kind = int
+    kind: SqlType = int
     needed: bool = False
 
 
@@ -59,7 +59,7 @@ class Database:
             self._known[table] = self._columns(table) if table in self._plain else ()
         return self._known[table]
 
-    def rows(self, table: str, *columns: Column) -> Iterator[tuple[Cell, ...]]:
+    def rows(self, table: str, *columns: SqlColumn) -> Iterator[tuple[SqlValue, ...]]:
         """The cells of these columns, row by row; None for a column that the file lacks. No rows without the table."""
         has = self.columns(table)
         if not has:
@@ -102,7 +102,7 @@ class Database:
         return tuple(name for name, *_ in columns)
 
 
-_WORDS: Mapping[Kind, str] = {int: "whole number", str: "text"}
+_WORDS: Mapping[SqlType, str] = {int: "whole number", str: "text"}
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import cast
 
 from rooflens.errors import FileError
-from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events, Launch
+from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events, LaunchCall
 from rooflens.sources.profile.nsys.annotations import Marked, as_events
-from rooflens.sources.profile.nsys.database import Cell, Column, Database, opened
+from rooflens.sources.profile.nsys.database import Database, SqlColumn, SqlValue, opened
 
 _KERNEL, _MEMCPY, _MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
 _GRAPH, _RUNTIME = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -34,8 +34,12 @@ _COPIES = {
 _UNIFIED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}
 _PUSH_POP = (59, 70)
 """Event types of ranges that are pushed and popped, so that those of one thread nest; 70 comes from a text file."""
-_START, _END = Column(name="start", needed=True), Column(name="end", needed=True)
-_CORRELATION, _PROCESS, _THREAD = Column(name="correlationId"), Column(name="globalPid"), Column(name="globalTid")
+_START, _END = SqlColumn(name="start", needed=True), SqlColumn(name="end", needed=True)
+_CORRELATION, _PROCESS, _THREAD = (
+    SqlColumn(name="correlationId"),
+    SqlColumn(name="globalPid"),
+    SqlColumn(name="globalTid"),
+)
 _PER_SECOND = 1e9
 """Times are in nanoseconds."""
 _THREAD_BITS = 24
@@ -80,12 +84,12 @@ class _Reader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._strings: dict[Cell, Cell] = {
+        self._strings: dict[SqlValue, SqlValue] = {
             number: text
-            for number, text in database.rows(_STRINGS, Column(name="id"), Column(name="value", kind=str))
+            for number, text in database.rows(_STRINGS, SqlColumn(name="id"), SqlColumn(name="value", kind=str))
             if number is not None and text is not None
         }
-        self._threads: dict[Cell, int] = {}
+        self._threads: dict[SqlValue, int] = {}
         self._numbers: dict[tuple[int | None, int], int] = {}
         self._begin: int | None = None
 
@@ -108,7 +112,7 @@ class _Reader:
             notes=tuple(notes),
         )
 
-    def _times(self, table: str, start: Cell, end: Cell) -> tuple[float, float]:
+    def _times(self, table: str, start: SqlValue, end: SqlValue) -> tuple[float, float]:
         """Start and duration in seconds, from the first event on: a difference is exact only between whole numbers."""
         begin, finish = cast("int", start), cast("int", end)
         if not 0 <= begin <= finish:
@@ -122,7 +126,7 @@ class _Reader:
 
     def _activities(self, table: str) -> Iterator[DeviceActivity]:
         names = self._name_columns(table)
-        common = (_START, _END, Column(name="deviceId"), Column(name="streamId"), _CORRELATION, _PROCESS)
+        common = (_START, _END, SqlColumn(name="deviceId"), SqlColumn(name="streamId"), _CORRELATION, _PROCESS)
         for start, end, device, stream, correlation, process, *rest in self._database.rows(table, *common, *names):
             begin, seconds = self._times(table, start, end)
             yield DeviceActivity(
@@ -135,18 +139,18 @@ class _Reader:
                 correlation=self._number(process, correlation),
             )
 
-    def _name_columns(self, table: str) -> tuple[Column, ...]:
+    def _name_columns(self, table: str) -> tuple[SqlColumn, ...]:
         if table != _KERNEL:
-            return {_MEMCPY: (Column(name="copyKind"),), _GRAPH: (Column(name="graphId"),)}.get(table, ())
+            return {_MEMCPY: (SqlColumn(name="copyKind"),), _GRAPH: (SqlColumn(name="graphId"),)}.get(table, ())
         has = self._database.columns(table)
         named = next((name for name in _NAMES if name in has), None)
         if has and named is None:
             raise FileError(
                 f"{self._database.where}: table {table} has no column with names of kernels; known: {', '.join(_NAMES)}"
             )
-        return (Column(name=named or _NAMES[0], needed=True),)
+        return (SqlColumn(name=named or _NAMES[0], needed=True),)
 
-    def _name(self, table: str, cells: list[Cell]) -> str:
+    def _name(self, table: str, cells: list[SqlValue]) -> str:
         number = cells[0] if cells else None
         if table == _KERNEL:
             return self._string(table, number)
@@ -154,7 +158,7 @@ class _Reader:
             return "CUDA graph" if number is None else f"CUDA graph {number}"
         return _copy(cast("int | None", number)) if table == _MEMCPY else "Memset"
 
-    def _string(self, table: str, number: Cell) -> str:
+    def _string(self, table: str, number: SqlValue) -> str:
         found = self._strings.get(number)
         if found is None:
             raise FileError(
@@ -163,23 +167,23 @@ class _Reader:
             )
         return cast("str", found)
 
-    def _number(self, process: Cell, correlation: Cell) -> int | None:
+    def _number(self, process: SqlValue, correlation: SqlValue) -> int | None:
         """A number of our own for a launch: CUDA counts anew in every process."""
         if not correlation:
             return None
         key = None if process is None else cast("int", process) >> _THREAD_BITS, cast("int", correlation)
         return self._numbers.setdefault(key, len(self._numbers))
 
-    def _launches(self) -> Iterator[Launch]:
+    def _launches(self) -> Iterator[LaunchCall]:
         """The calls that started something."""
-        found: dict[int, Launch | None] = {}
-        columns = (_START, _END, _THREAD, _CORRELATION, Column(name="nameId"))
+        found: dict[int, LaunchCall | None] = {}
+        columns = (_START, _END, _THREAD, _CORRELATION, SqlColumn(name="nameId"))
         for start, end, thread, correlation, name in self._database.rows(_RUNTIME, *columns):
             number = self._launched(thread, correlation)
             if number is None:
                 continue
             begin, seconds = self._times(_RUNTIME, start, end)
-            launch = Launch(
+            launch = LaunchCall(
                 name=cast("str", self._strings.get(name, "")),
                 start=begin,
                 seconds=seconds,
@@ -192,7 +196,7 @@ class _Reader:
                 found[number] = None
         yield from (launch for launch in found.values() if launch is not None)
 
-    def _launched(self, thread: Cell, correlation: Cell) -> int | None:
+    def _launched(self, thread: SqlValue, correlation: SqlValue) -> int | None:
         """Our number of a launch, if it started something; older exports do not tell the process of what runs."""
         if thread is None or correlation is None:
             return None
@@ -200,10 +204,10 @@ class _Reader:
         return self._numbers.get((process, number), self._numbers.get((None, number)))
 
     def _marks(self) -> tuple[list[Marked], list[str]]:
-        columns = (Column(name="eventType"), _THREAD, Column(name="domainId"), Column(name="textId"))
+        columns = (SqlColumn(name="eventType"), _THREAD, SqlColumn(name="domainId"), SqlColumn(name="textId"))
         found, unclosed = [], 0
         for start, end, text, kind, thread, domain, number in self._database.rows(
-            _NVTX, _START, Column(name="end"), Column(name="text", kind=str), *columns
+            _NVTX, _START, SqlColumn(name="end"), SqlColumn(name="text", kind=str), *columns
         ):
             # Libraries (NCCL, cuBLAS ...) have domains of their own; programs and torch write into domain 0.
             if thread is None or domain or kind not in (None, *_PUSH_POP):
@@ -226,18 +230,18 @@ class _Reader:
                 )
         return found, [f"{unclosed} NVTX ranges have no end and are left out"] if unclosed else []
 
-    def _thread(self, identity: Cell) -> int:
+    def _thread(self, identity: SqlValue) -> int:
         return self._threads.setdefault(identity, len(self._threads))
 
     def _titles(self) -> Mapping[int, str]:
         """GPU names by CUDA's number; where only numbers of the system are told, if all GPUs have one name."""
         by_gpu = {
             number: cast("str", name)
-            for number, name in self._database.rows(_GPUS, Column(name="id"), Column(name="name", kind=str))
+            for number, name in self._database.rows(_GPUS, SqlColumn(name="id"), SqlColumn(name="name", kind=str))
             if isinstance(number, int) and name
         }
         by_cuda: dict[int, set[str]] = {}
-        for cuda, gpu in self._database.rows(_CUDA_DEVICES, Column(name="cudaId"), Column(name="gpuId")):
+        for cuda, gpu in self._database.rows(_CUDA_DEVICES, SqlColumn(name="cudaId"), SqlColumn(name="gpuId")):
             if isinstance(cuda, int) and isinstance(gpu, int) and gpu in by_gpu:
                 by_cuda.setdefault(cuda, set()).add(by_gpu[gpu])
         if by_cuda:

@@ -11,7 +11,7 @@ from rooflens.plugins import READERS, plugins
 from rooflens.readers.activity_databases import NSYS
 from rooflens.readers.counter_files import NCU_REPORTS, NCU_TEXT
 from rooflens.readers.profiler_traces import TRACES
-from rooflens.readers.reader import Context, Reader
+from rooflens.readers.reader import ReadContext, Reader
 from rooflens.readers.record_files import RECORDS
 from rooflens.readers.roof_files import ERT, NERSC
 from rooflens.results import RecordSet
@@ -33,7 +33,7 @@ def readers() -> tuple[Reader, ...]:
     return (*_BY_SIGN, *plugins(READERS, _checked), *_BY_FORM)
 
 
-def read_file(path: Path, context: Context) -> RecordSet:
+def read_file(path: Path, context: ReadContext) -> RecordSet:
     """Return the records of a file by the first reader that recognises it.
 
     Raises:
