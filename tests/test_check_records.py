@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from tests.figure_samples import device
 from tests.test_check_typed import TYPED
 
 from rooflens.checks import CHECKS, examine
 from rooflens.devices import find
 from rooflens.records import Case, Memory, Record, Source, Timing, Traffic, Work
+from rooflens.reported import ReportedFigure
 from rooflens.results import RecordSet
 
 T4 = find("t4")
@@ -210,3 +212,9 @@ def test_a_profile_that_ended_early_is_told_beside_the_findings() -> None:
     found = examine(records=RecordSet([replace(GOOD, notes=(said,))], devices={T4.name: T4}))
     assert [*found] == []
     assert any(note.endswith(said) for note in found.notes)
+
+
+def test_a_stated_bandwidth_of_a_device_whose_own_is_unknown_is_left_alone() -> None:
+    toy = device(dram=None)
+    stated = ReportedFigure(quantity="bandwidth", value=1e12, device=toy.name)
+    assert examine([stated], devices={toy.name: toy}).codes == ()

@@ -10,7 +10,7 @@ from rooflens.checks import above, kernels, prefixes, roofs, sums, times, traffi
 from rooflens.checks import flops as work
 from rooflens.checks.context import Context
 from rooflens.checks.finding import SEVERITIES, Finding, Findings, Severity
-from rooflens.checks.registry import CHECKS, Check
+from rooflens.checks.registry import CHECKS, Check, findings
 from rooflens.devices import catalogued
 from rooflens.errors import AmbiguousDevice, RooflensError
 from rooflens.records import Device
@@ -67,9 +67,8 @@ def examine(
         devices={**records.devices, **(devices or {})},
         right=right,
     )
-    found = [finding for check in CHECKS.values() for finding in check.findings(context)]
-    gravest = tuple(sorted(found, key=lambda finding: -SEVERITIES.index(finding.severity)))
-    return Findings(gravest, (*_unchecked(context), *_partial(records)))
+    gravest = sorted(findings(context), key=lambda finding: -SEVERITIES.index(finding.severity))
+    return Findings(tuple(gravest), (*_unchecked(context), *_partial(records)))
 
 
 def _unchecked(context: Context) -> tuple[str, ...]:

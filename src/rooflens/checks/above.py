@@ -1,12 +1,14 @@
-"""Checks of what stands above its roof, and the reasons that are known for that."""
+"""What stands above its roof, and the reasons that are known for that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 from rooflens import units
-from rooflens.checks.context import Context, fold
+from rooflens.checks.context import Context, Stated, fold
+from rooflens.checks.finding import FindingNumbers
 from rooflens.checks.registry import Doubt, check
 from rooflens.checks.roofs import NOISE
 from rooflens.checks.traffic import bandwidths, last_level_cache
@@ -20,61 +22,49 @@ BOOST = 1.15
 """Times the datasheet's rate that a clock above the stated one allows."""
 WINOGRAD = 2.25
 """Multiplications that F(2x2, 3x3), the usual tile, saves."""
+EXPLAINED, IMPOSSIBLE = "efficiency-above-one", "above-roof"
 
 
-@check("efficiency-above-one", "warning", "look for the reason that is named; `rooflens calibrate` knows real clocks")
-def efficiency_above_one(context: Context) -> Iterator[Doubt]:
-    """A time is below the bound, by as much as known reasons explain."""
-    for figure, value, least, reason in _above(context):
-        if reason:
-            yield Doubt(
-                figure.subject,
-                f"{units.show(value, 's')} is {fold(least / value)} times as fast as the bound of"
-                f" {units.show(least, 's')}; a known reason is {reason}",
-                {"s": value, "bound s": least, "efficiency": least / value},
-            )
-    for find in (_fast_work, _fast_bytes, _fast_points):
-        yield from find(context, explained=True)
-
-
-@check("above-roof", "error", "check clock, units, device and what ran: nothing is faster than its roof")
+@check(IMPOSSIBLE, "error", "check clock, units, device and what ran: nothing is faster than its roof")
+@check(EXPLAINED, "warning", "look for the reason that is named; `rooflens calibrate` knows real clocks")
 def above_roof(context: Context) -> Iterator[Doubt]:
-    """A time is below what any algorithm needs, or a rate is above its ceiling."""
-    for figure, value, least, reason in _above(context):
-        if not reason:
-            yield Doubt(
-                figure.subject,
-                f"{units.show(value, 's')} is {fold(least / value)} times as fast as the bound of"
-                f" {units.show(least, 's')}: more than caches, Winograd and boost clocks explain",
-                {"s": value, "bound s": least, "efficiency": least / value},
-            )
-    for find in (_fast_work, _fast_bytes, _fast_points):
-        yield from find(context, explained=False)
-    yield from _fast_kernels(context)
+    """A time is below its bound or a rate above its ceiling: by as much as known reasons explain, or by more."""
+    return chain(
+        _short_times(context), _fast_work(context), _fast_bytes(context), _fast_points(context), _fast_kernels(context)
+    )
 
 
-def _above(context: Context) -> Iterator[tuple[ReportedFigure, float, float, str]]:
-    """Times below their bound, with the known reason for it, "" where there is none."""
+def _doubt(figure: ReportedFigure, what: str, known: str, why: str, numbers: FindingNumbers) -> Doubt:
+    """The doubt about a number above its roof: explained where a reason is `known`, else wrong for some `why`."""
+    return Doubt(figure.subject, f"{what}{known or why}", numbers, EXPLAINED if known else IMPOSSIBLE)
+
+
+def _short_times(context: Context) -> Iterator[Doubt]:
+    """Times below their bound."""
     for figure, value in context.stated("time"):
         meant = context.quickest(figure)
         least, expected, device = context.bound(meant), context.expected(meant), context.device(meant)
-        if least is None or expected is None or device is None or value <= 0:
+        if least is None or expected is None or device is None or least <= value * (NOISE + figure.precision):
             continue
-        if least > value * (NOISE + figure.precision):
-            yield figure, value, least, _reason(meant, value, expected, device, least / value)
+        reason = _reason(meant, value, expected, device, least / value)
+        yield _doubt(
+            figure,
+            f"{units.show(value, 's')} is {fold(least / value)} times as fast as the bound of {units.show(least, 's')}",
+            reason and f"; a known reason is {reason}",
+            ": more than caches, Winograd and boost clocks explain",
+            {"s": value, "bound s": least, "efficiency": least / value},
+        )
 
 
 def _reason(figure: ReportedFigure, value: float, expected: Expected, device: Device, ratio: float) -> str:
-    """Why a step may be faster than the sum of its operations' bounds."""
+    """Why a step may be faster than the sum of its operations' bounds; "" where no reason is known."""
     precision, dram = precision_of(figure.loose_dtype, device), device.ceiling("dram")
     peak = device.ceiling(f"matmul.{precision}")
     busy = expected.matmul / peak.rate if peak is not None and expected.matmul else 0.0
-    reasons = []
-    if busy > value * WINOGRAD * BOOST:
-        return ""
     unavoidable = max(0.0, (expected.compulsory or 0.0) - last_level_cache(device))
-    if dram is not None and unavoidable / dram.rate > value * BOOST:
+    if busy > value * WINOGRAD * BOOST or (dram is not None and unavoidable / dram.rate > value * BOOST):
         return ""
+    reasons = []
     if ratio <= BOOST:
         reasons.append("a boost clock above the datasheet's")
     if busy > value:
@@ -84,75 +74,80 @@ def _reason(figure: ReportedFigure, value: float, expected: Expected, device: De
     return ", or ".join(reasons)
 
 
-def _fast_work(context: Context, *, explained: bool) -> Iterator[Doubt]:
-    """FLOP/s above the highest ceiling that they can have; counters know their precisions, see kernels.py.
+def _fast_work(context: Context) -> Iterator[Doubt]:
+    """FLOP/s above the highest ceiling that they can have, once per case; counters know their precisions.
 
     The algorithm's FLOP may be more than those that ran; where the model is known its bound says more.
     """
-    rated = [(*each, BOOST) for each in _rated(context, "performance", ("counted_flops",))]
-    algorithmic = ((*each, BOOST * WINOGRAD) for each in _rated(context, "", ("flops",)) if not context.bound(each[0]))
-    told: set[tuple[object, ...]] = set()
-    for figure, value, seconds, most in (*rated, *algorithmic):
+    stated = ((*each, BOOST) for each in _rates(context, context.stated("performance"), "counted_flops"))
+    algorithmic = ((*each, BOOST * WINOGRAD) for each in _rates(context, (), "flops") if not context.bound(each[0]))
+    doubted: set[tuple[object, ...]] = set()
+    for figure, value, numbers, most in chain(stated, algorithmic):
         device = context.device(figure)
-        if device is None or figure.origin == "counters" or figure.case in told:
+        if device is None or figure.origin == "counters":
             continue
         precision = precision_of(context.quickest(figure).loose_dtype, device)
         rates = [c.rate for u in ("matmul", "vector") if (c := device.ceiling(f"{u}.{precision}")) is not None]
         above = value / max(rates) - figure.precision if rates else 0.0
-        if above > NOISE and explained == (above <= most):
-            told.add(figure.case)
-            why = "time or FLOP are wrong, or the work ran in another precision"
-            known = "a boost clock above the datasheet's" + (", or Winograd or FFT" if most > BOOST else "")
-            yield Doubt(
-                figure.subject,
+        known = "a boost clock above the datasheet's" + (", or Winograd or FFT" if most > BOOST else "")
+        explained = above <= most
+        if above > NOISE and (explained, *figure.case) not in doubted:
+            doubted.add((explained, *figure.case))
+            yield _doubt(
+                figure,
                 f"{units.show(value, 'FLOP/s')} is above {units.show(max(rates), 'FLOP/s')}, the peak of {device.name}"
-                f" in {precision}: {f'a known reason is {known}' if explained else why}",
-                {"FLOP/s": value, "peak FLOP/s": max(rates), "ratio": value / max(rates), **seconds},
+                f" in {precision}: ",
+                f"a known reason is {known}" if explained else "",
+                "time or FLOP are wrong, or the work ran in another precision",
+                {"FLOP/s": value, "peak FLOP/s": max(rates), "ratio": value / max(rates), **numbers},
             )
 
 
-def _fast_bytes(context: Context, *, explained: bool) -> Iterator[Doubt]:
+def _fast_bytes(context: Context) -> Iterator[Doubt]:
     """Bytes per second above the DRAM bandwidth, where they fit into the last-level cache or where they do not."""
-    for figure, value, seconds in _rated(context, "", ("bytes", "read_bytes")):
+    for figure, value, numbers in _rates(context, (), "bytes", "read_bytes"):
         rates = bandwidths(context, figure)
         above = value / max(rates) - figure.precision if rates else 0.0
-        fits = seconds["amount"] <= last_level_cache(context.device(figure))
-        if above > NOISE and explained == (fits or above <= BOOST):
-            known = "they fit into the last-level cache, from which they came" if fits else "a higher memory clock"
-            yield Doubt(
-                figure.subject,
-                f"{units.show(value, 'B/s')} is above the DRAM bandwidth of {units.show(max(rates), 'B/s')}:"
-                f" {known if explained else 'time or bytes are wrong'}",
-                {"B/s": value, "bandwidth B/s": max(rates), "ratio": value / max(rates), **seconds},
+        if above > NOISE:
+            known = "a higher memory clock" if above <= BOOST else ""
+            if numbers["amount"] <= last_level_cache(context.device(figure)):
+                known = "they fit into the last-level cache, from which they came"
+            yield _doubt(
+                figure,
+                f"{units.show(value, 'B/s')} is above the DRAM bandwidth of {units.show(max(rates), 'B/s')}: ",
+                known,
+                "time or bytes are wrong",
+                {"B/s": value, "bandwidth B/s": max(rates), "ratio": value / max(rates), **numbers},
             )
 
 
-def _fast_points(context: Context, *, explained: bool) -> Iterator[Doubt]:
+def _fast_points(context: Context) -> Iterator[Doubt]:
     """Points above the slope of their roof: FLOP/s that their intensity does not allow."""
     for figure, value in context.stated("performance"):
         rates = bandwidths(context, figure)
         for other, intensity in context.beside(figure, "intensity") if rates else ():
             most = intensity * max(rates)
             above = value / most - figure.precision - other.precision
-            cached = _fits(context, figure)
-            if above > NOISE and explained == (cached or above <= BOOST):
-                known = "operands that stayed in the last-level cache" if cached else "a higher memory clock"
-                why = f"a known reason is {known}" if explained else "the intensity is not that of its DRAM traffic"
-                yield Doubt(
-                    figure.subject,
+            if above > NOISE:
+                known = "a known reason is a higher memory clock" if above <= BOOST else ""
+                if _is_cached(context, figure):
+                    known = "a known reason is operands that stayed in the last-level cache"
+                yield _doubt(
+                    figure,
                     f"{units.show(value, 'FLOP/s')} at {intensity:.4g} FLOP/B is {fold(value / most)} times the"
-                    f" {units.show(most, 'FLOP/s')} that {units.show(max(rates), 'B/s')} allow: {why}",
+                    f" {units.show(most, 'FLOP/s')} that {units.show(max(rates), 'B/s')} allow: ",
+                    known,
+                    "the intensity is not that of its DRAM traffic",
                     {"FLOP/s": value, "intensity FLOP/B": intensity, "attainable FLOP/s": most, "ratio": value / most},
                 )
 
 
-def _fits(context: Context, figure: ReportedFigure) -> bool:
-    """Whether the traffic of a step fits into the last-level cache: as it is stated, else its weights and inputs."""
-    cache = last_level_cache(context.device(figure))
+def _is_cached(context: Context, figure: ReportedFigure) -> bool:
+    """True if the traffic of a step fits into the last-level cache: as it is stated, else its weights and inputs."""
     stated = [value for _, value in context.beside(figure, "bytes")]
     expected = context.expected(context.quickest(figure))
     least = max(stated) if stated else None if expected is None else expected.compulsory
-    return least is not None and least <= cache
+    return least is not None and least <= last_level_cache(context.device(figure))
 
 
 def _fast_kernels(context: Context) -> Iterator[Doubt]:
@@ -162,14 +157,15 @@ def _fast_kernels(context: Context) -> Iterator[Doubt]:
         if source != "counters" or device is None:
             continue
         fast = [(r, least / r.timing.median) for r in part if r.timing is not None and (least := _busy(r, device))]
-        above = sorted(((r, ratio) for r, ratio in fast if ratio > BOOST), key=lambda item: -item[1])
+        above = [(record, ratio) for record, ratio in fast if ratio > BOOST]
         if above:
-            record, ratio = above[0]
+            record, ratio = max(above, key=lambda each: each[1])
             yield Doubt(
                 f"{case.label()}: {record.name}",
                 f"{len(above)} kernels did their counted FLOP faster than the peak of {device.name}, this one"
                 f" {fold(ratio)} times: time or FLOP are wrong, or the device is another one",
                 {"kernels": len(above), "ratio": ratio},
+                IMPOSSIBLE,
             )
 
 
@@ -183,13 +179,12 @@ def _busy(record: Record, device: Device) -> float:
         return 0.0
 
 
-def _rated(
-    context: Context, rate: str, amounts: tuple[str, ...]
+def _rates(
+    context: Context, stated: Iterable[Stated], *amounts: str
 ) -> Iterator[tuple[ReportedFigure, float, dict[str, float]]]:
-    """Rates that are stated, and amounts that were counted over the times of the same run and origin."""
-    for figure, value in context.stated(rate):
-        yield figure, value, {}
+    """Rates that are stated, and amounts over the times of the same run and origin, with the numbers behind them."""
+    yield from ((figure, value, {}) for figure, value in stated)
     for figure, value in context.stated(*amounts):
         for other, seconds in context.beside(figure, "time"):
-            if seconds > 0 and other.origin == figure.origin and figure.device:
+            if other.origin == figure.origin and figure.device:
                 yield figure, value / seconds, {"amount": value, "s": seconds}

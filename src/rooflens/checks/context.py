@@ -26,10 +26,10 @@ Stated = tuple[ReportedFigure, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Figures, the records that some of them come from, devices and right values.
+    """Everything that a rule may look at.
 
     Attributes:
-        figures: every figure, typed and recorded; an unknown value is among them.
+        figures: every figure, reported and recorded; an unknown value is among them.
         devices: devices that the records bring along, by name; others are looked up in the catalogue.
     """
 
@@ -37,6 +37,7 @@ class Context:
     records: RecordSet = field(default_factory=lambda: RecordSet(()))
     devices: Mapping[str, Device] = field(default_factory=dict)
     right: RightValues = field(default_factory=lambda: RightValues(RecordSet(())))
+    _bounds: dict[tuple[object, ...], float | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def known(self) -> tuple[Stated, ...]:
@@ -44,12 +45,14 @@ class Context:
         return tuple((figure, figure.value) for figure in self.figures if figure.value is not None)
 
     def stated(self, *quantities: str) -> Iterator[Stated]:
-        """The known figures of some quantities, without those that cannot be."""
+        """The known figures of some quantities, in the order of the figures.
+
+        Impossible values are left out: :func:`impossible_value` says all there is to say of them.
+        """
         return ((figure, value) for figure, value in self._possible if figure.quantity in quantities)
 
     @cached_property
     def _possible(self) -> tuple[Stated, ...]:
-        """Nothing is compared with a number that cannot be: :func:`impossible_value` is what there is to say of it."""
         return tuple((figure, value) for figure, value in self.known if is_possible(figure, value))
 
     def beside(self, figure: ReportedFigure, *quantities: str) -> Iterator[Stated]:
@@ -58,48 +61,50 @@ class Context:
         Of a quantity that is stated very often about one run the first `MOST_BESIDE` are compared.
         """
         for quantity in quantities:
-            same = self._by_step.get((figure.step, quantity), ())
+            same = self._by_step.get((quantity, *figure.step), ())
             fitting = ((other, v) for other, v in same if not other.device or other.machine == figure.machine)
             yield from islice(fitting, MOST_BESIDE)
 
     def of_device(self, figure: ReportedFigure, quantity: str) -> list[Stated]:
         """The known figures of a quantity about the same device as a figure, in the same group; the first of many."""
-        return self._by_device.get((figure.group, figure.machine, quantity), [])[:MOST_BESIDE]
+        return self._by_device.get((quantity, figure.group, figure.machine), [])[:MOST_BESIDE]
 
     @cached_property
     def _by_device(self) -> Mapping[tuple[object, ...], list[Stated]]:
-        found: dict[tuple[object, ...], list[Stated]] = {}
-        for figure, value in self.stated(*OF_A_DEVICE):
-            found.setdefault((figure.group, figure.machine, figure.quantity), []).append((figure, value))
-        return found
+        return by_attributes(self.stated(*OF_A_DEVICE), "quantity", "group", "machine")
 
     @cached_property
     def _by_step(self) -> Mapping[tuple[object, ...], list[Stated]]:
-        found: dict[tuple[object, ...], list[Stated]] = {}
+        by_step: dict[tuple[object, ...], list[Stated]] = {}
         for figure, value in self._possible:
-            found.setdefault((figure.step, figure.quantity), []).append((figure, value))
-        return found
+            by_step.setdefault((figure.quantity, *figure.step), []).append((figure, value))
+        return by_step
 
     def device(self, figure: ReportedFigure) -> Device | None:
         """The device of a figure; None where it names none, or one that nobody knows."""
         return self.devices.get(figure.device) or catalogued_or_none(figure.device)
 
     def expected(self, figure: ReportedFigure, phases: tuple[Phase, ...] | None = None) -> Expected | None:
-        """The right values of a figure's step, None where they are not known."""
+        """The right values of a figure's step, in its own phases or in others; None where they are not known."""
         return self.right.of(figure, phases)
 
     def bound(self, figure: ReportedFigure) -> float | None:
-        """Seconds of the bound of a figure's step on its device.
+        """Seconds of the bound of a figure's step on its device, computed once.
 
-        Others write fp32 for fp32 tensors, whatever torch's switches were, so products of a typed figure may have run
-        in TF32 where the device has it.
+        Others write fp32 for fp32 tensors, whatever torch's switches were, so products of a reported figure may have
+        run in TF32 where the device has it.
         """
-        meant = self.quickest(figure)
-        expected, device = self.expected(meant), self.device(meant)
-        if expected is None or device is None:
+        key = (figure.recorded, figure.device, *figure.step)
+        if key not in self._bounds:
+            self._bounds[key] = self._bound(self.quickest(figure))
+        return self._bounds[key]
+
+    def _bound(self, figure: ReportedFigure) -> float | None:
+        expected, device = self.expected(figure), self.device(figure)
+        precision = None if device is None else precision_of(figure.loose_dtype, device)
+        if expected is None or device is None or precision is None:
             return None
-        precision = precision_of(meant.loose_dtype, device)
-        return None if precision is None else expected.bound(device, precision)
+        return expected.bound(device, precision, self.records.bound)
 
     def quickest(self, figure: ReportedFigure) -> ReportedFigure:
         """A figure whose dtype is not told, in the one in which its device is quickest; others as they are."""
@@ -130,9 +135,14 @@ def fold(ratio: float) -> str:
     return f"{rounded:.0f}" if abs(rounded) >= 100 else f"{rounded:.6g}"
 
 
+def by_attributes(figures: Iterable[Stated], *names: str) -> dict[tuple[object, ...], list[Stated]]:
+    """Figures by some of their attributes, in order of appearance."""
+    groups: dict[tuple[object, ...], list[Stated]] = {}
+    for figure, value in figures:
+        groups.setdefault(tuple(getattr(figure, name) for name in names), []).append((figure, value))
+    return groups
+
+
 def grouped(figures: Iterable[Stated], *names: str) -> list[list[Stated]]:
     """Figures that agree in some attributes, in order of appearance."""
-    found: dict[tuple[object, ...], list[Stated]] = {}
-    for figure, value in figures:
-        found.setdefault(tuple(getattr(figure, name) for name in names), []).append((figure, value))
-    return list(found.values())
+    return list(by_attributes(figures, *names).values())

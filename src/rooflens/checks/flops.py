@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal
 
 from rooflens import units
 from rooflens.checks.context import Context, close, fold, grouped
-from rooflens.checks.prefix_factors import prefix_slip
+from rooflens.checks.prefix_factors import prefix_factor
 from rooflens.checks.registry import Doubt, check
 from rooflens.reported.figures import ReportedFigure
 from rooflens.reported.right_values import precision_of
@@ -24,50 +23,34 @@ SAME_WORK = 1.5
 BACKWARD_SHARE = (0.4, 1.05)
 """Forward over backward FLOP: 1/2, and up to 1 for a model of one layer, whose input needs no gradient."""
 
-FlopsOutcome = Literal["right", "macs", "prefix", "off"]
-
-
-def verdict(figure: ReportedFigure, value: float, matmul: float, flops: float) -> FlopsOutcome:
-    """How stated FLOP compare with the right ones: those of the matrix work, or all."""
-    slack = figure.precision
-    if prefix_slip(figure, value, matmul) and not matmul <= value <= flops:
-        return "prefix"
-    if (1 - OFF - slack) * matmul <= value <= (1 + OFF + slack) * flops:
-        return "right"
-    return "macs" if 0.45 * matmul <= value <= 0.55 * flops else "off"
-
-
-def _stated(context: Context, wanted: FlopsOutcome) -> Iterator[tuple[ReportedFigure, float, float]]:
-    """Stated FLOP with this verdict, and the right ones."""
-    for figure, value in context.stated("flops"):
-        expected = context.expected(figure)
-        if expected is None or not expected.matmul or expected.flops is None:
-            continue
-        if verdict(figure, value, expected.matmul, expected.flops) == wanted:
-            yield figure, value, expected.matmul
-
-
-@check("macs-as-flops", "error", "multiply by 2, or call the number MAC; a multiply-add is 2 FLOP")
-def macs_as_flops(context: Context) -> Iterator[Doubt]:
-    """Stated FLOP are half of the right ones."""
-    for figure, value, right in _stated(context, "macs"):
-        yield Doubt(
-            figure.subject,
-            f"{units.show(value, 'FLOP')} is half of {units.show(right, 'FLOP')}: multiply-adds were called FLOP"
-            f" (or the images were {_other_size(value / right)} in height and width); intensity and FLOP/s are halved",
-            {"stated FLOP": value, "right FLOP": right, "ratio": value / right},
-        )
-
 
 @check("flops-off", "warning", "compare layer by layer with `rooflens estimate MODEL --depth 3`, and state image size")
-def flops_off(context: Context) -> Iterator[Doubt]:
-    """Stated FLOP are neither right nor explained by MACs or a prefix."""
-    for figure, value, right in _stated(context, "off"):
+@check("macs-as-flops", "error", "multiply by 2, or call the number MAC; a multiply-add is 2 FLOP")
+def stated_flops(context: Context) -> Iterator[Doubt]:
+    """Stated FLOP are half of the right ones, or neither right nor explained by a prefix.
+
+    Right are those of the matrix work, or all.
+    """
+    for figure, value in context.stated("flops"):
+        expected, slack = context.expected(figure), OFF + figure.precision
+        if expected is None or not expected.matmul or expected.flops is None:
+            continue
+        right, most = expected.matmul, expected.flops
+        if (1 - slack) * right <= value <= (1 + slack) * most or prefix_factor(figure, value, right):
+            continue
+        if 0.45 * right <= value <= 0.55 * most:
+            code, what = "macs-as-flops", "half of"
+            size = _other_size(value / right)
+            why = f"multiply-adds were called FLOP (or the images were {size} in height and width); intensity and"
+            why += " FLOP/s are halved"
+        else:
+            code, what = "flops-off", f"{fold(value / right)} times"
+            why = _difference(context, figure, value, right)
         yield Doubt(
             figure.subject,
-            f"{units.show(value, 'FLOP')} is {fold(value / right)} times {units.show(right, 'FLOP')}:"
-            f" {_difference(context, figure, value, right)}",
+            f"{units.show(value, 'FLOP')} is {what} {units.show(right, 'FLOP')}: {why}",
             {"stated FLOP": value, "right FLOP": right, "ratio": value / right},
+            code,
         )
 
 
@@ -93,43 +76,48 @@ def _other_size(ratio: float) -> str:
     return f"{fold(math.sqrt(ratio))} times as large"
 
 
+@check("flops-low", "warning", "look which kernels ran (Winograd, FFT), and whether every metric and launch is there")
 @check("flops-uncounted", "error", "collect tensor-core operations too (`rooflens counters`), of every launch")
-def flops_uncounted(context: Context) -> Iterator[Doubt]:
-    """Counted FLOP are far below the algorithm's: no algorithm saves that much."""
-    for figure, value, right in _counted(context):
-        least, tensor = _least(context, figure)
-        if value < least * right:
-            why = "tensor-core work is not in these counters, " if tensor else ""
-            why += "it is as much as that of forward alone, " if _is_forward_alone(context, figure, value) else ""
-            yield Doubt(
-                figure.subject,
-                f"{units.show(value, 'FLOP')} counted is {fold(value / right)} of the {units.show(right, 'FLOP')} that"
-                f" the algorithm needs: {why}a metric is missing or misspelt, launches are missing, or fewer samples"
-                f" ran ({value / right * (figure.batch or 1):.2g} of {figure.batch}); performance and intensity are too"
-                " low",
-                {"counted FLOP": value, "algorithmic FLOP": right, "ratio": value / right},
-            )
+def counted_flops(context: Context) -> Iterator[Doubt]:
+    """Counted FLOP are below the algorithm's: by as much as a fast convolution may save, or by more."""
+    for figure, value in context.stated("counted_flops"):
+        expected = context.expected(figure)
+        right = None if expected is None else expected.matmul
+        if not right or value >= LOW * right:
+            continue
+        tensor = _uses_tensor_cores(context, figure)
+        forward = "it is as much as that of forward alone" if _is_forward_alone(context, figure, value) else ""
+        if value >= (LEAST_COUNTED if tensor else LEAST_WITHOUT_TENSOR) * right:
+            code, why = "flops-low", f"{forward}; " if forward else ""
+            why += "Winograd or FFT convolutions do that, and so does a missing or misspelt metric"
+        else:
+            code, why = "flops-uncounted", "tensor-core work is not in these counters, " if tensor else ""
+            why += f"{forward}, " if forward else ""
+            samples = f"{value / right * (figure.batch or 1):.2g} of {figure.batch}"
+            why += f"a metric is missing or misspelt, launches are missing, or fewer samples ran ({samples});"
+            why += " performance and intensity are too low"
+        yield Doubt(
+            figure.subject,
+            f"{units.show(value, 'FLOP')} counted is {fold(value / right)} of the {units.show(right, 'FLOP')} that the"
+            f" algorithm needs: {why}",
+            {"counted FLOP": value, "algorithmic FLOP": right, "ratio": value / right},
+            code,
+        )
 
 
 def _is_forward_alone(context: Context, figure: ReportedFigure, value: float) -> bool:
-    """Whether FLOP that were counted for forward and backward are those of forward."""
+    """True if FLOP that were counted for forward and backward are those of forward."""
     forward = context.expected(figure, ("forward",)) if "backward" in figure.phases else None
     return forward is not None and bool(forward.matmul) and close(value, forward.matmul or 0.0, 0.1)
 
 
-@check("flops-low", "warning", "look which kernels ran (Winograd, FFT), and whether every metric and launch is there")
-def flops_low(context: Context) -> Iterator[Doubt]:
-    """Counted FLOP are below the algorithm's by as much as a fast convolution may save."""
-    for figure, value, right in _counted(context):
-        if _least(context, figure)[0] * right <= value < LOW * right:
-            why = "it is as much as that of forward alone; " if _is_forward_alone(context, figure, value) else ""
-            yield Doubt(
-                figure.subject,
-                f"{units.show(value, 'FLOP')} counted is {fold(value / right)} of the {units.show(right, 'FLOP')} that"
-                f" the algorithm needs: {why}Winograd or FFT convolutions do that, and so does a missing or misspelt"
-                " metric",
-                {"counted FLOP": value, "algorithmic FLOP": right, "ratio": value / right},
-            )
+def _uses_tensor_cores(context: Context, figure: ReportedFigure) -> bool:
+    """True if tensor cores may have done the work; no fast algorithm then saves as much as on general lanes."""
+    device = context.device(figure)
+    if device is None:
+        return False
+    ceiling = device.ceiling(f"matmul.{precision_of(figure.loose_dtype, device)}")
+    return ceiling is not None and ceiling.silicon == "tensor"
 
 
 @check("flops-high", "warning", "count one step after warm-up, one level of each metric, and label the phases")
@@ -159,25 +147,6 @@ def _surplus(context: Context, figure: ReportedFigure, value: float, ratio: floa
     return ", or ".join(reasons) or other
 
 
-def _counted(context: Context) -> Iterator[tuple[ReportedFigure, float, float]]:
-    """Counted FLOP beside the matrix FLOP of the algorithm."""
-    for figure, value in context.stated("counted_flops"):
-        expected = context.expected(figure)
-        if expected is not None and expected.matmul:
-            yield figure, value, expected.matmul
-
-
-def _least(context: Context, figure: ReportedFigure) -> tuple[float, bool]:
-    """The least ratio that a fast algorithm explains, and whether tensor cores may have done the work."""
-    device = context.device(figure)
-    if device is None:
-        return LEAST_WITHOUT_TENSOR, False
-    precision = precision_of(figure.loose_dtype, device)
-    ceiling = device.ceiling(f"matmul.{precision}")
-    tensor = ceiling is not None and ceiling.silicon == "tensor"
-    return (LEAST_COUNTED if tensor else LEAST_WITHOUT_TENSOR), tensor
-
-
 @check("counts-differ", "error", "count tensor-core operations on every device before comparing devices")
 def counts_differ(context: Context) -> Iterator[Doubt]:
     """The same step has different counted FLOP on two devices."""
@@ -198,7 +167,7 @@ def parameters_off(context: Context) -> Iterator[Doubt]:
     """Stated parameters are not the model's."""
     for figure, value in context.stated("parameters"):
         right = context.right.parameters(figure)
-        if right is None or close(value, right, 1e-3 + figure.precision) or prefix_slip(figure, value, right):
+        if right is None or close(value, right, 1e-3 + figure.precision) or prefix_factor(figure, value, right):
             continue
         times = round(value / right)
         copies = times > 1 and close(value, times * right, 1e-3)

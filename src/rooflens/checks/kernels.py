@@ -136,44 +136,38 @@ def metric_incomplete(context: Context) -> Iterator[Doubt]:
     """Some launches lack what others have."""
     for case, kernels in _launches(context):
         for what, known in (
-            ("a time", [r.timing is not None for r in kernels]),
+            ("time", [r.timing is not None for r in kernels]),
             ("DRAM bytes", [r.work is not None and "dram" in r.work.bytes for r in kernels if not _is_copy(r)]),
         ):
             if any(known) and not all(known):
                 yield Doubt(
                     case.label(),
-                    f"{known.count(False)} of {len(known)} launches have no {what.removeprefix('a ')}: a sum over the"
-                    " others is too small",
-                    {"launches": len(known), f"with {what}": known.count(True)},
+                    f"{known.count(False)} of {len(known)} launches have no {what}: a sum over the others is too small",
+                    {"launches": len(known), f"with {what if what != 'time' else 'a time'}": known.count(True)},
                 )
 
 
-@check("dram-above-l2", "warning", "compare the definitions of both levels, and whether other processes used the card")
-def dram_above_l2(context: Context) -> Iterator[Doubt]:
-    """More DRAM than L2 traffic."""
-    for case, kernels in _launches(context):
-        dram, l2 = _sum(kernels, "dram"), _sum(kernels, "l2")
-        if dram is not None and l2 and dram > SLACK * l2:
-            yield Doubt(
-                case.label(),
-                f"{units.show(dram, 'B')} from DRAM, but {units.show(l2, 'B')} through L2, which all of it must pass:"
-                " others used the memory, or a level is counted in part",
-                {"DRAM B": dram, "L2 B": l2, "ratio": dram / l2},
-            )
-
-
 @check("dram-near-zero", "warning", "use compulsory bytes, or profile with flushed caches (--cache-control all)")
-def dram_near_zero(context: Context) -> Iterator[Doubt]:
-    """Hardly any DRAM traffic in a whole case."""
+@check("dram-above-l2", "warning", "compare the definitions of both levels, and whether other processes used the card")
+def dram_and_l2(context: Context) -> Iterator[Doubt]:
+    """A whole case has more DRAM than L2 traffic, or hardly any."""
     for case, kernels in _launches(context):
         dram, l2 = _sum(kernels, "dram"), _sum(kernels, "l2")
-        if dram is not None and l2 and dram < LITTLE * l2:
-            yield Doubt(
-                case.label(),
-                f"{units.show(dram, 'B')} from DRAM for {units.show(l2, 'B')} through L2: everything was in the cache,"
-                " and the DRAM intensity says nothing",
-                {"DRAM B": dram, "L2 B": l2, "ratio": dram / l2},
+        if dram is None or not l2:
+            continue
+        numbers = {"DRAM B": dram, "L2 B": l2, "ratio": dram / l2}
+        if dram > SLACK * l2:
+            message = (
+                f"{units.show(dram, 'B')} from DRAM, but {units.show(l2, 'B')} through L2, which all of it must pass:"
+                " others used the memory, or a level is counted in part"
             )
+            yield Doubt(case.label(), message, numbers, "dram-above-l2")
+        elif dram < LITTLE * l2:
+            message = (
+                f"{units.show(dram, 'B')} from DRAM for {units.show(l2, 'B')} through L2: everything was in the cache,"
+                " and the DRAM intensity says nothing"
+            )
+            yield Doubt(case.label(), message, numbers, "dram-near-zero")
 
 
 @check("launches-missing", "warning", "profile the whole step, and look for errors in the profiler's output")

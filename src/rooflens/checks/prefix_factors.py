@@ -15,16 +15,16 @@ _PREFIXES = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "Ki": -1, "Mi": -2, "Gi": -
 _WITHIN = 3e-4
 
 
-def prefix_slip(figure: ReportedFigure, value: float, right: float, error: float = 0.0) -> str:
+def prefix_factor(figure: ReportedFigure, value: float, right: float, error: float = 0.0) -> str:
     """The slip that turns the right number into the stated one: a power of 1.024 or of ten; "" for none.
 
     Args:
         error: relative, of the right number.
     """
-    return binary_slip(figure, value, right, error) or decimal_slip(value, right)
+    return binary_factor(figure, value, right, error) or decimal_factor(value, right)
 
 
-def binary_slip(figure: ReportedFigure, value: float, right: float, error: float = 0.0) -> str:
+def binary_factor(figure: ReportedFigure, value: float, right: float, error: float = 0.0) -> str:
     """Likewise for powers of 1.024 alone."""
     if value <= 0 or right <= 0:
         return ""
@@ -40,7 +40,7 @@ def binary_slip(figure: ReportedFigure, value: float, right: float, error: float
     return f"(1024/1000)^{fitting[0]}" if fitting else ""
 
 
-def decimal_slip(value: float, right: float, tolerance: float = 0.05) -> str:
+def decimal_factor(value: float, right: float, tolerance: float = 0.05) -> str:
     """Likewise for powers of ten alone."""
     if value <= 0 or right <= 0:
         return ""

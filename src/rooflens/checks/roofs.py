@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 
 from rooflens import units
 from rooflens.checks.context import Context, close, fold
-from rooflens.checks.prefix_factors import prefix_slip
+from rooflens.checks.prefix_factors import prefix_factor
 from rooflens.checks.registry import Doubt, check
 from rooflens.devices import catalogue
 from rooflens.records import Device
-from rooflens.reported.figures import ReportedFigure
+from rooflens.reported.figures import QUANTITIES, ReportedFigure
 from rooflens.reported.right_values import precision_of
 
 RIDGE = 0.02
@@ -90,8 +90,13 @@ def _rates(figure: ReportedFigure, device: Device) -> dict[str, float]:
     return {resource: rate for resource, rate in fitting.items() if resource.partition(".")[2] in names}
 
 
-def _stated_rates(context: Context) -> Iterator[tuple[ReportedFigure, float, Device, dict[str, float]]]:
-    """Stated peaks and bandwidths that are not the device's own, with those that are."""
+@check("peak-without-source", "warning", "draw the bandwidth only, or name where the rate comes from")
+@check("link-as-memory", "error", "draw DRAM traffic under the DRAM bandwidth")
+@check("sparse-peak", "error", "use the dense rate, half of it, unless the weights are pruned 2:4")
+@check("peak-of-other-dtype", "error", "draw work under the roof of the precision in which it runs")
+@check("rate-off", "warning", "look the device up with `rooflens devices show`, or name the source")
+def stated_rates(context: Context) -> Iterator[Doubt]:
+    """A stated peak or bandwidth is not the device's: what it is instead, as far as that is known."""
     for figure, value in context.stated("peak", "bandwidth"):
         device = context.device(figure)
         if device is None:
@@ -99,95 +104,74 @@ def _stated_rates(context: Context) -> Iterator[tuple[ReportedFigure, float, Dev
         own = _rates(figure, device)
         if any(close(value, rate, RATE) for rate in own.values()):
             continue
-        linked = figure.quantity == "bandwidth" and link_of(device, value)
-        if linked or not any(prefix_slip(figure, value, rate) for rate in own.values()):
-            yield figure, value, device, own
+        if figure.quantity == "bandwidth":
+            if link := link_of(device, value):
+                yield _link(figure, value, device, own, link)
+            elif own and not _differs_by_prefix(figure, value, own):
+                yield _rate_off(figure, value, device, own)
+        elif not _differs_by_prefix(figure, value, own):
+            yield _other_peak(figure, value, device, own)
 
 
-def _explanation(figure: ReportedFigure, value: float, device: Device, own: dict[str, float]) -> tuple[str, str]:
-    """The code that explains a rate which is not the device's, and what it really is."""
-    if figure.quantity == "bandwidth":
-        link = link_of(device, value)
-        return ("link-as-memory", link) if link else ("rate-off", "")
+def _differs_by_prefix(figure: ReportedFigure, value: float, own: Mapping[str, float]) -> bool:
+    """True if the figure is a rate of the device but for a prefix, which another check says."""
+    return any(prefix_factor(figure, value, rate) for rate in own.values())
+
+
+def _link(figure: ReportedFigure, value: float, device: Device, own: Mapping[str, float], link: str) -> Doubt:
+    return Doubt(
+        figure.subject,
+        f"{units.show(value, 'B/s')} is the {link} of {device.name}, not its memory's: points will lie above this roof",
+        {"stated B/s": value, **{f"{name} B/s": rate for name, rate in own.items()}},
+        "link-as-memory",
+    )
+
+
+def _rate_off(figure: ReportedFigure, value: float, device: Device, own: Mapping[str, float]) -> Doubt:
+    unit = QUANTITIES[figure.quantity]
+    nearest = min(own, key=lambda resource: abs(own[resource] - value))
+    return Doubt(
+        figure.subject,
+        f"{units.show(value, unit)} is {fold(value / own[nearest])} times {units.show(own[nearest], unit)}, the"
+        f" {nearest} of {device.name}: another variant, number of chips, or clock",
+        {f"stated {unit}": value, f"{nearest} {unit}": own[nearest], "ratio": value / own[nearest]},
+        "rate-off",
+    )
+
+
+def _other_peak(figure: ReportedFigure, value: float, device: Device, own: Mapping[str, float]) -> Doubt:
+    """What a stated peak really is that is not the device's."""
+    shown = units.show(value, "FLOP/s")
     compute = [c for c in device.ceilings if c.silicon in ("tensor", "fma")]
     for ceiling in compute:
         if ceiling.resource in own and ceiling.silicon == "tensor" and close(value, 2 * ceiling.rate, EXACTLY):
-            return "sparse-peak", ceiling.resource
+            return Doubt(
+                figure.subject,
+                f"{shown} is twice the dense {ceiling.resource} of {device.name}: the rate with 2:4 sparsity, which"
+                " dense models cannot reach; efficiencies under it are halved",
+                {"stated FLOP/s": value, "dense FLOP/s": own[ceiling.resource], "ratio": value / own[ceiling.resource]},
+                "sparse-peak",
+            )
     for ceiling in compute:
         if ceiling.resource not in own and close(value, ceiling.rate, EXACTLY):
-            return "peak-of-other-dtype", ceiling.resource
-    return ("rate-off", "") if own else ("peak-without-source", "")
-
-
-def _explained_by(context: Context, code: str) -> Iterator[tuple[ReportedFigure, float, Device, dict[str, float], str]]:
-    for figure, value, device, own in _stated_rates(context):
-        found, resource = _explanation(figure, value, device, own)
-        if found == code:
-            yield figure, value, device, own, resource
-
-
-@check("rate-off", "warning", "look the device up with `rooflens devices show`, or name the source")
-def rate_off(context: Context) -> Iterator[Doubt]:
-    """A stated peak or bandwidth is not the device's."""
-    for figure, value, device, own, _ in _explained_by(context, "rate-off"):
-        unit = "FLOP/s" if figure.quantity == "peak" else "B/s"
-        nearest = min(own, key=lambda resource: abs(own[resource] - value))
-        yield Doubt(
-            figure.subject,
-            f"{units.show(value, unit)} is {fold(value / own[nearest])} times {units.show(own[nearest], unit)}, the"
-            f" {nearest} of {device.name}: another variant, number of chips, or clock",
-            {f"stated {unit}": value, f"{nearest} {unit}": own[nearest], "ratio": value / own[nearest]},
-        )
-
-
-@check("peak-of-other-dtype", "error", "draw work under the roof of the precision in which it runs")
-def peak_of_other_dtype(context: Context) -> Iterator[Doubt]:
-    """A stated peak is that of another precision."""
-    for figure, value, device, own, resource in _explained_by(context, "peak-of-other-dtype"):
-        right = ", ".join(f"{name} {units.show(rate, 'FLOP/s')}" for name, rate in own.items()) or "unknown"
-        yield Doubt(
-            figure.subject,
-            f"{units.show(value, 'FLOP/s')} is labelled {figure.dtype}, but it is the {resource} of {device.name}"
-            f" (its {figure.dtype}: {right})",
-            {"stated FLOP/s": value, "resource": resource, **{f"{name} FLOP/s": rate for name, rate in own.items()}},
-        )
-
-
-@check("sparse-peak", "error", "use the dense rate, half of it, unless the weights are pruned 2:4")
-def sparse_peak(context: Context) -> Iterator[Doubt]:
-    """A stated peak is the one with 2:4 sparsity."""
-    for figure, value, device, own, resource in _explained_by(context, "sparse-peak"):
-        yield Doubt(
-            figure.subject,
-            f"{units.show(value, 'FLOP/s')} is twice the dense {resource} of {device.name}: the rate with 2:4 sparsity,"
-            " which dense models cannot reach; efficiencies under it are halved",
-            {"stated FLOP/s": value, "dense FLOP/s": own[resource], "ratio": value / own[resource]},
-        )
-
-
-@check("link-as-memory", "error", "draw DRAM traffic under the DRAM bandwidth")
-def link_as_memory(context: Context) -> Iterator[Doubt]:
-    """A stated memory bandwidth is that of PCIe or NVLink."""
-    for figure, value, device, own, resource in _explained_by(context, "link-as-memory"):
-        yield Doubt(
-            figure.subject,
-            f"{units.show(value, 'B/s')} is the {resource} of {device.name}, not its memory's: points will lie above"
-            " this roof",
-            {"stated B/s": value, **{f"{name} B/s": rate for name, rate in own.items()}},
-        )
-
-
-@check("peak-without-source", "warning", "draw the bandwidth only, or name where the rate comes from")
-def peak_without_source(context: Context) -> Iterator[Doubt]:
-    """A peak is stated for a device that has no such rate."""
-    for figure, value, device, _, _ in _explained_by(context, "peak-without-source"):
-        has = ", ".join(c.resource for c in device.ceilings) or "none"
-        yield Doubt(
-            figure.subject,
-            f"{units.show(value, 'FLOP/s')} {figure.dtype} is stated, but no source gives {device.title} such a rate"
-            f" (it has {has}): it may not compute in this precision at all",
-            {"stated FLOP/s": value},
-        )
+            right = ", ".join(f"{name} {units.show(rate, 'FLOP/s')}" for name, rate in own.items()) or "unknown"
+            return Doubt(
+                figure.subject,
+                f"{shown} is labelled {figure.dtype}, but it is the {ceiling.resource} of {device.name}"
+                f" (its {figure.dtype}: {right})",
+                {"stated FLOP/s": value, "resource": ceiling.resource, **{f"{n} FLOP/s": r for n, r in own.items()}},
+                "peak-of-other-dtype",
+            )
+    if own:
+        return _rate_off(figure, value, device, own)
+    has = ", ".join(c.resource for c in device.ceilings) or "none"
+    return Doubt(
+        figure.subject,
+        f"{shown} {figure.dtype} is stated, but no source gives {device.title} such a rate (it has {has}): it may not"
+        " compute in this precision at all",
+        {"stated FLOP/s": value},
+        "peak-without-source",
+    )
 
 
 @check("wrong-roof", "error", "divide by the peak of the precision in which the work runs")
@@ -195,7 +179,7 @@ def wrong_roof(context: Context) -> Iterator[Doubt]:
     """An estimated time is the FLOP over a higher peak, of a precision in which the work does not run."""
     for figure, value in context.stated("estimated_time"):
         device = context.device(figure)
-        if device is None or value <= 0:
+        if device is None:
             continue
         runs_in = (f"matmul.{p}" for p in ("fp32", precision_of(context.quickest(figure).loose_dtype, device)))
         own = {c.rate for c in map(device.ceiling, runs_in) if c is not None}

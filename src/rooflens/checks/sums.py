@@ -8,7 +8,7 @@ from itertools import islice, product
 
 from rooflens import units
 from rooflens.checks.context import Context, close, is_possible
-from rooflens.checks.prefix_factors import prefix_slip
+from rooflens.checks.prefix_factors import prefix_factor
 from rooflens.checks.registry import Doubt, check
 from rooflens.records import MEMORY_CAUSES, PHASES, Phase
 from rooflens.reported.figures import CORRELATION, FOOTPRINTS, QUANTITIES, ReportedFigure
@@ -36,13 +36,13 @@ ADDITIVE = ("flops", "counted_flops", "bytes", "read_bytes", "estimated_time")
 def total_off(context: Context) -> Iterator[Doubt]:
     """A total is not the sum of its parts, or less than one of them."""
     for figure, value in context.stated(*ADDITIVE, "time"):
-        parted = [_parted(context, figure, names) for names in SPLITS.get(figure.phases, ())]
-        doubts = (_off(figure, value, parts, len(parts) == n) for parts, n in parted if parts)
+        parted = (_parted(context, figure, names) for names in SPLITS.get(figure.phases, ()))
+        doubts = (_off(figure, value, parts, complete) for parts, complete in parted if parts)
         yield from islice((doubt for doubt in doubts if doubt is not None), 1)
     for figure, value in context.stated("read_bytes"):
         for whole, total in context.beside(figure, "bytes"):
             if whole.origin == figure.origin and value > total * (1 + SUM + whole.precision + figure.precision):
-                yield _less(whole, total, "what of it was read", value)
+                yield _doubt(whole, total, "less than what of it was read", value, "part")
     yield from _memory(context)
     yield from _kernels(context)
 
@@ -51,15 +51,15 @@ Parts = Mapping[str, Sequence[tuple[float, float]]]
 """What is stated of each phase, with the error of its rounding."""
 
 
-def _parted(context: Context, figure: ReportedFigure, names: Sequence[str]) -> tuple[Parts, int]:
-    """What is stated of some phases of a figure's run, and how many phases there are."""
-    found: dict[str, list[tuple[float, float]]] = {}
+def _parted(context: Context, figure: ReportedFigure, names: Sequence[str]) -> tuple[Parts, bool]:
+    """What is stated of some phases of a figure's run, and whether something is of each of them."""
+    parts: dict[str, list[tuple[float, float]]] = {}
     for name in names:
-        for part, value in context.beside(_in(figure, name), figure.quantity):
+        for part, value in context.beside(replace(figure, phase=name), figure.quantity):
             # What was computed without a device is no part of what was measured on one.
             if (part.origin, part.machine) == (figure.origin, figure.machine):
-                found.setdefault(name, []).append((value, value * part.precision))
-    return found, len(names)
+                parts.setdefault(name, []).append((value, value * part.precision))
+    return parts, len(parts) == len(names)
 
 
 def _off(figure: ReportedFigure, value: float, parts: Parts, complete: bool) -> Doubt | None:
@@ -72,30 +72,22 @@ def _off(figure: ReportedFigure, value: float, parts: Parts, complete: bool) -> 
         total = min((total for total, _ in sums), key=lambda each: abs(each - value))
         # What is called training may have an optimizer that is not among the parts.
         if figure.phase != "train" or value < total:
-            return _sum_off(figure, value, " and ".join(parts), total)
+            return _doubt(figure, value, f"not {' and '.join(parts)} together", total, "sum")
     noise = APART if figure.quantity == "time" else SUM
     for name, values in parts.items():
         least, more = min(values)
         if least - more > value * (1 + noise) + error:
-            return _less(figure, value, f"{name} alone", least)
+            return _doubt(figure, value, f"less than {name} alone", least, "part")
     return None
 
 
-def _sum_off(figure: ReportedFigure, value: float, parts: str, total: float) -> Doubt:
+def _doubt(figure: ReportedFigure, value: float, relation: str, other: float, what: str) -> Doubt:
+    """A stated amount is not what another amount, its `sum` or a `part` of it, allows."""
     unit = QUANTITIES[figure.quantity]
     return Doubt(
         figure.subject,
-        f"{units.show(value, unit)} is not {parts} together, {units.show(total, unit)}",
-        {f"stated {unit}": value, f"sum {unit}": total, "ratio": value / total},
-    )
-
-
-def _less(figure: ReportedFigure, value: float, part: str, amount: float) -> Doubt:
-    unit = QUANTITIES[figure.quantity]
-    return Doubt(
-        figure.subject,
-        f"{units.show(value, unit)} is less than {part}, {units.show(amount, unit)}",
-        {f"stated {unit}": value, f"part {unit}": amount, "ratio": value / amount},
+        f"{units.show(value, unit)} is {relation}, {units.show(other, unit)}",
+        {f"stated {unit}": value, f"{what} {unit}": other, "ratio": value / other},
     )
 
 
@@ -105,24 +97,23 @@ def _memory(context: Context) -> Iterator[Doubt]:
         if record.memory is None or record.memory.peak is None:
             continue
         causes = [getattr(record.memory, cause) for cause in MEMORY_CAUSES]
-        known = [n for n in causes if n is not None]
-        if len(known) == len(causes) and not close(sum(known), record.memory.peak, SUM):
+        if None not in causes and not close(sum(causes), record.memory.peak, SUM):
             yield Doubt(
                 f"{record.case.label()} memory",
                 f"a peak of {units.show(record.memory.peak, 'B')} is not the sum of its causes,"
-                f" {units.show(sum(known), 'B')}",
-                {"stated B": record.memory.peak, "sum B": sum(known)},
+                f" {units.show(sum(causes), 'B')}",
+                {"stated B": record.memory.peak, "sum B": sum(causes)},
             )
 
 
 def _kernels(context: Context) -> Iterator[Doubt]:
     """Work that was stated for a whole model and is not that of its pieces."""
     for case, source, part in context.records.split():
-        whole = [r for r in part if r.scope == "model" and r.work is not None and r.phase is None]
+        whole = [r.work for r in part if r.scope == "model" and r.work is not None and r.phase is None]
         pieces = Total([r for r in part if r.scope != "model"], None).work
-        if len(whole) != 1 or whole[0].work is None or pieces is None or pieces.missing:
+        if len(whole) != 1 or pieces is None or pieces.missing:
             continue
-        stated, total = whole[0].work.total_flops, pieces.total_flops
+        stated, total = whole[0].total_flops, pieces.total_flops
         if stated and not close(stated, total, SUM):
             yield Doubt(
                 f"{case.label()} ({source})",
@@ -139,7 +130,9 @@ def quotient_off(context: Context) -> Iterator[Doubt]:
         right = quotients(context, figure)
         if not right or any(close(value, each, QUOTIENT + figure.precision + error) for each, error in right):
             continue
-        if any(prefix_slip(figure, value, each, error) for each, error in right) or _is_mean(context, figure, value):
+        if any(prefix_factor(figure, value, each, error) for each, error in right):
+            continue
+        if _right_of_mean(context, figure, value) is not None:
             continue
         unit = QUANTITIES[figure.quantity]
         nearest, _ = min(right, key=lambda each: abs(each[0] - value))
@@ -160,47 +153,42 @@ def quotients(context: Context, figure: ReportedFigure) -> list[tuple[float, flo
 
 def _amounts(context: Context, figure: ReportedFigure, *quantities: str) -> list[tuple[float, float]]:
     """The amounts beside a figure; for forward and backward together also the sums of those of each."""
-    found = [(value, other.precision) for other, value in context.beside(figure, *quantities)]
+    amounts = [(value, other.precision) for other, value in context.beside(figure, *quantities)]
     if figure.phases == BOTH:
         for quantity in quantities:
-            parts = [[(v, f.precision) for f, v in context.beside(_in(figure, p), quantity)] for p in PARTS]
-            if all(len(values) == 1 for values in parts):
-                (one, error), (other, another) = (values[0] for values in parts)
-                found.append((one + other, max(error, another)))
-    return found
+            parts = _of_both_phases(context, figure, quantity)
+            if len(parts) == len(PARTS):
+                amounts.append((sum(value for value, _ in parts), max(error for _, error in parts)))
+    return amounts
 
 
-def _in(figure: ReportedFigure, phase: str) -> ReportedFigure:
-    return replace(figure, phase=phase)
-
-
-def _parts(context: Context, figure: ReportedFigure, quantity: str) -> list[float]:
-    """A quantity of forward and of backward, where each is stated once for the figure's case."""
-    found = [[v for _, v in context.beside(_in(figure, phase), quantity)] for phase in PARTS]
-    return [values[0] for values in found if len(values) == 1]
+def _of_both_phases(context: Context, figure: ReportedFigure, quantity: str) -> list[tuple[float, float]]:
+    """A quantity of forward and of backward with its error, where each is stated once for the figure's case."""
+    stated = (list(context.beside(replace(figure, phase=phase), quantity)) for phase in PARTS)
+    return [(value, part.precision) for each in stated if len(each) == 1 for part, value in each]
 
 
 @check("mean-of-intensities", "error", "add FLOP and bytes first, then divide: a mean weighs all parts alike")
 def mean_of_intensities(context: Context) -> Iterator[Doubt]:
     """The intensity of a whole is the mean of its parts' intensities."""
     for figure, value in context.stated("intensity"):
-        if _is_mean(context, figure, value):
-            flops, nbytes = (sum(_parts(context, figure, quantity)) for quantity in ("flops", "bytes"))
+        right = _right_of_mean(context, figure, value)
+        if right is not None:
             yield Doubt(
                 figure.subject,
-                f"{value:.4g} FLOP/B is the mean of the parts' intensities; all FLOP over all bytes give"
-                f" {flops / nbytes:.4g}",
-                {"stated FLOP/B": value, "right FLOP/B": flops / nbytes, "ratio": value * nbytes / flops},
+                f"{value:.4g} FLOP/B is the mean of the parts' intensities; all FLOP over all bytes give {right:.4g}",
+                {"stated FLOP/B": value, "right FLOP/B": right, "ratio": value / right},
             )
 
 
-def _is_mean(context: Context, figure: ReportedFigure, value: float) -> bool:
-    """Whether an intensity of forward and backward together is the mean of both, far from the quotient of the sums."""
-    flops, nbytes = (_parts(context, figure, quantity) for quantity in ("flops", "bytes"))
-    if figure.phases != BOTH or not len(flops) == len(nbytes) == len(PARTS) or min(flops + nbytes) <= 0:
-        return False
+def _right_of_mean(context: Context, figure: ReportedFigure, value: float) -> float | None:
+    """The right intensity of forward and backward together where the stated one is the mean of both, far from it."""
+    flops, nbytes = ([v for v, _ in _of_both_phases(context, figure, name)] for name in ("flops", "bytes"))
+    if figure.phases != BOTH or not len(flops) == len(nbytes) == len(PARTS):
+        return None
     mean = sum(top / bottom for top, bottom in zip(flops, nbytes, strict=True)) / len(PARTS)
-    return close(value, mean, MEAN + figure.precision) and not close(value, sum(flops) / sum(nbytes), APART)
+    right = sum(flops) / sum(nbytes)
+    return right if close(value, mean, MEAN + figure.precision) and not close(value, right, APART) else None
 
 
 @check("memory-above-capacity", "error", "ask torch what is allocated; a monitor shows pools and other programs")

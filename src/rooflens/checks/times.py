@@ -9,6 +9,7 @@ from statistics import median
 from rooflens import units
 from rooflens.checks.context import Context, close, fold, grouped
 from rooflens.checks.registry import Doubt, check
+from rooflens.devices import catalogued_or_none
 from rooflens.records import Case, Device, Record
 from rooflens.reported.figures import ReportedFigure
 
@@ -44,25 +45,24 @@ def time_below_launch(context: Context) -> Iterator[Doubt]:
                 f" {units.show(LAUNCH, 's')}: the clock was read before the device had finished",
                 {"s": value, "least s": least, "operations": operations},
             )
-    for case, records in _short(context):
-        first = records[0]
-        assert first.timing is not None
+    for case, records, seconds in _short(context):
+        name = records[0].name or records[0].path
         yield Doubt(
-            f"{case.label()}: {first.name or first.path}",
-            f"{len(records)} kernels last less than {units.show(LAUNCH, 's')}, like {first.name or first.path!r} with"
-            f" {units.show(first.timing.median, 's')}: a unit of time was misread",
-            {"kernels": len(records), "s": first.timing.median, "least s": LAUNCH},
+            f"{case.label()}: {name}",
+            f"{len(records)} kernels last less than {units.show(LAUNCH, 's')}, like {name!r} with"
+            f" {units.show(seconds, 's')}: a unit of time was misread",
+            {"kernels": len(records), "s": seconds, "least s": LAUNCH},
         )
 
 
-def _short(context: Context) -> Iterator[tuple[Case, list[Record]]]:
-    """Kernels that were counted and last too short, by case; a device that nobody knows is a GPU."""
+def _short(context: Context) -> Iterator[tuple[Case, list[Record], float]]:
+    """Kernels that were counted and last too short, by case, with the time of the first; an unknown device is a GPU."""
     for case, source, part in context.records.split():
-        device = context.device(ReportedFigure(quantity="time", value=None, device=case.device or ""))
+        device = context.devices.get(case.device or "") or catalogued_or_none(case.device or "")
         if source == "counters" and (device is None or _is_gpu(device)):
-            short = [r for r in part if r.scope == "kernel" and r.timing is not None and r.timing.median < LAUNCH]
-            if short:
-                yield case, short
+            kernels = ((r, r.timing.median) for r in part if r.scope == "kernel" and r.timing is not None)
+            if short := [(record, seconds) for record, seconds in kernels if seconds < LAUNCH]:
+                yield case, [record for record, _ in short], short[0][1]
 
 
 def _is_gpu(device: Device | None) -> bool:
@@ -79,8 +79,8 @@ def _changed(figure: ReportedFigure) -> bool:
 def first_call(context: Context) -> Iterator[Doubt]:
     """A time is so far above the bound that something else was timed."""
     for figure, value in context.stated("time"):
-        bound = context.bound(_slowest(figure))
-        if bound and _is_unexplained(context, figure, value):
+        bound = _bound(context, figure)
+        if bound and _is_unexplained(context, figure, value, bound):
             yield Doubt(
                 figure.subject,
                 f"{units.show(value, 's')} is {fold(value / bound)} times the bound of {units.show(bound, 's')}, more"
@@ -90,29 +90,30 @@ def first_call(context: Context) -> Iterator[Doubt]:
             )
 
 
-def _slowest(figure: ReportedFigure) -> ReportedFigure:
-    """A figure whose dtype is not told, in the one that takes longest."""
-    return figure if figure.dtype or figure.recorded is not None else replace(figure, dtype="fp32")
+def _bound(context: Context, figure: ReportedFigure) -> float | None:
+    """The bound of a figure, in the dtype that takes longest where it does not tell its own."""
+    told = figure.dtype or figure.recorded is not None
+    return context.bound(figure if told else replace(figure, dtype="fp32"))
 
 
-def _explained(context: Context, figure: ReportedFigure) -> float | None:
-    """Seconds that slow kernels and the launches of a step on a GPU explain.
+def _is_unexplained(context: Context, figure: ReportedFigure, value: float, bound: float) -> bool:
+    """True if a step on a GPU took longer than slow kernels and its launches explain.
 
-    An optimizer alone has none: one operation of its ``foreach`` form is many kernels.
+    Of an optimizer alone nobody can tell: one operation of its ``foreach`` form is many kernels.
     """
-    expected, bound = context.expected(figure), context.bound(_slowest(figure))
-    if expected is None or not bound or figure.phases == ("optimizer",) or not _is_gpu(context.device(figure)):
-        return None
-    return FAR * bound + expected.operations * OVERHEAD
+    expected = context.expected(figure)
+    if expected is None or figure.phases == ("optimizer",) or not _is_gpu(context.device(figure)):
+        return False
+    return value > FAR * bound + expected.operations * OVERHEAD
 
 
 @check("fixed-time", "error", "leave start-up, data loading and the first step out of what is timed")
 def fixed_time(context: Context) -> Iterator[Doubt]:
     """Times hardly differ although the work does: a fixed cost was timed."""
     for same in grouped(context.stated("time"), "group", "phase", "origin"):
-        bounded = [(figure, value, bound) for figure, value in same if (bound := context.bound(_slowest(figure)))]
-        short = [item for item in bounded if _is_unexplained(context, item[0], item[1])]
-        pairs = [(one, other) for one in short for other in bounded if _not_by_work(one, other)]
+        bounded = [(figure, value, bound) for figure, value in same if (bound := _bound(context, figure))]
+        long = [item for item in bounded if _is_unexplained(context, *item)]
+        pairs = [(one, other) for one in long for other in bounded if _is_alike(one, other)]
         if pairs:
             items = list(dict.fromkeys(item for pair in pairs for item in pair))
             values, bounds = [value for _, value, _ in items], [bound for _, _, bound in items]
@@ -130,13 +131,8 @@ def fixed_time(context: Context) -> Iterator[Doubt]:
             )
 
 
-def _is_unexplained(context: Context, figure: ReportedFigure, value: float) -> bool:
-    limit = _explained(context, figure)
-    return limit is not None and value > limit
-
-
-def _not_by_work(one: tuple[ReportedFigure, float, float], other: tuple[ReportedFigure, float, float]) -> bool:
-    """Whether the second time, for at least twice the work, is hardly longer than the first."""
+def _is_alike(one: tuple[ReportedFigure, float, float], other: tuple[ReportedFigure, float, float]) -> bool:
+    """True if the second time, for at least twice the work, is hardly longer than the first."""
     (_, short, small), (_, long, large) = one, other
     return large > 2 * small and long < short * (large / small) ** GROWTH
 
@@ -160,18 +156,18 @@ def first_sample(context: Context) -> Iterator[Doubt]:
 def identical_measurements(context: Context) -> Iterator[Doubt]:
     """Different runs have the same result to the last digit."""
     for same in grouped(context.stated("time", "time_ratio", "flop_ratio", "performance"), "quantity", "group"):
-        typed = [(f, v) for f, v in same if f.digits is not None and f.digits >= DIGITS]
         by_value: dict[float, list[ReportedFigure]] = {}
-        for figure, value in typed:
-            by_value.setdefault(value, []).append(figure)
+        for figure, value in same:
+            if (figure.digits or 0) >= DIGITS:
+                by_value.setdefault(value, []).append(figure)
         for value, figures in by_value.items():
             if len({figure.case for figure in figures}) > 1:
                 yield _identical([figure.subject for figure in figures], value)
-    seen: dict[tuple[float, ...], list[Record]] = {}
+    by_samples: dict[tuple[float, ...], list[Record]] = {}
     for record in context.records:
         if record.timing is not None and len(record.timing.samples) >= SAMPLES and record.source != "estimate":
-            seen.setdefault(record.timing.samples, []).append(record)
-    for samples, records in seen.items():
+            by_samples.setdefault(record.timing.samples, []).append(record)
+    for samples, records in by_samples.items():
         if len({record.case for record in records}) > 1:
             yield _identical([record.case.label() for record in records], median(samples))
 
@@ -184,31 +180,25 @@ def _identical(subjects: Sequence[str], value: float) -> Doubt:
     )
 
 
-@check("wall-time", "warning", "compare kernel time with a warmed, synchronized median; look for gaps between kernels")
-def wall_time(context: Context) -> Iterator[Doubt]:
-    """A measured step is far longer than its kernels."""
-    for figure, value, kernels, n in _both(context):
-        if value > WALL * kernels + n * OVERHEAD:
-            yield Doubt(
-                figure.subject,
-                f"the step took {units.show(value, 's')}, its {n} kernels {units.show(kernels, 's')}: the device"
-                " waited for something else, or start-up was timed",
-                {"step s": value, "kernels s": kernels, "kernels": n},
-            )
-
-
 @check("profiled-slower", "info", "lock clocks alike, pass --clock-control none, or scale the ceilings by the clock")
-def profiled_slower(context: Context) -> Iterator[Doubt]:
-    """The kernels under the profiler took longer than the whole step without it."""
+@check("wall-time", "warning", "compare kernel time with a warmed, synchronized median; look for gaps between kernels")
+def step_and_kernels(context: Context) -> Iterator[Doubt]:
+    """A measured step is far longer than its kernels, or shorter than they were under the profiler."""
     for figure, value, kernels, n in _both(context):
+        numbers = {"step s": value, "kernels s": kernels, "kernels": n}
+        if value > WALL * kernels + n * OVERHEAD:
+            message = (
+                f"the step took {units.show(value, 's')}, its {n} kernels {units.show(kernels, 's')}: the device"
+                " waited for something else, or start-up was timed"
+            )
+            yield Doubt(figure.subject, message, numbers, "wall-time")
         if kernels > PROFILED * value:
-            yield Doubt(
-                figure.subject,
+            message = (
                 f"the kernels took {units.show(kernels, 's')} under the profiler, the whole step"
                 f" {units.show(value, 's')} without it: the profiler held the clock at its base rate, or flushed the"
-                " caches before each kernel",
-                {"step s": value, "kernels s": kernels, "kernels": n},
+                " caches before each kernel"
             )
+            yield Doubt(figure.subject, message, numbers, "profiled-slower")
 
 
 def _both(context: Context) -> Iterator[tuple[ReportedFigure, float, float, int]]:

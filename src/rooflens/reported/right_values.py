@@ -7,16 +7,15 @@ size from a packaged table (``scripts/right_values.py`` writes it), so that a ch
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from rooflens.records import AS_IS, Case, Device, Phase, Record, Work
+from rooflens.records import AS_IS, Bound, Case, Device, Phase, Record, Work
 from rooflens.reported.figures import ReportedFigure
 from rooflens.results import RecordSet, Total
-from rooflens.roofline import bound
 from rooflens.runs.options import COUNTING, RUNNING
 
 if TYPE_CHECKING:
@@ -64,9 +63,14 @@ class Expected:
     parts: tuple[tuple[Work, int], ...] = field(default=(), repr=False)
     exact: bool = False
 
-    def bound(self, device: Device, precision: str | None) -> float | None:
-        """Seconds of the bound on a device; None where the device has no rate for the matrix work."""
-        works = [(work if self.exact or precision is None else _in(work, precision), n) for work, n in self.parts]
+    def bound(self, device: Device, precision: str, bound: Callable[[Work, Device], Bound]) -> float | None:
+        """Seconds of the bound on a device; None where the device has no rate for the matrix work.
+
+        Args:
+            precision: in which products run, where the parts do not name it.
+            bound: gives the bound of a part.
+        """
+        works = [(work if self.exact else _in(work, precision), calls) for work, calls in self.parts]
         if any(device.ceiling(unit) is None for work, _ in works for unit in work.flops if unit.startswith("matmul.")):
             return None
         return sum(bound(work, device).seconds * calls for work, calls in works)
