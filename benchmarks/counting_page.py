@@ -26,7 +26,8 @@ closed form. All models are in eval mode, except the one that says otherwise; ca
 into eval mode. Backward is counted in train mode with the sum of the results as loss. calflops takes twice forward for
 backward. The tools that are missing there count no backward (DeepSpeed takes twice forward too, in a training loop
 only). Seconds and megabytes (10^6 bytes of resident memory at the peak) are those of the call alone: the model exists,
-and the tool has been used once on another model. The machine had other work, so seconds are rough.
+and the tool has been used once on another model. The machine had other work, so seconds are rough. Those of each model
+are in `benchmarks/results/counting.json`.
 
 "Does not run" names the exception. On meta that is not the counter's fault: the masks of the transformers library and a
 router need values, which a tensor without data does not have. 0.996 in backward of LSTM and GRU is another convention.
@@ -50,8 +51,6 @@ def page(results: dict[str, Any]) -> str:
         by_model(cells, "forward", _ratio),
         "## Backward: reported over closed form\n",
         by_model(cells, "backward", _ratio),
-        "## Seconds and megabytes, forward\n",
-        by_model(cells, "forward", _cost),
     ]
     return "\n".join(parts)
 
@@ -171,7 +170,3 @@ def _ratio(cell: Cell) -> str:
         return "0"
     text = f"{ratio:.3f}"
     return text if text not in ("1.000", "0.000") else f"{ratio:.7f}".rstrip("0")
-
-
-def _cost(cell: Cell) -> str:
-    return NONE if "error" in cell else f"{cell['seconds']:.2g} s, {cell['mb']:.0f} MB"
