@@ -16,7 +16,7 @@ from torch import nn
 import rooflens as rl
 from rooflens.errors import InvalidValue
 from rooflens.regions import laps as source
-from rooflens.regions.loop import _opened
+from rooflens.regions.loop import open_passes
 
 __all__ = ["nothing_is_left_open", "turned_world"]  # fixtures
 
@@ -111,11 +111,11 @@ def test_breaking_off_drops_the_iteration_and_saves_the_rest(world: World, tmp_p
         world.now += STEP
         if n == 4:
             break
-    assert _opened() == []
+    assert open_passes() == []
     assert samples(region, "train step") == (3, 3, 3)
     (record,) = rl.read(path).where(name="train step")
     assert "train step: only 3 of 50 iterations were timed" in record.notes
-    region._iterations.tell()
+    region._iterations.finish()
 
 
 def test_an_error_in_the_loop_propagates_and_its_iteration_is_dropped(world: World) -> None:
@@ -266,7 +266,7 @@ def test_an_error_in_a_block_or_a_function_drops_it(world: World) -> None:
 
 @pytest.mark.parametrize("thing", [3, "step", [1, 2]])
 def test_what_cannot_be_called_is_no_function(thing: Any) -> None:
-    with pytest.raises(InvalidValue, match=r"is no function whose calls could be timed; watch a loader"):
+    with pytest.raises(InvalidValue, match=r"is not a function whose calls can be timed; watch a loader"):
         rl.region("train step")(thing)
 
 

@@ -104,7 +104,7 @@ def test_parts_are_no_regions_of_their_own_when_the_loop_is_free(world: World) -
 
 def test_a_part_cannot_have_wishes_of_its_own(world: World) -> None:
     with rl.region("train step", skip=0):
-        message = "'forward' is entered inside of 'train step' and timed with it; leave out skip, batch"
+        message = "'forward' is entered inside 'train step' and timed with it; leave out skip, batch"
         with pytest.raises(InvalidValue, match=message), rl.region("forward", skip=3, batch=2):
             pass
         message = "'iteration' is the name of a part that every loop has"
@@ -275,7 +275,7 @@ def test_what_cannot_be_told_is_a_warning_and_never_ends_the_loop(world: World, 
     region = rl.region("train step", skip=0, iterations=1, save=folder / "run.jsonl")
     folder.rmdir()
     folder.touch()
-    with pytest.warns(UserWarning, match="could not tell what it saw: cannot write"):
+    with pytest.warns(UserWarning, match="could not save or show its records: cannot write"):
         run(region, world, 3)
 
 
@@ -318,13 +318,13 @@ def test_on_a_device_the_step_has_the_devices_time_and_the_loop_that_of_the_host
             marks.append(tape.mark())
     laps = [source.Lap(waits=marks[n], begins=marks[n + 1], ends=marks[n + 2], batch=8) for n in (0, 2)]
     hosts, devices = tape.read()
-    seen = source.LoopTimes(name="step", case=Case(model="m", batch=8), laps=laps, host=hosts, device=devices)
-    step, iteration, loading = (record.timing for record in source.records(seen))
+    times = source.LoopTimes(name="step", case=Case(model="m", batch=8), laps=laps, host=hosts, device=devices)
+    step, iteration, loading = (record.timing for record in source.records(times))
     assert step is not None
     assert iteration is not None
     assert loading is not None
     assert (step.samples, iteration.samples, loading.samples) == ((4.0, 4.0), (1.5, 1.5), (1.0, 1.0))
-    pace = seen.pace
+    pace = times.pace
     assert pace is not None
     # The loop is over when the device is: 2 x 4.25 s.
     assert (pace.seconds, pace.idle, pace.samples_per_second) == (8.5, 0.5, 16 / 8.5)

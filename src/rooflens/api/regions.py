@@ -30,33 +30,32 @@ def region(
     save: str | Path | None = None,
     show: bool = False,
 ) -> Region:
-    """Time the iterations of a loop that is there already, data loading apart: around a loader, a block or a function.
+    """Time the iterations of your own loop, data loading apart: around a loader, a block or a function.
 
     >>> region = rl.region("train step", model=model, save="run.jsonl")  # doctest: +SKIP
     >>> for images, target in region.over(train_loader):  # doctest: +SKIP
     ...     ...
 
-    Nothing of the loop is changed: no switch is set, no counter reset, and while iterations are timed the device is
-    waited for only once before the first and once after the last. Afterwards the loop runs as if nothing were there.
+    The loop stays as it is: no switch is set and no counter reset. The host waits for the device only twice, before the
+    first timed iteration and after the last. From then on the loop runs as if there were no region.
 
-    Made again at the same place after it was entered once, as in ``with rl.region("train step"):`` within a loop, it is
-    the same region: each entry is one iteration. One without a model, entered inside another, is a part of that one's
-    iterations and stands in its records.
+    ``with rl.region("train step"):`` inside a loop is one region: each entry is one iteration. A region without a
+    model, entered inside another, is part of its iterations and stands in its records.
 
     Args:
         name: what to call it.
-        model: the module whose step this is: names the case, tells the mode and the device, and is not touched.
-        trace: the same, and the work of its step is counted in one more iteration, which is not timed.
+        model: the module whose step this is; it names the case and gives mode and device. It is not touched.
+        trace: like `model`; in addition one more iteration is not timed, and its work is counted.
         skip: iterations before the first one that is timed; default 10.
         iterations: how many to time; default 50.
         batch: samples per iteration; default: the length of the first tensor that the loader gives.
         mode: ``train`` or ``inference``; default: the model's own flag, else whether gradients are recorded.
-        dtype: what to call the precision that you run in (``amp-bf16``); it changes nothing.
+        dtype: the name of the precision that you run in (``amp-bf16``); it changes nothing.
         device: ``cpu`` or ``cuda``; default: where the model's parameters are.
-        roof: the device whose ceilings hold for this machine: a name, a device file, or ``measured`` for those that
-            ``rooflens calibrate`` kept. Default: the catalogue's entry.
-        save: a record file, written when the iterations are done, and at the end of a loop that was shorter. In a
-            distributed run the first rank writes it.
+        roof: the device whose ceilings hold for this machine: a name, a device file, or ``measured`` (by
+            ``rooflens calibrate``). Default: the catalogue's entry.
+        save: a record file, written when the iterations are done or a shorter loop ends. In a distributed run the
+            first rank writes it.
         show: print the table when the iterations are done.
 
     Raises:

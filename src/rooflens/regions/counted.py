@@ -1,4 +1,4 @@
-"""The operations of one iteration that really runs: counted while it runs, and changed in nothing."""
+"""Counts the operations of one iteration while it runs, and changes nothing."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from rooflens.trace.modules import ModulePaths
 from rooflens.trace.recorder import Recorder, Schema
 
 LOOP, OPTIMIZER = "(loop)", "(optimizer)"
-"""Paths of what no module does: the loss, what the loop does with tensors, and the optimizer."""
+"""Paths of operations outside all modules: the loop's own (the loss, for one), and the optimizer's."""
 COUNTED = (
     "the work is that of one more iteration: every operation that PyTorch ran in it; kernels of others are not seen"
 )
 UNREADABLE = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError, DataDependent)
-"""What a tensor that is not like others (nested, opaque, on an unusual device) answers when asked for its memory."""
+"""What an unusual tensor (nested, opaque, on a rare device) raises when asked for its memory."""
 
 
 class Counting:
-    """Counts the operations of this thread, and of the backward passes that it starts, inside of the context.
+    """A context that counts the operations of this thread and of the backward passes that it starts.
 
-    Everything runs as it would otherwise: the mode sees each operation, lets it run, and describes it afterwards. What
-    it cannot describe is listed and never an error, since the loop is not ours to break.
+    Everything runs as usual: each operation runs first and is described afterwards. One that cannot be described is
+    listed and never an error, since a measurement must not break the loop.
 
     Args:
-        model: whose modules the operations are told apart by.
+        model: its modules give the operations their paths.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -46,7 +46,7 @@ class Counting:
                 self._lifetimes.label(tensor, cause)
         self._parameters = sum(p.numel() for p in root.parameters())
         names = {id(parameter): name for name, parameter in root.named_parameters()}
-        self._recorder = _Live(self._paths, self._lifetimes, names)
+        self._recorder = _LiveRecorder(self._paths, self._lifetimes, names)
         self._contexts = ExitStack()
 
     def __enter__(self) -> Counting:
@@ -62,7 +62,7 @@ class Counting:
         self._contexts.close()
 
     def trace(self) -> Trace:
-        """What was seen. Memory is not: what was alive before is not known."""
+        """The operations, without memory: what was alive before is not known."""
         return Trace(
             operations=tuple(op for op in self._recorder.operations if op is not _UNKNOWN),
             memory=None,
@@ -73,7 +73,7 @@ class Counting:
 
 
 def check_countable(model: nn.Module) -> None:
-    """Refuse what would run differently while it is counted.
+    """Refuse a model that would run differently while it is counted.
 
     Raises:
         InvalidValue: a compiled model (it would run without its compiled kernels), or one that runs in several threads.
@@ -94,15 +94,15 @@ def check_countable(model: nn.Module) -> None:
 
 
 class _Watched(Lifetimes):
-    """Lifetimes that pass over a tensor without memory that can be read."""
+    """Lifetimes that skip a tensor whose memory cannot be read."""
 
     def see(self, tensor: torch.Tensor, cause: str = "temporaries") -> None:
         with suppress(*UNREADABLE):
             super().see(tensor, cause)
 
 
-class _Live(Recorder):
-    """A recorder of operations on real tensors, which finds out by itself in which phase they run."""
+class _LiveRecorder(Recorder):
+    """A recorder of operations on real tensors, which finds out their phase by itself."""
 
     supports_higher_order_operators = True
 
@@ -113,7 +113,7 @@ class _Live(Recorder):
 
     @contextmanager
     def stepping_noticed(self) -> Iterator[None]:
-        """Know whether an optimizer is stepping, by hooks that all optimizers share."""
+        """Notice the steps of optimizers, by hooks that all of them share."""
 
         def before(*_: Any) -> None:
             self._stepping = True

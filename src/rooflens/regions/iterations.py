@@ -39,11 +39,12 @@ class Pass:
     """One pass through a region, while it lasts.
 
     Attributes:
-        of: the iterations that it is one of, or a part of one of.
-        region: who entered.
-        path: names of the regions from there to here; "" is the iteration itself.
+        of: the iterations to which it, or what it is part of, belongs.
+        region: the region that was entered.
+        path: names of the regions from the iteration to here; "" is the iteration itself.
         begins: the mark where it began; None where nothing is timed.
-        inner: passes through the regions inside that have ended, by their path.
+        waits: the mark where waiting for data began; None without a loader.
+        inner: passes through the regions inside that have ended, by path.
     """
 
     of: Iterations
@@ -57,21 +58,21 @@ class Pass:
 
 
 class Iterations:
-    """What is seen of the iterations of one loop."""
+    """The iterations of one loop, and their records."""
 
     def __init__(self, plan: Plan, model: torch.nn.Module | None) -> None:
         self.plan = plan
         self._model = None if model is None else ref(model)  # a measurement keeps no model alive
         self._name = plan.name if model is None else type(unwrapped(model)).__name__
-        self._ended = self._raised = self._odd = 0
+        self._ended = self._raised = self._of_other_batch = 0
         self._tape: Tape | None = None
         self._laps: list[Lap] = []
         self._inner: dict[str, list[Lap]] = {}
         self._counting: Counting | None = None
         self._trace: Trace | None = None
-        self._seen: LoopTimes | None = None
+        self._times: LoopTimes | None = None
         self._environment: Environment | None = None
-        self._told = self._marked = False
+        self._finished = self._marked = False
         self._marks = ExitStack()
         if (plan.save is not None or plan.show) and COUNTERS not in os.environ:
             atexit.register(self._at_exit)
@@ -95,14 +96,14 @@ class Iterations:
         return "count" if self.plan.counts and self._trace is None and self.model is not None else "done"
 
     def mark(self) -> int:
-        """A mark, the first of which begins the timing."""
+        """Make a mark; the first one begins the timing."""
         if self._tape is None:
-            self._tape = self._begun()
+            self._tape = self._start()
             return self._tape.start()
         return self._tape.mark()
 
     def begin(self, region: object, waits: int | None = None, batch: int | None = None) -> Pass:
-        """An iteration begins."""
+        """Begin an iteration."""
         now = Pass(of=self, region=region, stage=self.stage, waits=waits, batch=batch)
         if now.stage == "time":
             now.begins = self.mark()
@@ -113,7 +114,7 @@ class Iterations:
         return now
 
     def end(self, now: Pass, completed: bool) -> int | None:
-        """The iteration ends; one that raised or was left is dropped.
+        """End an iteration, and drop it if it raised or was left.
 
         Returns:
             The mark at its end; None where nothing is timed.
@@ -135,21 +136,21 @@ class Iterations:
         else:
             self._raised += now.stage == "time"
         if now.stage in ("time", "count") and self.stage == "done":
-            self.tell()
+            self.finish()
         elif now.stage == "time" and self.stage == "count":
-            self._seen = self._look()  # now, and not after the iteration that is counted
+            self._times = self._read()  # now, and not after the iteration that is counted
         return ends if self.stage == "time" else None
 
     def _keep(self, lap: Lap, now: Pass) -> None:
         if self._laps and lap.batch != self._laps[0].batch:
-            self._odd += 1
+            self._of_other_batch += 1
             return
         self._laps.append(lap)
-        for path, part in now.inner:
-            self._inner.setdefault(path, []).append(part)
+        for path, inner in now.inner:
+            self._inner.setdefault(path, []).append(inner)
 
-    def _begun(self) -> Tape:
-        """Look at what is to be timed and where, right before."""
+    def _start(self) -> Tape:
+        """Look at the model and the machine right before the first iteration that is timed."""
         model = self.model
         self._machine = this_machine(self.plan.device or source.where_is(model), self.plan.roof)
         training = torch.is_grad_enabled() if model is None else model.training
@@ -157,8 +158,8 @@ class Iterations:
         self._observer = Observer(self._machine.where)
         return Tape.on(self._machine.where)
 
-    def _look(self) -> LoopTimes:
-        """What the laps so far say. Waits for the device."""
+    def _read(self) -> LoopTimes:
+        """Read the clocks. Waits for the device."""
         if not self._laps or self._tape is None:
             raise InvalidValue(
                 f"region {self.plan.name!r} has timed nothing: {self._ended} iterations ended, and"
@@ -181,43 +182,47 @@ class Iterations:
         )
 
     def _notes(self) -> list[str]:
+        """What is missing or was left out."""
         why = "the model was gone" if self.model is None else "no iteration came after the timed ones"
-        left = {
+        notes = {
             f"only {len(self._laps)} of {self.plan.wanted} iterations were timed": len(self._laps) < self.plan.wanted,
             f"left out: iterations that raised or were left ({self._raised})": self._raised,
-            f"left out: iterations of another batch ({self._odd})": self._odd,
+            f"left out: iterations of another batch ({self._of_other_batch})": self._of_other_batch,
             f"the work was not counted: {why}": self.plan.counts and not self._trace,
         }
-        return [f"{self.plan.name}: {note}" for note, applies in left.items() if applies]
+        return [f"{self.plan.name}: {note}" for note, applies in notes.items() if applies]
 
     @property
-    def seen(self) -> LoopTimes:
-        return self._seen or self._look()
+    def times(self) -> LoopTimes:
+        """The timed iterations so far."""
+        return self._times or self._read()
 
     @property
     def records(self) -> RecordSet:
-        """The records of what was seen so far."""
-        seen, known = self.seen, self._machine.device
-        found: list[Record] = []
+        """The records of the iterations so far."""
+        times, device = self.times, self._machine.device
+        records: list[Record] = []
         if self._trace is not None:
             operations = estimates.repeated(self._trace)
-            found += estimates.records(self._trace, operations, seen.case, known)
-        found += source.records(replace(seen, notes=(*self._notes(), *seen.notes)))
-        return RecordSet(found, devices={} if known is None else {known.name: known}, environment=self._environment)
+            records += estimates.records(self._trace, operations, times.case, device)
+        records += source.records(replace(times, notes=(*self._notes(), *times.notes)))
+        devices = {} if device is None else {device.name: device}
+        return RecordSet(records, devices=devices, environment=self._environment)
 
     def pause(self) -> None:
-        """The loop has ended; another may follow. What is there is saved."""
-        if self._laps and not self._told and self.plan.save is not None:
+        """Save the records at the end of a loop; another loop may follow."""
+        if self._laps and not self._finished and self.plan.save is not None:
             self._write(show=False)
 
-    def tell(self) -> None:
-        """Save and show, once, what is complete or will never be. A measurement never ends the program it measures."""
-        self._seen, self._told = self.seen, True
+    def finish(self) -> None:
+        """Save and show the records, once."""
+        self._times, self._finished = self.times, True
         atexit.unregister(self._at_exit)
         self._write(show=self.plan.show)
 
     def _write(self, show: bool) -> None:
-        if not _first_rank():
+        """Save and show the records. An error becomes a warning: a measurement never ends the program it measures."""
+        if not _is_first_rank():
             return
         try:
             records = self.records
@@ -226,12 +231,12 @@ class Iterations:
             if show:
                 sys.stdout.write(f"{render(tables_of(records), 'table')}\n")
         except RooflensError as error:
-            warnings.warn(f"region {self.plan.name!r} could not tell what it saw: {error}", stacklevel=2)
+            warnings.warn(f"region {self.plan.name!r} could not save or show its records: {error}", stacklevel=2)
 
     def _at_exit(self) -> None:
-        """The program ends before the iterations did."""
+        """Finish when the program ends before the iterations do."""
         if self._laps:
-            self.tell()
+            self.finish()
         else:
             warnings.warn(
                 f"region {self.plan.name!r} timed nothing: {self._ended} iterations ended, {self.plan.skipped}"
@@ -240,7 +245,7 @@ class Iterations:
             )
 
 
-def _first_rank() -> bool:
-    """Whether this process speaks for a distributed run; any other process speaks for itself."""
+def _is_first_rank() -> bool:
+    """True if this process is the first of a distributed run, or not part of one."""
     ready = torch.distributed.is_available() and torch.distributed.is_initialized()
     return not ready or torch.distributed.get_rank() == 0

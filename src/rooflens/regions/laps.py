@@ -1,4 +1,4 @@
-"""Time of the iterations of a loop that is not ours: marks that wait for nothing, turned into records afterwards."""
+"""Times a loop with marks that wait for nothing, and makes records of them afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rooflens.timing import Clock, CudaClock, MonotonicClock
 from rooflens.units import show
 
 ITERATION, LOADING = "iteration", "data loading"
-"""What a loop over a loader consists of beside its step."""
+"""Names of what a loop over a loader has besides its step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +24,8 @@ class Lap:
     """One pass through a region, as numbers of marks on a tape.
 
     Attributes:
-        waits: where waiting for data began; None where no loader was watched.
-        batch: samples that the loader gave; None is unknown.
+        waits: where waiting for data began; None without a loader.
+        batch: samples that the loader gave; None if unknown.
     """
 
     begins: int
@@ -36,7 +36,7 @@ class Lap:
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """What a clock says: seconds from each mark to the next."""
+    """Seconds from each mark to the next on one clock."""
 
     clock: Clock
     between: tuple[float, ...]
@@ -49,10 +49,10 @@ class Seconds:
 
 
 class Tape:
-    """Marks on the clock of the host and, on CUDA, on that of the device too.
+    """Marks on the host's clock and, on CUDA, on the device's clock too.
 
-    A mark waits for nothing: the host runs as far ahead of the device as it would without. Only `start`, so that no
-    earlier work is timed, and `read` wait for the device.
+    A mark does not wait: the host runs as far ahead of the device as it would without marks. Only `read` waits for the
+    device, and `start`, so that no earlier work is timed.
     """
 
     def __init__(self, host: Clock, device: Clock | None = None) -> None:
@@ -78,23 +78,23 @@ class Tape:
         return self._marks
 
     def read(self) -> tuple[Seconds, Seconds]:
-        """Seconds between the marks, by the host's clock and by that of the device; on the CPU these are the same."""
+        """Seconds between the marks on the host's clock and on the device's; on the CPU these are the same."""
         read = [Seconds(clock, tuple(clock.seconds())) for clock in self._clocks]
         return read[-1], read[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How a loop moves on, over all of its timed iterations.
+    """How fast a loop goes, over all timed iterations.
 
-    Totals and not medians: a loader with workers hands its batches over in bursts.
+    Totals and not medians: a loader with workers hands out its batches in bursts.
 
     Attributes:
-        iterations: how many there are.
-        seconds: from the first to the last, less what lies between loops.
-        loading: seconds of these in which the host waited for the loader.
+        iterations: number of timed iterations.
+        seconds: from the first to the last, without the time between loops.
+        loading: seconds in which the host waited for the loader.
         idle: seconds that the device spent between steps; None on a processor.
-        samples_per_second: data loading included; None where the number of samples is unknown.
+        samples_per_second: with data loading; None if the number of samples is unknown.
     """
 
     iterations: int
@@ -105,7 +105,7 @@ class Pace:
 
     @property
     def loading_share(self) -> float:
-        """Share of the wall time that is spent waiting for data."""
+        """Share of the wall time that the host waits for data."""
         return self.loading / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:
@@ -119,14 +119,15 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopTimes:
-    """What a region saw.
+    """The timed iterations of a loop.
 
     Attributes:
-        case: the cell of the step.
-        laps: its timed iterations, all of one batch.
-        inner: passes through the regions inside, by name.
+        name: of the region.
+        case: of the step.
+        laps: the iterations, all of one batch.
+        inner: passes through the regions inside, by path.
         host: the wall clock.
-        device: the clock of the device; on the CPU the same.
+        device: the device's clock; on the CPU the same.
     """
 
     name: str
@@ -141,7 +142,7 @@ class LoopTimes:
 
     @property
     def pace(self) -> Pace | None:
-        """How the loop moves on; None where no loader was watched."""
+        """How fast the loop goes; None without a loader."""
         watched = [(lap.waits, lap) for lap in self.laps if lap.waits is not None]
         if not watched:
             return None
@@ -161,38 +162,37 @@ class LoopTimes:
         )
 
 
-def records(seen: LoopTimes) -> Iterator[Record]:
-    """The step, then each region inside of it, then the iteration and the data loading of a watched loader.
+def records(times: LoopTimes) -> Iterator[Record]:
+    """Records of the step, of each region inside it, and of the iteration and data loading of a watched loader.
 
-    Each is a case of its own, told apart by the option ``region``: they are times of the same seconds, and a total
-    over one case never adds a whole and its parts. The case of the step has no such option, so that it meets the
-    estimates and measurements of the same step. The one of data loading has no batch: samples per second of waiting
-    would be no throughput.
+    Each is a case of its own, with an option ``region``: they time the same seconds, and a total over one case must not
+    add a whole and its parts. The step's case has no such option, so that it joins estimates and measurements of the
+    same step. The case of data loading has no batch: samples per second of waiting would not be a throughput.
     """
-    pace = seen.pace
+    pace = times.pace
     yield Record(
-        case=seen.case,
+        case=times.case,
         source="measure",
         scope="model",
-        name=seen.name,
-        timing=seen.device.timing((lap.begins, lap.ends) for lap in seen.laps),
-        memory=seen.memory,
-        conditions=seen.conditions,
-        notes=(*seen.notes, *([str(pace)] if pace is not None else [])),
+        name=times.name,
+        timing=times.device.timing((lap.begins, lap.ends) for lap in times.laps),
+        memory=times.memory,
+        conditions=times.conditions,
+        notes=(*times.notes, *([str(pace)] if pace is not None else [])),
     )
-    for name, laps in seen.inner.items():
-        yield _part(seen.case, name, name, seen.device.timing((lap.begins, lap.ends) for lap in laps))
+    for name, laps in times.inner.items():
+        yield _inside(times.case, name, name, times.device.timing((lap.begins, lap.ends) for lap in laps))
     if pace is None:
         return
-    watched = [(lap.waits, lap) for lap in seen.laps if lap.waits is not None]
-    wall = seen.host.timing((waits, lap.ends) for waits, lap in watched)
-    yield _part(seen.case, ITERATION, ITERATION, wall)
-    of = "" if seen.case.batch is None else f", batch {seen.case.batch}"
-    waiting = seen.host.timing((waits, lap.begins) for waits, lap in watched)
-    yield _part(replace(seen.case, batch=None), f"{LOADING}{of}", LOADING, waiting)
+    watched = [(lap.waits, lap) for lap in times.laps if lap.waits is not None]
+    wall = times.host.timing((waits, lap.ends) for waits, lap in watched)
+    yield _inside(times.case, ITERATION, ITERATION, wall)
+    of = "" if times.case.batch is None else f", batch {times.case.batch}"
+    waiting = times.host.timing((waits, lap.begins) for waits, lap in watched)
+    yield _inside(replace(times.case, batch=None), f"{LOADING}{of}", LOADING, waiting)
 
 
-def _part(case: Case, option: str, name: str, timing: Timing) -> Record:
+def _inside(case: Case, option: str, name: str, timing: Timing) -> Record:
     return Record(
         case=replace(case, options=(*case.options, ("region", option))),
         source="measure",
@@ -203,7 +203,7 @@ def _part(case: Case, option: str, name: str, timing: Timing) -> Record:
 
 
 def where_is(model: Any) -> str:
-    """The type of device on which a model's parameters lie; without a model, the one that torch uses already."""
+    """The device type of a model's parameters; without a model, the one that torch uses already."""
     tensor = None if model is None else next(chain(model.parameters(), model.buffers()), None)
     if tensor is not None:
         return str(tensor.device.type)
@@ -211,7 +211,7 @@ def where_is(model: Any) -> str:
 
 
 def memory_of(where: str) -> Memory:
-    """Peak memory since the program began: no counter of the program's own is reset."""
+    """Peak memory since the program began: the program's own counters are not reset."""
     if where == "cuda":
         return Memory(
             peak=torch.cuda.max_memory_allocated(),
@@ -223,7 +223,7 @@ def memory_of(where: str) -> Memory:
 
 
 def samples_in(item: Any) -> int | None:
-    """The batch that a loader gave: the length of the first tensor or array in it; None where there is none."""
+    """The batch that a loader gave: the length of the first tensor or array in it; None if there is none."""
     shape = getattr(item, "shape", None)
     if shape is not None:
         return int(shape[0]) if len(shape) and shape[0] else None

@@ -1,4 +1,4 @@
-"""Times the iterations of a training loop that is there already."""
+"""Times the iterations of an existing training loop."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ class Region(ContextDecorator):
         self._made, self._entered, self._kept = 1, 0, False
 
     def is_made_again(self, model: torch.nn.Module | None) -> bool:
-        """Whether the same call, again at the same place, means this region: if each one so far was entered once."""
+        """True if each region that this call made so far was entered once: then the next call means this region."""
         same = not self._kept and self._entered == self._made and model is self._iterations.model
         self._made += same
         return same
 
     def __enter__(self) -> Region:
         self._entered += 1
-        around = _opened()
+        around = open_passes()
         if around and not self._whole and not self._open:
             around.append(self._part_of(around[-1]))
         else:
@@ -83,7 +83,7 @@ class Region(ContextDecorator):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        around = _opened()
+        around = open_passes()
         now = around.pop(max(n for n, entered in enumerate(around) if entered.region is self))
         if not now.path:
             self._open = False
@@ -97,28 +97,28 @@ class Region(ContextDecorator):
         """Time each call of a function as an iteration."""
         if not callable(function):
             raise InvalidValue(
-                f"{function!r} is no function whose calls could be timed; watch a loader by .over(loader)"
+                f"{function!r} is not a function whose calls can be timed; watch a loader with .over(loader)"
             )
         if any(is_lazy(function) for is_lazy in _LAZY):
             raise InvalidValue(
                 f"{function.__name__} returns before its body has run, so a call cannot be timed; use"
-                f" `with rl.region({self._plan.name!r}):` inside of it"
+                f" `with rl.region({self._plan.name!r}):` inside it"
             )
         self._kept = True
         return super().__call__(function)
 
     def over(self, loader: Iterable[Item]) -> WatchedLoader[Item]:
-        """The items of a loader; each item and what is done with it is one iteration.
+        """Time a loop over a loader; each item and what is done with it is one iteration.
 
-        The time in which the loader is asked for the next item is data loading, the rest is the step. Starting the
-        loader (its workers) belongs to neither. Several loops over the same region go on counting.
+        Waiting for the next item is data loading, the rest is the step. Starting the loader (its workers) belongs to
+        neither. A second loop over the same region continues the first.
         """
         self._kept = True
         return WatchedLoader(self, loader)
 
     @property
     def records(self) -> RecordSet:
-        """What was seen so far: the step, its parts, iteration and data loading, and the work if it was counted.
+        """The step, the regions inside it, iteration and data loading so far, and the work if it was counted.
 
         Raises:
             InvalidValue: no iteration was timed yet.
@@ -128,7 +128,7 @@ class Region(ContextDecorator):
     @property
     def pace(self) -> Pace | None:
         """Wall time, share of data loading and samples per second over all timed iterations; None without a loader."""
-        return self._iterations.seen.pace
+        return self._iterations.times.pace
 
     def report(self) -> str:
         """The table of :func:`table` as text."""
@@ -138,11 +138,11 @@ class Region(ContextDecorator):
         return f"<region {self._plan.name!r}: {self._iterations}>"
 
     def _part_of(self, outer: Pass) -> Pass:
-        """A pass through this region as a part of an iteration of the one around it."""
+        """A pass through this region inside an iteration of the region around it."""
         name, given = self._plan.name, self._plan.only_alone
         if given:
             raise InvalidValue(
-                f"region {name!r} is entered inside of {outer.of.plan.name!r} and timed with it; leave out"
+                f"region {name!r} is entered inside {outer.of.plan.name!r} and timed with it; leave out"
                 f" {', '.join(given)}"
             )
         if name in (ITERATION, LOADING):
@@ -152,7 +152,7 @@ class Region(ContextDecorator):
         return Pass(of=outer.of, region=self, stage=outer.stage, path=path, begins=begins)
 
     def _check_alone(self) -> None:
-        """One region serves one thread and one iteration at a time."""
+        """Check that one thread enters, one iteration at a time."""
         thread = threading.get_ident()
         if self._thread not in (None, thread):
             raise InvalidValue(
@@ -167,7 +167,7 @@ class Region(ContextDecorator):
         self._thread = thread
 
     def _watch(self, loader: Iterable[Item]) -> Iterator[Item]:
-        iterations, around = self._iterations, _opened()
+        iterations, around = self._iterations, open_passes()
         items = iter(loader)
         now: Pass | None = None
         waits: int | None = None
@@ -191,10 +191,10 @@ class Region(ContextDecorator):
             around.append(now)
             yield from items
         finally:
-            self._left(now, around)
+            self._leave(now, around)
 
-    def _left(self, now: Pass | None, around: list[Pass]) -> None:
-        """A loop has come to its end, was broken off, or raised: which of them a loader is not told."""
+    def _leave(self, now: Pass | None, around: list[Pass]) -> None:
+        """Close a loop that ended, was broken off, or raised: a loader cannot tell these apart."""
         if now is not None:
             around.remove(now)
             self._open = False
@@ -206,7 +206,7 @@ _LAZY = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasy
 
 
 class WatchedLoader(Generic[Item]):
-    """A watched loader: gives its items, and for everything else is the loader: length, dataset, sampler ..."""
+    """Gives the items of a loader and times them; has the loader's length and attributes (dataset, sampler ...)."""
 
     def __init__(self, region: Region, loader: Iterable[Item]) -> None:
         self._region, self._loader = region, loader
@@ -221,7 +221,7 @@ class WatchedLoader(Generic[Item]):
         return bool(self._loader)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # not what copying and the like ask an object for that is not made yet
+        if name.startswith("__"):  # copying asks for these before the object is made
             raise AttributeError(name)
         return getattr(self._loader, name)
 
@@ -231,7 +231,7 @@ _MADE: dict[tuple[int, str, int], tuple[CodeType, Plan, Region]] = {}
 _LOCAL = threading.local()
 
 
-def _opened() -> list[Pass]:
+def open_passes() -> list[Pass]:
     """The passes that this thread is in, the innermost last."""
     stack: list[Pass] | None = getattr(_LOCAL, "stack", None)
     if stack is None:
