@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +24,7 @@ from rooflens.graph.products import NARROW
 from rooflens.graph.sizes import Sizes, declared_type, input_type
 from rooflens.graph.value import Data, GraphValue, tensor_type, value_of
 from rooflens.graph.weights import is_weight, may_be_none, shows_none
-from rooflens.records import Access, Call, Operation, Tensor, Trace
+from rooflens.records import Access, Call, HostCalls, Operation, Tensor, Trace
 
 UNSIZED = (
     "the file does not tell every size: bytes and memory are unknown, and so are the operations listed as uncounted"
@@ -65,6 +65,7 @@ class _GraphReading:
         self._weights: dict[int, int] = {}
         self._operations: list[Operation] = []
         self._unsized: list[tuple[str, str]] = []
+        self._views: Counter[str] = Counter()
 
     def trace(self) -> Trace:
         with self._telling("its inputs"):
@@ -83,6 +84,10 @@ class _GraphReading:
             parameters=sum(self._weights.values()),
             lasting=lasting,
             unsized=tuple(self._unsized),
+            host_calls=tuple(
+                HostCalls(path=path, phase="forward", views=views, module_calls=None)
+                for path, views in self._views.items()
+            ),
             notes=(UNSIZED,) if self._unsized else (),
         )
 
@@ -196,6 +201,8 @@ class _GraphReading:
             pass  # known before the graph runs
         else:
             self._work(proto, node, path)
+        if not node.drafts and _is_view(node):
+            self._views[path] += 1
         for name, value in zip(proto.output, node.outputs, strict=True):
             if name and value is not None:
                 self._define(name, value)
@@ -322,6 +329,16 @@ def _is_sized(node: Node, everything: bool = True) -> bool:
     """Whether the sizes of a node's inputs (of the first one) and of its outputs are known."""
     inputs: Sequence[GraphValue | None] = node.inputs if everything else node.inputs[:1]
     return all(value is None or value.tensor is not None for value in (*inputs, *node.outputs))
+
+
+def _is_view(node: Node) -> bool:
+    """True if an output is memory of an input in another shape or order, in every run."""
+    places = [(v.block, v.shape, v.strides, v.offset) for v in node.inputs if v is not None and v.tensor is not None]
+    return any(
+        v.block in {block for block, *_ in places} and (v.block, v.shape, v.strides, v.offset) not in places
+        for v in node.outputs
+        if v is not None and v.tensor is not None and not v.constant and v.data is None
+    )
 
 
 def _listed(proto: onnx.NodeProto) -> str:

@@ -9,15 +9,15 @@ Format history (the version rises when an older reader would misunderstand a fil
 
 1. first version
 2. ``call`` lines
-3. calls tell how their tensors lie in memory, and records of calls in several layouts the calls of each; what files of
-   versions 1 and 2 hold has no known layout
+3. calls tell how their tensors lie in memory, and records of calls in several layouts the calls of each; a model's
+   record holds its views and module calls, as ``{"forward": {"layer1.0": [1, 1]}}``; older files tell none of that
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -27,7 +27,7 @@ from rooflens.errors import OutputError, RecordFileError
 from rooflens.opening import at_most, opened
 from rooflens.records.calls import from_plain, to_plain
 from rooflens.records.device import Device
-from rooflens.records.operation import Call
+from rooflens.records.operation import Call, HostCalls, Phase
 from rooflens.records.record import Case, Environment, Failure, Record
 
 FORMAT = 3
@@ -123,6 +123,9 @@ def _lines(contents: RecordFile) -> Iterable[str]:
                 if item.layouts:
                     numbers["layouts"] = [(calls[call, call.layout], times) for call, times in item.layouts]
                 stored = replace(item, call=None, layouts=())
+            if isinstance(stored, Record) and stored.host_calls is not None:
+                numbers["host_calls"] = _plain_host_calls(stored.host_calls)
+                stored = replace(stored, host_calls=None)
             known = {k: v for k, v in msgspec.to_builtins(stored).items() if v is not None and k != "layouts"}
             yield line(kind, known | numbers)
 
@@ -178,18 +181,34 @@ def _record(entry: Mapping[str, Any], case: Case, calls: Mapping[int, Call]) -> 
     call = _numbered("call", calls, entry) if "call" in entry else None
     layouts = msgspec.convert(entry.get("layouts", []), list[tuple[int, int]])
     laid = tuple((_numbered("call", calls, {"call": number}), times) for number, times in layouts)
-    stored = msgspec.convert({**entry, "case": case}, _without_calls())
-    return Record(**vars(stored), call=call, layouts=laid)
+    stored = msgspec.convert({**entry, "case": case}, _other_fields())
+    host = msgspec.convert(entry.get("host_calls"), dict[Phase, dict[str, tuple[int, int | None]]] | None)
+    return Record(
+        **vars(stored), call=call, layouts=laid, host_calls=None if host is None else tuple(_host_calls(host))
+    )
 
 
-_OF_CALLS = ("call", "layouts")
+def _plain_host_calls(host_calls: Iterable[HostCalls]) -> dict[str, dict[str, tuple[int, int | None]]]:
+    plain: dict[str, dict[str, tuple[int, int | None]]] = {}
+    for each in host_calls:
+        plain.setdefault(each.phase, {})[each.path] = (each.views, each.module_calls)
+    return plain
+
+
+def _host_calls(plain: Mapping[Phase, Mapping[str, tuple[int, int | None]]]) -> Iterator[HostCalls]:
+    for phase, by_path in plain.items():
+        for path, (views, module_calls) in by_path.items():
+            yield HostCalls(path=path, phase=phase, views=views, module_calls=module_calls)
+
+
+_WRITTEN_APART = ("call", "layouts", "host_calls")
 
 
 @cache
-def _without_calls() -> type[Any]:
-    """The fields of a record less its calls: msgspec reads no type that holds itself, as lists of arguments do."""
+def _other_fields() -> type[Any]:
+    """The other fields of a record: msgspec reads no type that holds itself, as lists of arguments do."""
     hints = get_type_hints(Record)
-    kept = [(f.name, hints[f.name], field(default=f.default)) for f in fields(Record) if f.name not in _OF_CALLS]
+    kept = [(f.name, hints[f.name], field(default=f.default)) for f in fields(Record) if f.name not in _WRITTEN_APART]
     return make_dataclass("StoredRecord", kept, kw_only=True)
 
 

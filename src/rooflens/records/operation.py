@@ -178,3 +178,20 @@ class Operation:
     recomputed: bool = False
     reads: tuple[Access, ...] = field(default=(), compare=False, repr=False)
     writes: tuple[Access, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCalls:
+    """What the host does for a module in one phase beside launching its operations; modules in it not included.
+
+    Attributes:
+        path: as that of an operation.
+        phase: forward, backward or optimizer; what backward runs again counts there.
+        views: operations that look at memory in another way: views, and a tensor that is detached.
+        module_calls: entries of ``nn.Module.__call__``; None where nobody saw modules being called.
+    """
+
+    path: str
+    phase: Phase
+    views: int
+    module_calls: int | None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from rooflens.errors import InvalidValue
-from rooflens.records.operation import Call, Phase
+from rooflens.records.operation import Call, HostCalls, Phase
 from rooflens.records.scaling import Scaling
 from rooflens.records.timing import Timing
 from rooflens.records.work import Work
@@ -141,6 +141,7 @@ class Record:
         recomputed: the work repeats forward work during backward.
         parameters: parameter elements of a model, shared ones once.
         memory: peak memory of a model.
+        host_calls: views and calls of modules in a model, by module and phase.
         conditions: what the machine was like around a measured run of a model.
         scaling: how a training step on several devices compares with one.
         notes: what a reader must know before using the numbers.
@@ -164,6 +165,7 @@ class Record:
     recomputed: bool = False
     parameters: int | None = None
     memory: Memory | None = None
+    host_calls: tuple[HostCalls, ...] | None = None
     conditions: Conditions | None = None
     scaling: Scaling | None = None
     notes: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rooflens.records.operation import Operation
+from rooflens.records.operation import HostCalls, Operation
 from rooflens.records.record import Memory
 
 
@@ -18,6 +18,7 @@ class Trace:
         parameters: elements of the model's parameters, shared ones once.
         lasting: numbers of the blocks of memory that are there when the step has ended.
         unsized: path and name of operations whose shapes are not known, so that neither their FLOP nor their bytes are.
+        host_calls: views and calls of modules, by module and phase; None where they were not seen.
         with_values: the step was run for real, since a shape or a branch depends on values.
         notes: what a reader must know.
     """
@@ -27,5 +28,6 @@ class Trace:
     parameters: int
     lasting: frozenset[int] = frozenset()
     unsized: tuple[tuple[str, str], ...] = ()
+    host_calls: tuple[HostCalls, ...] | None = None
     with_values: bool = False
     notes: tuple[str, ...] = ()

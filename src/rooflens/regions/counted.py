@@ -68,6 +68,7 @@ class Counting:
             memory=None,
             parameters=self._parameters,
             unsized=tuple(dict.fromkeys(self._recorder.unreadable)),
+            host_calls=self._recorder.host_calls,
             notes=(COUNTED,),
         )
 
@@ -134,13 +135,20 @@ class _LiveRecorder(Recorder):
         if not isinstance(func, torch._ops.OpOverload):
             self.unreadable.append((self._paths.current, str(func)))
             return func(*args, **kwargs or {})
+        self._notice_phase()
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+    def _count_module_call(self, path: str) -> None:
+        self._notice_phase()
+        super()._count_module_call(path)
+
+    def _notice_phase(self) -> None:
         if torch._C._current_autograd_node() is not None:
             self.phase = "backward"
         elif self._stepping and not self._paths.inside:  # a closure runs the model again
             self.phase = "optimizer"
         else:
             self.phase = "forward"
-        return super().__torch_dispatch__(func, types, args, kwargs)
 
     def _operation(
         self,

@@ -89,6 +89,7 @@ def records(
         scope="model",
         parameters=done.parameters,
         memory=done.memory,
+        host_calls=done.host_calls,
         notes=(*done.notes, *(((CAUSAL_ATTENTION if causal else FULL_ATTENTION),) if partial else ())),
     )
 

@@ -17,6 +17,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 class ModulePaths:
     """Follows calls of modules by global hooks, so that the model itself gets none.
 
+    `on_call` is given the path of each module that is called.
+
     Every entry and exit notes the autograd sequence number at that moment. A node of the backward graph that was
     created between two notes belongs to the module that was running then; that is how backward operations find theirs.
     """
@@ -27,6 +29,7 @@ class ModulePaths:
         self._stack = [""]
         self._numbers = [0]
         self._paths = [""]
+        self.on_call: Callable[[str], None] = lambda path: None
         self.base = ""
         self.failed = ""
 
@@ -59,6 +62,7 @@ class ModulePaths:
     def _before(self, module: nn.Module, args: Any) -> None:
         self._stack.append(self._names.get(id(module), self.current))
         self._note()
+        self.on_call(self.current)
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
         if output is None and not self.failed:  # called without a result: most likely the innermost module that raised

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,12 +14,30 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from rooflens.costs.registry import is_custom, runs_in
-from rooflens.records import Access, Argument, Call, Operation, Phase, Tensor
+from rooflens.records import PHASES, Access, Argument, Call, HostCalls, Operation, Phase, Tensor
 from rooflens.trace.dtypes import name_of
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
 from rooflens.trace.plain_tensors import plain_tensors
 
+VIEWS = frozenset(
+    {
+        "_reshape_alias",
+        "_unsafe_view",
+        "as_strided_",
+        "detach_",
+        "squeeze_",
+        "swapaxes_",
+        "swapdims_",
+        "t_",
+        "transpose_",
+        "unsafe_chunk",
+        "unsafe_split",
+        "unsafe_split_with_sizes",
+        "unsqueeze_",
+    }
+)
+"""Views whose schema does not say so. The others give results that alias an argument which is not written."""
 FREE = frozenset(
     {
         "_assert_async",
@@ -29,43 +48,27 @@ FREE = frozenset(
         "_nested_tensor_from_mask_left_aligned",
         "_record_function_enter_new",
         "_record_function_exit",
-        "_reshape_alias",
         "_sparse_compressed_tensor_unsafe",
         "_sparse_coo_tensor_unsafe",
         "_sparse_coo_tensor_with_dims",
         "_sparse_coo_tensor_with_dims_and_tensors",
-        "_unsafe_view",
-        "alias",
-        "as_strided_",
-        "detach",
-        "detach_",
         "empty",
         "empty_like",
         "empty_permuted",
         "empty_strided",
         "is_coalesced",
         "is_same_size",
-        "lift_fresh",
         "new_empty",
         "new_empty_strided",
         "resize_",
         "set_",
-        "squeeze_",
-        "swapaxes_",
-        "swapdims_",
         "sym_numel",
         "sym_size",
         "sym_storage_offset",
         "sym_stride",
-        "t_",
-        "transpose_",
-        "unsafe_chunk",
-        "unsafe_split",
-        "unsafe_split_with_sizes",
-        "unsqueeze_",
     }
 )
-"""Operations that move and compute nothing. Views (results alias an argument that is not written) are free too."""
+"""Operations that move and compute nothing and are no views."""
 FORWARD_ONLY = frozenset({"_fused_rms_norm", "attention", "recurrent"})
 """Operations of our own that run without a recorded gradient, in forward only: in backward they are recomputed."""
 
@@ -75,6 +78,7 @@ class Schema:
     """What the recorder needs of an operator's schema."""
 
     name: str
+    view: bool
     free: bool
     composite: bool
     arguments: tuple[str, ...]
@@ -90,9 +94,11 @@ def schema_of(operator: torch._ops.OpOverload, custom: bool) -> Schema:
     if operator.namespace == "quantized" and not custom:  # layers on packed weights have the names of plain ones
         name = f"quantized_{name}"
     returns = [r.alias_info for r in schema.returns]
-    view = bool(returns) and all(alias is not None and not alias.is_write for alias in returns)
+    aliases = bool(returns) and all(alias is not None and not alias.is_write for alias in returns)
+    view = aliases or name in VIEWS
     return Schema(
         name=name,
+        view=view,
         free=view or name in FREE or operator.namespace == "prim",
         composite=operator.namespace == "aten"
         and torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd"),
@@ -113,6 +119,22 @@ class Recorder(TorchDispatchMode):
         self._lifetimes = lifetimes
         self._parameter_names = parameter_names
         self._repeating = 0
+        self._views: Counter[tuple[str, Phase]] = Counter()
+        self._module_calls: Counter[tuple[str, Phase]] = Counter()
+        paths.on_call = self._count_module_call
+
+    @property
+    def host_calls(self) -> tuple[HostCalls, ...]:
+        """Views and calls of modules so far, phase by phase."""
+        views, calls = self._views, self._module_calls
+        pieces = sorted(dict.fromkeys((*calls, *views)), key=lambda piece: PHASES.index(piece[1]))
+        return tuple(
+            HostCalls(path=path, phase=phase, views=views[path, phase], module_calls=calls[path, phase])
+            for path, phase in pieces
+        )
+
+    def _count_module_call(self, path: str) -> None:
+        self._module_calls[path, self.phase] += 1
 
     @contextmanager
     def following_functions(self) -> Iterator[None]:
@@ -155,7 +177,9 @@ class Recorder(TorchDispatchMode):
         outputs = _tensors(results)
         for tensor in outputs:
             self._lifetimes.see(tensor)
-        if not schema.free:
+        if schema.view:
+            self._views[path, self.phase] += 1
+        elif not schema.free:
             self.operations.append(self._operation(schema, args, kwargs, outputs, path, recomputed))
         return results
 

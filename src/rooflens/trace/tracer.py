@@ -181,6 +181,7 @@ class _Run:
         return Trace(
             lasting=lasting,
             operations=tuple(self.recorder.operations),
+            host_calls=self.recorder.host_calls,
             memory=self.lifetimes.peak(),
             parameters=sum(p.numel() for p in self.module.parameters()),
         )
