@@ -9,8 +9,8 @@ from tests.table_samples import both, device, estimated, operation, trained
 
 from rooflens.errors import AmbiguousResult, InvalidValue
 from rooflens.records import Case, Record, Work
+from rooflens.report.breakdown import Module, module_tree, modules
 from rooflens.report.table import Table
-from rooflens.report.tree import Module, module_tree, modules
 from rooflens.results import RecordSet, Total
 
 CASE = Case(model="net", device="toy")

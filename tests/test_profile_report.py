@@ -7,10 +7,10 @@ from tests.table_samples import device, operation
 
 import rooflens as rl
 from rooflens.records import Case, Phase, Record, Scope, Timing, Work
+from rooflens.report.breakdown import module_tree
 from rooflens.report.figures.roofline import roofline_figure
 from rooflens.report.summary import summary
 from rooflens.report.table import Entry, Table
-from rooflens.report.tree import module_tree
 from rooflens.results import UNATTRIBUTED, RecordSet
 from rooflens.results.evidence import join, piecewise
 

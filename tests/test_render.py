@@ -28,13 +28,11 @@ from tests.table_samples import (
 
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Failure
-from rooflens.report.breakdown import families, operations
+from rooflens.report.breakdown import families, module_tree, operations
 from rooflens.report.escape import printable
-from rooflens.report.memory_steps import memory
 from rooflens.report.render import FORMATS, Format, render
-from rooflens.report.summary import failures, summary
+from rooflens.report.summary import failures, memory, summary
 from rooflens.report.table import COUNT, Column, Entries, Entry, Table, Value, build
-from rooflens.report.tree import module_tree
 from rooflens.results import RecordSet
 
 VIEWS = {

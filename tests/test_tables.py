@@ -23,11 +23,10 @@ from tests.table_samples import (
 )
 
 from rooflens.records import Failure, Work
-from rooflens.report import escape, notes, table
+from rooflens.report import columns, escape, table
 from rooflens.report.breakdown import families, operations
-from rooflens.report.memory_steps import memory
-from rooflens.report.notes import coverage_line
-from rooflens.report.summary import failures, summary
+from rooflens.report.columns import coverage_line
+from rooflens.report.summary import failures, memory, summary
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, Value, build, for_people, percent, plain, text
 from rooflens.results import Coverage, RecordSet
 
@@ -267,7 +266,7 @@ def test_people_see_what_differs_and_what_is_known() -> None:
     assert for_people(build("Title", columns[:1], rows[:1])).rows == ((Entry("m"),),)
 
 
-@pytest.mark.parametrize("module", [escape, notes, table], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [columns, escape, table], ids=lambda module: module.__name__)
 def test_examples_in_docstrings(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rooflens.errors import InvalidValue
-from rooflens.report.overview import tables_of
 from rooflens.report.render import Format, render
+from rooflens.report.summary import tables_of
 from rooflens.results import Fits, RecordSet
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def table(
         InvalidValue: an unknown format, or no record and no failure.
     """
     from rooflens.report.case_json import promised_json
-    from rooflens.report.compared import comparison_tables
+    from rooflens.report.comparison import comparison_tables
     from rooflens.report.text_formats import as_json
 
     sets = [item for item in records if isinstance(item, RecordSet)]

@@ -47,23 +47,24 @@ class Work:
 
     def __add__(self, other: Work) -> Work:
         """Unite the units, intersect the levels: a level that one side did not count has no total."""
-        return _sum([self, other], [1, 1])
+        return _sum([(self, 1), (other, 1)])
 
     def __mul__(self, times: int) -> Work:
         """Return the same work, `times` times."""
-        return _sum([self], [times])
+        return _sum([(self, times)])
 
     __rmul__ = __mul__
 
     @staticmethod
-    def sum(parts: Iterable[Work], times: Iterable[int] | None = None) -> Work | None:
-        """Return the sum of `parts`; None if there are none, since no work seen is not the same as no work done.
+    def sum(parts: Iterable[Work]) -> Work | None:
+        """Return the sum of `parts`; None if there are none, since no work seen is not the same as no work done."""
+        return Work.of_calls((part, 1) for part in parts)
 
-        Args:
-            times: how often each part counts; default: once.
-        """
+    @staticmethod
+    def of_calls(parts: Iterable[tuple[Work, int]]) -> Work | None:
+        """Return the sum of the works of some calls, each with how often it was called; None if there are none."""
         items = list(parts)
-        return _sum(items, [1] * len(items) if times is None else list(times)) if items else None
+        return _sum(items) if items else None
 
     @property
     def matmul_flops(self) -> float:
@@ -76,21 +77,22 @@ class Work:
         return sum(self.flops.values())
 
 
-def _sum(parts: list[Work], times: list[int]) -> Work:
+def _sum(parts: list[tuple[Work, int]]) -> Work:
     """Sum in one go: a total over many operations makes no work in between."""
-    origins = dict.fromkeys(part.origin for part in parts)
+    first = parts[0][0]
+    origins = dict.fromkeys(work.origin for work, _ in parts)
     if len(origins) > 1:
         raise InvalidValue(f"cannot add {' work to '.join(origins)} work: they are different quantities")
-    levels = [level for level in parts[0].bytes if all(level in part.bytes for part in parts)]
+    levels = [level for level in first.bytes if all(level in work.bytes for work, _ in parts)]
     flops: dict[str, float] = {}
-    for part, often in zip(parts, times, strict=True):
-        for resource, n in part.flops.items():
-            flops[resource] = flops.get(resource, 0) + n * often
+    for work, times in parts:
+        for resource, n in work.flops.items():
+            flops[resource] = flops.get(resource, 0) + n * times
     return Work(
         flops=flops,
-        bytes={level: sum(p.bytes[level] * n for p, n in zip(parts, times, strict=True)) for level in levels},
-        origin=parts[0].origin,
-        missing=frozenset().union(*(part.missing for part in parts)),
+        bytes={level: sum(work.bytes[level] * times for work, times in parts) for level in levels},
+        origin=first.origin,
+        missing=frozenset().union(*(work.missing for work, _ in parts)),
     )
 
 

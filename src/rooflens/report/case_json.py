@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflens.records import LEVELS, LINKS, MEMORY_CAUSES, PHASES, Memory, Phase
-from rooflens.report.columns import whole
-from rooflens.report.notes import device_notes, total_notes
+from rooflens.report.columns import device_notes, total_notes, whole
 from rooflens.results import RecordSet
 from rooflens.results.evidence import Evidence, Measured, join
 from rooflens.results.quantities import efficiency, hfu, mfu, throughput

@@ -1,123 +1,208 @@
-"""The columns that tables share, and the cells that totals put into them."""
+"""What tables share: columns that read a case or a total, and the notes below."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
-from rooflens.records import MEMORY_CAUSES, Case
-from rooflens.report.table import COUNT, INTENSITY, PERCENT, Column, Entries, Entry
-from rooflens.results import Total
+from rooflens.records import MEMORY_CAUSES, Case, Memory
+from rooflens.report.table import COUNT, PERCENT, Column, Entry, percent
+from rooflens.results import Coverage, Evidence, Quantity, Total
+from rooflens.results.quantities import BOUND, BYTES, FLOPS, INTENSITY, MACS, MATMUL_FLOPS, RECOMPUTED_FLOPS
 
-CASE = (
-    Column(key="model", header="model", align="left", title="{}"),
-    Column(key="batch", header="batch", unit=COUNT, title="batch {}"),
-    Column(key="dtype", header="dtype", align="left", title="{}"),
-    Column(key="mode", header="mode", align="left", title="{}"),
-    Column(key="options", header="options", align="left", title="{}"),
-    Column(key="device", header="device", align="left", title="on {}"),
+_NAMED, _LONG = 3, 48
+NO_DEVICE = "no device is named: bounds are unknown"
+FASTER = (
+    "! faster than the bound: data stayed in a cache, an algorithm with less work (Winograd, FFT) ran, or a ceiling is"
+    " too low"
 )
-SOURCE = Column(key="source", header="source", align="left", title="{}")
-PHASE = Column(key="phase", header="phase", align="left", title="{}")
-
-WORK = (
-    Column(key="matmul_flops", header="matmul FLOP", unit="FLOP", group="work"),
-    Column(key="recomputed_flops", header="recomputed FLOP", unit="FLOP", group="work", if_any=True),
-    Column(key="flops", header="FLOP", unit="FLOP", group="work"),
-    Column(key="macs", header="MAC", unit="MAC", group="work", show="room"),
-    Column(key="dram_bytes", header="DRAM", unit="B", group="work"),
-    Column(key="intensity", header="FLOP/B", unit=INTENSITY, group="work"),
-    Column(key="lower_bound", header="lower bound", group="work", show="files"),
-)
-PART_OF_WORK = tuple(replace(column, show="room") if column.key == "intensity" else column for column in WORK)
-"""`WORK` where names are long and many: intensity gives way to totals, which can be compared down a column."""
-BOUND = (
-    Column(key="seconds", header="bound", unit="s", group="time"),
-    Column(key="bound_by", header="bound by", align="left", group="time"),
-)
-CAUSES = tuple(
-    Column(key=cause, header=cause.replace("_", " "), unit="B", group="memory", if_any=True) for cause in MEMORY_CAUSES
-)
-"""Memory by cause."""
-SHARE = Column(key="share", header="share", unit=PERCENT, group="time")
-
-
-def case_cells(case: Case) -> Entries:
-    """The case, one column per field."""
-    options = " ".join(f"{name}={value}" for name, value in case.options)
-    return {
-        "model": case.model,
-        "batch": case.batch,
-        "dtype": case.dtype,
-        "mode": case.mode,
-        "options": options or None,
-        "device": case.device,
-    }
-
-
-def work_cells(total: Total | None) -> Entries:
-    """FLOP, bytes and intensity; lower bounds are marked where operations are uncounted."""
-    if total is None:
-        return {}
-    lower = bool(total.missing)
-    # Where all work is recomputed there is no algorithmic work: that is known, and zero.
-    none = 0 if total.work is None and total.recomputed_work is not None else None
-
-    def count(flops: float | None) -> Entry:
-        return at_least(whole(none if flops is None else flops), lower)
-
-    return {
-        "matmul_flops": count(total.matmul_flops),
-        "recomputed_flops": count(total.recomputed_flops),
-        "flops": count(total.flops),
-        "macs": count(total.macs),
-        "dram_bytes": whole(total.bytes.get("dram")),
-        "intensity": at_least(total.intensity, lower),
-        "lower_bound": lower,
-    }
-
-
-def bound_cells(total: Total | None) -> Entries:
-    """The bound and what holds the largest share of it."""
-    if total is None or total.bound is None:
-        return {}
-    return {
-        "seconds": at_least(total.bound.seconds, bool(total.missing)),
-        "bound_by": total.bound.bound_by or None,
-    }
 
 
 def at_least(value: float | None, lower: bool) -> Entry:
-    """A value, marked where it is a lower bound; "at least nothing" is unknown to a person."""
+    """Return a value, marked where it is a lower bound; "at least nothing" is unknown to a person."""
     return Entry(value, ">=" if lower and value else "", label="-" if lower and not value else None)
 
 
-def efficiency_cell(reached: float | None, lower: bool) -> Entry:
-    """Bound over measured time; marked where it cannot be explained by the bound alone."""
-    return replace(at_least(reached, lower), mark="!" if above_the_roof(reached) else "")
-
-
-def above_the_roof(reached: float | None) -> bool:
-    """Whether an efficiency says that something was faster than its bound."""
-    return reached is not None and reached > 1
+def efficiency_entry(reached: float | None, lower: bool) -> Entry:
+    """Return bound over measured time, marked where something was faster than its bound."""
+    return replace(at_least(reached, lower), mark="!" if (reached or 0) > 1 else "")
 
 
 def whole(number: float | None) -> int | float | None:
-    """A float without a fraction as an integer: counts stay counts in files."""
+    """Return a float without a fraction as an integer: counts stay counts in files."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def ratio(part: float | None, of: float | None) -> float | None:
-    """A share; None where either is unknown or the whole is zero."""
+    """Return a share; None where either is unknown or the whole is zero."""
     return part / of if part is not None and of else None
 
 
 def sum_of_known(values: Iterable[float | None]) -> float | None:
-    """The sum of the values that are known; None where none is."""
+    """Return the sum of the values that are known; None where none is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
-def p_cell(value: float | None) -> Entry:
-    """A p-value: three decimals are enough for a person."""
+def attribute(of: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+    """Return a reader of an attribute of something that a row may lack."""
+    return lambda row: getattr(of(row), name, None)
+
+
+def p_entry(value: float | None) -> Entry:
+    """Return a p-value: three decimals are enough for a person."""
     return Entry(value, label=None if value is None else "<0.001" if value < 0.001 else f"{value:.3f}")
+
+
+def _count(quantity: Quantity, key: str = "", **how: Any) -> Column:
+    """Return the column of something that is counted in the total of a row."""
+
+    def read(row: Any) -> Entry:
+        reading = quantity.of(row.total)
+        # Where all work is recomputed there is no algorithmic work: that is known, and zero.
+        only_repeats = quantity.grows and reading.value is None and row.total is not None and row.total.all_work
+        return at_least(0 if only_repeats else whole(reading.value), reading.at_least)
+
+    return Column(key or quantity.name, quantity.header, quantity.unit, read, group="work", **how)
+
+
+def case_columns(case: Callable[[Any], Case]) -> tuple[Column, ...]:
+    """Return a column per field of the case of a row."""
+    return (
+        Column("model", "model", read=lambda row: case(row).model, align="left", title="{}"),
+        Column("batch", "batch", COUNT, lambda row: case(row).batch, title="batch {}"),
+        Column("dtype", "dtype", read=lambda row: case(row).dtype, align="left", title="{}"),
+        Column("mode", "mode", read=lambda row: case(row).mode, align="left", title="{}"),
+        Column(
+            "options",
+            "options",
+            read=lambda row: " ".join((f"{name}={value}" for name, value in case(row).options)) or None,
+            align="left",
+            title="{}",
+        ),
+        Column("device", "device", read=lambda row: case(row).device, align="left", title="on {}"),
+    )
+
+
+def cause_columns(memory: Callable[[Any], Memory | None]) -> tuple[Column, ...]:
+    """Return a column per cause of the memory of a row."""
+    return tuple(
+        Column(
+            cause,
+            cause.replace("_", " "),
+            "B",
+            attribute(memory, cause),
+            group="memory",
+            if_any=True,
+        )
+        for cause in MEMORY_CAUSES
+    )
+
+
+def interval_columns(interval: Callable[[Any], tuple[float, float] | None], **how: Any) -> tuple[Column, Column]:
+    """Return the columns of both ends of an interval of a row."""
+    return (
+        Column("low", "low", read=lambda row: (interval(row) or (None, None))[0], **how),
+        Column("high", "high", read=lambda row: (interval(row) or (None, None))[1], **how),
+    )
+
+
+CASE = case_columns(lambda row: row.case)
+SOURCE = Column("source", "source", align="left", title="{}")
+PHASE = Column("phase", "phase", align="left", title="{}")
+WORK = (
+    _count(MATMUL_FLOPS),
+    _count(RECOMPUTED_FLOPS, if_any=True),
+    _count(FLOPS),
+    _count(MACS, show="room"),
+    _count(BYTES, "dram_bytes"),
+    Column(
+        INTENSITY.name,
+        INTENSITY.header,
+        INTENSITY.unit,
+        lambda row: row.total and at_least(row.total.intensity, bool(row.total.missing)),
+        group="work",
+    ),
+    Column(
+        "lower_bound", "lower bound", group="work", show="files", read=lambda row: row.total and bool(row.total.missing)
+    ),
+)
+PART_OF_WORK = tuple(replace(column, show="room") if column.key == "intensity" else column for column in WORK)
+"""`WORK` where names are long and many: intensity gives way to totals, which can be compared down a column."""
+BOUNDS = (
+    Column(
+        "seconds",
+        BOUND.header,
+        BOUND.unit,
+        lambda row: row.total and row.total.bound and at_least(row.total.seconds, bool(row.total.missing)),
+        group="time",
+    ),
+    Column(
+        "bound_by", "bound by", align="left", group="time", read=lambda row: row.total and (row.total.bound_by or None)
+    ),
+)
+SHARE = Column("share", "share", PERCENT, lambda row: ratio(row.total.seconds, row.of.seconds), group="time")
+
+
+def coverage_line(coverage: Coverage) -> str:
+    """How much was counted, in one line; operations without a formula are named.
+
+    >>> coverage_line(Coverage(operations=3, counted=3, uncounted=(), bytes_share=1.0))
+    'counted 3 of 3 operations (100 % of bytes)'
+    """
+    share = "" if coverage.bytes_share is None else f" ({percent(coverage.bytes_share)} of bytes)"
+    missing = f"; {_uncounted(coverage)}" if coverage.uncounted else ""
+    return f"counted {coverage.counted} of {coverage.operations} {coverage.pieces}{share}{missing}"
+
+
+def _uncounted(coverage: Coverage) -> str:
+    """Operations without a formula are all named; names of kernels are long, and some of them are enough."""
+    if coverage.pieces == "operations":
+        return f"without a formula: {', '.join(coverage.uncounted)}"
+    named = [name if len(name) <= _LONG else f"{name[:_LONG]}..." for name in coverage.uncounted[:_NAMED]]
+    more = len(coverage.uncounted) - len(named)
+    return f"with FLOP that were not counted: {', '.join(named)}{f' and {more} more' if more else ''}"
+
+
+def total_notes(totals: Iterable[Total]) -> Iterator[str]:
+    """What a reader of these totals must know: lower bounds, and resources that the device has no rate for."""
+    seen = list(totals)
+    for pieces in dict.fromkeys(total.pieces for total in seen if total.missing):
+        yield {
+            "operations": ">= lower bound: operations without a formula are not in it",
+            "kernels": ">= lower bound: of some kernels FLOP were not counted",
+        }[pieces]
+    for total in seen:
+        if total.bound is not None and total.device is not None:
+            for resource in sorted(total.bound.skipped):
+                yield f"{resource} has no ceiling on {total.device.name}: left out of the bound"
+
+
+def coverage_notes(evidence: Sequence[Evidence]) -> Iterator[str]:
+    """The coverage of one case as a line; of several, the incomplete ones by name and the others together."""
+    known = [(item, total.coverage) for item in evidence if (total := item.total()) is not None]
+    if len(known) == 1:
+        yield coverage_line(known[0][1])
+        return
+    complete = [coverage for _, coverage in known if not coverage.uncounted]
+    if complete:
+        which = "every case" if len(complete) == len(known) else f"{len(complete)} of {len(known)} cases"
+        yield f"counted all operations in {which}"
+    for item, coverage in known:
+        if coverage.uncounted:
+            yield f"{item.case.label()}: {coverage_line(coverage)}"
+
+
+def device_notes(evidence: Sequence[Evidence]) -> Iterator[str]:
+    """Why a bound is unknown."""
+    for item in evidence:
+        if item.work is None or item.device is not None:
+            continue
+        if item.case.device is None:
+            yield NO_DEVICE
+        else:
+            yield (
+                f"no ceilings of {item.case.device} are known here: its bounds are unknown; give a device file as the"
+                " roof, or measure it (--roof measured)"
+            )

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 from rooflens.compare import (
     Agreement,
+    Correlation,
     DeviceComparison,
+    Exponent,
     Joined,
-    Kernel,
     KernelComparison,
-    OnDevice,
-    RunChange,
+    PhaseRatio,
     RunComparison,
+    Sweep,
 )
-from rooflens.compare.agreement import ESTIMATED, OBSERVERS
-from rooflens.compare.kernel_pairs import KernelSum, LaunchPair, spelling
+from rooflens.compare.agreement import ESTIMATED, PieceAmounts
+from rooflens.compare.kernel_pairs import spelling
 from rooflens.compare.resampling import LEVEL
-from rooflens.records import Case
-from rooflens.report.columns import CASE, PHASE, case_cells, p_cell, whole
-from rooflens.report.table import COUNT, PERCENT, Column, Entries, Entry, Table, build
+from rooflens.errors import InvalidValue
+from rooflens.records import Case, Source
+from rooflens.report.columns import CASE, PHASE, attribute, case_columns, interval_columns, p_entry, whole
+from rooflens.report.series import correlation_table, exponent_table, phases_table, sweep_table
+from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 
 STEP = "step"
 _LONGEST = 40
@@ -28,129 +32,157 @@ _LONGEST = 40
 _MOST = 20
 """Rows that a table of launches or of worst pieces shows to people."""
 
-_ACROSS = tuple(
-    replace(column, key=f"after_{column.key}", header=f"{column.header} after", title="") for column in CASE
-)
-"""Fields of the second side that are not those of the first."""
+
+def comparison_tables(found: object) -> list[Table]:
+    """Return the tables of what a function of :mod:`rooflens.compare` gave.
+
+    Raises:
+        InvalidValue: it is none of these.
+    """
+    if isinstance(found, tuple) and found and type(found[0]) in _SERIES:
+        return [_SERIES[type(found[0])](found)]
+    if type(found) in _SHOWN:
+        return _SHOWN[type(found)](found)
+    raise InvalidValue(f"cannot show {type(found).__name__}: it is no comparison and no record set")
+
+
+def _across(before: Column, after: Column) -> Column:
+    """Return the column of a field of the second side where it is not that of the first."""
+    assert before.read is not None
+    assert after.read is not None
+    first, second = before.read, after.read
+    return replace(
+        after,
+        key=f"after_{after.key}",
+        header=f"{after.header} after",
+        title="",
+        read=lambda row: None if second(row) == first(row) else second(row),
+    )
+
+
+_BEFORE = case_columns(lambda row: row.before)
 _RUNS = (
-    Column(key="before", header="before", unit="s", group="time"),
-    Column(key="after", header="after", unit="s", group="time"),
-    Column(key="ratio", header="ratio", group="change"),
-    Column(key="low", header="low", group="change", show="room"),
-    Column(key="high", header="high", group="change", show="room"),
-    Column(key="p", header="p", group="change"),
-    Column(key="verdict", header="verdict", align="left", group="change"),
-    Column(key="unit", header="unit", align="left", group="change", show="files"),
-    Column(key="values_before", header="values before", unit=COUNT, group="change", show="files"),
-    Column(key="values_after", header="values after", unit=COUNT, group="change", show="files"),
+    *_BEFORE,
+    *map(_across, _BEFORE, case_columns(lambda row: row.after)),
+    replace(PHASE, read=lambda row: row.phase or STEP),
+    Column("before", "before", "s", lambda row: row.before_seconds, group="time"),
+    Column("after", "after", "s", lambda row: row.after_seconds, group="time"),
+    Column("ratio", "ratio", read=lambda row: row.change.ratio, group="change"),
+    *interval_columns(lambda row: row.change.interval, group="change", show="room"),
+    Column("p", "p", read=lambda row: p_entry(row.p), group="change"),
+    Column("verdict", "verdict", read=lambda row: row.direction, align="left", group="change"),
+    Column("unit", "unit", read=lambda row: row.change.unit, align="left", group="change", show="files"),
+    Column("values_before", "values before", COUNT, lambda row: row.change.values[0], group="change", show="files"),
+    Column("values_after", "values after", COUNT, lambda row: row.change.values[1], group="change", show="files"),
 )
 _DIFFERENCE = (
-    Column(key="what", header="differs", align="left"),
-    Column(key="before", header="before", align="left"),
-    Column(key="after", header="after", align="left"),
-    Column(key="forbids", header="forbids", align="left", show="files"),
+    Column(
+        "what",
+        "differs",
+        read=lambda item: item.what + ("" if item.cases is None else f" ({item.cases} cases)"),
+        align="left",
+    ),
+    Column("before", "before", read=lambda item: _known(item.before), align="left"),
+    Column("after", "after", read=lambda item: _known(item.after), align="left"),
+    Column("forbids", "forbids", align="left", show="files"),
 )
-_ALONE = (*CASE, Column(key="where", header="only on", align="left"))
 
 
 def runs_tables(found: RunComparison) -> list[Table]:
-    """One row per case and phase; then what differs around them, and cases without a partner."""
+    """Return one row per case and phase; then what differs around them, and cases without a partner."""
     notes = [
         "ratio: after over before, of medians, with its 95 % interval",
         f"p: that nothing changed, adjusted for the number of rows; slower or faster: below {LEVEL:g}, and no 1 inside",
         *found.notes,
     ]
-    tables = [build("Two runs", (*CASE, *_ACROSS, PHASE, *_RUNS), map(_run, found.changes), notes=notes)]
+    tables = [build("Two runs", _RUNS, found.changes, notes=notes)]
     if found.differences:
-        rows: list[Entries] = [
-            {
-                "what": item.what + ("" if item.cases is None else f" ({item.cases} cases)"),
-                "before": _told(item.before),
-                "after": _told(item.after),
-                "forbids": item.forbids,
-            }
-            for item in found.differences
-        ]
-        tables.append(build("What else differs", _DIFFERENCE, rows))
+        tables.append(build("What else differs", _DIFFERENCE, found.differences))
     return [*tables, *_alone({"the first side": found.only_before, "the second side": found.only_after})]
 
 
-def _run(row: RunChange) -> Entries:
-    low, high = row.change.interval or (None, None)
-    before, after = case_cells(row.before), case_cells(row.after)
-    return {
-        **before,
-        **{f"after_{key}": value for key, value in after.items() if value != before[key]},
-        "phase": row.phase or STEP,
-        "before": row.before_seconds,
-        "after": row.after_seconds,
-        "ratio": row.change.ratio,
-        "low": low,
-        "high": high,
-        "p": p_cell(row.p),
-        "verdict": row.direction,
-        "unit": row.change.unit,
-        "values_before": row.change.values[0],
-        "values_after": row.change.values[1],
-    }
-
-
-def _told(value: object) -> str:
+def _known(value: object) -> str:
     return "unknown" if value is None else str(value)
 
 
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """A case without a partner, and where it was seen."""
+
+    case: Case
+    where: str
+
+
 def _alone(sides: dict[str, Sequence[Case]]) -> Iterator[Table]:
-    rows = [case_cells(case) | {"where": where} for where, cases in sides.items() for case in cases]
+    rows = [_Alone(case, where) for where, cases in sides.items() for case in cases]
     if rows:
-        yield build("Without a partner", _ALONE, rows)
+        yield build("Without a partner", (*CASE, Column("where", "only on", align="left")), rows)
 
 
-_PIECE = (
-    PHASE,
-    Column(key="path", header="module", align="left"),
-    Column(key="kind", header="family", align="left"),
-    Column(key="name", header="operation", align="left"),
-)
-_OBSERVED = tuple(
-    Column(key=f"{source}_seconds", header=header, unit="s", group="time")
-    for source, header in (("measure", "measured"), ("profile", "profiled"), ("counters", "under ncu"))
-)
+def _seconds_of(source: Source, header: str) -> Column:
+    """Return the column of the time in which an observer saw a piece."""
+    return Column(
+        f"{source}_seconds", header, "s", attribute(lambda row: row.observed.get(source), "seconds"), group="time"
+    )
+
+
+def _counted(key: str, header: str, unit: str, of: Callable[[Joined], PieceAmounts | None], name: str) -> Column:
+    """Return the column of what one source says of the work of a piece."""
+    read = attribute(of, name)
+    return Column(key, header, unit, lambda row: whole(read(row)), group="work")
+
+
+def _by_counters(row: Joined) -> PieceAmounts | None:
+    return row.observed.get("counters")
+
+
+def _piece_phase(row: Joined) -> str | None:
+    is_whole = not row.key.path + row.key.kind + row.key.name
+    return row.key.phase or (STEP if is_whole else None)
+
+
 _AGREEMENT = (
-    Column(key="predicted", header="predicted", unit="s", group="time"),
-    Column(key="predicted_error", header="error", unit=PERCENT, group="time"),
-    Column(key="bound", header="bound", unit="s", group="time"),
-    *_OBSERVED,
-    Column(key="bound_ratio", header="over bound", group="time"),
-    Column(key="flops", header="FLOP", unit="FLOP", group="work"),
-    Column(key="executed", header="executed", unit="FLOP", group="work"),
-    Column(key="flops_ratio", header="executed over FLOP", group="work"),
-    Column(key="dram", header="DRAM", unit="B", group="work"),
-    Column(key="counted", header="counted", unit="B", group="work"),
-    Column(key="dram_ratio", header="counted over DRAM", group="work"),
-    Column(key="paired", header="paired", group="work", show="files"),
+    *CASE,
+    replace(PHASE, read=_piece_phase),
+    Column("path", "module", read=lambda row: row.key.path, align="left"),
+    Column("kind", "family", read=lambda row: row.key.kind, align="left"),
+    Column("name", "operation", read=lambda row: _short(row.key.name) if row.key.name else None, align="left"),
+    Column("predicted", "predicted", "s", attribute(lambda row: row.estimated, "predicted"), group="time"),
+    Column("predicted_error", "error", PERCENT, lambda row: row.error("predicted"), group="time"),
+    Column("bound", "bound", "s", attribute(lambda row: row.estimated, "seconds"), group="time"),
+    _seconds_of("measure", "measured"),
+    _seconds_of("profile", "profiled"),
+    _seconds_of("counters", "under ncu"),
+    Column("bound_ratio", "over bound", read=lambda row: row.ratio("bound"), group="time"),
+    _counted("flops", "FLOP", "FLOP", lambda row: row.estimated, "flops"),
+    _counted("executed", "executed", "FLOP", _by_counters, "flops"),
+    Column("flops_ratio", "executed over FLOP", read=lambda row: row.ratio("flops"), group="work"),
+    _counted("dram", "DRAM", "B", lambda row: row.estimated, "dram"),
+    _counted("counted", "counted", "B", _by_counters, "dram"),
+    Column("dram_ratio", "counted over DRAM", read=lambda row: row.ratio("dram"), group="work"),
+    Column("paired", "paired", group="work", show="files"),
 )
 _ERRORS = (
-    Column(key="quantity", header="estimated", align="left"),
-    Column(key="count", header="pairs", unit=COUNT),
-    Column(key="mape", header="MAPE", unit=PERCENT),
-    Column(key="median", header="median", unit=PERCENT),
-    Column(key="p90", header="p90", unit=PERCENT),
-    Column(key="bias", header="bias", unit=PERCENT),
+    Column("quantity", "estimated", align="left"),
+    Column("count", "pairs", COUNT),
+    Column("mape", "MAPE", PERCENT),
+    Column("median", "median", PERCENT),
+    Column("p90", "p90", PERCENT),
+    Column("bias", "bias", PERCENT),
 )
-_COVERAGE = (
-    Column(key="source", header="source", align="left"),
-    Column(key="pieces", header="pieces", unit=COUNT),
-    Column(key="joined", header="with a partner", unit=COUNT),
-    Column(key="share", header="of its time", unit=PERCENT),
+_SHARES = (
+    Column("source", "source", align="left"),
+    Column("pieces", "pieces", COUNT),
+    Column("joined", "with a partner", COUNT),
+    Column("share", "of its time", PERCENT),
 )
 
 
 def agreement_tables(found: Agreement) -> list[Table]:
-    """Every piece in the eyes of each source, the errors of the estimates, and how much of each source was joined.
+    """Return what each source says of every piece, the errors of the estimates, and how much of each was joined.
 
     Pieces without a partner stand below the others, alone in their rows.
     """
-    rows = sorted(found.rows, key=lambda row: not row.paired)
     notes = [
         "ratios: observed over estimated; errors: (estimated - observed) / observed; MAPE, median, p90 without sign",
         *found.notes,
@@ -158,165 +190,103 @@ def agreement_tables(found: Agreement) -> list[Table]:
     alone = len(found.unpaired)
     if alone:
         notes.append(f"{alone} of {len(found.rows)} rows have no partner: a dash where a source has no such piece")
-    errors: list[Entries] = [
-        {"quantity": quantity.title, **asdict(their)}
-        for name, quantity in ESTIMATED.items()
-        if (their := found.errors(name)) is not None
-    ]
-    covered: list[Entries] = [asdict(item) for item in found.coverage]
-    tables = [build("Evidence", (*CASE, *_PIECE, *_AGREEMENT), map(_joined, rows), notes=notes)]
+    errors = {name: their for name in ESTIMATED if (their := found.errors(name)) is not None}
+    rows = sorted(found.rows, key=lambda row: not row.paired)
+    tables = [build("Evidence", _AGREEMENT, rows, notes=notes)]
     if errors:
-        tables.append(build("Errors of the estimates", _ERRORS, errors))
-    quantity = next((name for name in ESTIMATED if found.errors(name) is not None), None)
-    if quantity is not None and len(found.rows) > _MOST:
-        worst = found.worst(quantity, _MOST)
-        tables.append(build("Furthest apart", (*CASE, *_PIECE, *_AGREEMENT), map(_joined, worst)))
-    return [*tables, build("Joined", _COVERAGE, covered)]
+        named = ({"quantity": ESTIMATED[name].title, **asdict(their)} for name, their in errors.items())
+        tables.append(build("Errors of the estimates", _ERRORS, named))
+    if errors and len(found.rows) > _MOST:
+        tables.append(build("Furthest apart", _AGREEMENT, found.worst(next(iter(errors)), _MOST)))
+    return [*tables, build("Joined", _SHARES, found.coverage)]
 
 
-def _joined(row: Joined) -> Entries:
-    estimated = row.estimated
-    seen = {source: row.observed.get(source) for source in OBSERVERS}
-    pairs = {quantity: row.pair(quantity) for quantity in ("flops", "dram")}
-    counters = seen["counters"]
-    return {
-        **case_cells(row.case),
-        "phase": row.key.phase or (STEP if not row.key.path + row.key.kind + row.key.name else None),
-        "path": row.key.path,
-        "kind": row.key.kind,
-        "name": _named(row.key.name) if row.key.name else None,
-        "predicted": None if estimated is None else estimated.predicted,
-        "predicted_error": row.error("predicted"),
-        "bound": None if estimated is None else estimated.seconds,
-        **{f"{source}_seconds": None if what is None else what.seconds for source, what in seen.items()},
-        "bound_ratio": row.ratio("bound"),
-        "flops": None if estimated is None else whole(estimated.flops),
-        "executed": None if counters is None else whole(counters.flops),
-        "flops_ratio": None if pairs["flops"] is None else row.ratio("flops"),
-        "dram": None if estimated is None else whole(estimated.dram),
-        "counted": None if counters is None else whole(counters.dram),
-        "dram_ratio": None if pairs["dram"] is None else row.ratio("dram"),
-        "paired": row.paired,
-    }
-
-
-def _sides(key: str, header: str, unit: str, show: str = "always") -> tuple[Column, Column]:
-    first, second = (
-        Column(key=f"{key}_{side}", header=f"{header} {side}", unit=unit, group=key, show=show)  # type: ignore[arg-type]
-        for side in ("before", "after")
-    )
-    return first, second
-
-
-_KERNEL = (
-    Column(key="kernel", header="kernel", align="left"),
-    *_sides("launches", "launches", COUNT),
-    *_sides("seconds", "time", "s"),
-    Column(key="ratio", header="ratio", group="seconds"),
-    Column(key="gained", header="grew by", unit="s", group="seconds"),
-    *_sides("flops", "FLOP", "FLOP", "room"),
-    *_sides("dram", "DRAM", "B", "room"),
-)
-_LAUNCH = (
-    Column(key="kernel", header="kernel", align="left"),
-    Column(key="number", header="launch", unit=COUNT),
-    Column(key="where", header="only on", align="left"),
-    *_sides("seconds", "time", "s"),
-)
-
-
-def kernel_tables(found: KernelComparison) -> list[Table]:
-    """One row per kernel, the largest change first; then the launches that have no partner."""
-    notes = ["the n-th launch of a name is put beside the n-th of that name; a single launch says nothing of chance"]
-    total = _kernel(found.total) | {"kernel": "all"}
-    tables = [build("Kernels", _KERNEL, map(_kernel, found.kernels), total=total, notes=notes)]
-    alone = [*found.only_before, *found.only_after]
-    if alone:
-        tables.append(build("Launches without a partner", _LAUNCH, map(_launch, alone)))
-    return tables
-
-
-def _kernel(kernel: Kernel) -> Entries:
-    return {
-        "kernel": _named(kernel.name),
-        **_beside("launches", kernel.before, kernel.after),
-        **_beside("seconds", kernel.before, kernel.after),
-        "ratio": kernel.ratio,
-        "gained": kernel.gained,
-        **_beside("flops", kernel.before, kernel.after),
-        **_beside("dram", kernel.before, kernel.after),
-    }
-
-
-def _named(kernel: str) -> Entry:
-    """The name, for people without what makes it long."""
+def _short(kernel: str) -> Entry:
+    """Return the name, for people without what makes it long."""
     short = spelling(kernel).removeprefix("void ")
     return Entry(kernel, label=short if len(short) <= _LONGEST else short[: _LONGEST - 3] + "...")
 
 
-def _beside(name: str, before: KernelSum, after: KernelSum) -> Entries:
-    """An amount on both sides; what a side does not launch has no amount there."""
-    return {
-        f"{name}_{side}": whole(getattr(what, name)) if what.launches or name == "launches" else None
-        for side, what in (("before", before), ("after", after))
-    }
+def _both(key: str, header: str, unit: str, show: Literal["always", "room"] = "always") -> Iterator[Column]:
+    """Yield the columns of an amount on both sides; what a side does not launch has no amount there."""
+
+    def read(side: str) -> Callable[[Any], int | float | None]:
+        def amount(kernel: Any) -> int | float | None:
+            what = getattr(kernel, side)
+            return whole(getattr(what, key)) if what.launches or key == "launches" else None
+
+        return amount
+
+    for side in ("before", "after"):
+        yield Column(f"{key}_{side}", f"{header} {side}", unit, read(side), group=key, show=show)
 
 
-def _launch(launch: LaunchPair) -> Entries:
-    times = [
-        None if record is None or record.timing is None else record.timing.median * record.calls
-        for record in (launch.before, launch.after)
-    ]
-    before, after = times
-    return {
-        "kernel": _named(launch.name),
-        "number": launch.number,
-        "where": None if launch.paired else "the first side" if launch.after is None else "the second side",
-        "seconds_before": before,
-        "seconds_after": after,
-    }
+_KERNEL = (
+    Column("kernel", "kernel", read=lambda kernel: _short(kernel.name), align="left"),
+    *_both("launches", "launches", COUNT),
+    *_both("seconds", "time", "s"),
+    Column("ratio", "ratio", group="seconds"),
+    Column("gained", "grew by", "s", group="seconds"),
+    *_both("flops", "FLOP", "FLOP", "room"),
+    *_both("dram", "DRAM", "B", "room"),
+)
+_LAUNCH = (
+    Column("kernel", "kernel", read=lambda launch: _short(launch.name), align="left"),
+    Column("number", "launch", COUNT),
+    Column(
+        "where",
+        "only on",
+        read=lambda launch: "the first side" if launch.after is None else "the second side",
+        align="left",
+    ),
+    Column("seconds_before", "time before", "s", attribute(lambda launch: launch.before, "seconds"), group="seconds"),
+    Column("seconds_after", "time after", "s", attribute(lambda launch: launch.after, "seconds"), group="seconds"),
+)
+
+
+def kernel_tables(found: KernelComparison) -> list[Table]:
+    """Return one row per kernel, the largest change first; then the launches that have no partner."""
+    notes = ["the n-th launch of a name is put beside the n-th of that name; a single launch says nothing of chance"]
+    tables = [build("Kernels", _KERNEL, found.kernels, total=replace(found.total, name="all"), notes=notes)]
+    alone = [*found.only_before, *found.only_after]
+    if alone:
+        tables.append(build("Launches without a partner", _LAUNCH, alone))
+    return tables
 
 
 _DEVICES = (
-    Column(key="seconds", header="time", unit="s", group="time"),
-    Column(key="speedup", header="speed-up", group="time"),
-    Column(key="low", header="low", group="time", show="room"),
-    Column(key="high", header="high", group="time", show="room"),
-    Column(key="watts", header="power", unit="W", group="power"),
-    Column(key="joules_per_sample", header="J per sample", group="power", show="room"),
-    Column(key="speedup_per_watt", header="speed-up per watt", group="power"),
-    Column(key="price", header="price", group="price"),
-    Column(key="speedup_per_price", header="speed-up per price", group="price"),
-    Column(key="time_is", header="time is", align="left", group="time", show="files"),
+    *CASE,
+    Column("seconds", "time", "s", group="time"),
+    Column("speedup", "speed-up", group="time"),
+    *interval_columns(lambda row: row.interval, group="time", show="room"),
+    Column("watts", "power", "W", group="power"),
+    Column("joules_per_sample", "J per sample", group="power", show="room"),
+    Column("speedup_per_watt", "speed-up per watt", group="power"),
+    Column("price", "price", group="price"),
+    Column("speedup_per_price", "speed-up per price", group="price"),
+    Column("time_is", "time is", read=lambda row: row.time, align="left", group="time", show="files"),
 )
 
 
 def devices_tables(found: DeviceComparison) -> list[Table]:
-    """One row per step and device."""
+    """Return one row per step and device."""
+    times = {row.time: "measured" if row.time == "measured" else "at the bound" for row in found.rows}
     notes = [
-        f"speed-up: seconds on {found.baseline} over those on the device, {_time_words(found.rows)}",
+        f"speed-up: seconds on {found.baseline} over those on the device, {' and '.join(times.values())}",
         "per watt, per price: speed-up over the ratio of rated powers, of prices; above 1 it does more for it",
     ]
-    tables = [build("Devices", (*CASE, *_DEVICES), map(_on_device, found.rows), notes=notes)]
-    return [*tables, *_alone({"one device": found.alone})]
+    return [build("Devices", _DEVICES, found.rows, notes=notes), *_alone({"one device": found.alone})]
 
 
-def _time_words(rows: Iterable[OnDevice]) -> str:
-    return " and ".join("measured" if time == "measured" else "at the bound" for time in {row.time for row in rows})
-
-
-def _on_device(row: OnDevice) -> Entries:
-    low, high = row.interval or (None, None)
-    return {
-        **case_cells(row.case),
-        "seconds": row.seconds,
-        "speedup": row.speedup,
-        "low": low,
-        "high": high,
-        "watts": row.watts,
-        "joules_per_sample": row.joules_per_sample,
-        "speedup_per_watt": row.speedup_per_watt,
-        "price": row.price,
-        "speedup_per_price": row.speedup_per_price,
-        "time_is": row.time,
-    }
+_SHOWN: Mapping[type, Callable[[Any], list[Table]]] = {
+    RunComparison: runs_tables,
+    Agreement: agreement_tables,
+    KernelComparison: kernel_tables,
+    DeviceComparison: devices_tables,
+}
+_SERIES: Mapping[type, Callable[[Any], Table]] = {
+    Correlation: correlation_table,
+    Exponent: exponent_table,
+    PhaseRatio: phases_table,
+    Sweep: sweep_table,
+}

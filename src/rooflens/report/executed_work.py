@@ -3,25 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from rooflens.compare.executed_work import Executed
 from rooflens.records import Case
-from rooflens.report.columns import CASE, PHASE, at_least, case_cells, whole
-from rooflens.report.notes import coverage_line
-from rooflens.report.table import COUNT, Column, Entries, Entry, Table, build
+from rooflens.report.columns import CASE, PHASE, at_least, coverage_line, whole
+from rooflens.report.table import COUNT, Column, Entry, Table, build
 from rooflens.results import Coverage, Total
 
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A family or module of a counted case."""
+
+    case: Case
+    found: Executed
+
+
+def _bytes(key: str, header: str, read: Any, show: Literal["always", "room"] = "always") -> Column:
+    return Column(key, header, "B", read, group="bytes", show=show)
+
+
+_PHASE = replace(PHASE, read=lambda row: row.found.phase)
 _COUNTED = (
-    Column(key="kernels", header="kernels", unit=COUNT, group="time"),
-    Column(key="seconds", header="time", unit="s", group="time"),
-    Column(key="executed_flops", header="executed FLOP", unit="FLOP", group="work"),
-    Column(key="algorithmic_flops", header="algorithmic FLOP", unit="FLOP", group="work", show="room"),
-    Column(key="flops_ratio", header="executed / algorithmic", group="work"),
-    Column(key="dram_bytes", header="DRAM", unit="B", group="bytes"),
-    Column(key="compulsory_bytes", header="compulsory", unit="B", group="bytes", show="room"),
-    Column(key="bytes_ratio", header="measured / compulsory", group="bytes"),
-    Column(key="l2_bytes", header="L2", unit="B", group="bytes", show="room"),
-    Column(key="l1_bytes", header="L1", unit="B", group="bytes", show="room"),
+    Column("kernels", "kernels", COUNT, lambda row: row.found.kernels, group="time"),
+    Column("seconds", "time", "s", lambda row: row.found.seconds, group="time"),
+    Column(
+        "executed_flops",
+        "executed FLOP",
+        "FLOP",
+        lambda row: at_least(whole(row.found.executed.flops), bool(row.found.executed.missing)),
+        group="work",
+    ),
+    Column(
+        "algorithmic_flops",
+        "algorithmic FLOP",
+        "FLOP",
+        lambda row: row.found.algorithmic and whole(row.found.algorithmic.flops),
+        group="work",
+        show="room",
+    ),
+    Column("flops_ratio", "executed / algorithmic", read=lambda row: row.found.flops_ratio, group="work"),
+    _bytes("dram_bytes", "DRAM", lambda row: whole(row.found.executed.bytes.get("dram"))),
+    _bytes(
+        "compulsory_bytes",
+        "compulsory",
+        lambda row: row.found.algorithmic and whole(row.found.algorithmic.bytes.get("dram")),
+        "room",
+    ),
+    Column("bytes_ratio", "measured / compulsory", read=lambda row: row.found.bytes_ratio, group="bytes"),
+    _bytes("l2_bytes", "L2", lambda row: whole(row.found.executed.bytes.get("l2")), "room"),
+    _bytes("l1_bytes", "L1", lambda row: whole(row.found.executed.bytes.get("l1")), "room"),
+)
+_FAMILY = Column("family", "family", read=lambda row: row.found.key or "(unknown)", align="left")
+_MODULE = Column(
+    "path", "module", read=lambda row: Entry(row.found.key, label=row.found.key or row.case.model), align="left"
 )
 NOTES = (
     (
@@ -33,32 +70,23 @@ NOTES = (
 
 
 def by_family(found: Sequence[Executed], case: Case, coverage: Coverage) -> Table:
-    """One row per phase and operation family, the longest first within a phase."""
-    family = Column(key="family", header="family", align="left")
-    rows = [
-        case_cells(case) | {"phase": item.phase, "family": item.key or "(unknown)"} | _cells(item)
-        for item in _longest_first(found)
-    ]
-    total = case_cells(case) | {"family": "total"} | _cells(_together("total", found))
+    """Return one row per phase and operation family, the longest first within a phase."""
+    total = _Row(case, replace(_together("total", found), phase=None))
     time = "" if coverage.time_share is None else f"; {coverage.time_share:.1%} of their time belongs to an operation"
     return build(
         "Executed and algorithmic work by family",
-        (*CASE, PHASE, family, *_COUNTED),
+        (*CASE, _PHASE, _FAMILY, *_COUNTED),
         # Without ranges no kernel has a family: the total is all that can be said.
-        rows if coverage.time_share else [total],
+        [_Row(case, item) for item in _longest_first(found)] if coverage.time_share else [total],
         total=total if coverage.time_share else None,
         notes=[f"{coverage_line(coverage)}{time}", *NOTES],
     )
 
 
 def by_module(found: Sequence[Executed], case: Case, depth: int) -> Table:
-    """One row per phase and module down to a depth, in the order in which they ran; a row holds what lies below it."""
-    path = Column(key="path", header="module", align="left")
-    rows = [
-        case_cells(case) | {"phase": item.phase, "path": Entry(item.key, label=item.key or case.model)} | _cells(item)
-        for item in below(found, depth)
-    ]
-    return build("Executed and algorithmic work by module", (*CASE, PHASE, path, *_COUNTED), rows)
+    """Return one row per phase and module down to a depth, in the order in which they ran, with what lies below it."""
+    rows = (_Row(case, item) for item in below(found, depth))
+    return build("Executed and algorithmic work by module", (*CASE, _PHASE, _MODULE, *_COUNTED), rows)
 
 
 def below(found: Sequence[Executed], depth: int) -> list[Executed]:
@@ -87,19 +115,3 @@ def _together(path: str, items: Sequence[Executed]) -> Executed:
 def _longest_first(found: Sequence[Executed]) -> list[Executed]:
     order = {phase: n for n, phase in enumerate(dict.fromkeys(item.phase for item in found))}
     return sorted(found, key=lambda item: (order[item.phase], -(item.seconds or 0.0)))
-
-
-def _cells(item: Executed) -> Entries:
-    executed, algorithmic = item.executed, item.algorithmic
-    return {
-        "kernels": item.kernels,
-        "seconds": item.seconds,
-        "executed_flops": at_least(whole(executed.flops), bool(executed.missing)),
-        "algorithmic_flops": None if algorithmic is None else whole(algorithmic.flops),
-        "flops_ratio": item.flops_ratio,
-        "dram_bytes": whole(executed.bytes.get("dram")),
-        "compulsory_bytes": None if algorithmic is None else whole(algorithmic.bytes.get("dram")),
-        "bytes_ratio": item.bytes_ratio,
-        "l2_bytes": whole(executed.bytes.get("l2")),
-        "l1_bytes": whole(executed.bytes.get("l1")),
-    }

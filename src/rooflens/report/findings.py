@@ -11,12 +11,12 @@ from rooflens.report.table import Column, Entries, Table, build
 from rooflens.report.text_formats import as_json
 
 COLUMNS = (
-    Column(key="severity", header="severity", align="left"),
-    Column(key="code", header="code", align="left"),
-    Column(key="subject", header="subject", align="left"),
-    Column(key="message", header="finding", align="left"),
-    Column(key="evidence", header="evidence", align="left", show="files"),
-    Column(key="remedy", header="remedy", align="left", show="files"),
+    Column("severity", "severity", align="left"),
+    Column("code", "code", align="left"),
+    Column("subject", "subject", align="left"),
+    Column("message", "finding", align="left"),
+    Column("evidence", "evidence", align="left", show="files"),
+    Column("remedy", "remedy", align="left", show="files"),
 )
 
 

@@ -6,84 +6,76 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rooflens.devices.reserves import Reserve
-from rooflens.records import MEMORY_CAUSES
-from rooflens.report.columns import BOUND, CASE, CAUSES, bound_cells, case_cells
-from rooflens.report.table import COUNT, Column, Entries, Entry, Table, build, percent
+from rooflens.report.columns import BOUNDS, CASE, cause_columns
+from rooflens.report.table import COUNT, Column, Entry, Table, build, percent
 from rooflens.results import Fit, Fits
 from rooflens.units import show
 
 _STEP = tuple(column for column in CASE if column.key not in ("batch", "device"))
-_BATCH = Column(key="batch", header="largest batch", unit=COUNT, group="fit")
-_PEAK = Column(key="peak", header="peak", unit="B", group="fit")
+_CAUSES = cause_columns(lambda fit: fit.held)
+_PEAK = Column("peak", "peak", "B", lambda fit: fit.held and fit.held.peak, group="fit")
+_PEAK_BATCH = Column("peak_batch", "batch", COUNT, lambda fit: None if fit.held is None else fit.case.batch)
+_CAUSE = Column(
+    "cause", "most of it", read=lambda fit: fit.cause and fit.cause.replace("_", " "), align="left", group="fit"
+)
 _ANSWER = (
-    Column(key="device", header="device", align="left", title="on {}"),
-    Column(key="memory", header="memory", unit="B", group="fit"),
-    Column(key="reserve", header="to stay free", unit="B", group="fit"),
+    Column("device", "device", read=lambda fit: fit.name, align="left", title="on {}"),
+    Column(
+        "memory", "memory", "B", lambda fit: Entry(fit.memory, mark="?" if _memory_unverified(fit) else ""), group="fit"
+    ),
+    Column(
+        "reserve",
+        "to stay free",
+        "B",
+        lambda fit: Entry(fit.reserved, mark="?" if fit.reserved is not None and _assumed(fit) else ""),
+        group="fit",
+    ),
     _PEAK,
-    _BATCH,
-    Column(key="throughput", header="samples /s", group="fit"),
-    Column(key="devices", header="devices", unit=COUNT, group="fit", show="files"),
-    Column(key="total_batch", header="batch of all devices", unit=COUNT, group="fit", show="files"),
-    Column(key="fits", header="fits", group="fit", show="files"),
-    Column(key="lower_bound", header="lower bound", group="fit", show="files"),
-    Column(key="needed", header="needed", unit="B", group="fit", show="files"),
-    Column(key="peak_batch", header="batch of the peak", unit=COUNT, group="fit", show="files"),
-    Column(key="cause", header="most of it", align="left", group="fit", show="files"),
-    Column(key="reason", header="why not", align="left", group="fit", show="files"),
-    *(replace(column, show="files") for column in CAUSES),
-    *(replace(column, show="room", group="fit") for column in BOUND),
+    Column(
+        "batch",
+        "largest batch",
+        COUNT,
+        lambda fit: Entry(fit.batch, ">=" if fit.capped else "", mark="!" if fit.fits is False else ""),
+        group="fit",
+    ),
+    Column(
+        "throughput", "samples /s", read=lambda fit: Entry(fit.throughput, "<=" if fit.throughput else ""), group="fit"
+    ),
+    Column("devices", "devices", COUNT, lambda fit: fit.count, group="fit", show="files"),
+    Column(
+        "total_batch",
+        "batch of all devices",
+        COUNT,
+        lambda fit: None if fit.batch is None else fit.count * fit.batch,
+        group="fit",
+        show="files",
+    ),
+    Column("fits", "fits", group="fit", show="files"),
+    Column("lower_bound", "lower bound", read=lambda fit: fit.capped, group="fit", show="files"),
+    Column("needed", "needed", "B", group="fit", show="files"),
+    replace(_PEAK_BATCH, header="batch of the peak", group="fit", show="files"),
+    replace(_CAUSE, show="files"),
+    Column("reason", "why not", read=lambda fit: fit.reason or None, align="left", group="fit", show="files"),
+    *(replace(column, show="files") for column in _CAUSES),
+    *(replace(column, show="room", group="fit") for column in BOUNDS),
 )
 _ROUND = 10_000_000
 """Bytes: a reserve is proposed in whole multiples of it."""
-_HELD = (
-    Column(key="peak_batch", header="batch", unit=COUNT),
-    _PEAK,
-    Column(key="cause", header="most of it", align="left", group="fit"),
-    *CAUSES,
-)
+_HELD = (*_STEP, _PEAK_BATCH, _PEAK, _CAUSE, *_CAUSES)
 
 
 def largest_batches(fits: Fits) -> tuple[Table, Table]:
-    """One row per device, in the order asked; and what the memory goes to, one row per batch.
+    """Return one row per device, in the order asked; and what the memory goes to, one row per batch.
 
     Throughput is what the bound of that batch allows, an upper limit marked ``<=``. Where not one sample fits, the
     batch is 0, and peak, causes and what is needed are those of one sample. The first table has everything in its
     columns for files.
     """
-    rows = [_row(fit) for fit in fits]
-    held = [row for row in rows if "peak" in row]
-    keys = [column.key for column in (*_STEP, *_HELD)]
-    distinct = dict.fromkeys(tuple(row[key] for key in keys) for row in held)
+    held = build("Memory at the peak of these batches", _HELD, (fit for fit in fits if fit.held is not None))
     return (
-        build("Largest batch", (*_STEP, *_ANSWER), rows, notes=_notes(fits.answers)),
-        build(
-            "Memory at the peak of these batches",
-            (*_STEP, *_HELD),
-            (dict(zip(keys, row, strict=True)) for row in distinct),
-        ),
+        build("Largest batch", (*_STEP, *_ANSWER), fits, notes=_notes(fits.answers)),
+        replace(held, rows=tuple(dict.fromkeys(held.rows))),
     )
-
-
-def _row(fit: Fit) -> Entries:
-    row = {column.key: case_cells(fit.case)[column.key] for column in _STEP}
-    row |= {
-        "device": fit.name,
-        "memory": Entry(fit.memory, mark="?" if _memory_unverified(fit) else ""),
-        "reserve": Entry(fit.reserved, mark="?" if fit.reserved is not None and _assumed(fit) else ""),
-        "batch": Entry(fit.batch, ">=" if fit.capped else "", mark="!" if fit.fits is False else ""),
-        "throughput": Entry(fit.throughput, "<=" if fit.throughput else ""),
-        "devices": fit.count,
-        "total_batch": None if fit.batch is None else fit.count * fit.batch,
-        "fits": fit.fits,
-        "lower_bound": fit.capped,
-        "needed": fit.needed,
-        "cause": None if fit.cause is None else fit.cause.replace("_", " "),
-        "reason": fit.reason or None,
-    }
-    if fit.held is not None:
-        row |= {cause: getattr(fit.held, cause) for cause in MEMORY_CAUSES}
-        row |= {"peak": fit.held.peak, "peak_batch": fit.case.batch}
-    return row | bound_cells(fit.total)
 
 
 def _memory_unverified(fit: Fit) -> bool:

@@ -2,29 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from rooflens.records import Device, Record
-from rooflens.report.columns import CASE, case_cells
-from rooflens.report.table import COUNT, PERCENT, Column, Entries, Table, build
+from rooflens.records import Case, Ceiling, Device, Scaling
+from rooflens.report.columns import CASE
+from rooflens.report.table import COUNT, PERCENT, Column, Table, build
 from rooflens.results import RecordSet
 
 _WITHIN_A_MACHINE = ("nvlink", "pcie")
 """Links between devices, the fastest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A case that was measured on several devices, and the fastest link between them."""
+
+    case: Case
+    scaling: Scaling
+    link: Ceiling | None
+
+    @property
+    def least_reduce(self) -> float | None:
+        """Seconds of the bound of the all-reduce."""
+        return None if self.link is None else self.scaling.least_reduce(self.link.rate)
+
+    @property
+    def peaks(self) -> list[int]:
+        """Peak bytes of the devices that tell them."""
+        return [peak for peak in self.scaling.peaks if peak is not None]
+
+
+def _scaled(key: str, header: str, unit: str, read: Callable[[Scaling], float | None]) -> Column:
+    """Return a column of what was measured."""
+    return Column(key, header, unit, lambda row: read(row.scaling))
+
+
 _SCALING = (
-    Column(key="devices", header="devices", unit=COUNT),
-    Column(key="alone", header="step alone", unit="s"),
-    Column(key="together", header="together", unit="s"),
-    Column(key="efficiency", header="scaling efficiency", unit=PERCENT),
-    Column(key="exposed", header="not hidden", unit="s"),
-    Column(key="gradients", header="gradients", unit="B"),
-    Column(key="reduce", header="all-reduce alone", unit="s"),
-    Column(key="least_reduce", header="its bound", unit="s"),
-    Column(key="bus", header="bus bandwidth", unit="B/s"),
-    Column(key="link", header="of the link", unit=PERCENT),
-    Column(key="link_name", header="link", align="left", show="room"),
-    Column(key="peak_low", header="peak memory, least", unit="B", show="room"),
-    Column(key="peak_high", header="peak memory, most", unit="B"),
+    *CASE,
+    _scaled("devices", "devices", COUNT, lambda scaling: scaling.devices),
+    _scaled("alone", "step alone", "s", lambda scaling: scaling.alone.median),
+    _scaled("together", "together", "s", lambda scaling: scaling.together.median),
+    _scaled("efficiency", "scaling efficiency", PERCENT, lambda scaling: scaling.efficiency),
+    _scaled("exposed", "not hidden", "s", lambda scaling: scaling.exposed),
+    _scaled("gradients", "gradients", "B", lambda scaling: scaling.gradient_bytes),
+    _scaled("reduce", "all-reduce alone", "s", lambda scaling: scaling.reduce.median),
+    Column("least_reduce", "its bound", "s"),
+    _scaled("bus", "bus bandwidth", "B/s", lambda scaling: scaling.bus_bandwidth),
+    Column("link", "of the link", PERCENT, lambda row: row.link and row.least_reduce / row.scaling.reduce.median),
+    Column(
+        "link_name",
+        "link",
+        read=lambda row: row.link and f"{row.link.resource} ({row.link.origin})",
+        align="left",
+        show="room",
+    ),
+    Column("peak_low", "peak memory, least", "B", lambda row: min(row.peaks, default=None), show="room"),
+    Column("peak_high", "peak memory, most", "B", lambda row: max(row.peaks, default=None)),
 )
 _BUS_NOTE = (
     "bus bandwidth: 2 (n - 1) / n of the gradient bytes over the time of an all-reduce, in one direction; a link's"
@@ -33,37 +67,19 @@ _BUS_NOTE = (
 
 
 def scaling(rs: RecordSet) -> Table:
-    """One row per measured case on several devices."""
-    rows = [_row(record, rs.devices.get(record.case.device or "")) for record in rs if record.scaling is not None]
-    notes = list(_notes(rows))
-    return build("Scaling", (*CASE, *_SCALING), rows, notes=notes)
+    """Return one row per measured case on several devices."""
+    rows = [
+        _Row(record.case, record.scaling, _link(rs.devices.get(record.case.device or "")))
+        for record in rs
+        if record.scaling is not None
+    ]
+    notes = ["alone: the same step on one device while the others wait; each device has a whole batch", _BUS_NOTE]
+    if any(row.link is None for row in rows):
+        notes.append("no link of the device is known: the bound of the all-reduce is unknown")
+    return build("Scaling", _SCALING, rows, notes=notes if rows else ())
 
 
-def _row(record: Record, device: Device | None) -> Entries:
-    found = record.scaling
-    assert found is not None
-    link = next((c for name in _WITHIN_A_MACHINE if device and (c := device.ceiling(name)) is not None), None)
-    peaks = [peak for peak in found.peaks if peak is not None]
-    return case_cells(record.case) | {
-        "devices": found.devices,
-        "alone": found.alone.median,
-        "together": found.together.median,
-        "efficiency": found.efficiency,
-        "exposed": found.exposed,
-        "gradients": found.gradient_bytes,
-        "reduce": found.reduce.median,
-        "least_reduce": None if link is None else found.least_reduce(link.rate),
-        "bus": found.bus_bandwidth,
-        "link": None if link is None else found.least_reduce(link.rate) / found.reduce.median,
-        "link_name": None if link is None else f"{link.resource} ({link.origin})",
-        "peak_low": min(peaks, default=None),
-        "peak_high": max(peaks, default=None),
-    }
-
-
-def _notes(rows: list[Entries]) -> Iterator[str]:
-    if rows:
-        yield "alone: the same step on one device while the others wait; each device has a whole batch"
-        yield _BUS_NOTE
-    if any(row["least_reduce"] is None for row in rows):
-        yield "no link of the device is known: the bound of the all-reduce is unknown"
+def _link(device: Device | None) -> Ceiling | None:
+    """Return the fastest link between devices of a machine, None where none is known."""
+    links = (None if device is None else device.ceiling(name) for name in _WITHIN_A_MACHINE)
+    return next((link for link in links if link is not None), None)

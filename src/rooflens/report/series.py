@@ -2,174 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from rooflens.compare import Correlation, Exponent, PhaseRatio, Sweep
+from rooflens.compare import Coefficient, Correlation, Exponent, PhaseRatio, Sweep
 from rooflens.compare.correlation import FEWEST_MODELS
+from rooflens.compare.resampling import Interval
 from rooflens.compare.statistics import FEWEST_POINTS, METHODS, Method
 from rooflens.compare.throughput import FEWEST, KNEE
 from rooflens.compare.timed_cases import COMPARED, quantity_of
-from rooflens.report.columns import CASE, case_cells, p_cell
-from rooflens.report.table import COUNT, PERCENT, Column, Entries, Entry, Table, build
+from rooflens.report.columns import CASE, case_columns, p_entry
+from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, Value, build
+from rooflens.results.quantities import BOUND, BYTES, FLOPS, MATMUL_FLOPS
 
-SETTING = CASE[1:]
-"""The columns of a case without its model."""
 METHOD_WORDS: Mapping[Method, str] = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall"}
 
 
-def _coefficient_columns(method: Method) -> tuple[Column, ...]:
+def _two_decimals(value: float | None) -> Entry:
+    """Return a coefficient or an exponent as people read it."""
+    return Entry(value, label=None if value is None else f"{value:.2f}")
+
+
+def _end(interval: Interval | None, n: int) -> float | None:
+    """Return the lower (0) or the upper (1) end of an interval."""
+    return None if interval is None else interval[n]
+
+
+def _coefficient(method: Method) -> tuple[Column, ...]:
+    """Return the columns of a correlation coefficient: its value, interval and p-value."""
+
+    def read(number: Callable[[Coefficient], Value | Entry]) -> Callable[[Correlation], Value | Entry]:
+        return lambda item: number(item.coefficients[method]) if method in item.coefficients else None
+
+    value, low, high, p = (
+        read(lambda known: _two_decimals(known.value)),
+        read(lambda known: _two_decimals(_end(known.interval, 0))),
+        read(lambda known: _two_decimals(_end(known.interval, 1))),
+        read(lambda known: p_entry(known.p)),
+    )
     return (
-        Column(key=method, header=METHOD_WORDS[method], group=method),
-        Column(key=f"{method}_low", header="low", group=method, show="room"),
-        Column(key=f"{method}_high", header="high", group=method, show="room"),
-        Column(key=f"{method}_p", header="p", group=method, show="room"),
+        Column(method, METHOD_WORDS[method], read=value, group=method),
+        Column(f"{method}_low", "low", read=low, group=method, show="room"),
+        Column(f"{method}_high", "high", read=high, group=method, show="room"),
+        Column(f"{method}_p", "p", read=p, group=method, show="room"),
     )
 
 
+_TIME = Column("time", "time is", align="left", show="files")
 _CORRELATION = (
-    Column(key="quantity", header="quantity", align="left"),
-    Column(key="models", header="models", unit=COUNT),
-    *(column for method in METHODS for column in _coefficient_columns(method)),
-    Column(key="against", header="against", align="left", show="files"),
-    Column(key="time", header="time is", align="left", show="files"),
+    *case_columns(lambda item: item.setting)[1:],
+    Column("quantity", "quantity", read=lambda item: quantity_of(item.quantity).title, align="left"),
+    Column("models", "models", COUNT, lambda item: len(item.points)),
+    *(column for method in METHODS for column in _coefficient(method)),
+    Column("against", "against", read=lambda item: quantity_of(item.against).title, align="left", show="files"),
+    _TIME,
 )
 
 
 def correlation_table(found: Sequence[Correlation]) -> Table:
-    """One row per setting and quantity."""
+    """Return one row per setting and quantity."""
     against = quantity_of(found[0].against).title if found else "latency"
-    time = {"measured": "measured", "bound": "the bound"}[found[0].time] if found else "measured"
+    time = "the bound" if found and found[0].time == "bound" else "measured"
     notes = [
         f"over the models of one setting, from {FEWEST_MODELS} on; 95 % bootstrap intervals from {FEWEST_POINTS} on",
         f"latency is {time}; activations: bytes of the results that the operations of forward write",
         "p: two-sided, that the two are unrelated; not adjusted for the number of rows",
     ]
-    return build(f"Correlation with {against}", (*SETTING, *_CORRELATION), map(_correlation, found), notes=notes)
-
-
-def _correlation(item: Correlation) -> Entries:
-    cells: Entries = {
-        **case_cells(item.setting),
-        "quantity": quantity_of(item.quantity).title,
-        "models": len(item.points),
-        "against": quantity_of(item.against).title,
-        "time": item.time,
-    }
-    for method, coefficient in item.coefficients.items():
-        low, high = coefficient.interval or (None, None)
-        cells |= {
-            method: _bare(coefficient.value),
-            f"{method}_low": _bare(low),
-            f"{method}_high": _bare(high),
-            f"{method}_p": p_cell(coefficient.p),
-        }
-    return cells
-
-
-def _bare(value: float | None) -> Entry:
-    """A coefficient or an exponent, in two decimals for people."""
-    return Entry(value, label=None if value is None else f"{value:.2f}")
+    return build(f"Correlation with {against}", _CORRELATION, found, notes=notes)
 
 
 _EXPONENT = (
-    Column(key="over", header="over", align="left"),
-    Column(key="points", header="points", unit=COUNT),
-    Column(key="exponent", header="exponent", group="fit"),
-    Column(key="low", header="low", group="fit"),
-    Column(key="high", header="high", group="fit"),
-    Column(key="r_squared", header="R2", group="fit"),
-    Column(key="factor", header="factor", group="fit", show="files"),
-    Column(key="of", header="of", align="left", show="files"),
-    Column(key="time", header="time is", align="left", show="files"),
+    *CASE,
+    Column("over", "over", read=lambda item: _title(item.over), align="left"),
+    Column("points", "points", COUNT, lambda item: item.fit.points),
+    Column("exponent", "exponent", read=lambda item: _two_decimals(item.fit.exponent), group="fit"),
+    Column("low", "low", read=lambda item: _two_decimals(_end(item.fit.interval, 0)), group="fit"),
+    Column("high", "high", read=lambda item: _two_decimals(_end(item.fit.interval, 1)), group="fit"),
+    Column(
+        "r_squared", "R2", read=lambda item: Entry(item.fit.r_squared, label=f"{item.fit.r_squared:.3f}"), group="fit"
+    ),
+    Column("factor", "factor", read=lambda item: item.fit.factor, group="fit", show="files"),
+    Column("of", "of", read=lambda item: quantity_of(item.of).title, align="left", show="files"),
+    _TIME,
 )
 
 
 def exponent_table(found: Sequence[Exponent]) -> Table:
-    """One row per series."""
+    """Return one row per series."""
     of = quantity_of(found[0].of).title if found else "latency"
     notes = ["least squares on logarithms, with the 95 % interval of the slope; 1 is proportional, 0 a fixed cost"]
-    rows: list[Entries] = []
-    for item in found:
-        low, high = item.fit.interval or (None, None)
-        rows.append(
-            {
-                **case_cells(item.case),
-                "over": _title(item.over),
-                "points": item.fit.points,
-                "exponent": _bare(item.fit.exponent),
-                "low": _bare(low),
-                "high": _bare(high),
-                "r_squared": Entry(item.fit.r_squared, label=f"{item.fit.r_squared:.3f}"),
-                "factor": item.fit.factor,
-                "of": quantity_of(item.of).title,
-                "time": item.time,
-            }
-        )
-    return build(f"Exponents of {of}", (*CASE, *_EXPONENT), rows, notes=notes)
+    return build(f"Exponents of {of}", _EXPONENT, found, notes=notes)
 
 
 def _title(over: str) -> str:
-    """What a series grows with: a quantity, the batch or an option."""
+    """Return what a series grows with: a quantity, the batch or an option."""
     return next((quantity_of(name).title for name in COMPARED if name == over), over)
 
 
 _PHASES = (
-    Column(key="time", header="time", group="ratio"),
-    Column(key="time_low", header="low", group="ratio", show="room"),
-    Column(key="time_high", header="high", group="ratio", show="room"),
-    Column(key="bound", header="bound", group="ratio"),
-    Column(key="matmul_flops", header="matmul FLOP", group="ratio"),
-    Column(key="flops", header="FLOP", group="ratio"),
-    Column(key="bytes", header="DRAM", group="ratio"),
-    Column(key="backward_share", header="backward of step", unit=PERCENT, group="ratio"),
+    *CASE,
+    Column("time", "time", group="ratio"),
+    Column("time_low", "low", read=lambda item: _end(item.time_interval, 0), group="ratio", show="room"),
+    Column("time_high", "high", read=lambda item: _end(item.time_interval, 1), group="ratio", show="room"),
+    Column("bound", BOUND.header, group="ratio"),
+    Column("matmul_flops", MATMUL_FLOPS.header, group="ratio"),
+    Column("flops", FLOPS.header, group="ratio"),
+    Column("bytes", BYTES.header, group="ratio"),
+    Column("backward_share", "backward of step", PERCENT, group="ratio"),
 )
 
 
 def phases_table(found: Sequence[PhaseRatio]) -> Table:
-    """One row per training step."""
+    """Return one row per training step."""
     notes = ["forward over backward, each; products do about twice the work in backward, which is 0.5"]
-    rows: list[Entries] = []
-    for item in found:
-        low, high = item.time_interval or (None, None)
-        rows.append(
-            {
-                **case_cells(item.case),
-                "time": item.time,
-                "time_low": low,
-                "time_high": high,
-                "bound": item.bound,
-                "matmul_flops": item.matmul_flops,
-                "flops": item.flops,
-                "bytes": item.bytes,
-                "backward_share": item.backward_share,
-            }
-        )
-    return build("Forward to backward", (*CASE, *_PHASES), rows, notes=notes)
+    return build("Forward to backward", _PHASES, found, notes=notes)
 
 
 _SWEEP = (
-    Column(key="origin", header="throughput", align="left"),
-    Column(key="batches", header="batches", unit=COUNT),
-    Column(key="best", header="highest, samples /s"),
-    Column(key="best_batch", header="at batch", unit=COUNT),
-    Column(key="knee", header="knee", unit=COUNT),
-    Column(key="largest", header="largest that fits", unit=COUNT),
+    *(column for column in CASE if column.key != "batch"),
+    Column("origin", "throughput", align="left"),
+    Column("batches", "batches", COUNT, lambda item: len(item.rates)),
+    Column("best", "highest, samples /s", read=lambda item: item.best[1]),
+    Column("best_batch", "at batch", COUNT, lambda item: item.best[0]),
+    Column("knee", "knee", COUNT),
+    Column("largest", "largest that fits", COUNT),
 )
 
 
 def sweep_table(found: Sequence[Sweep]) -> Table:
-    """One row per sweep over batches."""
+    """Return one row per sweep over batches."""
     notes = [f"knee: the smallest batch that reaches {100 * KNEE:.0f} % of the highest, from {FEWEST} batches on"]
-    rows: list[Entries] = [
-        {
-            **case_cells(item.case),
-            "origin": item.origin,
-            "batches": len(item.rates),
-            "best": item.best[1],
-            "best_batch": item.best[0],
-            "knee": item.knee,
-            "largest": item.largest,
-        }
-        for item in found
-    ]
-    return build("Throughput", (*CASE[:1], *CASE[2:], *_SWEEP), rows, notes=notes)
+    return build("Throughput", _SWEEP, found, notes=notes)

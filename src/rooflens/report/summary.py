@@ -1,182 +1,292 @@
-"""One row per case: work, bound, measured time, and how near the two are; what failed."""
+"""The tables of a set of records: one row per case with work, bound and time, its memory, and what failed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from rooflens.records import Case, Phase
+from rooflens.compare.executed_work import executed
+from rooflens.records import Case, Memory, Phase, Source
+from rooflens.report.breakdown import families, module_tree
 from rooflens.report.case_names import differing, name_of
 from rooflens.report.columns import (
-    BOUND,
+    BOUNDS,
     CASE,
+    FASTER,
     PHASE,
     SOURCE,
     WORK,
-    above_the_roof,
     at_least,
-    bound_cells,
-    case_cells,
-    efficiency_cell,
-    work_cells,
+    attribute,
+    cause_columns,
+    coverage_notes,
+    device_notes,
+    efficiency_entry,
+    total_notes,
 )
-from rooflens.report.notes import FASTER, coverage_notes, device_notes, total_notes
+from rooflens.report.executed_work import by_family, by_module
+from rooflens.report.memory_steps import memory_steps
+from rooflens.report.scaling import scaling
 from rooflens.report.sweep_notes import batch_notes
-from rooflens.report.table import COUNT, PERCENT, Column, Entries, Entry, Table, build
-from rooflens.results import RecordSet, Total
-from rooflens.results.evidence import Evidence, Measured, join
-from rooflens.results.quantities import efficiency, hfu, mfu, throughput
+from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
+from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordSet, Total, join
+from rooflens.results.evidence import piecewise
+from rooflens.results.quantities import (
+    EFFICIENCY,
+    HFU,
+    MFU,
+    PARAMETERS,
+    PREDICTED,
+    THROUGHPUT,
+    TIME,
+    WHOLE_MODEL,
+    RateOrigin,
+    throughput,
+)
 
 NOISY = 0.10
 """Interquartile range over the median above which a time is marked: torch.utils.benchmark warns there too."""
 STEP = "step"
 """The phases of a step together."""
+Show = Literal["always", "room", "files"]
 
-_TIME = (
-    *BOUND,
-    Column(key="whole_model_seconds", header="whole-model roofline", unit="s", group="time", show="room"),
-    Column(key="predicted_seconds", header="predicted", unit="s", group="time"),
-    Column(key="predicted_low", header="predicted low", unit="s", group="time", show="files"),
-    Column(key="predicted_high", header="predicted high", unit="s", group="time", show="files"),
-    Column(key="measured_seconds", header="measured", unit="s", group="time"),
-    Column(key="measured_spread", header="+-", unit=PERCENT, group="time", show="room"),
-    Column(key="measured_low", header="low", unit="s", group="time", show="files"),
-    Column(key="measured_high", header="high", unit="s", group="time", show="files"),
-    Column(key="measured_noise", header="noise", unit=PERCENT, group="time", show="files"),
-    Column(key="measured_samples", header="samples", unit=COUNT, group="time", show="files"),
-    Column(key="measured_cold", header="first call", unit="s", group="time", show="room"),
-    Column(key="measured_compiling", header="compiling", unit="s", group="time", show="room"),
-    Column(key="efficiency", header="efficiency", unit=PERCENT, group="time"),
-    Column(key="mfu", header="MFU", unit=PERCENT, group="time", show="files"),
-    Column(key="hfu", header="HFU", unit=PERCENT, group="time", show="files"),
-    Column(key="throughput", header="samples /s", group="time"),
-    Column(key="throughput_from", header="throughput from", align="left", group="time", show="files"),
-)
-_PARAMETERS = Column(key="parameters", header="parameters", group="work", show="room")
-_SUMMARY = (*CASE, SOURCE, PHASE, _PARAMETERS, *WORK, *_TIME)
 
-_FAILURE = (
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One phase of a case, or the whole step (`only` is None)."""
+
+    evidence: Evidence
+    case: Case
+    source: str
+    only: Phase | None
+    phase: str
+    total: Total | None
+    measured: Measured | None
+    rate: tuple[float | None, RateOrigin | None] = (None, None)
+
+    @property
+    def noisy(self) -> bool:
+        """True if the samples of the measured time spread widely."""
+        noise = None if self.measured is None else self.measured.noise
+        return noise is not None and noise > NOISY
+
+
+def _of_time(key: str, header: str, unit: str, name: str, show: Show) -> Column:
+    """Return the column of something that a measured time knows."""
+    return Column(key, header, unit, attribute(lambda row: row.measured, name), group="time", show=show)
+
+
+def _of_both(quantity: Quantity, show: Show) -> Column:
+    """Return the column of what a measured time reaches of what the device allows."""
+
+    def read(row: _Row) -> Entry | None:
+        if row.total is None or row.measured is None:
+            return None
+        reading = quantity.read(row.evidence, row.only)
+        entry = efficiency_entry if quantity is EFFICIENCY else at_least
+        return entry(reading.value, reading.at_least)
+
+    return Column(quantity.name, quantity.header, PERCENT, read, group="time", show=show)
+
+
+_SUMMARY = (
+    *CASE,
     SOURCE,
-    Column(key="stage", header="stage", align="left"),
-    Column(key="kind", header="kind", align="left"),
-    Column(key="message", header="message", align="left"),
+    PHASE,
+    Column("parameters", PARAMETERS.header, read=lambda row: row.evidence.parameters, group="work", show="room"),
+    *WORK,
+    *BOUNDS,
+    Column(
+        "whole_model_seconds",
+        WHOLE_MODEL.header,
+        "s",
+        lambda row: WHOLE_MODEL.of(row.total).value,
+        group="time",
+        show="room",
+    ),
+    Column("predicted_seconds", PREDICTED.header, "s", lambda row: PREDICTED.of(row.total).value, group="time"),
+    *(
+        Column(
+            f"predicted_{end}",
+            f"predicted {end}",
+            "s",
+            attribute(lambda row: row.total, f"predicted_{end}"),
+            group="time",
+            show="files",
+        )
+        for end in ("low", "high")
+    ),
+    Column(
+        "measured_seconds",
+        TIME.header,
+        TIME.unit,
+        lambda row: row.measured and Entry(row.measured.seconds, mark="~" if row.noisy else ""),
+        group="time",
+    ),
+    _of_time("measured_spread", "+-", PERCENT, "spread", "room"),
+    Column(
+        "measured_low", "low", "s", lambda row: row.measured and row.measured.interval[0], group="time", show="files"
+    ),
+    Column(
+        "measured_high", "high", "s", lambda row: row.measured and row.measured.interval[1], group="time", show="files"
+    ),
+    _of_time("measured_noise", "noise", PERCENT, "noise", "files"),
+    _of_time("measured_samples", "samples", COUNT, "samples", "files"),
+    _of_time("measured_cold", "first call", "s", "cold", "room"),
+    _of_time("measured_compiling", "compiling", "s", "compiling", "room"),
+    _of_both(EFFICIENCY, "always"),
+    _of_both(MFU, "files"),
+    _of_both(HFU, "files"),
+    Column(
+        "throughput",
+        THROUGHPUT.header,
+        read=lambda row: Entry(row.rate[0], "<=" if row.rate[1] == "bound" else ""),
+        group="time",
+    ),
+    Column(
+        "throughput_from", "throughput from", read=lambda row: row.rate[1], align="left", group="time", show="files"
+    ),
 )
+_FAILED = (
+    *CASE,
+    SOURCE,
+    Column("stage", "stage", align="left"),
+    Column("kind", "kind", align="left"),
+    Column("message", "message", align="left"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Peak:
+    """The memory of a case at its peak."""
+
+    case: Case
+    source: Source
+    memory: Memory
+
+
+_MEMORY = (
+    *CASE,
+    SOURCE,
+    Column("peak", "peak", "B", lambda row: row.memory.peak, group="memory"),
+    *cause_columns(lambda row: row.memory),
+    Column("reserved", "reserved by the allocator", "B", lambda row: row.memory.reserved, group="memory"),
+    Column("monitor", "shown by a monitor", "B", lambda row: row.memory.monitor, group="memory"),
+    Column("before", "before the model", "B", lambda row: row.memory.before, group="memory", show="room"),
+)
+
+
+def tables_of(records: RecordSet, depth: int = 1) -> list[Table]:
+    """Return the summary; of a single case also families and modules, of failures also these."""
+    tables = [summary(records)] if records.records else []
+    estimates = [part for _, source, part in records.split() if source == "estimate"]
+    if len(estimates) == 1:
+        tables += [families(estimates[0]), module_tree(estimates[0], depth=depth, times=piecewise(records))]
+    if "counters" in records.sources:
+        tables += _counted(records, depth)
+    if any(record.memory is not None for record in records.records):
+        tables.append(memory(records))
+    if sum(source == "measure" for _, source, _ in records.split()) == 1:
+        tables += memory_steps(records)
+    if any(record.scaling is not None for record in records.records):
+        tables.append(scaling(records))
+    if records.failures:
+        tables.append(failures(records))
+    return tables
 
 
 def summary(rs: RecordSet) -> Table:
-    """One row per case and source, and per phase where a step has several; the step as a whole comes last.
+    """Return one row per case and source, and per phase where a step has several; the step as a whole comes last.
 
     An estimate and the measurement of its case share a row, so that bound, measured time and efficiency (bound over
     measured) stand beside each other. Throughput is batch over measured seconds; without a measurement it is batch over
     the bound, an upper bound marked ``<=``.
     """
     evidence = join(rs)
-    return build(
-        "Summary",
-        _SUMMARY,
-        [row for item in evidence for row in _rows(item)],
-        notes=[*_notes(evidence), *_notes_of_cases(evidence), *batch_notes(evidence, rs.failures)],
-    )
+    rows = [row for item in evidence for row in _rows(item)]
+    notes = [*coverage_notes(evidence), *device_notes(evidence), *_notes(rows), *_notes_of_cases(evidence)]
+    if len(evidence) + len(rs.failures) > 1:
+        notes += batch_notes(evidence, rs.failures)
+    return build("Summary", _SUMMARY, rows, notes=notes)
+
+
+def memory(rs: RecordSet) -> Table:
+    """Return the peak memory of each case and source, and the bytes alive at that moment by cause.
+
+    An estimate needs the same memory on every device, so cases that differ in nothing else share a row.
+    """
+    rows = [
+        _Peak(replace(case, device=None) if source == "estimate" and case.device else case, source, records.memory)
+        for case, source, records in rs.split()
+        if records.memory is not None
+    ]
+    estimated = any(row.source == "estimate" for row in rows)
+    notes = ["workspaces of cuDNN and cuBLAS are not in an estimate"] if estimated else []
+    return build("Memory at the peak", _MEMORY, dict.fromkeys(rows), notes=notes)
 
 
 def failures(rs: RecordSet) -> Table:
-    """The cells that failed, one row each."""
-    rows = [
-        case_cells(failed.case)
-        | {"source": failed.source, "stage": failed.stage, "kind": failed.kind, "message": failed.message}
-        for failed in rs.failures
-    ]
-    return build("Failed", (*CASE, *_FAILURE), rows)
+    """Return the cells that failed, one row each."""
+    return build("Failed", _FAILED, rs.failures)
 
 
-def _rows(item: Evidence) -> Iterator[Entries]:
-    phases: list[tuple[Phase | None, str]] = [(None, item.phases[0] if len(item.phases) == 1 else STEP)]
-    if len(item.phases) > 1:
-        phases = [*((phase, phase) for phase in item.phases), *phases]
-    for phase, name in phases:
-        total, measured = item.total(phase), item.measured(phase)
-        row = case_cells(item.case) | {"source": " + ".join(item.sources), "phase": name, "parameters": item.parameters}
-        row |= work_cells(total) | bound_cells(total) | _prediction(total)
-        row |= _measured_cells(measured) | _utilisation_cells(total, measured)
-        if phase is None:
-            row |= _throughput(item.case, total, measured)
-        yield row
+def _counted(records: RecordSet, depth: int) -> list[Table]:
+    """Return counters of one case beside its estimate."""
+    by_kind = executed(records, "family")
+    if not by_kind:
+        return []
+    counters = next(part for _, source, part in records.split() if source == "counters" and part.total().work)
+    case, coverage = counters.cases[0], counters.coverage
+    placed = any(r.path != UNATTRIBUTED for r in counters if r.scope == "kernel")
+    modules = [by_module(executed(records, "module"), case, depth)] if placed else []
+    return [by_family(by_kind, case, coverage), *modules]
+
+
+def _rows(item: Evidence) -> Iterator[_Row]:
+    """Yield the phases of a case where it has several, then the whole step."""
+    source = " + ".join(item.sources)
+    several = len(item.phases) > 1
+    for only in (*item.phases, None) if several else (None,):
+        total, measured = item.total(only), item.measured(only)
+        yield _Row(
+            evidence=item,
+            case=item.case,
+            source=source,
+            only=only,
+            phase=only or (STEP if several or not item.phases else item.phases[0]),
+            total=total,
+            measured=measured,
+            rate=(None, None) if only else throughput(item.case, total, measured),
+        )
+
+
+def _notes(rows: Sequence[_Row]) -> Iterator[str]:
+    """Yield what a reader of the rows has to know."""
+    yield from total_notes(row.total for row in rows if row.total is not None and row.only is None)
+    if any(row.total is not None and row.total.bound is not None for row in rows):
+        yield "bound: operation by operation, operands from DRAM; whole-model roofline: all work as one operation"
+    if any(row.rate[1] == "bound" for row in rows):
+        yield "<= samples per second that the bound allows"
+    if any(row.measured is not None and row.noisy for row in rows):
+        yield f"~ noisy: the middle half of the samples spreads over more than {100 * NOISY:.0f} % of the median"
+    timed = [row for row in rows if row.measured is not None]
+    if any((EFFICIENCY.read(row.evidence, row.only).value or 0) > 1 for row in timed):
+        yield FASTER
+    for row in timed:
+        if row.only is None and row.measured is not None and row.measured.pooled > 1:
+            yield f"{row.case.label()}: samples of {row.measured.pooled} measurements pooled"
 
 
 def _notes_of_cases(evidence: Sequence[Evidence]) -> Iterator[str]:
-    """The notes on records; one that does not hold for every case says for which."""
+    """Yield the notes on records; one that does not hold for every case says for which."""
     noted: dict[str, list[Evidence]] = {}
     for item in evidence:
         for note in item.notes:
             noted.setdefault(note, []).append(item)
-    fields = differing([item.case for item in evidence])
     for note, items in noted.items():
-        whose = "" if len(items) == len(evidence) else f"{', '.join(name_of(item.case, fields) for item in items)}: "
-        yield whose + note
-
-
-def _prediction(total: Total | None) -> Entries:
-    if total is None:
-        return {}
-    return {
-        "whole_model_seconds": None if total.whole_bound is None else total.whole_bound.seconds,
-        "predicted_seconds": total.predicted_seconds,
-        "predicted_low": total.predicted_low,
-        "predicted_high": total.predicted_high,
-    }
-
-
-def _measured_cells(measured: Measured | None) -> Entries:
-    if measured is None:
-        return {}
-    low, high = measured.interval
-    return {
-        "measured_seconds": Entry(measured.seconds, mark="~" if _noisy(measured) else ""),
-        "measured_spread": measured.spread,
-        "measured_low": low,
-        "measured_high": high,
-        "measured_noise": measured.noise,
-        "measured_samples": measured.samples,
-        "measured_cold": measured.cold,
-        "measured_compiling": measured.compiling,
-    }
-
-
-def _utilisation_cells(total: Total | None, measured: Measured | None) -> Entries:
-    if total is None or measured is None:
-        return {}
-    reached = efficiency(total, measured.seconds)
-    lower = bool(total.missing)
-    return {
-        "efficiency": efficiency_cell(reached, lower),
-        "mfu": at_least(mfu(total, measured.seconds), lower),
-        "hfu": at_least(hfu(total, measured.seconds), lower),
-    }
-
-
-def _throughput(case: Case, total: Total | None, measured: Measured | None) -> Entries:
-    rate, origin = throughput(case, total, measured)
-    return {"throughput": Entry(rate, "<=" if origin == "bound" else ""), "throughput_from": origin}
-
-
-def _noisy(measured: Measured | None) -> bool:
-    return measured is not None and measured.noise is not None and measured.noise > NOISY
-
-
-def _notes(evidence: Iterable[Evidence]) -> Iterator[str]:
-    items = list(evidence)
-    yield from coverage_notes(items)
-    yield from device_notes(items)
-    pairs = [(item.total(phase), item.measured(phase)) for item in items for phase in (None, *item.phases)]
-    yield from total_notes(total for total, _ in pairs if total is not None)
-    if any(total is not None and total.bound is not None for total, _ in pairs):
-        yield "bound: operation by operation, operands from DRAM; whole-model roofline: all work as one operation"
-    if any(throughput(item.case, item.total(), item.measured())[1] == "bound" for item in items):
-        yield "<= samples per second that the bound allows"
-    if any(_noisy(measured) for _, measured in pairs):
-        yield f"~ noisy: the middle half of the samples spreads over more than {100 * NOISY:.0f} % of the median"
-    if any(above_the_roof(efficiency(total, m.seconds)) for total, m in pairs if m is not None):
-        yield FASTER
-    for item in items:
-        measured = item.measured()
-        if measured is not None and measured.pooled > 1:
-            yield f"{item.case.label()}: samples of {measured.pooled} measurements pooled"
+        if len(items) == len(evidence):
+            yield note
+        else:
+            fields = differing([item.case for item in evidence])
+            yield f"{', '.join(name_of(item.case, fields) for item in items)}: {note}"

@@ -6,9 +6,9 @@ Markdown, LaTeX) take :func:`text` of the same cells.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Literal
 
 from rooflens import units
 
@@ -41,14 +41,15 @@ class Entry:
     label: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Column:
-    """What the cells below each other have in common.
+    """What the entries below each other have in common.
 
     Attributes:
         key: name in CSV and JSON.
         header: name for people.
         unit: base unit of the numbers; `PERCENT` for a ratio, `COUNT` for an integer, ``""`` for a bare number.
+        read: how the value is read from what a row is about; default: its attribute of the column's key.
         align: left for text, right for numbers.
         show: always; only where a terminal has room; only in files (CSV and JSON).
         group: columns that stay together where a terminal must break a table.
@@ -59,6 +60,8 @@ class Column:
     key: str
     header: str
     unit: str = ""
+    read: Callable[[Any], Value | Entry] | None = None
+    _: KW_ONLY
     align: Literal["left", "right"] = "right"
     show: Literal["always", "room", "files"] = "always"
     group: str = ""
@@ -71,7 +74,7 @@ class Table:
     """A view of results.
 
     Attributes:
-        rows: one cell per column.
+        rows: one entry per column.
         total: a last row that sums the others; for people only, so that a column of a file can be added up.
         notes: what a reader must know before using the numbers.
     """
@@ -84,24 +87,28 @@ class Table:
 
 
 def build(
-    title: str,
-    columns: Sequence[Column],
-    rows: Iterable[Mapping[str, Value | Entry]],
-    *,
-    total: Mapping[str, Value | Entry] | None = None,
-    notes: Iterable[str] = (),
+    title: str, columns: Iterable[Column], rows: Iterable[object], *, total: object = None, notes: Iterable[str] = ()
 ) -> Table:
-    """A table from one mapping per row; what a row does not name is unknown."""
+    """Return a table with a row for each of some things, read by its columns.
 
-    def aligned(row: Mapping[str, Value | Entry]) -> Row:
-        cells = (row.get(column.key) for column in columns)
-        return tuple(cell if isinstance(cell, Entry) else Entry(cell) for cell in cells)
+    Args:
+        rows: what the rows are about. A mapping holds its values under the keys of the columns; what it does not name
+            is unknown.
+    """
+    shown = tuple(columns)
+
+    def entries(about: object) -> Row:
+        if isinstance(about, Mapping):
+            values = [about.get(column.key) for column in shown]
+        else:
+            values = [getattr(about, column.key) if column.read is None else column.read(about) for column in shown]
+        return tuple(value if isinstance(value, Entry) else Entry(value) for value in values)
 
     return Table(
         title=title,
-        columns=tuple(columns),
-        rows=tuple(aligned(row) for row in rows),
-        total=None if total is None else aligned(total),
+        columns=shown,
+        rows=tuple(map(entries, rows)),
+        total=None if total is None else entries(total),
         notes=tuple(dict.fromkeys(notes)),
     )
 
@@ -148,30 +155,25 @@ def plain(value: float, digits: int) -> str:
 
 
 def for_people(table: Table) -> Table:
-    """The table as the formats for people show it.
+    """Return the table as the formats for people show it.
 
     Columns for files, columns in which every value is unknown and those of `if_any` with only zeros are left out; what
     all rows share goes into the title.
     """
-    said = [*table.rows, *([] if table.total is None else [table.total])]
-    keep = [i for i, column in enumerate(table.columns) if _speaks(column, [row[i] for row in said])]
+    rows = [*table.rows, *([] if table.total is None else [table.total])]
+    keep = []
+    for i, column in enumerate(table.columns):
+        empty = all(row[i].value in (None, "") and not row[i].label for row in rows)
+        only_zeros = column.if_any and not any(row[i].value for row in rows)
+        if column.show != "files" and not (rows and (empty or only_zeros)):
+            keep.append(i)
     shared = [i for i in keep if table.columns[i].title and len({row[i] for row in table.rows}) == 1]
-    words = [table.columns[i].title.format(text(table.rows[0][i], table.columns[i])) for i in shared]
+    subtitle = ", ".join(table.columns[i].title.format(text(table.rows[0][i], table.columns[i])) for i in shared)
     keep = [i for i in keep if i not in shared] if len(shared) < len(keep) else keep
     return replace(
         table,
-        title=": ".join(filter(None, [table.title, ", ".join(words)])),
+        title=": ".join(filter(None, [table.title, subtitle])),
         columns=tuple(table.columns[i] for i in keep),
         rows=tuple(tuple(row[i] for i in keep) for row in table.rows),
         total=None if table.total is None else tuple(table.total[i] for i in keep),
-    )
-
-
-def _speaks(column: Column, cells: Sequence[Entry]) -> bool:
-    if column.show == "files":
-        return False
-    if not cells:
-        return True
-    return any(cell.value not in (None, "") or cell.label for cell in cells) and not (
-        column.if_any and all(not cell.value for cell in cells)
     )

@@ -40,93 +40,68 @@ class Coverage:
 class Total:
     """The sum of some records of one case and one source, on a device where one is given.
 
-    Every number is computed once, when it is first asked for. Work is summed over calls. The bound is the sum of the
-    operations' bounds; `whole_bound` is the bound of the summed work, smaller or equal, shown only as "whole-model
-    roofline".
+    Work is summed over calls. The bound is the sum of the operations' bounds. Each number is computed once.
 
-    Args:
-        bounds: bounds that are known already; totals of the same records share them.
+    Attributes:
+        work: algorithmic work without recomputation; None where no record has any.
+        recomputed_work: work that repeats forward work during backward; None where no record has any.
+        all_work: both together.
+        matmul_flops: FLOP of products, convolutions, attention and recurrent gates.
+        recomputed_flops: matrix FLOP that repeat forward work during backward.
+        flops: all FLOP, element-wise and special functions included.
+        macs: multiply-adds of the matrix work: half of its FLOP.
+        bytes: bytes per level, recomputation included: it is real traffic.
+        intensity: FLOP per DRAM byte, recomputation included in both.
+        missing: operations whose FLOP are unknown: with any, FLOP and bound are lower bounds.
     """
 
     def __init__(self, records: Iterable[Record], device: Device | None, bounds: Bounds | None = None) -> None:
+        """Sum some records.
+
+        Args:
+            bounds: bounds that are known already; totals of the same records share them.
+        """
         self.records = tuple(records)
         self.device = device
         self._bounds = Bounds() if bounds is None else bounds
+        worked = [(r, r.work) for r in self.records if r.work is not None]
+        self.work = Work.of_calls((work, r.calls) for r, work in worked if not r.recomputed)
+        self.recomputed_work = Work.of_calls((work, r.calls) for r, work in worked if r.recomputed)
+        both = [work for work in (self.work, self.recomputed_work) if work is not None]
+        self.all_work = both[0] + both[1] if len(both) == 2 else next(iter(both), None)
+        self.matmul_flops = None if self.work is None else self.work.matmul_flops
+        self.recomputed_flops = 0 if self.recomputed_work is None else self.recomputed_work.matmul_flops
+        self.flops = None if self.work is None else self.work.total_flops
+        self.macs = None if self.matmul_flops is None else self.matmul_flops / 2
+        self.bytes: Mapping[str, float] = {} if self.all_work is None else self.all_work.bytes
+        moved, done = self.bytes.get("dram"), sum(work.total_flops for work in both)
+        self.intensity = done / moved if done and moved else None
+        self.missing = frozenset[str]() if self.work is None else self.work.missing
 
     @cached_property
-    def work(self) -> Work | None:
-        """Algorithmic work without recomputation; None where no record has any."""
-        known = [(r.work, r.calls) for r in self.records if r.work is not None and not r.recomputed]
-        return Work.sum((work for work, _ in known), (calls for _, calls in known))
-
-    @cached_property
-    def recomputed_work(self) -> Work | None:
-        """Work that repeats forward work during backward; None where no record has any."""
-        known = [(r.work, r.calls) for r in self.records if r.work is not None and r.recomputed]
-        return Work.sum((work for work, _ in known), (calls for _, calls in known))
-
-    @cached_property
-    def all_work(self) -> Work | None:
-        """All work, recomputation included; None where no record has any."""
-        if self.recomputed_work is None:
-            return self.work
-        return self.recomputed_work if self.work is None else self.work + self.recomputed_work
-
-    @cached_property
-    def matmul_flops(self) -> float | None:
-        """FLOP of products, convolutions, attention and recurrent gates."""
-        return None if self.work is None else self.work.matmul_flops
-
-    @cached_property
-    def recomputed_flops(self) -> float:
-        """Matrix FLOP that repeat forward work during backward."""
-        return 0 if self.recomputed_work is None else self.recomputed_work.matmul_flops
-
-    @cached_property
-    def flops(self) -> float | None:
-        """All FLOP, element-wise and special functions included."""
-        return None if self.work is None else self.work.total_flops
-
-    @property
-    def macs(self) -> float | None:
-        """Multiply-adds of the matrix work: half of its FLOP."""
-        return None if self.matmul_flops is None else self.matmul_flops / 2
-
-    @property
-    def bytes(self) -> Mapping[str, float]:
-        """Bytes per level, recomputation included: it is real traffic."""
-        return {} if self.all_work is None else self.all_work.bytes
-
-    @cached_property
-    def intensity(self) -> float | None:
-        """FLOP per DRAM byte, recomputation included in both."""
-        work = self.all_work
-        if work is None or not work.bytes.get("dram"):
-            return None
-        return work.total_flops / work.bytes["dram"] or None
+    def _needed(self) -> list[tuple[Work, int]]:
+        """What the device has to do for each record, and how often."""
+        needed = [(r.needed, r.calls) for r in self.records]
+        return [(work, calls) for work, calls in needed if work is not None]
 
     @cached_property
     def bound(self) -> Bound | None:
         """The sum of the operations' bounds; None without a device or without work."""
-        needed = [(r.needed, r.calls) for r in self.records]
-        known = [(work, calls) for work, calls in needed if work is not None]
-        if self.device is None or not known:
+        if self.device is None or not self._needed:
             return None
-        ones = [(self._bounds.of(work, self.device), calls) for work, calls in known]
+        ones = [(self._bounds.of(work, self.device), calls) for work, calls in self._needed]
         return serial_bound(one if calls == 1 else replace(one, seconds=one.seconds * calls) for one, calls in ones)
 
     @cached_property
     def whole_bound(self) -> Bound | None:
-        """The bound of the summed work: what a roofline of the whole model as one point says.
+        """The bound of the summed work, smaller or equal: what a roofline of the whole model as one point says.
 
         None where some record lacks the bytes of a level that others have: nothing is known of their sum there.
         """
-        needed = [(r.needed, r.calls) for r in self.records]
-        known = [(work, calls) for work, calls in needed if work is not None]
-        whole = Work.sum((work for work, _ in known), (calls for _, calls in known))
+        whole = Work.of_calls(self._needed)
         if self.device is None or whole is None:
             return None
-        partly_known = {level for work, _ in known for level in work.bytes} - set(whole.bytes)
+        partly_known = {level for work, _ in self._needed for level in work.bytes} - set(whole.bytes)
         return None if any(map(self.device.ceiling, partly_known)) else self._bounds.of(whole, self.device)
 
     @property
@@ -155,39 +130,28 @@ class Total:
     predicted_high: float | None = None
 
     @property
-    def missing(self) -> frozenset[str]:
-        """Operations whose FLOP are unknown: with any, FLOP and bound are lower bounds."""
-        return frozenset() if self.work is None else self.work.missing
+    def pieces(self) -> Pieces:
+        """What the records count by."""
+        return "kernels" if any(r.scope == "kernel" and r.work is not None for r in self.records) else "operations"
 
     @cached_property
     def coverage(self) -> Coverage:
-        """Operations counted, and the share of the bytes that they hold."""
+        """Operations counted, and the shares of the bytes and of the time that they hold."""
         worked = [(r, r.work) for r in self.records if r.work is not None]
         counted = [(r, work) for r, work in worked if not work.missing]
         sized = all("dram" in work.bytes for _, work in worked)
         known = sum(work.bytes.get("dram", 0) * r.calls for r, work in worked) if sized else 0
+        timed = [(r, r.seconds) for r in self.records if r.scope in ("op", "kernel") and r.timing is not None]
+        time = sum(seconds or 0 for _, seconds in timed)
+        placed = [s or 0 for r, s in timed if (r.scope == "op" or r.operation) and r.path != UNATTRIBUTED]
         return Coverage(
             operations=sum(r.calls for r, _ in worked),
             counted=sum(r.calls for r, _ in counted),
             uncounted=tuple(sorted({name for _, work in worked for name in work.missing})),
             bytes_share=sum(work.bytes.get("dram", 0) * r.calls for r, work in counted) / known if known else None,
-            time_share=self._time_share(),
+            time_share=sum(placed) / time if time else None,
             pieces=self.pieces,
         )
-
-    @property
-    def pieces(self) -> Pieces:
-        """What the records count by."""
-        return "kernels" if any(r.scope == "kernel" and r.work is not None for r in self.records) else "operations"
-
-    def _time_share(self) -> float | None:
-        timed = ((r, r.seconds) for r in self.records if r.scope in ("op", "kernel"))
-        pieces = [(r, seconds) for r, seconds in timed if seconds is not None]
-        whole = sum(seconds for _, seconds in pieces)
-        attributed = sum(
-            seconds for r, seconds in pieces if (r.scope == "op" or r.operation) and r.path != UNATTRIBUTED
-        )
-        return attributed / whole if whole else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

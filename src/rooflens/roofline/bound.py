@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from rooflens.records import Bound, Device, Work
 
@@ -17,10 +18,13 @@ def bound(work: Work, device: Device) -> Bound:
     places: dict[str, str] = {}
     busy: dict[str, float] = {}
     skipped = set()
+    ceilings = {ceiling.resource: ceiling for ceiling in device.ceilings}
     demands = [*((name, flops) for name, flops in work.flops.items() if flops), *work.bytes.items()]
     for resource, amount in demands:
-        ceiling = device.require(resource) if resource.startswith("matmul.") else device.ceiling(resource)
+        ceiling = ceilings.get(resource)
         if ceiling is None:
+            if resource.startswith("matmul."):
+                device.require(resource)  # which says what the device has
             skipped.add(resource)
             continue
         # Times on one silicon add; each level is a place of its own.
@@ -38,11 +42,11 @@ def bound(work: Work, device: Device) -> Bound:
     )
 
 
+@dataclass(slots=True)
 class Bounds:
     """Bounds of works on devices, each computed once."""
 
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Device, dict[Work, Bound]]] = {}
+    _known: dict[int, tuple[Device, dict[Work, Bound]]] = field(default_factory=dict)
 
     def of(self, work: Work, device: Device) -> Bound:
         """Return the bound of a work on a device, as :func:`bound` does."""

@@ -11,11 +11,11 @@ from rooflens.errors import Incomparable
 from rooflens.records import MEMORY_CAUSES, PHASES, Case, Record
 from rooflens.report.charts import Bar, BarPiece, Bars
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
-from rooflens.report.memory_steps import memory as memory_table
 from rooflens.report.series import phases_table
 from rooflens.report.study.cases import device_note, naming
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
+from rooflens.report.summary import memory as memory_table
 from rooflens.report.table import percent
 from rooflens.results import Evidence, Total
 

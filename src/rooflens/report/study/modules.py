@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from rooflens.report.breakdown import module_tree
 from rooflens.report.study.breakdown import foremost
 from rooflens.report.study.content import Section, TableBlock
 from rooflens.report.study.view import StudyView
-from rooflens.report.tree import module_tree
 
 DEPTH = 3
 MOST = 8

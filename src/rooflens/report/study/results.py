@@ -108,7 +108,7 @@ def findings(view: StudyView) -> Section | None:
 
 
 def failures(view: StudyView) -> Section | None:
-    """Entries without a result, and why."""
+    """Cells without a result, and why."""
     if not view.records.failures:
         return None
     table = failures_table(view.records)
