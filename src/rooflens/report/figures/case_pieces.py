@@ -57,8 +57,7 @@ class Piece:
     @cached_property
     def work(self) -> Work | None:
         """What the device does for this piece: recomputation included, a causal call by what its kernel executes."""
-        known = [(work, r.calls) for r in self.records if (work := r.needed) is not None]
-        return Work.sum((work for work, _ in known), (calls for _, calls in known))
+        return Work.of_calls((work, r.calls) for r in self.records if (work := r.needed) is not None)
 
 
 @dataclass(frozen=True, slots=True)
