@@ -93,7 +93,7 @@ def coverage() -> Iterator[str]:
             f" ({least['model']}) belongs to an operation of a module"
         )
     yield ""
-    yield f"Card: {data['machine']['device']}. torch {data['machine']['torch']}."
+    yield f"GPU: {data['machine']['device']}. torch {data['machine']['torch']}."
 
 
 def products() -> Iterator[str]:

@@ -53,7 +53,7 @@ def worst(data: dict[str, Any]) -> Iterator[str]:
             f" ({model(far)}, batch {far['batch']}, {far['dtype']})"
         )
     yield ""
-    yield f"Card: {data['card']}. torch {data['torch']}."
+    yield f"GPU: {data['card']}. torch {data['torch']}."
 
 
 def peak_rows(data: dict[str, Any]) -> Iterator[str]:
@@ -122,11 +122,11 @@ def workspace_rows(data: dict[str, Any]) -> Iterator[str]:
 
 def context(data: dict[str, Any]) -> Iterator[str]:
     """Memory that the context takes from the GPU."""
-    found = data["context"]
+    taken = data["context"]
     yield (
-        f"On the {data['card']} (torch {data['torch']}, cuDNN {data['cudnn']}), torch sees {gigabytes(found['total'])}."
-        f" After the first products, convolutions and attention {gigabytes(found['context'], 3)} are gone that torch's"
-        " allocator does not hold."
+        f"On the {data['card']} (torch {data['torch']}, cuDNN {data['cudnn']}), torch sees {gigabytes(taken['total'])}."
+        f" After the first products, convolutions and attention, the context takes {gigabytes(taken['context'], 3)} that"
+        " torch's allocator does not hold."
     )
 
 
