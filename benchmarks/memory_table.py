@@ -125,8 +125,8 @@ def context(data: dict[str, Any]) -> Iterator[str]:
     taken = data["context"]
     yield (
         f"On the {data['card']} (torch {data['torch']}, cuDNN {data['cudnn']}), torch sees {gigabytes(taken['total'])}."
-        f" After the first products, convolutions and attention, the context takes {gigabytes(taken['context'], 3)} that"
-        " torch's allocator does not hold."
+        f" After the first products, convolutions and attention, the context takes {gigabytes(taken['context'], 3)}"
+        " that torch's allocator does not hold."
     )
 
 
