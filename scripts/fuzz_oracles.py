@@ -87,9 +87,9 @@ def counters(data: bytes) -> None:
     """Every value of a launch stands in a cell of a whole row, below or beside the name of its counter."""
     path = FOLDER / "report.csv"
     path.write_bytes(data)
-    contents = counters_of.contents("report.csv")
-    launches = list(counters_of.launches(path, contents))
-    counters_of.found_in(iter(launches), contents, lambda chip: Case(model=chip.title or "fuzz"))
+    reading = counters_of.CounterReading("report.csv")
+    launches = list(counters_of.launches(path, reading))
+    counters_of.found_in(iter(launches), reading, lambda chip: Case(model=chip.title or "fuzz"))
     with opened_lines(path) as lines:
         named, unnamed = _numbers(list(lines))
     for launch in launches:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import rooflens as rl
 from rooflens.errors import FileError
-from rooflens.sources.counters import KernelLaunch, contents, launches
+from rooflens.sources.counters import CounterReading, KernelLaunch, launches
 from rooflens.sources.counters.nvtx import cell_of, place_of, ranges_of
 from rooflens.sources.counters.reports import launches_of
 from rooflens.sources.counters.reports import supervisor as reading
@@ -40,7 +40,7 @@ needs_package = pytest.mark.skipif(
 
 
 def read(path: Path) -> list[KernelLaunch]:
-    return list(launches(path, contents(repr(str(path)))))
+    return list(launches(path, CounterReading(repr(str(path)))))
 
 
 def outcome(act: Callable[[], Result]) -> Result | str:
@@ -139,7 +139,7 @@ def test_several_processes_read_it_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
 
 @needs_package
 def test_whoever_stops_reading_ends_the_process() -> None:
-    reader = launches(SAMPLE, contents("x"))
+    reader = launches(SAMPLE, CounterReading("x"))
     assert next(reader).name == "void scale<float, (int)1>(T1 *, T1, int)"
     reader.close()  # type: ignore[attr-defined]
     assert next(reader, None) is None
@@ -376,7 +376,7 @@ def test_what_the_package_tells_is_taken_as_it_is_meant(package: Callable[[str],
 
 def test_shares_above_the_whole_are_noted(package: Callable[[str], list[KernelLaunch]], tmp_path: Path) -> None:
     package("load_report = lambda path: Report()\n")
-    found = contents("x")
+    found = CounterReading("x")
     assert len(list(launches(SAMPLE, found))) == 10
     assert any("sm__throughput.avg.pct_of_peak_sustained_elapsed reaches 130.5 %" in note for note in found.notes(None))
 

@@ -17,7 +17,7 @@ from tests.test_counters_layouts import HEADER, LAYOUTS, row
 import rooflens as rl
 from rooflens.cli.main import cli
 from rooflens.errors import FileError, InvalidValue, UnknownName
-from rooflens.sources.counters import contents, parse, parse_statement
+from rooflens.sources.counters import CounterReading, parse, parse_statement
 from rooflens.sources.counters.arithmetic import calculate
 from rooflens.sources.counters.nvtx import RangePlace, place_of, ranges_of
 from rooflens.sources.profile import module_range, phase_range
@@ -278,7 +278,7 @@ def test_any_kernel_name_is_kept(name: str) -> None:
         "5",
     ]
     lines = [HEADER, ",".join('"' + cell.replace('"', '""') + '"' for cell in cells) + "\n"]
-    (launch,) = parse(lines, contents("x"))
+    (launch,) = parse(lines, CounterReading("x"))
     assert launch.name == name
     assert next(csv.reader(lines[1:]))[4] == name
 
@@ -310,7 +310,7 @@ def test_no_text_crashes(text: str) -> None:
 def check(text: str) -> None:
     """Reading gives launches, or the error that belongs to it."""
     try:
-        for launch in parse(text.splitlines(keepends=True), contents("x")):
+        for launch in parse(text.splitlines(keepends=True), CounterReading("x")):
             assert all(value is None or value >= 0 for value in launch.counters.values())
     except FileError:
         return

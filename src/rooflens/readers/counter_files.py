@@ -20,8 +20,8 @@ def _read(path: Path, context: ReadContext) -> RecordSet:
     def case_of(chip: Chip) -> Case:
         return Case(model=context.name, device=context.device_name(chip.title), dtype=AS_IS)
 
-    contents = counters.contents(repr(str(path)))
-    found = counters.found_in(counters.launches(path, contents), contents, case_of)
+    reading = counters.CounterReading(repr(str(path)))
+    found = counters.found_in(counters.launches(path, reading), reading, case_of)
     devices: dict[str, Device] = {}
     notes: list[str] = []
     for chip in found.chips:

@@ -216,9 +216,9 @@ def _read(tool: Tool, done: CollectedReport, case: Case) -> list[Record]:
     """The launches in a report."""
     from rooflens.sources import counters as source
 
-    contents = source.contents(repr(str(done.report)))
+    reading = source.CounterReading(repr(str(done.report)))
     with tool.printed(done.report) as lines:
-        found = source.found_in(source.parse(lines, contents), contents, lambda _: case)
+        found = source.found_in(source.parse(lines, reading), reading, lambda _: case)
     return list(found.records)
 
 

@@ -1,20 +1,26 @@
-"""Names of ranges: how the module that runs and the phase of the step are written into a profile, and read from it."""
+"""Names of ranges: how modules, phases and operations are written into a profile, and read from it."""
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote, unquote
 
 from rooflens.records import PHASES, Phase
 
-_MODULE, _PHASE = "rooflens:module:", "rooflens:phase:"
-_FOREIGN_MODULE = "nn.Module: "
+OURS = "rooflens:"
+_MODULE, _PHASE = f"{OURS}module:", f"{OURS}phase:"
+_TORCH_MODULE = "nn.Module: "
 """How torch.profiler names the calls of modules (`with_stack`, `with_modules`): class and a number."""
 _OPTIMIZER = "Optimizer."
 """torch.optim names its own ranges ``Optimizer.step#SGD.step``."""
+OPTIMIZER_PATH = "(optimizer)"
+"""The path of what an optimizer does."""
+_EMITTED = re.compile(r", (?:(?:stashed )?seq ?= ?(\d{1,18})|(?:op_id|sizes|input_op_ids) = )")
+"""What torch writes behind the name of an operation or a range; until 2020 it marked the number of a node."""
 
 
 def module_range(path: str) -> str:
-    """The name of the range in which the module at `path` runs.
+    """Return the name of the range in which the module at `path` runs.
 
     Quoted: a key of a ModuleDict may hold what a profiler cannot write into its file.
     """
@@ -22,30 +28,46 @@ def module_range(path: str) -> str:
 
 
 def phase_range(phase: Phase) -> str:
-    """The name of the range of a phase."""
+    """Return the name of the range of a phase."""
     return _PHASE + phase
 
 
 def module_of(name: str, inside: str | None) -> str | None:
-    """The path of the module whose range has this name, None if it is no such range.
+    """Return the path of the module whose range has this name, None if it is no such range.
 
-    torch's own ranges of modules tell only class and number: their paths are those words, from outside in.
+    torch's own ranges of modules have class and number only: their paths are those words, from outside in.
 
     >>> module_of("rooflens:module:layer1.0", None), module_of("nn.Module: Linear_2", "Net_0")
     ('layer1.0', 'Net_0.Linear_2')
     """
     if name.startswith(_MODULE):
         return unquote(name.removeprefix(_MODULE))
-    if name.startswith(_FOREIGN_MODULE):
-        return ".".join(filter(None, [inside, name.removeprefix(_FOREIGN_MODULE)]))
+    if name.startswith(_TORCH_MODULE):
+        return ".".join(filter(None, [inside, name.removeprefix(_TORCH_MODULE)]))
     return None
 
 
-def phase_of(name: str) -> Phase | None:
-    """The phase whose range has this name, None if it is no such range."""
-    return next((phase for phase in PHASES if name == _PHASE + phase), None)
+def phase_of(name: str, plain: bool = False) -> Phase | None:
+    """Return the phase whose range has this name, None if it is no such range.
+
+    A `plain` name counts too: ``Forward``, as users write it.
+    """
+    word = name.lower().removeprefix(_PHASE) if plain else name.removeprefix(_PHASE) if name.startswith(_PHASE) else ""
+    return next((phase for phase in PHASES if word == phase), None)
 
 
 def is_optimizer(name: str) -> bool:
-    """Whether a range is one of torch.optim's."""
+    """True if a range is one of torch.optim's."""
     return name.startswith(_OPTIMIZER)
+
+
+def emitted(text: str) -> tuple[str, int | None]:
+    """Return a name without what emit_nvtx writes behind it, and the autograd number in that.
+
+    >>> emitted("aten::conv2d, seq = 216, op_id = 1080"), emitted("layer1")
+    (('aten::conv2d', 216), ('layer1', None))
+    """
+    written = _EMITTED.search(text)
+    if written is None:
+        return text, None
+    return text[: written.start()], None if written[1] is None else int(written[1])

@@ -1,13 +1,14 @@
 """What hardware counted, from files that Nsight Compute wrote.
 
->>> contents = counters.contents("report.csv")  # doctest: +SKIP
->>> counters.found_in(counters.launches(Path("report.csv"), contents), contents, lambda chip: case)  # doctest: +SKIP
+>>> reading = counters.CounterReading("report.csv")  # doctest: +SKIP
+>>> counters.found_in(counters.launches(Path("report.csv"), reading), reading, lambda chip: case)  # doctest: +SKIP
 """
 
+from rooflens.sources.counters.counter_cells import CounterReading
 from rooflens.sources.counters.launch_records import Chip, CounterFile, chip_of, found_in, record_of
 from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import near
-from rooflens.sources.counters.printed import Contents, contents, launches, parse
+from rooflens.sources.counters.printed import launches, parse
 from rooflens.sources.counters.reports import REPORT_SIGN
 from rooflens.sources.counters.statements import Statement, parse_statement, stated, statement
 from rooflens.sources.counters.work import short
@@ -15,12 +16,11 @@ from rooflens.sources.counters.work import short
 __all__ = [
     "REPORT_SIGN",
     "Chip",
-    "Contents",
     "CounterFile",
+    "CounterReading",
     "KernelLaunch",
     "Statement",
     "chip_of",
-    "contents",
     "found_in",
     "launches",
     "near",

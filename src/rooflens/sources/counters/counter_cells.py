@@ -1,4 +1,4 @@
-"""Cells of a table: what becomes of them, and how they get there."""
+"""Cells of a table: what becomes of them, and how they become values of a launch."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ from itertools import compress
 
 from rooflens.sources.counters.csv_rows import damaged
 from rooflens.sources.counters.launches import CounterNames, KernelLaunch, names_of
+from rooflens.sources.counters.log import Log
 from rooflens.sources.counters.metrics import kind_of
-from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE, CounterValue, Deferred, Numbers, power_of, shifted
+from rooflens.sources.counters.printed_numbers import (
+    NOT_AVAILABLE,
+    CounterValue,
+    Deferred,
+    Numbers,
+    power_of,
+    shifted,
+)
 from rooflens.sources.counters.value_doubts import ValueDoubts
 
 
@@ -31,30 +39,32 @@ class Target:
 
     @property
     def whole(self) -> bool:
-        """Whether its values are whole numbers, as sums are."""
+        """True if its values are whole numbers, as sums are."""
         return self.metric.endswith(".sum") and not self.percent
 
 
 def unread(metric: str, unit: str) -> Target:
-    """A metric that nobody needs: shares that were measured are looked at all the same."""
+    """Return the target of a metric that nobody needs: shares that were measured are looked at all the same."""
     share = unit == "%" and not metric.startswith(("launch__", "device__", "sm__maximum"))
     return Target(metric, percent=share, read=share)
 
 
-class CellReader:
-    """What the readers of all layouts share: the numbers of the file and what is unusual in it."""
+class CounterReading:
+    """A file on its way to launches: its numbers, what stands around its tables, and what is doubtful in it."""
 
-    def __init__(self, where: str, numbers: Numbers, unusual: ValueDoubts) -> None:
+    def __init__(self, where: str) -> None:
         self.where = where
-        self.numbers = numbers
-        self.unusual = unusual
+        self.log = Log()
+        self.numbers = Numbers(where)
+        self.doubts = ValueDoubts()
+
+    def notes(self, cc: str | None) -> list[str]:
+        """Return what to know of the launches, once the last of them was read."""
+        guessed = ["numbers like 1,024 or 96.256 were read as whole: nothing in the file tells its decimal separator"]
+        return [*self.log.notes(), *self.doubts.notes(cc), *(guessed if self.numbers.guessed else [])]
 
     def target(self, metric: str, unit: str, line: int) -> Target:
-        """What becomes of the cells of a metric in a unit.
-
-        Raises:
-            FileError: the metric is one that is read, and cannot have this unit.
-        """
+        """Return what becomes of the cells of a metric; FileError if one that is read cannot have this unit."""
         kind = kind_of(metric)
         if kind is None:
             return unread(metric, unit)
@@ -64,21 +74,19 @@ class CellReader:
         return Target(metric, power)
 
     def put(self, launch: KernelLaunch, target: Target, text: str, line: int) -> None:
-        """Keep a cell that is read.
-
-        Raises:
-            FileError: it is no number, or the launch has another value already.
-        """
+        """Keep a cell that is read; FileError if it is no number, or the launch has another value already."""
         if target.percent:
-            self._share(target, text, line)
+            value = self.numbers.read(text, target.power, line)
+            if value is None:
+                self.doubts.missing(target.metric)
+            self.doubts.percent(target.metric, value)
         elif not launch.add(target.metric, self._value(target, text, line)):
             raise damaged(self.where, line, f"{target.metric} has another value for the same launch above")
 
     def fill(self, launch: KernelLaunch, shape: RowShape, texts: Sequence[str], lines: Sequence[int]) -> None:
-        """Keep the cells of a launch, which has none yet. Sums are read at once: most are zero, or whole numbers.
+        """Keep the cells of a launch, which has none yet; FileError as in :meth:`put`.
 
-        Raises:
-            FileError: as :meth:`put`.
+        Sums are read at once: most are zero, or whole numbers.
         """
         values = shape.given.copy()
         busy = [i for i in shape.sums if texts[i] != "0"]
@@ -101,27 +109,15 @@ class CellReader:
         if isinstance(value, int | float) and value < 0:  # what passes that did not agree leave of a difference
             value = None
         if value is None:
-            self.unusual.missing(target.metric)
+            self.doubts.missing(target.metric)
         return value
-
-    def _share(self, target: Target, text: str, line: int) -> None:
-        """A share is looked at and not kept."""
-        value = self.numbers.read(text, target.power, line)
-        if value is None:
-            self.unusual.missing(target.metric)
-        else:
-            self.unusual.percent(target.metric, value)
 
     def unused(self, metric: str, text: str, line: int) -> None:
         """Look at a cell that nobody needs: it may be missing, or tell how numbers are written."""
         if text.lower() in NOT_AVAILABLE:
-            self.unusual.missing(metric)
+            self.doubts.missing(metric)
         elif self.numbers.style is None:
             self.numbers.see(text, line)
-
-
-PendingCell = tuple[Target, str, int]
-"""What becomes of it, its text, and its line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +141,19 @@ class RowShape:
 
 @lru_cache(maxsize=1024)
 def shape_of(targets: tuple[Target, ...]) -> RowShape:
+    """Return the shape of rows whose cells have these targets."""
     first = {target: i for i, target in reversed(list(enumerate(targets)))}
     sums = tuple(i for i, target in enumerate(targets) if target.whole and first[target] == i)
     names = tuple(targets[i].metric for i in sums)
     if len(set(names)) < len(names):  # one counter in two units: its values are compared one by one
         sums, names = (), ()
-    return RowShape(
-        targets=targets,
-        sums=sums,
-        given=dict.fromkeys(names, 0),
-        keys=names_of(names),
-        others=tuple(i for i in range(len(targets)) if i not in sums),
-    )
+    others = tuple(i for i in range(len(targets)) if i not in sums)
+    return RowShape(targets, sums, dict.fromkeys(names, 0), names_of(names), others)
 
 
 def collected(shape: RowShape, texts: Sequence[str]) -> tuple[RowShape, tuple[str, ...]]:
-    """Without the cells that are empty: these counters were not collected for a launch."""
+    """Return shape and cells without those that are empty: these counters were not collected for a launch."""
     lacking = {target.metric for target, text in zip(shape.targets, texts, strict=True) if not text}
-    found = shape_of(tuple(compress(shape.targets, texts)))
-    given = found.given | {name: value for name, value in shape.given.items() if name not in lacking}
-    return replace(found, given=given, keys=names_of(tuple(given))), tuple(filter(None, texts))
+    filled = shape_of(tuple(compress(shape.targets, texts)))
+    given = filled.given | {name: value for name, value in shape.given.items() if name not in lacking}
+    return replace(filled, given=given, keys=names_of(tuple(given))), tuple(filter(None, texts))

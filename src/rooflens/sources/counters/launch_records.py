@@ -17,12 +17,12 @@ from rooflens.costs import family_of
 from rooflens.opening import at_most
 from rooflens.records import Case, Record, Work
 from rooflens.results import UNATTRIBUTED
+from rooflens.sources.counters.counter_cells import CounterReading
 from rooflens.sources.counters.flops import uncounted
 from rooflens.sources.counters.launches import CounterNames, KernelLaunch
 from rooflens.sources.counters.metrics import kind_of
 from rooflens.sources.counters.nvtx import RangePlaces, renamed
 from rooflens.sources.counters.peaks import Peaks, has_peaks
-from rooflens.sources.counters.printed import Contents
 from rooflens.sources.counters.work import clock_of, short, timing_of, work_of
 
 _CC = re.compile(r"\d{1,2}\.\d", re.ASCII)
@@ -71,7 +71,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 @_collector_paused()
-def found_in(launches: Iterable[KernelLaunch], contents: Contents, case_of: Callable[[Chip], Case]) -> CounterFile:
+def found_in(launches: Iterable[KernelLaunch], reading: CounterReading, case_of: Callable[[Chip], Case]) -> CounterFile:
     """Read launches to the end.
 
     Args:
@@ -87,7 +87,7 @@ def found_in(launches: Iterable[KernelLaunch], contents: Contents, case_of: Call
     collected: Counter[CounterNames] = Counter()
     fastest: float | None = None
     places = RangePlaces()
-    for launch in at_most(launches, contents.where):
+    for launch in at_most(launches, reading.where):
         chip, counters = chip_of(launch), launch.counters
         case = cases.get(chip)
         if case is None:
@@ -104,7 +104,7 @@ def found_in(launches: Iterable[KernelLaunch], contents: Contents, case_of: Call
     entries.sort(key=lambda entry: entry[0])
     clock = median(clocks) if clocks else None
     first = next(iter(cases))
-    notes = [*_clock_notes(clock, fastest), *contents.notes(first.cc), *_uneven(collected), *_left_out(collected)]
+    notes = [*_clock_notes(clock, fastest), *reading.notes(first.cc), *_uneven(collected), *_left_out(collected)]
     records = _with_work([record for _, record in entries])
     records[0] = replace(records[0], notes=(*records[0].notes, *notes))
     return CounterFile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rooflens.records.record import MOST_CALLS
-from rooflens.sources.counters.counter_cells import CellReader, PendingCell, Target, shape_of, unread
+from rooflens.sources.counters.counter_cells import CounterReading, Target, shape_of, unread
 from rooflens.sources.counters.csv_rows import SEPARATOR, damaged, fields, misshapen
 from rooflens.sources.counters.header import Header
 from rooflens.sources.counters.launches import KernelLaunch
@@ -19,8 +19,8 @@ _LAST_OF_LAUNCH = "Section Name"
 class LongTable:
     """A table with one row per launch and counter. Rows of a launch follow each other, within their process."""
 
-    def __init__(self, reader: CellReader, header: Header) -> None:
-        self._reader = reader
+    def __init__(self, reading: CounterReading, header: Header) -> None:
+        self._reading = reading
         self._header = header
         self._summary = "Metric Value" not in header
         self._before = header.place(_LAST_OF_LAUNCH) if _LAST_OF_LAUNCH in header else header.place("Metric Name")
@@ -30,8 +30,8 @@ class LongTable:
         named = range(self._before, self._value)
         self._usual = self._metric in named and self._unit in named and not self._summary
         self._launch = KernelLaunch(line=0, key=(), name="")
-        self._cells: dict[tuple[str, ...], list[PendingCell]] = {}
-        self._launch_cells: list[PendingCell] = []
+        self._cells: dict[tuple[str, ...], list[tuple[Target, str, int]]] = {}
+        self._launch_cells: list[tuple[Target, str, int]] = []
         self._prefix = ""
         self._known: dict[str, Target] = {}
         self._open: dict[str, KernelLaunch] = {}
@@ -57,7 +57,7 @@ class LongTable:
         if target.read:
             self._launch_cells.append((target, value, line))
         else:
-            self._reader.unused(target.metric, value, line)
+            self._reading.unused(target.metric, value, line)
         return ()
 
     def add(self, line: int, text: str) -> KernelLaunch | None:
@@ -70,7 +70,7 @@ class LongTable:
             text = text[:-1]
         row = fields(text)
         if row is None or not self._least <= len(row) <= self._header.size:
-            raise misshapen(self._reader.where, line, row, self._header.size)
+            raise misshapen(self._reading.where, line, row, self._header.size)
         done = self._enter(row, line)
         metric = row[self._metric]
         if metric:  # else the row of a rule
@@ -79,7 +79,7 @@ class LongTable:
             if target.read:
                 self._launch_cells.append((target, row[self._value], line))
             else:
-                self._reader.unused(metric, row[self._value], line)
+                self._reading.unused(metric, row[self._value], line)
             if self._usual and named in self._targets:
                 self._learn(row, text, target)
         return None if done is None else self._complete(done)
@@ -91,7 +91,7 @@ class LongTable:
     def _complete(self, launch: KernelLaunch) -> KernelLaunch:
         if cells := self._cells.pop(launch.key):
             targets, texts, lines = zip(*cells, strict=True)
-            self._reader.fill(launch, shape_of(targets), texts, lines)
+            self._reading.fill(launch, shape_of(targets), texts, lines)
         return launch
 
     def _learn(self, row: Sequence[str], text: str, target: Target) -> None:
@@ -117,7 +117,7 @@ class LongTable:
             return None
         if key in self._closed:
             which = f"launch {header.get(row, 'ID') or header.get(row, 'Kernel Name')!r} of process {process}"
-            raise damaged(self._reader.where, line, f"{which} appears again after others")
+            raise damaged(self._reading.where, line, f"{which} appears again after others")
         self._closed.add(key)
         self._launch = self._open[process] = header.launch(row, line, key)
         self._launch_cells = self._cells[key] = []
@@ -126,11 +126,11 @@ class LongTable:
         return current
 
     def _calls(self, row: Sequence[str], line: int) -> int:
-        calls = self._reader.numbers.read(self._header.get(row, "Invocations"), 0, line)
+        calls = self._reading.numbers.read(self._header.get(row, "Invocations"), 0, line)
         if isinstance(calls, Deferred):
-            calls = self._reader.numbers.settle(calls)
+            calls = self._reading.numbers.settle(calls)
         if not isinstance(calls, int) or not 1 <= calls <= MOST_CALLS:
-            raise damaged(self._reader.where, line, "the number of invocations is not known")
+            raise damaged(self._reading.where, line, "the number of invocations is not known")
         return calls
 
     def _target(self, named: tuple[str, str, str], text: str, line: int) -> Target:
@@ -138,12 +138,12 @@ class LongTable:
         name = metric if "__" in metric else labelled(section, metric)
         if name is not None and unit == "" and (not text or text.lower() in NOT_AVAILABLE) and kind_of(name):
             return Target(name)  # without a value there is no unit; the next row may have both
-        target = unread(metric, unit) if name is None else self._reader.target(name, unit, line)
+        target = unread(metric, unit) if name is None else self._reading.target(name, unit, line)
         self._targets[named] = target
         return target
 
 
-def table(reader: CellReader, text: str, line: int) -> LongTable | RawTable:
+def table(reading: CounterReading, text: str, line: int) -> LongTable | RawTable:
     """The reader of the table that begins with this header.
 
     Raises:
@@ -151,11 +151,11 @@ def table(reader: CellReader, text: str, line: int) -> LongTable | RawTable:
     """
     names = fields(text)
     if names is None:
-        raise damaged(reader.where, line, "the header has a quote in the wrong place")
+        raise damaged(reading.where, line, "the header has a quote in the wrong place")
     header = Header(names)
     is_wide = "Metric Name" not in header
     if is_wide and "ID" not in header:
-        raise damaged(reader.where, line, "the header has neither an ID nor a Metric Name")
+        raise damaged(reading.where, line, "the header has neither an ID nor a Metric Name")
     needed = (
         ()
         if is_wide
@@ -165,5 +165,5 @@ def table(reader: CellReader, text: str, line: int) -> LongTable | RawTable:
     )
     lacking = [name for name in ("Kernel Name", *needed) if name not in header]
     if lacking:
-        raise damaged(reader.where, line, f"the header lacks {', '.join(lacking)}")
-    return RawTable(reader, header) if is_wide else LongTable(reader, header)
+        raise damaged(reading.where, line, f"the header lacks {', '.join(lacking)}")
+    return RawTable(reading, header) if is_wide else LongTable(reading, header)

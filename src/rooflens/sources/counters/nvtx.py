@@ -1,4 +1,4 @@
-"""Where in the model a kernel ran, as its NVTX ranges tell."""
+"""Where in the model a kernel ran, by its NVTX ranges."""
 
 from __future__ import annotations
 
@@ -6,25 +6,17 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from urllib.parse import unquote
 
 from rooflens.costs.profiler_names import is_engine, is_known, short
-from rooflens.records import PHASES, Phase
+from rooflens.records import Phase
+from rooflens.sources.range_names import OPTIMIZER_PATH, emitted, is_optimizer, module_of, phase_of
 
 _RANGE = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _SPECIAL, _ESCAPED = re.compile(r'(["\\])'), re.compile(r'\\(["\\])')
 """What ends a range early, as such and behind a backslash."""
 _ATTRIBUTES = 6
 """What follows the name of a range: payload type and value, colour type and value, message type and message."""
-_MODULE, _PHASE = "rooflens:module:", "rooflens:phase:"
-"""How rooflens itself names its ranges."""
 _RENAMED = re.compile(r"([^<>()/ ]+)/(?=\S)")
-_EMITTED = re.compile(r"(.*?)(?:, seq = (\d+))?(?:, op_id = \d+)?(?:, sizes = .*)?(?:, input_op_ids = .*)?", re.DOTALL)
-"""What torch.autograd.profiler.emit_nvtx writes behind the name of an operation or a range."""
-OUTSIDE = "(optimizer)"
-"""The path of what an optimizer does."""
-_OPTIMIZER = "Optimizer."
-"""torch.optim names its own ranges ``Optimizer.step#SGD.step``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +25,8 @@ class RangePlace:
 
     Attributes:
         path: module path.
-        operation: as an estimate names it, "" where ranges name none: the outermost one within that module that has a
-            formula, else the outermost.
+        operation: as an estimate names it: the outermost one within the module that has a formula, else the outermost;
+            "" where ranges name none.
         sequence: autograd number of the node that it made in forward, or runs in backward.
         backward: whether the autograd engine ran it.
     """
@@ -48,7 +40,7 @@ class RangePlace:
 
 @lru_cache(maxsize=4096)
 def ranges_of(cell: str) -> tuple[str, ...]:
-    """The names of the ranges in a cell, from outside in; started ones, which are not nested, before pushed ones.
+    """Return the names of the ranges in a cell, from outside in; started ones, which do not nest, come first.
 
     >>> ranges_of('1  "<default domain>:forward:none:none:none:none:none:none"  "<default domain>:layer1:none" ')
     ('forward', 'layer1')
@@ -58,7 +50,7 @@ def ranges_of(cell: str) -> tuple[str, ...]:
 
 
 def cell_of(pushed: Iterable[tuple[str, str]], started: Iterable[tuple[str, str]]) -> str:
-    """The cell of ranges whose domains and names are known.
+    """Return the cell of ranges, each given by domain and name.
 
     >>> ranges_of(cell_of([("<default domain>", "forward"), ("a", 'say "hello"')], [("<default domain>", "step")]))
     ('step', 'forward', 'say "hello"')
@@ -71,28 +63,30 @@ def cell_of(pushed: Iterable[tuple[str, str]], started: Iterable[tuple[str, str]
 
 @lru_cache(maxsize=65536)
 def place_of(cell: str) -> RangePlace:
-    """What a cell says by itself.
+    """Return what a cell tells by itself.
 
-    The path is the innermost range that is neither a phase nor an operation. Operations are known by their namespace
-    (``aten::``), or by the number of an autograd node. Where no range tells the phase, what the autograd engine runs is
-    backward, and what else runs in a call of a module (as rooflens marks them) is forward.
+    The path is the innermost range that is neither a phase nor an operation. An operation has a namespace (``aten::``)
+    or the number of an autograd node. Where no range tells the phase, what the autograd engine runs is backward, and
+    what else runs in a call of a module that rooflens marked is forward.
     """
     path: str | None = None
     phase: Phase | None = None
     operation, sequence, backward, called = "", None, False, False
     for text in ranges_of(cell):
-        name, number = _emitted(text)
+        name, number = emitted(text)
         if is_engine(name):
             backward, operation = True, ""
-        elif (its := _phase(name)) is not None:
+        elif (its := phase_of(name, plain=True)) is not None:
             phase = its
-        elif name.startswith(_OPTIMIZER):
-            path, phase, operation = OUTSIDE, phase or "optimizer", ""
+        elif is_optimizer(name):
+            path, phase, operation = OPTIMIZER_PATH, phase or "optimizer", ""
+        elif (module := module_of(name, None)) is not None:
+            path, operation, called = module, "", True
         elif "::" in name or number is not None:
-            operation = _outer(operation, name)
+            operation = name if not operation or (is_known(name) and not is_known(operation)) else operation
             sequence = sequence if number is None else number
         else:
-            path, operation, called = _path(name), "", called or name.startswith(_MODULE)
+            path, operation = name, ""
     if phase is None and (backward or called):
         phase = "backward" if backward else "forward"
     return RangePlace(path=path, phase=phase, operation=short(operation), sequence=sequence, backward=backward)
@@ -105,7 +99,7 @@ class RangePlaces:
         self._made: dict[int, str | None] = {}
 
     def of(self, cell: str) -> RangePlace:
-        """The place of the next launch."""
+        """Return the place of the next launch."""
         place = place_of(cell)
         if place.sequence is None:
             return place
@@ -117,7 +111,7 @@ class RangePlaces:
 
 
 def renamed(kernel: str) -> tuple[str, str | None]:
-    """A kernel name without the range that ``--print-nvtx-rename kernel`` puts before it, and that range.
+    """Return a kernel name without the range that ``--print-nvtx-rename kernel`` puts before it, and that range.
 
     >>> renamed("features.0/void relu(float *)")
     ('void relu(float *)', 'features.0')
@@ -136,28 +130,3 @@ def _name(words: Sequence[str]) -> str:
 
 def _is_started(words: Sequence[str]) -> bool:
     return words[0].isdecimal() and len(words) > _ATTRIBUTES + 2
-
-
-def _emitted(text: str) -> tuple[str, int | None]:
-    """A name without what torch writes behind it, and the autograd number in that.
-
-    >>> _emitted("aten::conv2d, seq = 216, op_id = 1080"), _emitted("layer1")
-    (('aten::conv2d', 216), ('layer1', None))
-    """
-    match = _EMITTED.fullmatch(text)
-    if match is None:
-        return text, None
-    return match[1], None if match[2] is None else int(match[2])
-
-
-def _outer(around: str, inside: str) -> str:
-    """The operation that stands for a kernel, of one and of another inside of it."""
-    return inside if not around or (is_known(inside) and not is_known(around)) else around
-
-
-def _phase(name: str) -> Phase | None:
-    return next((phase for phase in PHASES if name.lower().removeprefix(_PHASE) == phase), None)
-
-
-def _path(name: str) -> str:
-    return unquote(name.removeprefix(_MODULE)) if name.startswith(_MODULE) else name

@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from rooflens.sources.counters.counter_cells import CellReader, RowShape, collected, shape_of
+from rooflens.sources.counters.counter_cells import CounterReading, RowShape, collected, shape_of
 from rooflens.sources.counters.csv_rows import SEPARATOR, damaged, fields, misshapen
 from rooflens.sources.counters.header import Header
 from rooflens.sources.counters.launches import KernelLaunch
@@ -26,8 +26,8 @@ class RawTable:
     the cells that count them stood in some row before, word for word. Both are read once, and then known by their text.
     """
 
-    def __init__(self, reader: CellReader, header: Header) -> None:
-        self._reader = reader
+    def __init__(self, reading: CounterReading, header: Header) -> None:
+        self._reading = reading
         self._header = header
         names = header.names
         self._unread = [
@@ -96,7 +96,7 @@ class RawTable:
         if row is not None and text[0] == '"' and text[-1] == ",":  # ncu quotes what is empty: nothing follows here
             row.pop()
         if row is None or len(row) != self._header.size:
-            raise misshapen(self._reader.where, line, row, self._header.size)
+            raise misshapen(self._reading.where, line, row, self._header.size)
         if not self._has_units:
             self._units(row, line)
             return None
@@ -104,10 +104,10 @@ class RawTable:
         self._begin(launch)
         launch.facts = {name: row[i] for i, name in self._facts if row[i]}
         self._fill(launch, self._shape, self._cells(row))
-        is_told = self._reader.numbers.style is not None
+        is_told = self._reading.numbers.style is not None
         if not is_told or '"n/a"' in text:
             for i, name in self._unread:
-                self._reader.unused(name, row[i], line)
+                self._reading.unused(name, row[i], line)
         device = SEPARATOR.join(row[self._device]) + SEPARATOR
         # As long as nothing has told how numbers are written, every cell of every row is looked at.
         is_plain = is_told and self._repeats and device.count('"') == 2 * (self._device.stop - self._device.start)
@@ -121,7 +121,7 @@ class RawTable:
     def _fill(self, launch: KernelLaunch, shape: RowShape, texts: tuple[str, ...]) -> None:
         if not all(texts):
             shape, texts = collected(shape, texts)
-        self._reader.fill(launch, shape, texts, [launch.line] * len(texts))
+        self._reading.fill(launch, shape, texts, [launch.line] * len(texts))
 
     def _learn(self, counts: str, launch: KernelLaunch) -> None:
         """Remember what the instructions of a launch counted, by the text of their cells, if it was seen before."""
@@ -163,16 +163,16 @@ class RawTable:
     def _begin(self, launch: KernelLaunch) -> None:
         process, number, _ = launch.key
         if not is_whole(number):
-            raise damaged(self._reader.where, launch.line, f"a launch cannot have the number {number!r}")
+            raise damaged(self._reading.where, launch.line, f"a launch cannot have the number {number!r}")
         if launch.key in self._closed:
-            raise damaged(self._reader.where, launch.line, f"launch {number} of process {process} appears twice")
+            raise damaged(self._reading.where, launch.line, f"launch {number} of process {process} appears twice")
         self._closed.add(launch.key)
 
     def _units(self, row: Sequence[str], line: int) -> None:
         header, counts = self._header, self._counts
         if header.get(row, "ID"):
-            raise damaged(self._reader.where, line, "the row of units below the header of the raw page is missing")
-        targets = [(i, self._reader.target(name, row[i], line)) for i, name in enumerate(header.names) if "__" in name]
+            raise damaged(self._reading.where, line, "the row of units below the header of the raw page is missing")
+        targets = [(i, self._reading.target(name, row[i], line)) for i, name in enumerate(header.names) if "__" in name]
         read = {i: target for i, target in targets if target.read}
         self._shape, self._cells = shape_of(tuple(read.values())), _cells_at(tuple(read))
         inside = {i: target for i, target in read.items() if counts.start <= i < counts.stop}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rooflens.sources.counters.counter_cells import CellReader
+from rooflens.sources.counters.counter_cells import CounterReading
 from rooflens.sources.counters.csv_rows import damaged
 from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import is_fact, kind_of, labelled
@@ -31,8 +31,8 @@ def is_kernel(text: str) -> bool:
 class TextPage:
     """Pages of launches, one after the other."""
 
-    def __init__(self, reader: CellReader) -> None:
-        self._reader = reader
+    def __init__(self, reading: CounterReading) -> None:
+        self._reading = reading
         self._launch: KernelLaunch | None = None
         self._number = 0
         self._process = ""
@@ -82,20 +82,20 @@ class TextPage:
     def _row(self, text: str, line: int) -> None:
         match = _ROW.fullmatch(text)
         if match is None or self._launch is None:
-            raise damaged(self._reader.where, line, f"{text.strip()[:60]!r} is no row of a table")
+            raise damaged(self._reading.where, line, f"{text.strip()[:60]!r} is no row of a table")
         label, rest = match["name"], match["rest"].split()
         metric = label if "__" in label else labelled(self._section, label)
         if metric is not None and is_fact(metric):
             self._launch.facts[metric] = match["rest"]
             return
         if not NOT_AVAILABLE.isdisjoint((rest[-1].lower(), " ".join(rest[-2:]).lower())):
-            self._reader.unusual.missing(metric or label)
+            self._reading.doubts.missing(metric or label)
             if metric is not None and kind_of(metric) is not None:
                 self._launch.add(metric, None)
         elif metric is None or kind_of(metric) is None:
-            self._reader.unused(label, rest[-1], line)
+            self._reading.unused(label, rest[-1], line)
         elif len(rest) > 2:
-            raise damaged(self._reader.where, line, f"{metric} has no value that can be told from its unit")
+            raise damaged(self._reading.where, line, f"{metric} has no value that can be told from its unit")
         else:
-            target = self._reader.target(metric, rest[0] if len(rest) == 2 else "", line)
-            self._reader.put(self._launch, target, rest[-1], line)
+            target = self._reading.target(metric, rest[0] if len(rest) == 2 else "", line)
+            self._reading.put(self._launch, target, rest[-1], line)

@@ -1,4 +1,4 @@
-"""What is unusual in the values of a file, counted once for all of its launches."""
+"""Values of a file that are missing or impossible, counted once for all launches."""
 
 from __future__ import annotations
 
@@ -11,28 +11,23 @@ _MOST_NAMES = 5
 
 
 class ValueDoubts:
-    """Values that are not there, and those that cannot be.
-
-    Attributes:
-        unavailable: how often each metric had no value.
-        above: the highest percentage of each metric above 100.
-    """
+    """How often each metric had no value, and the highest percentage of each metric above 100."""
 
     def __init__(self) -> None:
         self.unavailable: Counter[str] = Counter()
         self.above: dict[str, float] = {}
 
     def missing(self, metric: str) -> None:
-        """A value that ncu could not give."""
+        """Count a value that ncu could not give."""
         self.unavailable[metric] += 1
 
     def percent(self, metric: str, value: CounterValue | Deferred) -> None:
-        """A share of something: more than all of it comes from passes that did not agree."""
+        """Look at a share of something: more than all of it comes from passes that did not agree."""
         if isinstance(value, int | float) and value > 100:
             self.above[metric] = max(value, self.above.get(metric, 0.0))
 
     def notes(self, cc: str | None) -> list[str]:
-        """In words; names that are unknown on this chip have suggestions."""
+        """Return notes for the reader of a table; for names that this chip lacks they suggest others."""
         notes = []
         if self.unavailable:
             listed = ", ".join(f"{name} ({times})" for name, times in self.unavailable.most_common(_MOST_NAMES))
@@ -42,8 +37,7 @@ class ValueDoubts:
         for name in self.unavailable:
             if (instead := near(name, cc)) and len(notes) <= _MOST_NAMES:
                 notes.append(f"{name} had no value; a metric of this chip with a similar name: {', '.join(instead)}")
-        notes += [
+        return notes + [
             f"{name} reaches {value:g} %: its parts were counted in passes that did not agree"
             for name, value in list(self.above.items())[:_MOST_NAMES]
         ]
-        return notes

@@ -14,9 +14,7 @@ from rooflens.costs.profiler_names import accumulates, is_engine
 from rooflens.records import Phase
 from rooflens.sources.profile.events import HostOperation, LaunchCall, NamedRange
 from rooflens.sources.profile.nesting import NestedEvent
-from rooflens.sources.range_names import is_optimizer, module_of, phase_of
-
-OPTIMIZER = "(optimizer)"
+from rooflens.sources.range_names import OPTIMIZER_PATH, is_optimizer, module_of, phase_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +122,7 @@ def _inside_range(event: NamedRange, around: _State) -> _State:
     path = module_of(event.name, around.path)
     if path is not None:
         return replace(around, path=path, recomputed=around.backward)
-    return replace(around, path=OPTIMIZER, optimizer=True) if is_optimizer(event.name) else around
+    return replace(around, path=OPTIMIZER_PATH, optimizer=True) if is_optimizer(event.name) else around
 
 
 def _inside_operation(event: HostOperation, around: _State, nodes: _Nodes) -> _State:

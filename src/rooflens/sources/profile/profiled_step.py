@@ -18,7 +18,7 @@ from rooflens.sources.profile.chrome import read_trace
 from rooflens.sources.profile.events import Events
 from rooflens.sources.profile.marking import modules_as_ranges, phases_as_ranges
 from rooflens.sources.profile.operation_records import records_of
-from rooflens.sources.profile.places import OPTIMIZER
+from rooflens.sources.range_names import OPTIMIZER_PATH
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +59,7 @@ def records(
 
 def outside(training: bool) -> Mapping[Phase, str]:
     """The path of what runs outside of the modules of a step, by phase."""
-    return {"forward": _LOSS, "backward": _LOSS, "optimizer": OPTIMIZER} if training else {}
+    return {"forward": _LOSS, "backward": _LOSS, "optimizer": OPTIMIZER_PATH} if training else {}
 
 
 def profiled(

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.costs.profiler_names import is_engine
-from rooflens.records import PHASES
 from rooflens.sources.profile.events import HostOperation, NamedRange
-from rooflens.sources.range_names import is_optimizer, module_of, module_range, phase_of, phase_range
+from rooflens.sources.range_names import OURS, emitted, is_optimizer, module_of, module_range, phase_of, phase_range
 
-_EMITTED = re.compile(r", (?:(?:stashed )?seq ?= ?(\d{1,18})|(?:op_id|sizes|input_op_ids) = )")
-"""What torch writes behind the name of an operation or a range; until 2020 it marked the number of a node."""
 _ATEN = "aten::"
 _NODE = "autograd::engine::evaluate_function: "
-_OURS = "rooflens:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +32,13 @@ def as_events(marks: Iterable[Marked]) -> tuple[tuple[NamedRange, ...], tuple[Ho
     backward or optimizer is a phase, and every other one a module.
     """
     ordered = sorted(marks, key=lambda mark: (mark.start, -mark.seconds))
-    ours = any(mark.text.startswith(_OURS) for mark in ordered)
-    by_torch = any(mark.text.startswith(_ATEN) or _EMITTED.search(mark.text) for mark in ordered)
+    ours = any(mark.text.startswith(OURS) for mark in ordered)
+    by_torch = any(mark.text.startswith(_ATEN) or emitted(mark.text)[0] != mark.text for mark in ordered)
     ranges: list[NamedRange] = []
     operations: list[tuple[int, HostOperation]] = []
     nodes: dict[int, HostOperation] = {}
     for mark in ordered:
-        name, sequence = _parsed(mark.text)
+        name, sequence = emitted(mark.text)
         if by_torch and ("::" in name or sequence is not None):
             operation = _operation(mark, name, sequence, nodes)
             operations.append((mark.process, operation))
@@ -54,20 +49,8 @@ def as_events(marks: Iterable[Marked]) -> tuple[tuple[NamedRange, ...], tuple[Ho
     return tuple(ranges), tuple(_with_makers(operations)), named
 
 
-def _parsed(text: str) -> tuple[str, int | None]:
-    """A name without what torch writes behind it, and the autograd number in that.
-
-    >>> _parsed("aten::conv2d, seq = 216, op_id = 1080"), _parsed("layer1")
-    (('aten::conv2d', 216), ('layer1', None))
-    """
-    written = _EMITTED.search(text)
-    if written is None:
-        return text, None
-    return text[: written.start()], None if written[1] is None else int(written[1])
-
-
 def _as_ours(name: str) -> str:
-    phase = next((phase for phase in PHASES if name.lower() == phase), None)
+    phase = phase_of(name, plain=True)
     if phase is not None:
         return phase_range(phase)
     return name if is_optimizer(name) or module_of(name, None) is not None else module_range(name)
