@@ -84,8 +84,8 @@ def test_efficiency_and_devices_in_sentences() -> None:
     assert sentence(report, "slow is") == (
         "slow is 0.15 times as fast as quick by measured time (median of 2 steps, 0.1 to 0.2)."
     )
-    assert sentence(report, "The bound") == (
-        "The bound is mostly that of matmul.fp32 in most steps on quick (2 of 2), slow (2 of 2)."
+    assert sentence(report, "Most of the bound") == (
+        "Most of the bound is that of matmul.fp32 in 2 of 2 steps on quick, in 2 of 2 steps on slow."
     )
 
 

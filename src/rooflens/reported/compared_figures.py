@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 from typing import Protocol
 
 from rooflens.devices import catalogued_or_none
-from rooflens.records import Case, Phase
+from rooflens.records import Case, Phase, Source
 from rooflens.reported.correlated_models import ModelCorrelations
 from rooflens.reported.figures import (
     CORRELATION,
@@ -19,9 +19,26 @@ from rooflens.reported.figures import (
     ReportedFigure,
 )
 from rooflens.reported.right_values import mode_of, own_image
-from rooflens.results import RecordSet, Total
+from rooflens.results import Quantity, RecordSet, Total
+from rooflens.results.quantities import BOUND, BYTES, INTENSITY, MATMUL_FLOPS
 
-RATIOS = ("time_ratio", "flop_ratio")
+CaseRecords = tuple[Case, Source, RecordSet]
+"""The records of one case and source."""
+OF_A_TOTAL: Mapping[str, tuple[Quantity, str]] = {
+    "flops": (MATMUL_FLOPS, "matmul FLOP"),
+    "counted_flops": (MATMUL_FLOPS, "matmul FLOP"),
+    "bytes": (BYTES, "compulsory DRAM bytes"),
+    "intensity": (INTENSITY, "FLOP over compulsory DRAM bytes"),
+    "time": (BOUND, "bound"),
+    "estimated_time": (BOUND, "bound"),
+}
+"""What an estimate says of a reported quantity."""
+OVER_BACKWARD: Mapping[str, tuple[Quantity, str]] = {
+    "flop_ratio": (MATMUL_FLOPS, "matmul FLOP of forward over backward"),
+    "time_ratio": (BOUND, "bounds of forward over backward"),
+}
+UNDER_CEILINGS = frozenset({"time", "estimated_time", "time_ratio", "performance"})
+"""What follows from the ceilings of a device, which must be that of the figure."""
 
 
 class Doubted(Protocol):
@@ -76,8 +93,7 @@ def compare_figures(
         aliases: the devices that words of the figures like ``cpu`` stand for.
     """
     findings, aliases = tuple(findings), aliases or {}
-    parts = tuple(_Part(case, source, part) for case, source, part in records.split())
-    over_models = ModelCorrelations(records)
+    parts, over_models = records.split(), ModelCorrelations(records)
     compared = []
     for figure in figures:
         devices = _devices(figure, aliases)
@@ -98,22 +114,13 @@ def compare_figures(
     return tuple(compared)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The records of one case and source."""
-
-    case: Case
-    source: str
-    records: RecordSet
-
-
 def _devices(figure: ReportedFigure, aliases: DeviceAliases) -> frozenset[str]:
     """The devices that a figure may mean; none where it names none, or one that nobody knows."""
     device = catalogued_or_none(figure.device)
     return aliases.get(figure.device, frozenset()) if device is None else frozenset({device.name})
 
 
-def _ours(figure: ReportedFigure, parts: Sequence[_Part], devices: frozenset[str]) -> OurNumber | None:
+def _ours(figure: ReportedFigure, parts: Sequence[CaseRecords], devices: frozenset[str]) -> OurNumber | None:
     """The number of the catalogue or of an estimate, else what was observed on the device of the figure."""
     ours = _of_device(figure) if figure.quantity in OF_A_DEVICE else next(_estimated(figure, parts, devices), None)
     return ours or next(_observed(figure, parts, devices), None)
@@ -134,27 +141,31 @@ def _of_device(figure: ReportedFigure) -> OurNumber | None:
     return None
 
 
-def _estimated(figure: ReportedFigure, parts: Sequence[_Part], devices: frozenset[str]) -> Iterator[OurNumber]:
+def _estimated(figure: ReportedFigure, parts: Sequence[CaseRecords], devices: frozenset[str]) -> Iterator[OurNumber]:
     """What estimates say, the one that fits best first."""
     dtypes = dict.fromkeys((figure.loose_dtype, figure.dtype or "fp32"))
     for mode in _modes(figure):
         for dtype in dtypes:
-            for part in parts:
-                if part.source == "estimate" and _fits(part, figure, mode) and part.case.dtype == dtype:
-                    yield from _from_estimate(figure, part, devices)
+            for case, source, part in parts:
+                if source != "estimate" or case.dtype != dtype or not _is_of(case, figure, mode):
+                    continue
+                if figure.quantity in UNDER_CEILINGS and case.device not in devices:
+                    continue
+                value, what = _of_estimate(figure, part)
+                if value is not None:
+                    yield OurNumber(value=value, of=f"{what}, {_in_words(case, device=False)}")
 
 
 def _modes(figure: ReportedFigure) -> tuple[str, ...]:
     """The modes whose steps hold the phases of a figure; forward is part of both."""
-    if figure.quantity in RATIOS or not figure.phases:
+    if figure.quantity in OVER_BACKWARD or not figure.phases:
         return ("train",)
     first = mode_of(figure.phases)
     return (first,) if figure.quantity in FOOTPRINTS else tuple(dict.fromkeys((first, "train")))
 
 
-def _fits(part: _Part, figure: ReportedFigure, mode: str) -> bool:
-    """Whether a part is of the model, image size, mode and batch of a figure; parameters are those of any."""
-    case = part.case
+def _is_of(case: Case, figure: ReportedFigure, mode: str) -> bool:
+    """True if a case is of the model, image size, mode and batch of a figure; parameters are those of any."""
     if figure.quantity == "parameters":
         return case.model == figure.model
     image, own = dict(case.options).get("img_size"), own_image(case.model)
@@ -162,43 +173,23 @@ def _fits(part: _Part, figure: ReportedFigure, mode: str) -> bool:
     return same and case.mode == mode
 
 
-def _from_estimate(figure: ReportedFigure, part: _Part, devices: frozenset[str]) -> Iterator[OurNumber]:
-    """The quantity of a figure in an estimate, if it holds it; times need the figure's device."""
-    value, what = _amount(figure, part.records)
-    if value is None and part.case.device in devices:
-        value, what = _bounded(figure, part.records)
-    if value is not None:
-        yield OurNumber(value=value, of=f"{what}, {_words(part.case, device=False)}")
-
-
-def _amount(figure: ReportedFigure, part: RecordSet) -> tuple[float | None, str]:
-    """What depends on no device."""
+def _of_estimate(figure: ReportedFigure, part: RecordSet) -> tuple[float | None, str]:
+    """The quantity of a figure in an estimate, and what it is called."""
     if figure.quantity == "parameters":
         return part.parameters, "parameters"
     if figure.quantity in FOOTPRINTS:
         return (None if part.memory is None else part.memory.peak), "peak memory"
-    if figure.quantity == "flop_ratio":
-        forward, backward = (_total(part, (phase,)).matmul_flops for phase in ("forward", "backward"))
-        return (forward / backward if forward and backward else None), "matmul FLOP of forward over backward"
+    if figure.quantity in OVER_BACKWARD:
+        quantity, what = OVER_BACKWARD[figure.quantity]
+        forward, backward = (quantity.of(_total(part, (phase,))).value for phase in ("forward", "backward"))
+        return (forward / backward if forward and backward else None), what
     total = _total(part, figure.phases)
-    if figure.quantity in ("flops", "counted_flops"):
-        return total.matmul_flops, "matmul FLOP"
-    if figure.quantity == "bytes":
-        return total.bytes.get("dram"), "compulsory DRAM bytes"
-    return (total.intensity, "FLOP over compulsory DRAM bytes") if figure.quantity == "intensity" else (None, "")
-
-
-def _bounded(figure: ReportedFigure, part: RecordSet) -> tuple[float | None, str]:
-    """What follows from the ceilings of a device."""
-    if figure.quantity == "time_ratio":
-        forward, backward = (_total(part, (phase,)).seconds for phase in ("forward", "backward"))
-        return (forward / backward if forward and backward else None), "bounds of forward over backward"
-    total = _total(part, figure.phases)
-    if figure.quantity in ("time", "estimated_time"):
-        return total.seconds, "bound"
     if figure.quantity == "performance" and total.seconds and total.matmul_flops is not None:
         return total.matmul_flops / total.seconds, "most that the bound allows"
-    return None, ""
+    if figure.quantity not in OF_A_TOTAL:
+        return None, ""
+    quantity, what = OF_A_TOTAL[figure.quantity]
+    return quantity.of(total).value, what
 
 
 def _total(part: RecordSet, phases: Sequence[str]) -> Total:
@@ -207,37 +198,27 @@ def _total(part: RecordSet, phases: Sequence[str]) -> Total:
 
 
 def _observed(
-    figure: ReportedFigure, parts: Sequence[_Part], devices: frozenset[str] | None = None
+    figure: ReportedFigure, parts: Sequence[CaseRecords], devices: frozenset[str] | None = None
 ) -> Iterator[OurNumber]:
     """The same as it was measured or counted, on some devices or on any; fp32 may have run in TF32."""
-    dtypes = ("default", "tf32", "fp32") if figure.loose_dtype == "default" and _has_tf32(figure) else (figure.dtype,)
-    for dtype in dtypes:
-        for part in parts:
-            if devices is not None and part.case.device not in devices:
-                continue
-            if part.source != "estimate" and part.case.dtype == dtype and _runs(part, figure):
-                value = _counted(figure, part) if part.source == "counters" else _timed(figure, part)
-                if value is not None:
-                    what = "counted" if part.source == "counters" else "measured"
-                    yield OurNumber(value=value, of=f"{what}, {_words(part.case, device=True)}")
-
-
-def _has_tf32(figure: ReportedFigure) -> bool:
-    """Whether what the figure calls fp32 may have been TF32: not where its device cannot do it."""
     device = catalogued_or_none(figure.device)
-    return device is None or device.ceiling("matmul.tf32") is not None
+    may_be_tf32 = figure.loose_dtype == "default" and (device is None or device.ceiling("matmul.tf32") is not None)
+    for dtype in ("default", "tf32", "fp32") if may_be_tf32 else (figure.dtype,):
+        for case, source, part in parts:
+            if source == "estimate" or case.dtype != dtype or (devices is not None and case.device not in devices):
+                continue
+            if any(_is_of(case, figure, mode) for mode in _modes(figure)):
+                value = _counted(figure, case, part) if source == "counters" else _timed(figure, part)
+                if value is not None:
+                    what = "counted" if source == "counters" else "measured"
+                    yield OurNumber(value=value, of=f"{what}, {_in_words(case, device=True)}")
 
 
-def _runs(part: _Part, figure: ReportedFigure) -> bool:
-    return any(_fits(part, figure, mode) for mode in _modes(figure))
-
-
-def _timed(figure: ReportedFigure, part: _Part) -> float | None:
+def _timed(figure: ReportedFigure, part: RecordSet) -> float | None:
     """The times of the phases, added; a step that lacks one of them has none."""
-    records = part.records
     if figure.quantity in FOOTPRINTS:
-        return None if records.memory is None else records.memory.peak
-    medians = {r.phase: r.timing.median for r in records if r.scope == "model" and r.timing is not None}
+        return None if part.memory is None else part.memory.peak
+    medians = {r.phase: r.timing.median for r in part if r.scope == "model" and r.timing is not None}
     if figure.quantity == "time_ratio":
         forward, backward = medians.get("forward"), medians.get("backward")
         return forward / backward if forward is not None and backward else None
@@ -246,16 +227,13 @@ def _timed(figure: ReportedFigure, part: _Part) -> float | None:
     return fsum(medians[phase] for phase in figure.phases)
 
 
-def _counted(figure: ReportedFigure, part: _Part) -> float | None:
+def _counted(figure: ReportedFigure, case: Case, part: RecordSet) -> float | None:
     """What counters saw of a whole step, which must be that of the figure: a counter file knows no phases."""
-    if figure.phases != _counted_phases(part.case):
+    if figure.phases != _counted_phases(case):
         return None
-    total = part.records.total()
-    if figure.quantity == "counted_flops":
-        return total.flops
-    if figure.quantity == "bytes":
-        return total.bytes.get("dram")
-    return total.measured_seconds if figure.quantity == "time" else None
+    total = part.total()
+    known = {"counted_flops": total.flops, "bytes": total.bytes.get("dram"), "time": total.measured_seconds}
+    return known.get(figure.quantity)
 
 
 def _counted_phases(case: Case) -> tuple[Phase, ...]:
@@ -265,17 +243,17 @@ def _counted_phases(case: Case) -> tuple[Phase, ...]:
     return ("forward", "backward") if dict(case.options).get("optimizer") == "none" else ()
 
 
-def _words(case: Case, *, device: bool) -> str:
+def _in_words(case: Case, *, device: bool) -> str:
     """A case in the words that tell where a number comes from."""
     size = dict(case.options).get("img_size")
     words = [case.dtype, case.mode, f"{size}x{size}" if size else "", f"on {case.device}" if device else ""]
     return " ".join(filter(None, words))
 
 
-def _why(figure: ReportedFigure, parts: Sequence[_Part], devices: frozenset[str]) -> str:
+def _why(figure: ReportedFigure, parts: Sequence[CaseRecords], devices: frozenset[str]) -> str:
     """What is missing for a number of ours."""
     unknown = bool(figure.device) and catalogued_or_none(figure.device) is None
-    recorded = any(part.case.device in devices for part in parts)
+    recorded = any(case.device in devices for case, _, _ in parts)
     over_models = figure.quantity.startswith(CORRELATION)
     reasons = {
         "a failure has no number": figure.quantity == "failure",
@@ -283,6 +261,6 @@ def _why(figure: ReportedFigure, parts: Sequence[_Part], devices: frozenset[str]
         "the batch is not stated": figure.batch is None and not over_models,
         f"nothing was recorded on a {figure.device}, and no source gives its rates": unknown and not recorded,
         "too few models have a time": over_models,
-        "the study holds no such model": all(part.case.model != figure.model for part in parts),
+        "the study holds no such model": all(case.model != figure.model for case, _, _ in parts),
     }
     return next((why for why, holds in reasons.items() if holds), "the study holds no such case")

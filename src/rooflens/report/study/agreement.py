@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from rooflens import units
 from rooflens.compare import compare_evidence
 from rooflens.errors import Incomparable
-from rooflens.report.charts import Axis, Dot, Plot, Series
+from rooflens.report.charts import Axis, Plot, Series
 from rooflens.report.comparison import agreement_tables
-from rooflens.report.figures.palette import GREY, device_colour
-from rooflens.report.study.cases import SHAPES, naming
+from rooflens.report.figures.palette import GREY
+from rooflens.report.study.cases import device_series
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
 from rooflens.results import Evidence
@@ -90,7 +90,7 @@ def against_measured(found: Sequence[BoundAndTime]) -> Plot:
         y=Axis.around("measured time", ends, "s"),
         series=(
             _line(min(ends), max(ends), "equal"),
-            *_by_device([(pair.item, x, pair.seconds, _told(pair)) for pair, x in placed]),
+            *device_series([(pair.item.case, x, pair.seconds, _tip(pair)) for pair, x in placed]),
         ),
         notes=tuple(notes),
         band=band,
@@ -100,7 +100,7 @@ def against_measured(found: Sequence[BoundAndTime]) -> Plot:
 def achieved(found: Sequence[BoundAndTime]) -> Plot:
     """FLOP/s that the bound allows against FLOP/s that were reached."""
     points = [
-        (pair.item, pair.flops / pair.bound, pair.flops / pair.seconds, _told(pair)) for pair in found if pair.flops
+        (pair.item.case, pair.flops / pair.bound, pair.flops / pair.seconds, _tip(pair)) for pair in found if pair.flops
     ]
     ends = [value for _, x, y, _ in points for value in (x, y)] or [1.0]
     return Plot(
@@ -108,7 +108,7 @@ def achieved(found: Sequence[BoundAndTime]) -> Plot:
         title="Achieved against attainable performance",
         x=Axis.around("attainable: FLOP over bound", ends, "FLOP/s"),
         y=Axis.around("achieved: FLOP over measured time", ends, "FLOP/s"),
-        series=(_line(min(ends), max(ends), "all that the roofline allows"), *_by_device(points)),
+        series=(_line(min(ends), max(ends), "all that the roofline allows"), *device_series(points)),
         notes=("vertical distance from the line: what is lost to launches, tiles, clocks and everything else",),
     )
 
@@ -117,30 +117,11 @@ def _line(low: float, high: float, name: str) -> Series:
     return Series(name=name, colour=GREY, dash=(4, 3), width=1.2, path=((low, low), (high, high)), tip=(name,))
 
 
-def _told(pair: BoundAndTime) -> tuple[str, ...]:
+def _tip(pair: BoundAndTime) -> tuple[str, ...]:
     told = [f"bound: {units.show(pair.bound, 's')}", f"measured: {units.show(pair.seconds, 's')}"]
     if pair.predicted is not None:
         told.append(f"predicted: {units.show(pair.predicted, 's')}")
     return (*told, f"efficiency: {100 * pair.bound / pair.seconds:.3g} %")
-
-
-def _by_device(points: Sequence[tuple[Evidence, float, float, tuple[str, ...]]]) -> list[Series]:
-    """One colour and shape per device."""
-    named = naming([item.case for item, *_ in points])
-    devices = list(dict.fromkeys(item.case.device or "" for item, *_ in points))
-    return [
-        Series(
-            name=device,
-            colour=device_colour(number, max(2, len(devices))),
-            shape=SHAPES[number % len(SHAPES)],
-            dots=tuple(
-                Dot(x, y, (named(item.case), *told))
-                for item, x, y, told in points
-                if (item.case.device or "") == device
-            ),
-        )
-        for number, device in enumerate(devices)
-    ]
 
 
 def _band(predicted: Sequence[BoundAndTime]) -> tuple[tuple[float, float], ...]:

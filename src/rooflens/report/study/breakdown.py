@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from rooflens import units
-from rooflens.compare import PhaseRatio, phase_ratios
-from rooflens.errors import Incomparable
-from rooflens.records import MEMORY_CAUSES, PHASES, Case, Record
+from rooflens.records import MEMORY_CAUSES, Case, Record
 from rooflens.report.charts import Bar, BarPiece, Bars
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
 from rooflens.report.series import phases_table
@@ -17,26 +16,35 @@ from rooflens.report.study.content import Block, FigureBlock, Section, TableBloc
 from rooflens.report.study.view import StudyView
 from rooflens.report.summary import memory as memory_table
 from rooflens.report.table import percent
-from rooflens.results import Evidence, Total
+from rooflens.results import QUANTITIES, Evidence, Total
+from rooflens.results.quantities import BOUND
 
 MOST = 16
 """Steps that have a bar: those whose bound is longest, or that need most memory."""
 _UNKNOWN = "no family"
 _WRITTEN = "bytes of the results that operations write, whether they are kept or not"
 _PHASE_COLOURS: Mapping[str, str] = {"forward": "#0072b2", "backward": "#d55e00", "optimizer": "#009e73"}
+_AMOUNTS = (
+    ("flops", "FLOP", "FLOP"),
+    ("bytes", "DRAM bytes", "B"),
+    ("bound", "Bound", "s"),
+    ("time", "Measured time", "s"),
+    ("memory", "Memory written", "B"),
+)
+"""What is broken down: its key, its title and its unit."""
 Amounts = Mapping[str, float]
 """How much of something each group has."""
+By = Literal["family", "phase"]
 
 
 def breakdown(view: StudyView) -> Section | None:
     """By family for every kind of step, by phase for training."""
-    items = foremost(view.evidence)
-    blocks: list[Block] = [FigureBlock(chart=chart) for chart in _by_family(items)]
+    items = representatives(view.evidence)
     training = [item for item in items if len(item.phases) > 1]
-    blocks += [FigureBlock(chart=chart) for chart in _by_phase(training)]
-    ratios = _ratios(view)
-    if ratios:
-        blocks.append(TableBlock(key="phases", table=phases_table(ratios)))
+    charts = (*_charts(items, "family"), *_charts(training, "phase"))
+    blocks: list[Block] = [FigureBlock(chart=chart) for chart in charts]
+    if view.phase_ratios:
+        blocks.append(TableBlock(key="phases", table=phases_table(view.phase_ratios)))
     if not blocks:
         return None
     intro = (
@@ -56,104 +64,81 @@ def memory(view: StudyView) -> Section | None:
     return Section(key="memory", title="Memory by cause", blocks=(*drawn, TableBlock(key="memory", table=table)))
 
 
-def foremost(evidence: Iterable[Evidence]) -> list[Evidence]:
-    """One case of each kind of step: on the first device that it was seen on, at its largest batch."""
+def representatives(evidence: Iterable[Evidence]) -> list[Evidence]:
+    """One case of each kind of step: on the first device that it was seen on, at its largest batch.
+
+    Of equal batches the one that was profiled; of many kinds those whose bound is longest.
+    """
     kinds: dict[Case, Evidence] = {}
     for item in evidence:
-        if item.work is None:
-            continue
         kind = replace(item.case, batch=None, device=None)
-        if kind not in kinds or _prefer(item, kinds[kind]):
+        if item.work is not None and (kind not in kinds or _rank(item) > _rank(kinds[kind])):
             kinds[kind] = item
-    found = list(kinds.values())
-    return sorted(found, key=lambda item: -(_seconds(item.total()) or 0.0))[:MOST] if len(found) > MOST else found
+    items = list(kinds.values())
+    return sorted(items, key=lambda item: -(BOUND.read(item).value or 0.0))[:MOST] if len(items) > MOST else items
 
 
-def _prefer(item: Evidence, than: Evidence) -> bool:
-    """The larger batch; of equal ones that which was profiled."""
-    return (item.case.batch or 0, item.profile is not None) > (than.case.batch or 0, than.profile is not None)
+def _rank(item: Evidence) -> tuple[int, bool]:
+    return item.case.batch or 0, item.profile is not None
 
 
-def _seconds(total: Total | None) -> float | None:
-    return None if total is None else total.seconds
-
-
-def _by_family(items: Sequence[Evidence]) -> Iterator[Bars]:
-    quantities: Sequence[tuple[str, str, str, Callable[[Evidence], Amounts]]] = (
-        ("flops", "FLOP", "FLOP", lambda item: _families(item, lambda total: total.flops)),
-        ("bytes", "DRAM bytes", "B", lambda item: _families(item, lambda total: total.bytes.get("dram"))),
-        ("bound", "Bound", "s", lambda item: _families(item, lambda total: total.seconds)),
-        ("time", "Measured time", "s", _timed),
-        ("memory", "Memory written", "B", lambda item: _written(item, lambda record: record.kind)),
-    )
-    for key, title, unit, amounts in quantities:
-        rows = [(item, found) for item in items if sum((found := amounts(item)).values())]
+def _charts(items: Sequence[Evidence], by: By) -> Iterator[Bars]:
+    for key, title, unit in _AMOUNTS:
+        rows = [(item, amounts) for item in items if sum((amounts := _amounts(item, key, by)).values())]
         if rows:
-            colours = _ranked([found for _, found in rows])
-            yield _shares(f"{key}-by-family", f"{title} by family", rows, colours, unit)
+            colours = _PHASE_COLOURS if by == "phase" else _ranked(amounts for _, amounts in rows)
+            yield _shares(f"{key}-by-{by}", f"{title} by {by}", rows, colours, unit)
 
 
-def _by_phase(items: Sequence[Evidence]) -> Iterator[Bars]:
-    quantities: Sequence[tuple[str, str, str, Callable[[Evidence], Amounts]]] = (
-        ("flops", "FLOP", "FLOP", lambda item: _phases(item, lambda total: total.flops)),
-        ("bytes", "DRAM bytes", "B", lambda item: _phases(item, lambda total: total.bytes.get("dram"))),
-        ("bound", "Bound", "s", lambda item: _phases(item, lambda total: total.seconds)),
-        ("time", "Measured time", "s", _timed_phases),
-        ("memory", "Memory written", "B", lambda item: _written(item, lambda record: record.phase or "")),
-    )
-    for key, title, unit, amounts in quantities:
-        rows = [(item, found) for item in items if sum((found := amounts(item)).values())]
-        if rows:
-            yield _shares(f"{key}-by-phase", f"{title} by phase", rows, _PHASE_COLOURS, unit)
+def _amounts(item: Evidence, key: str, by: By) -> Amounts:
+    if key == "memory":
+        return _written(item, by)
+    if key == "time":
+        return _timed_families(item) if by == "family" else _timed_phases(item)
+    return {name: QUANTITIES[key].of(total).value or 0.0 for name, total in _totals(item, by).items()}
 
 
-def _families(item: Evidence, amount: Callable[[Total], float | None]) -> Amounts:
-    records: dict[str, list[Record]] = {}
+def _totals(item: Evidence, by: By) -> Mapping[str, Total]:
+    if by == "phase":
+        return {phase: total for phase in item.phases if (total := item.total(phase)) is not None}
+    families: dict[str, list[Record]] = {}
     for record in item.work or ():
         if record.work is not None:
-            records.setdefault(record.kind or _UNKNOWN, []).append(record)
-    if item.work is None:
-        return {}
-    return {name: amount(item.work.sum(group, item.device)) or 0.0 for name, group in records.items()}
+            families.setdefault(record.kind or _UNKNOWN, []).append(record)
+    return {} if item.work is None else {name: item.work.sum(rs, item.device) for name, rs in families.items()}
 
 
-def _timed(item: Evidence) -> Amounts:
+def _timed_families(item: Evidence) -> Amounts:
     """Seconds by family, where a profile saw the pieces."""
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for record in item.pieces or ():
         if record.timing is not None and record.scope != "model":
             family = record.kind or _UNKNOWN
-            found[family] = found.get(family, 0.0) + record.timing.median * record.calls
-    return found
+            seconds[family] = seconds.get(family, 0.0) + record.timing.median * record.calls
+    return seconds
 
 
-def _written(item: Evidence, group: Callable[[Record], str]) -> Amounts:
+def _timed_phases(item: Evidence) -> Amounts:
+    return {phase: time.seconds for phase in item.phases if (time := item.measured(phase)) is not None}
+
+
+def _written(item: Evidence, by: By) -> Amounts:
     """Bytes of the results that operations write; nothing where those of one are not known."""
-    found: dict[str, float] = {}
+    nbytes: dict[str, float] = {}
     for record in item.work or ():
         if record.work is None:
             continue
         if record.traffic is None:
             return {}
-        name = group(record) or _UNKNOWN
-        found[name] = found.get(name, 0.0) + record.traffic.outputs * record.calls
-    return found
+        name = (record.kind if by == "family" else record.phase) or _UNKNOWN
+        nbytes[name] = nbytes.get(name, 0.0) + record.traffic.outputs * record.calls
+    return nbytes
 
 
-def _phases(item: Evidence, amount: Callable[[Total], float | None]) -> Amounts:
-    totals = {phase: item.total(phase) for phase in PHASES if phase in item.phases}
-    return {phase: amount(total) or 0.0 for phase, total in totals.items() if total is not None}
-
-
-def _timed_phases(item: Evidence) -> Amounts:
-    times = {phase: item.measured(phase) for phase in PHASES if phase in item.phases}
-    return {phase: time.seconds for phase, time in times.items() if time is not None}
-
-
-def _ranked(found: Iterable[Amounts]) -> Mapping[str, str]:
+def _ranked(rows: Iterable[Amounts]) -> Mapping[str, str]:
     """Colours of families, the largest first; those for which none is left share one."""
     shares: dict[str, float] = {}
-    for amounts in found:
+    for amounts in rows:
         whole = sum(amounts.values())
         for name, amount in amounts.items():
             shares[name] = shares.get(name, 0.0) + amount / whole
@@ -188,13 +173,6 @@ def _parts(amounts: Amounts, colours: Mapping[str, str], unit: str) -> Iterator[
     rest = sum(amount for name, amount in amounts.items() if name not in colours)
     if rest:
         yield BarPiece(OTHER, rest / whole, (OTHER, units.show(rest, unit), f"{percent(rest / whole)} of the step"))
-
-
-def _ratios(view: StudyView) -> tuple[PhaseRatio, ...]:
-    try:
-        return phase_ratios(view.records)
-    except Incomparable:
-        return ()
 
 
 def _by_cause(evidence: Iterable[Evidence]) -> Bars | None:

@@ -1,16 +1,20 @@
-"""How cases are named in a report."""
+"""How cases are named in a report, and how devices are told apart in its charts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import get_args
 
 from rooflens.records import Case
 from rooflens.report.case_names import differing, name_of
-from rooflens.report.figures.palette import Symbol
+from rooflens.report.charts import Dot, Series
+from rooflens.report.figures.palette import Symbol, device_colour
 
-SHAPES: tuple[Symbol, ...] = get_args(Symbol)
+SYMBOLS: tuple[Symbol, ...] = get_args(Symbol)
 """Of devices, beside their colours."""
+CasePoint = tuple[Case, float, float, tuple[str, ...]]
+"""A case, where it stands in a plot, and what is told of it beside its name."""
 
 
 def naming(cases: Sequence[Case]) -> Callable[[Case], str]:
@@ -29,6 +33,23 @@ def device_note(cases: Iterable[Case]) -> tuple[str, ...]:
     """The device that all cases share, where their names leave it out."""
     devices = {case.device for case in cases}
     return tuple(f"on {device}" for device in devices if device is not None and len(devices) == 1)
+
+
+def device_series(points: Sequence[CasePoint]) -> tuple[Series, ...]:
+    """Points of cases as one series per device, each with a colour and a symbol."""
+    named = naming([case for case, *_ in points])
+    by_device: dict[str, list[Dot]] = {}
+    for case, x, y, tip in points:
+        by_device.setdefault(case.device or "", []).append(Dot(x, y, (named(case), *tip)))
+    return tuple(
+        replace(device_style(number, len(by_device)), name=device, dots=tuple(dots))
+        for number, (device, dots) in enumerate(by_device.items())
+    )
+
+
+def device_style(number: int, devices: int) -> Series:
+    """A series without points that has the colour and the symbol of a device among some."""
+    return Series(name="", colour=device_colour(number, max(2, devices)), shape=SYMBOLS[number % len(SYMBOLS)])
 
 
 def count(number: int, what: str) -> str:

@@ -10,10 +10,9 @@ from rooflens.compare.growth import BATCH, exponents
 from rooflens.compare.timed_cases import Compared, TimedCase, quantity_of, timed_cases
 from rooflens.errors import Incomparable
 from rooflens.records import Case
-from rooflens.report.charts import Axis, Dot, HeatCell, HeatMap, Plot, Series
-from rooflens.report.figures.palette import device_colour
+from rooflens.report.charts import Axis, HeatCell, HeatMap, Plot
 from rooflens.report.series import METHOD_WORDS, correlation_table, exponent_table
-from rooflens.report.study.cases import SHAPES, naming
+from rooflens.report.study.cases import device_series, naming
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
 
@@ -41,28 +40,18 @@ def latency(view: StudyView) -> Section | None:
 def against(known: Sequence[TimedCase], x: Compared) -> Plot | None:
     """Latency against a quantity: one mark per case, one colour and shape per device."""
     title, unit = quantity_of(x).title, quantity_of(x).unit
-    points = [(step, step.value(x), step.seconds) for step in known]
-    placed = [(step, a, b) for step, a, b in points if a and b]
+    points = [(case, case.value(x), case.seconds) for case in known]
+    placed = [(case, a, b) for case, a, b in points if a and b]
     if len(placed) < 2:
         return None
-    named = naming([step.case for step, _, _ in placed])
-    devices = list(dict.fromkeys(step.case.device or "" for step, _, _ in placed))
     time = "measured time" if known[0].time == "measured" else "bound"
-    series = []
-    for number, device in enumerate(devices):
-        dots = tuple(
-            Dot(a, b, (named(step.case), f"{title}: {units.show(a, unit)}", f"{time}: {units.show(b, 's')}"))
-            for step, a, b in placed
-            if (step.case.device or "") == device
-        )
-        colour, shape = device_colour(number, max(2, len(devices))), SHAPES[number % len(SHAPES)]
-        series.append(Series(name=device, colour=colour, shape=shape, dots=dots))
+    dots = [(c.case, a, b, (f"{title}: {units.show(a, unit)}", f"{time}: {units.show(b, 's')}")) for c, a, b in placed]
     return Plot(
         key=f"latency-{x.replace('_', '-')}",
         title=f"Latency against {title}",
         x=Axis.around(f"{title} of a step" if unit else title, [a for _, a, _ in placed], unit),
         y=Axis.around(time, [b for _, _, b in placed], "s"),
-        series=tuple(series),
+        series=device_series(dots),
         notes=(f"latency is the {time}",),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflens.report.breakdown import module_tree
-from rooflens.report.study.breakdown import foremost
+from rooflens.report.study.breakdown import representatives
 from rooflens.report.study.content import Section, TableBlock
 from rooflens.report.study.view import StudyView
 
@@ -14,7 +14,7 @@ MOST = 8
 
 def modules(view: StudyView) -> Section | None:
     """Where in the model the work lies."""
-    shown = [item for item in foremost(view.evidence) if item.work is not None and len(item.work.sources) == 1]
+    shown = [item for item in representatives(view.evidence) if item.work is not None and len(item.work.sources) == 1]
     blocks = []
     for number, item in enumerate(shown[:MOST], 1):
         assert item.work is not None

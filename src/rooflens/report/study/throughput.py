@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rooflens import units
-from rooflens.compare import Sweep, sweeps
-from rooflens.report.charts import Axis, Dot, Plot, Series
+from rooflens.compare import Sweep
+from rooflens.report.charts import Axis, Dot, Plot
 from rooflens.report.comparison import devices_tables
-from rooflens.report.figures.palette import device_colour
 from rooflens.report.series import sweep_table
-from rooflens.report.study.cases import SHAPES, naming
+from rooflens.report.study.cases import device_style, naming
 from rooflens.report.study.content import FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
 
@@ -20,42 +19,39 @@ MOST_LINES = 40
 
 
 def throughput(view: StudyView) -> Section | None:
-    """How throughput grows with the batch, and where it stops to."""
-    found = [sweep for sweep in sweeps(view.evidence, view.records.failures) if len(sweep.rates) > 1]
-    if not found:
+    """How throughput grows with the batch, and where it stops growing."""
+    known = [sweep for sweep in view.sweeps if len(sweep.rates) > 1]
+    if not known:
         return None
-    blocks = (FigureBlock(chart=against_batch(found)), TableBlock(key="throughput", table=sweep_table(found)))
+    blocks = (FigureBlock(chart=against_batch(known)), TableBlock(key="throughput", table=sweep_table(known)))
     return Section(key="throughput", title="Throughput", blocks=blocks)
 
 
-def against_batch(found: Sequence[Sweep]) -> Plot:
+def against_batch(known: Sequence[Sweep]) -> Plot:
     """A line per model and device: colour and shape tell the device, dashes what only the bound allows."""
-    devices = list(dict.fromkeys(sweep.case.device or "" for sweep in found))
-    named = naming([sweep.case for sweep in found])
-    shown = sorted(found, key=lambda sweep: -sweep.best[1])[:MOST_LINES]
+    devices = list(dict.fromkeys(sweep.case.device or "" for sweep in known))
+    named = naming([sweep.case for sweep in known])
+    shown = sorted(known, key=lambda sweep: -sweep.best[1])[:MOST_LINES]
     series = []
     for sweep in sorted(shown, key=lambda sweep: devices.index(sweep.case.device or "")):
-        number = devices.index(sweep.case.device or "")
-        name = named(sweep.case)
-        at_bound = sweep.origin == "bound"
-        tips = [
-            Dot(batch, rate, (name, f"batch {batch}: {units.show(rate)} samples/s", "at its bound" if at_bound else ""))
-            for batch, rate in sweep.rates
-        ]
+        device, at_bound = sweep.case.device or "", sweep.origin == "bound"
+        tips = ((named(sweep.case), f"batch {batch}: {units.show(rate)} samples/s") for batch, rate in sweep.rates)
         series.append(
-            Series(
-                name=sweep.case.device or "",
-                colour=device_colour(number, max(2, len(devices))),
-                shape=SHAPES[number % len(SHAPES)],
+            replace(
+                device_style(devices.index(device), len(devices)),
+                name=device,
                 path=tuple((float(batch), rate) for batch, rate in sweep.rates),
                 dash=(3, 2) if at_bound else (),
                 width=1.2,
-                dots=tuple(replace(dot, tip=tuple(filter(None, dot.tip))) for dot in tips),
+                dots=tuple(
+                    Dot(batch, rate, (*tip, "at its bound") if at_bound else tip)
+                    for (batch, rate), tip in zip(sweep.rates, tips, strict=True)
+                ),
             )
         )
     notes = ["dashed: the most that the bound allows"] if any(sweep.origin == "bound" for sweep in shown) else []
-    if len(found) > MOST_LINES:
-        notes.append(f"the {MOST_LINES} of highest throughput of {len(found)}; the table has all")
+    if len(known) > MOST_LINES:
+        notes.append(f"the {MOST_LINES} of highest throughput of {len(known)}; the table has all")
     return Plot(
         key="throughput-batch",
         title="Throughput against batch",

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from rooflens.checks import Findings, examine
-from rooflens.compare import Correlation, DeviceComparison, compare_devices, correlations
+from rooflens.compare import (
+    Correlation,
+    DeviceComparison,
+    PhaseRatio,
+    Sweep,
+    compare_devices,
+    correlations,
+    phase_ratios,
+    sweeps,
+)
 from rooflens.errors import Incomparable
 from rooflens.records import Environment, RecordFile
 from rooflens.reported import ComparedFigure, ReportedFigure
@@ -76,6 +85,19 @@ class StudyView:
             except Incomparable:
                 continue
         return None
+
+    @cached_property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        """Throughput against batch."""
+        return sweeps(self.evidence, self.records.failures)
+
+    @cached_property
+    def phase_ratios(self) -> tuple[PhaseRatio, ...]:
+        """Forward to backward; none where no case has both."""
+        try:
+            return phase_ratios(self.records)
+        except Incomparable:
+            return ()
 
     @cached_property
     def correlations(self) -> tuple[Correlation, ...]:
