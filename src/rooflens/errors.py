@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.util import find_spec
 
 
 def first_line(error: BaseException) -> str:
@@ -140,3 +141,9 @@ class StudyFileError(FileError):
 
 class OutputError(FileError):
     """A result cannot be written where it was asked for."""
+
+
+def check_torch() -> None:
+    """Raise MissingDependency if torch is not installed."""
+    if find_spec("torch") is None:
+        raise MissingDependency("this", "torch", "torch")

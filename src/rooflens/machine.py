@@ -9,8 +9,7 @@ from pathlib import Path
 from rooflens.devices import by_title, catalogue, load_file, stored_path
 from rooflens.devices import find as find_named
 from rooflens.devices.files import slug
-from rooflens.errors import InvalidValue, UnknownDevice
-from rooflens.models import check_torch
+from rooflens.errors import InvalidValue, UnknownDevice, check_torch
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.sources.roofs import ROOF_FILES, device_of_roofs

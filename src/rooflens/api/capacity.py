@@ -12,7 +12,6 @@ from rooflens.devices import catalogue
 from rooflens.devices.reserves import Reserve, one_of
 from rooflens.errors import InvalidValue
 from rooflens.machine import find, listed
-from rooflens.models import Loss
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.results import Fits
@@ -24,6 +23,8 @@ from rooflens.units import parse
 
 if TYPE_CHECKING:
     import torch
+
+    from rooflens.models import Loss
 
 ALL = "all"
 """As a device: every one of the catalogue."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rooflens.errors import InvalidValue
+from rooflens.errors import InvalidValue, check_torch
 from rooflens.machine import this_machine
-from rooflens.models import workload
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.regions import COUNTERS
@@ -68,6 +67,9 @@ def counters(
             "ncu runs a model in a process of its own; name it: resnet18, hf:gpt2, path/file.py:function"
         )
     check_settings(cache, limit)
+    check_torch()
+    from rooflens.models import workload
+
     asked = workload(model, batch=batch, dtype=dtype, mode=mode, options=options)
     machine = this_machine(None, roof, progress)
     beside = estimated_beside(asked, machine.device, limit, None, isolated=False) if estimate else RecordSet(())

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rooflens.machine import find_all
-from rooflens.models import Loss
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.results import RecordSet
@@ -15,6 +14,8 @@ from rooflens.runs.options import Fusion, Options
 
 if TYPE_CHECKING:
     import torch
+
+    from rooflens.models import Loss
 
 
 def estimate(

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rooflens.api.estimation import estimate
-from rooflens.errors import InvalidValue, UnknownModel, UnknownName
+from rooflens.errors import InvalidValue, UnknownName, check_torch
 from rooflens.explanation import Explanation
 from rooflens.explanation.from_records import explain_records
 from rooflens.machine import find_all
-from rooflens.models import check_torch, torchvision
-from rooflens.models import find as find_model
 from rooflens.records import PHASES, Device, Phase, Record
 from rooflens.results import RecordSet
 
@@ -78,8 +76,8 @@ def explain(
                 what, shapes, arguments, dtype=dtype or "fp32", phase=phase or "forward", devices=devices
             )
             return Explanation((chapter,))
-        if shapes or not _is_model(what):
-            raise UnknownName("operation or model", what, {*from_shapes.operator_names(), *torchvision.names()})
+        if shapes or not from_shapes.is_model(what):
+            raise UnknownName("operation or model", what, {*from_shapes.operator_names(), *from_shapes.model_names()})
     elif shapes:
         raise InvalidValue("shapes are those of an operation")
     return Explanation(explain_records(_estimate(what, phase, devices, dtype, arguments), path, phase, ()))
@@ -100,11 +98,3 @@ def _estimate(
     if phase in ("backward", "optimizer"):
         options.setdefault("mode", "train")
     return estimate(model, device=devices, dtype=dtype, **options)
-
-
-def _is_model(name: str) -> bool:
-    try:
-        find_model(name)
-    except UnknownModel:
-        return False
-    return True

@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflens.errors import InvalidValue, ModelError
+from rooflens.errors import InvalidValue, ModelError, check_torch
 from rooflens.machine import this_machine
-from rooflens.models import Loss, Workload, workload
 from rooflens.progress import Progress, within
 from rooflens.records import Device, Failure
 from rooflens.results import RecordSet
@@ -22,6 +21,8 @@ from rooflens.timing import Policy
 
 if TYPE_CHECKING:
     import torch
+
+    from rooflens.models import Loss, Workload
 
 LIMIT = 600.0
 """Seconds for one cell."""
@@ -91,6 +92,8 @@ def measure(
         ModelError: every batch failed.
     """
     options = Options.of(locals())
+    check_torch()
+    from rooflens.models import workload
     from rooflens.running.measuring import check_can_run, measurer_here, measurer_in_workers
 
     asked = workload(model, batch=batch, dtype=dtype, mode=mode, options=options, name=name, inputs=inputs, loss=loss)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rooflens.errors import InvalidValue
+from rooflens.errors import InvalidValue, UnknownModel
 from rooflens.explanation.chapters import Chapter, Explained, calculations
-from rooflens.models import check_words
+from rooflens.models import check_words, find, torchvision
 from rooflens.models.operator import is_operator, operator_names, operator_step
 from rooflens.records import Device, Phase
 from rooflens.trace import trace  # which registers rooflens' own operations with torch
@@ -57,3 +57,17 @@ def explain_operation(
             for calculation, at in calculations(call, dtype, devices)
         ),
     )
+
+
+def is_model(name: str) -> bool:
+    """True if a plain word is the name of a model."""
+    try:
+        find(name)
+    except UnknownModel:
+        return False
+    return True
+
+
+def model_names() -> list[str]:
+    """The models that a plain word may name."""
+    return torchvision.names()

@@ -1,7 +1,7 @@
 """A name, a file or a module becomes a Step: module, inputs, and what to run in a mode."""
 
 from rooflens.models.blueprint import Blueprint, Example
-from rooflens.models.load import build, check_not_generating, check_torch, check_words, find, make_example, make_step
+from rooflens.models.load import build, check_not_generating, check_words, find, make_example, make_step
 from rooflens.models.process import kept_random_numbers, kept_switches
 from rooflens.models.running import Executable, compiled, eager, placed, replayed, running, switches
 from rooflens.models.step import Loss, Step, make_optimizer, sum_of_outputs, unwrapped
@@ -19,7 +19,6 @@ __all__ = [
     "build",
     "cache_tensors",
     "check_not_generating",
-    "check_torch",
     "check_words",
     "compiled",
     "eager",

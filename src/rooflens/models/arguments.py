@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import torch
 
 from rooflens.errors import InvalidValue
 from rooflens.models.dtypes import floating_types
-
-if TYPE_CHECKING:
-    import torch
 
 Kind = Literal["tensor", "tensors", "int", "ints", "float", "number", "bool", "str"]
 EXAMPLE = "64x3x7x7, or 32x128:int64 for another type"
@@ -57,8 +56,6 @@ def read_tensor(operation: str, parameter: Parameter, given: Any, dtype: str, ba
     Raises:
         InvalidValue: it is none of these.
     """
-    import torch
-
     if isinstance(given, torch.Tensor):
         shape, element = tuple(given.shape), given.dtype
     elif isinstance(given, str):
@@ -88,8 +85,6 @@ def _usual(parameter: Parameter, dtype: str) -> str:
 
 def _element_type(name: str) -> torch.dtype:
     """An element type by the name that rooflens or torch has for it."""
-    import torch
-
     ours = floating_types()
     found = ours.get(name) or getattr(torch, name, None)
     if not isinstance(found, torch.dtype):

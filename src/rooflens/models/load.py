@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from rooflens.errors import InvalidValue, MissingDependency, ModelError, RooflensError, UnknownModel, first_line
+import torch
+
+from rooflens.errors import InvalidValue, ModelError, RooflensError, UnknownModel, first_line
 from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.dtypes import floating_types
@@ -14,9 +16,6 @@ from rooflens.models.process import kept_switches, meta_parameters
 from rooflens.models.step import Loss, Step
 from rooflens.records import AS_IS, DTYPES, MODES
 from rooflens.runs.options import OPTIONS, Options
-
-if TYPE_CHECKING:
-    import torch
 
 
 def find(model: str, options: Options | None = None, mode: str = "inference") -> Blueprint:
@@ -74,22 +73,12 @@ def _blueprint(model: str, options: Options, mode: str) -> Blueprint:
     return found
 
 
-def check_torch() -> None:
-    """Raise MissingDependency if torch is not installed."""
-    try:
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise MissingDependency("this", "torch", "torch") from error
-
-
 def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
     """The module of a blueprint with its tensors on `device`; one that was handed in stays where it is.
 
     On meta nothing is allocated. Models that read values while they are built cannot be built there: everything but
     their parameters lies on the CPU meanwhile, and for those that read parameters too, these as well.
     """
-    import torch
-
     if blueprint.module is not None:
         return blueprint.module
 
@@ -114,8 +103,6 @@ def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Exampl
         InvalidValue: a batch is given to a model that decides its own.
         ModelError: the inputs cannot be made.
     """
-    import torch
-
     if blueprint.module is not None:
         with torch.device(device):  # inputs of any batch may come from a function of the user's
             return blueprint.example(batch)

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils._pytree import tree_map_only
 
 from rooflens.errors import InvalidValue, UnknownName
 from rooflens.models.arguments import ABSENT, EXAMPLE, WORDS, Kind, Parameter, read_tensor, read_value
 from rooflens.models.blueprint import Example
 from rooflens.models.load import make_step
 from rooflens.models.step import Step, floating_tensors
-
-if TYPE_CHECKING:
-    import torch
-
 
 KINDS: Mapping[str, Kind] = {
     "Tensor": "tensor",
@@ -77,8 +78,6 @@ def is_operator(name: str) -> bool:
 
 def operator_names() -> set[str]:
     """Every name that can be given."""
-    import torch
-
     return {"attention", *RECURRENT, *(name for name in dir(torch.ops.aten) if not name.startswith("__"))}
 
 
@@ -116,8 +115,6 @@ def operator_step(
 
 def _forms(name: str) -> list[Operator]:
     """The forms (overloads) of an operation that can be called with shapes and plain values."""
-    import torch
-
     if name in RECURRENT:
         return [Operator(name, _recurrent_parameters(name), getattr(torch.nn, name.upper()))]
     packet = getattr(torch.ops.aten, "scaled_dot_product_attention" if name == "attention" else name, None)
@@ -130,9 +127,6 @@ def _forms(name: str) -> list[Operator]:
 
 def _form(name: str, overload: torch._ops.OpOverload) -> Operator | None:
     """One overload, or None where it writes into a given tensor or needs what has no text here."""
-    import torch
-    from torch.nn import functional
-
     parameters = []
     for argument in overload._schema.arguments:
         written = str(argument.type)
@@ -235,9 +229,6 @@ def _listed(value: Any) -> Iterator[Any]:
 
 def _module(form: Operator, values: Mapping[str, Any]) -> torch.nn.Module:
     """A module that calls an operation with these values, its inputs put into their places."""
-    from torch import nn
-    from torch.utils._pytree import tree_map_only
-
     by_place = [values[p.name] for p in form.parameters if not p.by_name]
     by_name = {p.name: values[p.name] for p in form.parameters if p.by_name}
 
@@ -263,8 +254,6 @@ def _step(name: str, module: torch.nn.Module, inputs: tuple[Any, ...], *, dtype:
 
 def _sum_of_squares(output: Any, targets: Any) -> torch.Tensor:
     """A loss whose gradients are as large as the outputs; that of a plain sum is one number, stored once."""
-    import torch
-
     total = torch.zeros(())
     for tensor in floating_tensors(output):
         total = total + (tensor * tensor.conj()).real.sum() if tensor.is_complex() else total + tensor.square().sum()

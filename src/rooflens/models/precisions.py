@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import torch
+
 
 def tf32_allowed() -> tuple[bool, bool]:
     """Whether products, and cuDNN's convolutions, may use TF32.
@@ -19,8 +21,6 @@ def tf32_allowed() -> tuple[bool, bool]:
 @contextmanager
 def precisions(tf32: bool) -> Iterator[None]:
     """Let products, convolutions and recurrent layers of fp32 tensors use TF32 on a card, or compute them in full."""
-    import torch
-
     with kept_precisions():
         # The older switches first: torch refuses to compile where they contradict the newer ones.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
@@ -34,8 +34,6 @@ def precisions(tf32: bool) -> Iterator[None]:
 @contextmanager
 def kept_precisions() -> Iterator[None]:
     """Put the precisions of fp32 operations back on leaving, whichever of torch's two ways they were set in."""
-    import torch
-
     every: list[Any] = [torch.backends, torch.backends.cudnn, torch.backends.mkldnn]
     each = [*_on_cards(), *_on_processors()]
     before = [(owner, owner.fp32_precision) for owner in (*every, *each)]
@@ -61,15 +59,11 @@ def kept_precisions() -> Iterator[None]:
 
 def _on_cards() -> tuple[Any, Any, Any]:
     """What has a precision of its own for fp32 tensors on a card: products, convolutions and recurrent layers."""
-    import torch
-
     cudnn: Any = torch.backends.cudnn
     return torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn
 
 
 def _on_processors() -> tuple[Any, Any, Any]:
     """The same on a processor."""
-    import torch
-
     onednn: Any = torch.backends.mkldnn
     return onednn.matmul, onednn.conv, onednn.rnn

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from rooflens.models.precisions import kept_precisions
-
-if TYPE_CHECKING:
-    import torch
 
 
 @contextmanager
 def kept_switches() -> Iterator[None]:
     """Put torch's default type, gradient mode, precisions, cuDNN switches and number of threads back on leaving."""
-    import torch
-
     dtype, gradients = torch.get_default_dtype(), torch.is_grad_enabled()
     benchmark, threads = torch.backends.cudnn.benchmark, torch.get_num_threads()
     deterministic = torch.are_deterministic_algorithms_enabled()
@@ -37,8 +37,6 @@ def kept_switches() -> Iterator[None]:
 @contextmanager
 def kept_random_numbers() -> Iterator[None]:
     """Let torch's random numbers go on afterwards as if nothing had drawn any inside."""
-    import torch
-
     cards = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(cards):
         yield
@@ -50,10 +48,6 @@ def meta_parameters() -> Iterator[None]:
 
     One that several modules share stays one; lazy ones, which have no shape yet, are left alone.
     """
-    from torch import nn
-    from torch.nn.modules.module import register_module_parameter_registration_hook
-    from torch.utils.weak import WeakTensorKeyDictionary
-
     moved = WeakTensorKeyDictionary()
 
     def on_meta(_: nn.Module, name: str, parameter: torch.Tensor | None) -> Any:

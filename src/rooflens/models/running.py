@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from rooflens.errors import InvalidValue, ModelError, RooflensError, first_line
 from rooflens.models.precisions import precisions
 from rooflens.models.step import Step, make_optimizer
 from rooflens.models.transformers import cache_tensors
 from rooflens.records import AS_IS, Phase
-
-if TYPE_CHECKING:
-    import torch
 
 Mark = Callable[[], None]
 """Called where a phase ends."""
@@ -50,11 +51,6 @@ def placed(step: Step, device: str, *, copy: bool = True) -> Step:
         InvalidValue: the module holds no values.
         ModelError: it cannot be copied, or is too large for the device.
     """
-    from copy import deepcopy
-
-    import torch
-    from torch.utils._pytree import tree_map_only
-
     layout = torch.channels_last if step.channels_last else torch.preserve_format
 
     def move(tensor: torch.Tensor) -> torch.Tensor:
@@ -76,8 +72,6 @@ def placed(step: Step, device: str, *, copy: bool = True) -> Step:
 
 def compiled(step: Step) -> Step:
     """The step with its module handed to torch.compile; it is compiled when it is first run."""
-    import torch
-
     module: Any = torch.compile(step.module)
     return replace(step, module=module)
 
@@ -88,8 +82,6 @@ def eager(step: Step, device: str, *, capturable: bool = False) -> Executable:
     Args:
         capturable: whether the optimizer keeps its step counts on the device, which a CUDA graph needs.
     """
-    import torch
-
     if step.module.training != step.training:
         step.module.train(step.training)
     if step.prompt is not None and step.cache is not None:
@@ -117,8 +109,6 @@ def replayed(step: Step) -> Executable:
     Raises:
         InvalidValue: the step scales its loss, which the host has to look at.
     """
-    import torch
-
     if step.scaled:
         raise InvalidValue("the gradient scaler of amp-fp16 looks at values on the host: no CUDA graph; use amp-bf16")
     run = eager(step, "cuda", capturable=True)
@@ -179,8 +169,6 @@ def running(name: str) -> Iterator[None]:
 
 
 def _infer(step: Step, device: str, mark: Mark) -> None:
-    import torch
-
     with torch.no_grad(), step.precision(device):
         step.module(*step.args, **step.kwargs)
     mark()
@@ -188,8 +176,6 @@ def _infer(step: Step, device: str, mark: Mark) -> None:
 
 def _decode(step: Step, device: str, cache: Any, mark: Mark) -> None:
     """One more token; the cache is cut back afterwards, outside of what is timed."""
-    import torch
-
     assert step.cache is not None
     with torch.no_grad(), step.precision(device):
         step.module(*step.args, **step.kwargs, **{step.cache: cache})
@@ -198,9 +184,6 @@ def _decode(step: Step, device: str, cache: Any, mark: Mark) -> None:
 
 
 def _train(step: Step, device: str, optimizer: Any, scaler: Any, mark: Mark) -> None:
-    import torch
-    from torch.utils._pytree import tree_leaves
-
     for leaf in (*step.module.parameters(), *tree_leaves((step.args, step.kwargs))):
         if isinstance(leaf, torch.Tensor) and leaf.is_leaf:
             leaf.grad = None

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils._pytree import tree_leaves
 
 from rooflens.errors import InvalidValue
 from rooflens.runs.options import OPTIONS
 
-if TYPE_CHECKING:
-    import torch
-
-Loss = Callable[[Any, Any], "torch.Tensor"]
+Loss = Callable[[Any, Any], torch.Tensor]
 """From the model's output and the targets (None where the step has none) to a scalar."""
 
 
@@ -60,14 +62,10 @@ class Step:
     @property
     def scaled(self) -> bool:
         """Whether the loss is scaled: fp16 gradients underflow without it."""
-        import torch
-
         return self.training and self.autocast is torch.float16
 
     def precision(self, device_type: str) -> AbstractContextManager[Any]:
         """The autocast context of the forward pass, on a type of device."""
-        import torch
-
         return torch.autocast(device_type, self.autocast) if self.autocast is not None else nullcontext()
 
 
@@ -79,8 +77,6 @@ def make_optimizer(name: str, parameters: Sequence[torch.Tensor], fused: bool = 
     Raises:
         InvalidValue: nobody knows the name.
     """
-    import torch
-
     OPTIONS["optimizer"].check(name)
     if name == "none" or not parameters:
         return None
@@ -92,8 +88,7 @@ def make_optimizer(name: str, parameters: Sequence[torch.Tensor], fused: bool = 
 
 def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
     """The model inside of wrappers that only change how it is run: torch.compile, DataParallel, its distributed kin."""
-    from torch import nn
-    from torch._dynamo import OptimizedModule
+    from torch._dynamo import OptimizedModule  # seconds, which most runs need not spend
 
     while True:
         if isinstance(module, OptimizedModule):
@@ -126,8 +121,6 @@ def cross_entropy(output: Any, targets: Any) -> torch.Tensor:
     Logits are (batch, classes), (batch, classes, height, width) or (batch, sequence, classes) with targets of the same
     shape less the classes.
     """
-    from torch.nn import functional
-
     total = None
     for logits in floating_tensors(output):
         if logits.dim() == 3 and targets.dim() == 2:
@@ -146,9 +139,6 @@ def floating_tensors(structure: Any) -> list[torch.Tensor]:
 
 
 def _tensors(structure: Any) -> Iterator[torch.Tensor]:
-    import torch
-    from torch.utils._pytree import tree_leaves
-
     for leaf in tree_leaves(structure):
         if isinstance(leaf, torch.Tensor):
             yield leaf

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from rooflens.errors import MissingDependency, UnknownModel
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.step import cross_entropy, sum_of_outputs
@@ -21,8 +23,6 @@ def blueprint(name: str, options: Options) -> Blueprint:
         import timm
     except ImportError as error:
         raise MissingDependency("building a timm model", "timm", "vision") from error
-    import torch
-
     bare = name.removeprefix(PREFIX)
     if not timm.is_model(bare.split(".")[0]):
         raise UnknownModel("timm model", bare, timm.list_models(), " (timm.list_models() names them all)")

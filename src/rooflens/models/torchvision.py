@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import torch
+
 from rooflens.errors import InvalidValue, MissingDependency
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.step import cross_entropy
@@ -54,8 +56,6 @@ def blueprint(name: str, options: Options) -> Blueprint | None:
     shape = (size, size) if package == SEGMENTATION else ()
 
     def example(batch: int | None) -> Example:
-        import torch
-
         n = 1 if batch is None else batch
         return Example(args=(torch.randn(n, 3, size, size),), targets=torch.randint(0, classes, (n, *shape)))
 

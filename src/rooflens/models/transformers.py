@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from rooflens.errors import InvalidValue, MissingDependency, ModelError, UnknownModel
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.step import cross_entropy
 from rooflens.opening import parsed_json, read_text
 from rooflens.runs.options import Options
-
-if TYPE_CHECKING:
-    import torch
 
 PREFIX = "hf:"
 DEFAULT_TOKENS = 512
@@ -42,8 +41,6 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
         from transformers import AutoModelForCausalLM
     except ImportError as error:
         raise MissingDependency("building a transformers model", "transformers", "llm") from error
-    import torch
-
     config = _config(name.removeprefix(PREFIX))
     tokens = options.seq_len or min(DEFAULT_TOKENS, getattr(config, "max_position_embeddings", None) or DEFAULT_TOKENS)
     vocabulary = config.get_text_config().vocab_size
@@ -77,8 +74,6 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
 
 def cache_tensors(cache: Any) -> list[torch.Tensor]:
     """The tensors that a cache of transformers holds: keys and values, or the state of linear attention, per layer."""
-    import torch
-
     held = [value for layer in cache.layers for value in vars(layer).values()]
     return [tensor for tensor in torch.utils._pytree.tree_leaves(held) if isinstance(tensor, torch.Tensor)]
 

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from rooflens.errors import InvalidValue, ModelError, UnknownModel
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.step import sum_of_outputs
@@ -91,8 +93,6 @@ def _guarded(name: str, call: Callable[[], Any]) -> Any:
 
 
 def _module_and_inputs(name: str, result: Any) -> tuple[Any, Any]:
-    import torch
-
     if isinstance(result, tuple) and len(result) in (2, 3) and isinstance(result[0], torch.nn.Module):
         return result[0], result[1] if len(result) == 2 else (result[1], result[2])
     raise ModelError(

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from rooflens.errors import InvalidValue
 from rooflens.models.blueprint import Blueprint, Example
-from rooflens.models.load import build, check_not_generating, check_torch, find, make_example, make_step
+from rooflens.models.load import build, check_not_generating, find, make_example, make_step
 from rooflens.models.step import Loss, Step, sum_of_outputs
 from rooflens.models.userfile import split_inputs
 from rooflens.records import AS_IS
 from rooflens.runs.options import Options
 from rooflens.runs.run import Run, is_graph, without_home
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +78,6 @@ def workload(
             f"{model!r} is an ONNX file, which can be estimated and explained only; give the PyTorch model that it was"
             " exported from"
         )
-    check_torch()
     if isinstance(model, str):
         if name is not None:
             raise InvalidValue(f"name={name!r} is for a module that is handed in; {model!r} has its own")
@@ -111,8 +109,6 @@ def workload_of(run: Run) -> Workload:
 
 def _handed(run: Run, module: object, inputs: Any) -> Blueprint:
     """The blueprint of a module that was handed in with its inputs."""
-    import torch
-
     if not isinstance(module, torch.nn.Module):
         kind = "a class, not an instance of it" if isinstance(module, type) else type(module).__name__
         raise InvalidValue(f"the model is {kind}; give a name or an nn.Module")

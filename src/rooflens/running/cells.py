@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.machine import MEASURED, PLACES, Machine, find, identity, this_machine
-from rooflens.models import workload_of
 from rooflens.progress import Progress
 from rooflens.records import Case, Device, RecordFile
 from rooflens.results import RecordSet
@@ -146,6 +145,7 @@ def estimating(folder: StudyFolder, cells: Iterable[Cell]) -> Iterator[CellRunne
 @contextmanager
 def measuring(folder: StudyFolder) -> Iterator[CellRunner]:
     """Measures cells on this machine one after another, in a worker process that serves them all."""
+    from rooflens.models import workload_of
     from rooflens.running.measuring import Measurer, check_can_run, measurer_in_workers
 
     settings = folder.study.settings
@@ -171,6 +171,8 @@ def measuring(folder: StudyFolder) -> Iterator[CellRunner]:
 
 def counting(folder: StudyFolder) -> AbstractContextManager[CellRunner]:
     """Counts cells with Nsight Compute, which runs each in processes of its own."""
+    from rooflens.models import workload_of
+
     settings = folder.study.settings
 
     def count(cell: Cell, progress: Progress) -> RecordFile:

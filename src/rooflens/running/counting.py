@@ -15,7 +15,6 @@ import msgspec
 from rooflens.devices.files import slug
 from rooflens.errors import CountersUnavailable, FileError, InvalidValue, ModelError
 from rooflens.machine import Machine
-from rooflens.models import Workload
 from rooflens.progress import Progress, within
 from rooflens.records import AS_IS, Case, Device, Record, RecordFile
 from rooflens.results import RecordSet
@@ -27,8 +26,9 @@ from rooflens.runs.run import Run
 from rooflens.sources.environment import capture
 
 if TYPE_CHECKING:
-    from rooflens.sources.counters.ncu import CollectedReport, Tool
-    from rooflens.sources.profile import TimeShare
+    from rooflens.models import Workload
+    from rooflens.sources.counters.ncu import Collected, Tool
+    from rooflens.sources.profile import Share
 
 TIMED = 0.1
 """Share of a batch's progress for the run that is timed; counting takes the rest."""

@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rooflens.errors import InvalidValue, ModelError, RooflensError
-from rooflens.models import Loss, Workload, kept_switches, workload
+from rooflens.errors import InvalidValue, ModelError, RooflensError, check_torch
 from rooflens.progress import Progress
 from rooflens.records import Device, Failure, Record, RecordFile, Trace, write_records
 from rooflens.results import RecordSet
@@ -26,7 +25,10 @@ from rooflens.sources import conditions, environment
 if TYPE_CHECKING:
     import torch
 
-Estimable = Workload | GraphWorkload
+    from rooflens.models import Loss, Workload
+
+    Estimable = Workload | GraphWorkload
+
 TRACE = "trace"
 """The stage of an estimate."""
 OWN_FILE = ".py:"
@@ -56,6 +58,9 @@ def estimable(
             model, batch=batch, dtype=dtype, mode=mode, options=options, name=name, inputs=inputs, loss=loss
         )
     refuse_dims(options.dims)
+    check_torch()
+    from rooflens.models import workload
+
     return workload(model, batch=batch, dtype=dtype, mode=mode, options=options, name=name, inputs=inputs, loss=loss)
 
 
@@ -181,6 +186,8 @@ def _or_failure(estimate: Estimator, run: Run, devices: Sequence[Device], progre
 def begin(start: Start) -> Serve:
     """The worker's side."""
     import torch
+
+    from rooflens.models import kept_switches
 
     conditions.bound_memory()
     first = estimable(torch.nn.Linear(1, 1), inputs=torch.ones(1, 1))
