@@ -24,7 +24,7 @@ from rooflens.errors import RooflensError
 from rooflens.models import placed, workload
 from rooflens.records import Record
 from rooflens.results import UNATTRIBUTED, RecordSet
-from rooflens.sources import profile
+from rooflens.sources.profile import profiled_step
 
 MODELS = (
     "resnet18",
@@ -90,7 +90,7 @@ def profiled(name: str, mode: str, where: str, batch: int, dtype: str) -> Iterat
     """The records of one profiled step."""
     asked = workload(name, batch=batch, dtype=dtype, mode=mode)
     step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), where)
-    yield from profile.records(step, asked.runs[0].case(), where)
+    yield from profiled_step.records(step, asked.runs[0].case(), where)
 
 
 def duration(record: Record) -> float:

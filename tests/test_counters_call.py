@@ -15,7 +15,7 @@ import rooflens as rl
 from rooflens.cli.counters import counters as command
 from rooflens.cli.main import cli
 from rooflens.errors import CountersUnavailable, InvalidValue
-from rooflens.sources import profile
+from rooflens.sources.profile import profiled_step
 
 no_card = pytest.mark.skipif(torch.cuda.is_available(), reason="a card is here: counters are read")
 
@@ -93,7 +93,7 @@ def test_a_region_marks_one_iteration_for_ncu_and_times_none(monkeypatch: pytest
         yield
         marked.append("end")
 
-    monkeypatch.setattr(profile, "marked", mark)
+    monkeypatch.setattr(profiled_step, "marked", mark)
     monkeypatch.setenv("ROOFLENS_COUNTERS", "1")
     region = rl.region("step", skip=2, iterations=3, save=tmp_path / "run.jsonl")
     for n in range(6):

@@ -24,6 +24,7 @@ from rooflens.records import Record
 from rooflens.results import UNATTRIBUTED, RecordSet
 from rooflens.runs.options import Options
 from rooflens.sources import profile
+from rooflens.sources.profile import profiled_step
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +44,7 @@ def profiled(
     loss, dtype = more.get("loss"), more.get("dtype")
     asked = workload(model, inputs=inputs, batch=batch, mode=mode, dtype=dtype, loss=loss, options=options)
     step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), "cpu")
-    return RecordSet(profile.records(step, asked.runs[0].case(), "cpu", warmup=1, keep=keep))
+    return RecordSet(profiled_step.records(step, asked.runs[0].case(), "cpu", warmup=1, keep=keep))
 
 
 def operations(records: RecordSet) -> set[tuple[str, str | None]]:
@@ -192,7 +193,7 @@ def test_compiled_code_belongs_to_the_whole_model() -> None:
     asked = workload(module, inputs=torch.randn(4, 8))
     step = placed(asked.step(asked.runs[0], module, "cpu"), "cpu")
     whole: Any = torch.compile(step.module, backend="eager")
-    records = RecordSet(profile.records(replace(step, module=whole), asked.runs[0].case(), "cpu"))
+    records = RecordSet(profiled_step.records(replace(step, module=whole), asked.runs[0].case(), "cpu"))
     assert {(r.path, r.name) for r in records if r.kind == "matmul"} == {("", "addmm")}
     assert any("compiled" in note for note in records.notes)
 
@@ -253,7 +254,7 @@ def test_records_can_be_saved_and_read(tmp_path: Path) -> None:
 def test_kernels_belong_to_modules_on_a_gpu() -> None:
     asked = workload("resnet18", batch=8, mode="train")
     step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), "cuda")
-    records: list[Record] = list(profile.records(step, asked.runs[0].case(), "cuda"))
+    records: list[Record] = list(profiled_step.records(step, asked.runs[0].case(), "cuda"))
     share = RecordSet(records).coverage.time_share
     assert share is not None
     assert share > 0.9

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rooflens.models import check_torch
+from rooflens.errors import check_torch
 from rooflens.records import AS_IS, Device
 
 if TYPE_CHECKING:

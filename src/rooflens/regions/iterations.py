@@ -26,9 +26,10 @@ from rooflens.regions.plan import Plan
 from rooflens.report.render import render
 from rooflens.report.summary import tables_of
 from rooflens.results import RecordSet
-from rooflens.sources import environment, profile
+from rooflens.sources import environment
 from rooflens.sources import estimate as estimates
 from rooflens.sources.conditions import Observer, doubts
+from rooflens.sources.profile import profiled_step
 
 Stage = Literal["skip", "mark", "time", "count", "done"]
 SINCE_THE_START = "memory: the peak since the program began"
@@ -108,7 +109,7 @@ class Iterations:
         if now.stage == "time":
             now.begins = self.mark()
         elif now.stage == "mark":
-            self._marks.enter_context(profile.marked(self.model))
+            self._marks.enter_context(profiled_step.marked(self.model))
         elif now.stage == "count" and (model := self.model) is not None:
             self._counting = Counting(model).__enter__()
         return now

@@ -157,7 +157,7 @@ def _measure(
         InvalidValue: what was asked for makes no sense for any batch.
     """
     from rooflens.sources import measure as source
-    from rooflens.sources import profile
+    from rooflens.sources.profile import profiled_step as profile
 
     where, case, options = observer.where, run.case(device), run.options
     policy = PROBE if budget is None else Policy(budget=budget)

@@ -10,7 +10,8 @@ from rooflens.records import write_records
 from rooflens.running.isolation import Serve, Tell
 from rooflens.running.jobs import Count, Profile, Stage, Start
 from rooflens.running.outcomes import contents
-from rooflens.sources import measure, profile
+from rooflens.sources import measure
+from rooflens.sources.profile import profiled_step as profile
 
 
 def begin(start: Start) -> Serve:

@@ -1,7 +1,8 @@
-"""Time by operation and module, as a profiler saw it: of one run made here, or from a trace file.
+"""Time by operation and module, as a profiler saw it.
+
+A step is profiled here by :mod:`rooflens.sources.profile.profiled_step`, which needs torch; reading traces does not.
 
 >>> from rooflens.sources import profile
->>> profile.records(step, case, "cpu")  # doctest: +SKIP
 >>> profile.records_of(profile.attribute(profile.read_trace("trace.json.gz")), case)  # doctest: +SKIP
 """
 
@@ -9,8 +10,7 @@ from rooflens.sources.profile.attribution import TimeShare, attribute
 from rooflens.sources.profile.chrome import parse_trace, read_trace
 from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
 from rooflens.sources.profile.operation_records import is_attributed, records_of
-from rooflens.sources.profile.places import EventPlace
-from rooflens.sources.profile.profiled_step import counted, marked, outside, profiled, records
+from rooflens.sources.profile.places import EventPlace, outside
 from rooflens.sources.range_names import module_range, phase_range
 
 __all__ = [
@@ -22,15 +22,11 @@ __all__ = [
     "NamedRange",
     "TimeShare",
     "attribute",
-    "counted",
     "is_attributed",
-    "marked",
     "module_range",
     "outside",
     "parse_trace",
     "phase_range",
-    "profiled",
     "read_trace",
-    "records",
     "records_of",
 ]

@@ -16,6 +16,8 @@ from rooflens.sources.profile.events import HostOperation, LaunchCall, NamedRang
 from rooflens.sources.profile.nesting import NestedEvent
 from rooflens.sources.range_names import OPTIMIZER_PATH, is_optimizer, module_of, phase_of
 
+_LOSS = "(loss)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventPlace:
@@ -61,6 +63,11 @@ class _Phases:
             n = bisect_right(self._starts, start) - 1
             return self._marked[n][2] if n >= 0 and start < self._marked[n][1] else None
         return "optimizer" if state.optimizer else "backward" if state.backward else "forward"
+
+
+def outside(training: bool) -> Mapping[Phase, str]:
+    """The path of what runs outside of the modules of a step, by phase."""
+    return {"forward": _LOSS, "backward": _LOSS, "optimizer": OPTIMIZER_PATH} if training else {}
 
 
 def places_of(calls: Iterable[NestedEvent], outside: Mapping[Phase, str]) -> dict[NestedEvent, EventPlace]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rooflens.errors import ModelError
 from rooflens.models import Executable, Step, eager, running, switches, unwrapped
-from rooflens.records import Case, Phase, Record
+from rooflens.records import Case, Record
 from rooflens.sources.profile.attribution import attribute
 from rooflens.sources.profile.chrome import read_trace
 from rooflens.sources.profile.events import Events
 from rooflens.sources.profile.marking import modules_as_ranges, phases_as_ranges
 from rooflens.sources.profile.operation_records import records_of
-from rooflens.sources.range_names import OPTIMIZER_PATH
+from rooflens.sources.profile.places import outside
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 WARMUP = 3
 """Runs before the profiled one: memory is allocated and algorithms are chosen by then."""
 COMPILED = "compiled code runs across modules: all of it belongs to the whole model"
-_LOSS = "(loss)"
 _LOG_LEVEL = "KINETO_LOG_LEVEL"
 
 
@@ -55,11 +54,6 @@ def records(
         )
     notes = (COMPILED, *events.notes) if _is_compiled(step.module) else events.notes
     yield from records_of(attribute(events, outside(step.training)), case, notes=notes)
-
-
-def outside(training: bool) -> Mapping[Phase, str]:
-    """The path of what runs outside of the modules of a step, by phase."""
-    return {"forward": _LOSS, "backward": _LOSS, "optimizer": OPTIMIZER_PATH} if training else {}
 
 
 def profiled(
