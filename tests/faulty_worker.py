@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from rooflens.running import isolation
-from rooflens.running.jobs import Share, Stage
+from rooflens.running.jobs import Share, StageEntered
 
 
 def begin(setup: dict[str, Any]) -> isolation.Serve:
     served = 0
 
-    def run(cell: dict[str, Any], tell: isolation.Tell) -> bool:
+    def run(cell: dict[str, Any], tell: isolation.AnswerListener) -> bool:
         nonlocal served
         served += 1
-        tell(Stage(name="forward"))
+        tell(StageEntered(name="forward"))
         print("what a model prints is no answer")  # noqa: T201
         time.sleep(cell.get("after", 0.0))
         match cell["fault"]:
@@ -39,7 +39,7 @@ def begin(setup: dict[str, Any]) -> isolation.Serve:
         with Path(setup["log"]).open("a") as log:
             log.write(f"{cell['number']}\n")
         tell(Share(done=0.5))
-        tell(Stage(name=f"{os.getpid()} served {served}"))
+        tell(StageEntered(name=f"{os.getpid()} served {served}"))
         return bool(cell["fault"] != "unfit")
 
     return run

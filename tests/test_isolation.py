@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rooflens.running.isolation import Lost, Workers
-from rooflens.running.jobs import Answer, Done, Stage
+from rooflens.running.jobs import Answer, Done, StageEntered
 
 ENTRY = "tests.faulty_worker"
 FAULTS = ("kill", "segfault", "hang", "exit", "raise", "starve")
@@ -35,7 +35,7 @@ def workers(log: Path, limit: float = 20.0, **options: Any) -> Workers:
 
 def told_of(answers: list[Answer]) -> list[tuple[int, int]]:
     """The process and the number of each job that it served, as :mod:`tests.faulty_worker` tells them."""
-    stages = [answer.name.split() for answer in answers if isinstance(answer, Stage) and "served" in answer.name]
+    stages = [answer.name.split() for answer in answers if isinstance(answer, StageEntered) and "served" in answer.name]
     return [(int(pid), int(count)) for pid, _, count in stages]
 
 

@@ -159,7 +159,7 @@ def _run(context: click.Context, what: Path, *, cluster: Mapping[str, Any] | Non
     context.exit(FAILED if found.count("failed") else 0)
 
 
-class _Live:
+class _Display:
     """Tells what is being done: a bar where there is a terminal, else a line for each cell that is over.
 
     Args:
@@ -214,7 +214,7 @@ class _Live:
 
 
 @contextmanager
-def _told_of_interrupts(live: _Live) -> Iterator[None]:
+def _told_of_interrupts(live: _Display) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
@@ -224,6 +224,6 @@ def _told_of_interrupts(live: _Live) -> Iterator[None]:
 
 
 @contextmanager
-def _live() -> Iterator[_Live]:
+def _live() -> Iterator[_Display]:
     with progress_bar() as tell:
-        yield _Live(tell, lines=not sys.stderr.isatty())
+        yield _Display(tell, lines=not sys.stderr.isatty())

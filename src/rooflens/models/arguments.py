@@ -12,9 +12,9 @@ import torch
 from rooflens.errors import InvalidValue
 from rooflens.models.dtypes import floating_types
 
-Kind = Literal["tensor", "tensors", "int", "ints", "float", "number", "bool", "str"]
+ValueKind = Literal["tensor", "tensors", "int", "ints", "float", "number", "bool", "str"]
 EXAMPLE = "64x3x7x7, or 32x128:int64 for another type"
-WORDS: Mapping[Kind, str] = {
+WORDS: Mapping[ValueKind, str] = {
     "tensor": f"a shape like {EXAMPLE}",
     "tensors": "shapes like 64x3x7x7,64",
     "int": "a whole number",
@@ -41,7 +41,7 @@ class Parameter:
     """
 
     name: str
-    kind: Kind
+    kind: ValueKind
     default: Any = ABSENT
     by_name: bool = False
 

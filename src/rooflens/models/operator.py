@@ -16,12 +16,12 @@ from torch.nn import functional
 from torch.utils._pytree import tree_map_only
 
 from rooflens.errors import InvalidValue, UnknownName
-from rooflens.models.arguments import ABSENT, EXAMPLE, WORDS, Kind, Parameter, read_tensor, read_value
+from rooflens.models.arguments import ABSENT, EXAMPLE, WORDS, Parameter, ValueKind, read_tensor, read_value
 from rooflens.models.blueprint import Example
 from rooflens.models.load import make_step
 from rooflens.models.step import Step, floating_tensors
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, ValueKind] = {
     "Tensor": "tensor",
     "List[Tensor]": "tensors",
     "List[Optional[Tensor]]": "tensors",

@@ -20,7 +20,7 @@ from rooflens.models.step import Step, make_optimizer
 from rooflens.models.transformers import cache_tensors
 from rooflens.records import AS_IS, Phase
 
-Mark = Callable[[], None]
+PhaseEnd = Callable[[], None]
 """Called where a phase ends."""
 GRAPH_WARMUP = 3
 """Runs before a capture, as PyTorch's notes on CUDA graphs ask for: what is chosen on first use is chosen by then."""
@@ -36,7 +36,7 @@ class Executable:
         state: the tensors that one run hands to the next (the cache of a decoding step).
     """
 
-    once: Callable[[Mark], None]
+    once: Callable[[PhaseEnd], None]
     phases: tuple[Phase, ...]
     state: Callable[[], list[torch.Tensor]] = list
 
@@ -136,7 +136,7 @@ def replayed(step: Step) -> Executable:
         run.once(cut)
     torch.cuda.synchronize()
 
-    def replay(mark: Mark) -> None:
+    def replay(mark: PhaseEnd) -> None:
         for graph in graphs:
             graph.replay()
             mark()
@@ -168,13 +168,13 @@ def running(name: str) -> Iterator[None]:
         raise ModelError(f"{name}: {type(error).__name__}: {first_line(error)}") from error
 
 
-def _infer(step: Step, device: str, mark: Mark) -> None:
+def _infer(step: Step, device: str, mark: PhaseEnd) -> None:
     with torch.no_grad(), step.precision(device):
         step.module(*step.args, **step.kwargs)
     mark()
 
 
-def _decode(step: Step, device: str, cache: Any, mark: Mark) -> None:
+def _decode(step: Step, device: str, cache: Any, mark: PhaseEnd) -> None:
     """One more token; the cache is cut back afterwards, outside of what is timed."""
     assert step.cache is not None
     with torch.no_grad(), step.precision(device):
@@ -183,7 +183,7 @@ def _decode(step: Step, device: str, cache: Any, mark: Mark) -> None:
     cache.crop(-1)
 
 
-def _train(step: Step, device: str, optimizer: Any, scaler: Any, mark: Mark) -> None:
+def _train(step: Step, device: str, optimizer: Any, scaler: Any, mark: PhaseEnd) -> None:
     for leaf in (*step.module.parameters(), *tree_leaves((step.args, step.kwargs))):
         if isinstance(leaf, torch.Tensor) and leaf.is_leaf:
             leaf.grad = None

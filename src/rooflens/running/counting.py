@@ -20,15 +20,15 @@ from rooflens.records import AS_IS, Case, Device, Record, RecordFile
 from rooflens.results import RecordSet
 from rooflens.running.attributing import attributed, replayed
 from rooflens.running.isolation import WORKER, Lost, Workers, search_path
-from rooflens.running.jobs import Answer, Count, Profile, Stage, Start
+from rooflens.running.jobs import Answer, Count, Profile, StageEntered, Start
 from rooflens.running.outcomes import lost, taken
 from rooflens.runs.run import Run
 from rooflens.sources.environment import capture
 
 if TYPE_CHECKING:
     from rooflens.models import Workload
-    from rooflens.sources.counters.ncu import Collected, Tool
-    from rooflens.sources.profile import Share
+    from rooflens.sources.counters.ncu import CollectedReport, Tool
+    from rooflens.sources.profile import TimeShare
 
 TIMED = 0.1
 """Share of a batch's progress for the run that is timed; counting takes the rest."""
@@ -162,7 +162,7 @@ class _Counting:
         """What came of it."""
 
         def tell(answer: Answer) -> None:
-            progress(0.0, answer.name if isinstance(answer, Stage) else "")
+            progress(0.0, answer.name if isinstance(answer, StageEntered) else "")
 
         trace, out = self._path("trace.json"), self._path("profile.jsonl")
         job = Profile(run=self.run, device=self.machine.name, trace=str(trace), out=str(out))

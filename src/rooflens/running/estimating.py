@@ -15,8 +15,8 @@ from rooflens.progress import Progress
 from rooflens.records import Device, Failure, Record, RecordFile, Trace, write_records
 from rooflens.results import RecordSet
 from rooflens.running.graphs import GraphWorkload, graph_workload, refuse_dims
-from rooflens.running.isolation import Lost, Serve, Tell, Workers
-from rooflens.running.jobs import Answer, Estimate, Refused, Share, Stage, Start
+from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
+from rooflens.running.jobs import Answer, Estimate, Refused, Share, StageEntered, Start
 from rooflens.running.outcomes import lost, taken, telling
 from rooflens.runs.options import Options
 from rooflens.runs.run import Run, is_graph
@@ -194,8 +194,8 @@ def begin(start: Start) -> Serve:
     estimated(first)  # what is loaded on first use takes nothing of a run's time
 
     @kept_switches()
-    def do(job: Estimate, tell: Tell) -> bool:
-        tell(Stage(name=TRACE))
+    def do(job: Estimate, tell: AnswerListener) -> bool:
+        tell(StageEntered(name=TRACE))
         try:
             found = estimated_here(job.run, job.devices, lambda share, _: tell(Share(done=share)))
         except RooflensError as error:

@@ -22,14 +22,14 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
-from rooflens.running.jobs import Answer, Done, Job, Ready, Stage, Start
+from rooflens.running.jobs import Answer, Done, Job, Ready, StageEntered, Start
 
 START_SECONDS = 300.0
 """For imports: a cold network disk can take minutes over torch."""
 WORKER = "rooflens.running.worker"
-Tell = Callable[[Answer], None]
+AnswerListener = Callable[[Answer], None]
 """Given what a worker answers on the way."""
-Serve = Callable[[Any, Tell], bool]
+Serve = Callable[[Any, AnswerListener], bool]
 """Does a job in the worker and writes the results; true if the process is fit for another."""
 
 
@@ -78,7 +78,7 @@ class Workers:
         if self._worker is None:
             self._worker = _Worker(self._program, self._start, self._apart)
 
-    def run(self, job: object, tell: Tell = lambda _: None) -> Done | Lost:
+    def run(self, job: object, tell: AnswerListener = lambda _: None) -> Done | Lost:
         """Hand a job to the worker and wait for its end."""
         self.prepare()
         assert self._worker is not None
@@ -121,7 +121,7 @@ class _Worker:
         """True if it ended after it was ready: between two jobs, which is the fault of neither."""
         return self._ready and self._process.poll() is not None
 
-    def run(self, job: object, limit: float, tell: Tell) -> Done | Lost:
+    def run(self, job: object, limit: float, tell: AnswerListener) -> Done | Lost:
         stage = "start"
         if not self._ready:
             if not isinstance(hello := self._answer(time.monotonic() + START_SECONDS), Ready):
@@ -135,7 +135,7 @@ class _Worker:
                 return self._lost(answer, stage, limit)
             if isinstance(answer, Done):
                 return answer
-            stage = answer.name if isinstance(answer, Stage) else stage
+            stage = answer.name if isinstance(answer, StageEntered) else stage
             tell(answer)
 
     def kill(self) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from rooflens.records import Device
 from rooflens.runs.run import Run
 
-Kind = Literal["estimate", "measure", "profile", "rank"]
+JobKind = Literal["estimate", "measure", "profile", "rank"]
 """What the jobs of a worker are."""
 
 
@@ -25,7 +25,7 @@ class Start(Message, frozen=True, kw_only=True):
         where: torch's device type, where anything is run.
     """
 
-    kind: Kind
+    kind: JobKind
     command: tuple[str, ...] = ()
     where: str = "cpu"
 
@@ -88,8 +88,8 @@ class Ready(Message, frozen=True, kw_only=True):
     """The worker can be given jobs."""
 
 
-class Stage(Message, frozen=True, kw_only=True):
-    """What the worker does next."""
+class StageEntered(Message, frozen=True, kw_only=True):
+    """What the worker does from now on."""
 
     name: str
 
@@ -121,4 +121,4 @@ class Done(Message, frozen=True, kw_only=True):
     fit: bool
 
 
-Answer = Ready | Stage | Share | Refused | Done
+Answer = Ready | StageEntered | Share | Refused | Done

@@ -15,8 +15,8 @@ from rooflens.models import Workload, compiled, kept_random_numbers, kept_switch
 from rooflens.progress import Progress
 from rooflens.records import Failure, Record, RecordFile, write_records
 from rooflens.running import ranks
-from rooflens.running.isolation import Lost, Serve, Tell, Workers
-from rooflens.running.jobs import Measure, Share, Stage, Start
+from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
+from rooflens.running.jobs import Measure, Share, StageEntered, Start
 from rooflens.running.outcomes import contents, lost, taken, telling
 from rooflens.runs.run import Run
 from rooflens.sources import conditions
@@ -104,7 +104,7 @@ def begin(start: Start) -> Serve:
     source.load_libraries(start.where)
 
     @kept_switches()  # also those that a user's file turns while it is read
-    def do(job: Measure, tell: Tell) -> bool:
+    def do(job: Measure, tell: AnswerListener) -> bool:
         kept: list[Record | Failure] = []
         at = "build"
 
@@ -116,7 +116,7 @@ def begin(start: Start) -> Serve:
             at = name
             if name == PROFILE:  # a profiler may take the process along: what is timed stays
                 write()
-            tell(Stage(name=name))
+            tell(StageEntered(name=name))
 
         asked = workload_of(job.run)
         if job.run.options.gpus > 1:
@@ -134,7 +134,7 @@ def begin(start: Start) -> Serve:
     return do
 
 
-def _sharing(tell: Tell) -> Callable[[float], None]:
+def _sharing(tell: AnswerListener) -> Callable[[float], None]:
     return lambda done: tell(Share(done=done))
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rooflens.progress import Progress
 from rooflens.records import Case, Failure, Record, RecordFile, Source, read_records
-from rooflens.running.isolation import Lost, Tell
-from rooflens.running.jobs import Answer, Share, Stage
+from rooflens.running.isolation import AnswerListener, Lost
+from rooflens.running.jobs import Answer, Share, StageEntered
 from rooflens.sources import environment
 
 
@@ -34,7 +34,7 @@ def taken(path: Path) -> RecordFile | None:
     return written
 
 
-def telling(progress: Progress | None, label: str) -> Tell:
+def telling(progress: Progress | None, label: str) -> AnswerListener:
     """Hand on what a worker tells: the last share, and the stage that it is at."""
     share = 0.0
 
@@ -42,6 +42,6 @@ def telling(progress: Progress | None, label: str) -> Tell:
         nonlocal share
         share = answer.done if isinstance(answer, Share) else share
         if progress is not None:
-            progress(share, f"{label}: {answer.name}" if isinstance(answer, Stage) else label)
+            progress(share, f"{label}: {answer.name}" if isinstance(answer, StageEntered) else label)
 
     return tell

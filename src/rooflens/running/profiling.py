@@ -7,8 +7,8 @@ from pathlib import Path
 from rooflens.errors import RooflensError
 from rooflens.models import Step, Workload, compiled, eager, placed, running, switches, workload_of
 from rooflens.records import write_records
-from rooflens.running.isolation import Serve, Tell
-from rooflens.running.jobs import Count, Profile, Stage, Start
+from rooflens.running.isolation import AnswerListener, Serve
+from rooflens.running.jobs import Count, Profile, StageEntered, Start
 from rooflens.running.outcomes import contents
 from rooflens.sources import measure
 from rooflens.sources.profile import profiled_step as profile
@@ -17,13 +17,13 @@ from rooflens.sources.profile import profiled_step as profile
 def begin(start: Start) -> Serve:
     """The worker's side: profile one step of a run; its records and its trace become files."""
 
-    def do(job: Profile, tell: Tell) -> bool:
+    def do(job: Profile, tell: AnswerListener) -> bool:
         asked, case, stage = workload_of(job.run), job.run.case(job.device), "build"
         try:
-            tell(Stage(name=stage))
+            tell(StageEntered(name=stage))
             step = _step(asked, start.where)
             stage = "profile"
-            tell(Stage(name=stage))
+            tell(StageEntered(name=stage))
             file = contents(profile.records(step, case, start.where, keep=job.trace), start.command)
         except RooflensError as error:
             file = contents([measure.failure(case, error, stage)], start.command)

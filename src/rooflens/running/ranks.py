@@ -15,7 +15,7 @@ import torch
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.models import workload_of
 from rooflens.records import Conditions, Failure, Record, write_atomically
-from rooflens.running.isolation import Lost, Serve, Tell, Workers
+from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
 from rooflens.running.jobs import Done, Measure, Rank, Start
 from rooflens.runs.options import Options
 from rooflens.sources import conditions, measure, parallel
@@ -86,7 +86,7 @@ def _results(folder: Path, ranks: int) -> list[Path]:
 def begin(start: Start) -> Serve:
     """The worker's side: one device. Its results, or why it failed, go to a file."""
 
-    def do(job: Rank, tell: Tell) -> bool:
+    def do(job: Rank, tell: AnswerListener) -> bool:
         run, folder = job.run, Path(job.folder)
         ranks, case = run.options.gpus, run.case(job.device)
         asked = workload_of(run)

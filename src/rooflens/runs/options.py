@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rooflens.errors import InvalidValue
 
-Scalar = str | int | float | bool
+if TYPE_CHECKING:
+    from rooflens.records import Scalar
+
 Concern = Literal["step", "graph", "counting", "running"]
 """What an option is about: what the step computes; which sizes an ONNX file takes; how an estimate counts the step; how
 a measurement runs it."""

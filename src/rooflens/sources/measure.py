@@ -20,9 +20,6 @@ from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, sample
 FLUSH_BYTES = 256 << 20
 """Written before each sample to empty caches: several times a card's last level (as Triton's do_bench does)."""
 
-Stage = Callable[[str], None]
-"""Told what is done next: place, first call, forward, backward, optimizer."""
-
 
 def records(
     step: Step,
@@ -33,7 +30,7 @@ def records(
     policy: Policy | None = None,
     held: Held | None = None,
     progress: Callable[[float], None] | None = None,
-    stage: Stage = lambda _: None,
+    stage: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Record]:
     """Time a step on this machine, phase by phase, and take its peak memory and the conditions of the run.
 
@@ -41,6 +38,7 @@ def records(
         step: its module and inputs lie on the observer's device.
         case: the cell that the records name.
         observer: looks at the machine; its `where` says on which device the step is run.
+        stage: told what is done next: place, first call, forward, backward, optimizer.
         held: made before the step was built; default: what the step holds by now counts as there before.
 
     Raises:
@@ -153,7 +151,7 @@ def _prepared(step: Step, where: str, options: Options) -> Executable:
     return replayed(step) if options.cuda_graph else eager(step, where)
 
 
-def _telling(run: Executable, stage: Stage) -> Callable[[Callable[[], None]], None]:
+def _telling(run: Executable, stage: Callable[[str], None]) -> Callable[[Callable[[], None]], None]:
     """The run, which tells the phase that it enters, so that a failure knows where it happened."""
 
     def once(mark: Callable[[], None]) -> None:
