@@ -46,11 +46,11 @@ layers: $(READY) ## no lower layer imports a higher one
 spelling: $(READY) ## codespell
 	$(BIN)/codespell
 
-format: $(READY) ## put code into the house's form
+format: $(READY) ## format the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-coverage: $(READY) ## run the tests and list the lines that none of them reaches
+coverage: $(READY) ## run the tests and list the lines that no test reaches
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal --cov --cov-report term
 
 clean: ## remove results, builds and caches; .venv stays

@@ -17,7 +17,7 @@ import rooflens as rl
 MODELS = ("resnet18", "alexnet", "mobilenet_v3_large")
 BATCHES = (1, 16)
 SECONDS = 2.0
-"""Of sampling, per model and batch; a time that settles sooner stops sooner."""
+"""Sampling per model and batch; it ends earlier where the time is steady."""
 OUT = Path("out") / "demo"
 STUDY = Path(__file__).with_name("resnets.toml")
 
@@ -75,7 +75,7 @@ def estimated_and_measured(place: str, say: Callable[[str], None]) -> rl.RecordS
 
 
 def steps() -> Callable[[str], None]:
-    """Print each new step once, on one line, with the seconds since the start."""
+    """Return a function that prints each new step once, with the seconds since the start."""
     begun = time.monotonic()
     last = ""
 
