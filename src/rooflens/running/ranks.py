@@ -14,7 +14,7 @@ import torch
 
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.models import workload_of
-from rooflens.records import Conditions, Failure, Record, write_atomically
+from rooflens.records import Failure, Record, write_atomically
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
 from rooflens.running.jobs import Done, Measure, Rank, Start
 from rooflens.runs.options import Options
@@ -43,20 +43,18 @@ def check_gpus(options: Options, where: str, mode: str, named: bool) -> None:
 def measured(job: Measure, observer: conditions.Observer, budget: float) -> list[Record | Failure]:
     """Time a training step on several devices; on a CPU each process takes its share of the threads."""
     case, ranks = job.run.case(job.device), job.run.options.gpus
-    notes: list[str] = []
-    around: list[Conditions] = []
     with tempfile.TemporaryDirectory(prefix="rooflens-") as name:
         folder = Path(name)
         jobs = [Rank(run=job.run, device=job.device, budget=budget, rank=rank, folder=name) for rank in range(ranks)]
-        with observer.around(notes, around):
+        with observer.around() as observation:
             ending = _together(jobs, observer.where)
         if (folder / FAILED).exists():
             return [msgspec.json.decode((folder / FAILED).read_bytes(), type=Failure)]
         if isinstance(ending, Lost):
             return [Failure(case=case, source="measure", stage="forward", kind=ending.kind, message=ending.message)]
-        seen = [msgspec.json.decode(file.read_bytes(), type=parallel.Seen) for file in _results(folder, ranks)]
-    *phases, scaling = parallel.records(seen, case)
-    return [*phases, replace(scaling, conditions=around[0], notes=tuple(notes))]
+        times = [msgspec.json.decode(file.read_bytes(), type=parallel.RankTimes) for file in _results(folder, ranks)]
+    *phases, scaling = parallel.records(times, case)
+    return [*phases, replace(scaling, conditions=observation.conditions, notes=tuple(observation.notes))]
 
 
 def _together(jobs: list[Rank], where: str) -> Done | Lost:
@@ -93,14 +91,14 @@ def begin(start: Start) -> Serve:
         with parallel.process_group(job.rank, ranks, start.where, folder):
             try:
                 step = asked.step(asked.runs[0], asked.build("cpu"), start.where)
-                seen = parallel.measured(step, case, start.where, options=run.options, budget=job.budget)
+                times = parallel.measured(step, case, start.where, options=run.options, budget=job.budget)
             except RooflensError as error:
                 # The first to fail tells, before the others lose their connection to it, and would say that instead.
                 if not (folder / FAILED).exists():
                     failure = measure.failure(case, error, "train")
                     write_atomically(folder / FAILED, msgspec.json.encode(failure))
                 return False
-        write_atomically(_results(folder, ranks)[job.rank], msgspec.json.encode(seen))
+        write_atomically(_results(folder, ranks)[job.rank], msgspec.json.encode(times))
         return True
 
     return do

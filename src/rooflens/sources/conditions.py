@@ -1,6 +1,7 @@
-"""What the machine is like around a run: clocks, power, temperature, throttling, who else uses it.
+"""The machine around a run: clocks, power, temperature, throttling, memory, and who else uses it.
 
-Cards are asked through NVML (extra ``gpu``), processors through ``/proc`` and ``/sys``. What nobody tells is left out.
+Facts of cards come from NVML (extra ``gpu``), those of processors from ``/proc`` and ``/sys``. Unknown facts are left
+out.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +19,36 @@ from rooflens.records import Conditions, Scalar
 from rooflens.sources.container import memory_left, text
 
 BUSY_CARD = 0.10
-"""Utilisation before a run above which somebody else is at work."""
+"""Above this utilisation before a run, somebody else uses the card."""
 BUSY_CORES = 0.1
-"""Share of the machine's cores that other processes use during a run above which they disturb it."""
+"""Other processes disturb a run if they use more than this share of the machine's cores."""
 MOST_OF_FREE = 0.9
 """Share of the free memory that a measured model may take on a processor."""
 CLOCK_CHANGE = 0.05
-"""Relative change of the card's clock during a run above which it was not settled."""
+"""Above this relative change during a run, the card's clock was not settled."""
 _HARMLESS = {"GpuIdle", "None", "ApplicationsClocksSetting", "SyncBoost", "DisplayClockSetting", "All"}
-"""NVML's reasons for a clock below the highest that are no sign of a hot or starved card."""
+"""NVML's reasons for a lower clock that do not mean a hot or starved card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticks:
-    """Processor seconds spent so far, by all and by this process with those that it started, and when."""
+    """Processor seconds so far, of all processes and of this one with those that it started, and the time."""
 
     busy: float
     own: float
     at: float
 
 
+@dataclass(slots=True)
+class Observation:
+    """What an observer saw around a run, and notes on what makes its time doubtful; complete after the run."""
+
+    conditions: Conditions | None = None
+    notes: list[str] = field(default_factory=list)
+
+
 class Observer:
-    """Looks at a machine around runs. Make it before the process touches the card, so that it sees what others hold.
+    """Looks at a machine around runs. Make it before the process touches the card: then it sees what others hold.
 
     Args:
         where: ``cpu`` or ``cuda``.
@@ -53,25 +62,26 @@ class Observer:
         self.held_by_others = card_memory_used() if where == "cuda" and untouched else None
 
     def look(self) -> dict[str, Scalar]:
-        """The facts of this moment."""
+        """The facts of now."""
         return dict(_card_facts() if self.where == "cuda" else _processor_facts())
 
     @contextmanager
-    def around(self, notes: list[str], found: list[Conditions]) -> Iterator[None]:
-        """Look before and after what runs inside; adds the conditions, and notes on what makes a time doubtful."""
+    def around(self) -> Iterator[Observation]:
+        """Look before and after what runs inside."""
+        observation = Observation()
         before, ticks = self.look(), _ticks()
-        yield
+        yield observation
         after, others = self.look(), _used_by_others(ticks, _ticks())
         if others is not None:
             after["cores used by others"] = round(others, 2)
-        found.append(Conditions(before=before, after=after))
-        notes.extend(doubts(before, after))
+        observation.conditions = Conditions(before=before, after=after)
+        observation.notes += doubts(before, after)
         if self.where == "cuda":
-            notes.extend(_doubts_at_start(self.first))
+            observation.notes += _doubts_at_start(self.first)
 
 
 def doubts(before: dict[str, Scalar], after: dict[str, Scalar]) -> Iterator[str]:
-    """What two looks at a machine say against the time between them."""
+    """Reasons to doubt a time, from the facts before and after it."""
     reasons = sorted({str(facts["throttled by"]) for facts in (before, after) if facts.get("throttled by")})
     if reasons:
         yield f"the card's clock was held down: {', '.join(reasons)}"
@@ -94,16 +104,16 @@ def _number(facts: dict[str, Scalar], name: str) -> float | None:
 
 
 def _used_by_others(before: Ticks | None, after: Ticks | None) -> float | None:
-    """Cores that other processes kept busy between two looks."""
+    """Number of cores that other processes kept busy between two looks."""
     if before is None or after is None or after.at <= before.at:
         return None
     return max(0.0, ((after.busy - before.busy) - (after.own - before.own)) / (after.at - before.at))
 
 
 def card_memory_used() -> int | None:
-    """Bytes that all processes together hold on the card, as nvidia-smi shows them; None where NVML is silent.
+    """Bytes that all processes together hold on the card, as nvidia-smi shows them; None without NVML.
 
-    The first form of the question counts what the driver keeps for itself as used; the second does not.
+    Version 1 of NVML's call counts what the driver keeps for itself as used; version 2 does not.
     """
     with _nvml() as (nvml, handle):
         if handle is None:
@@ -112,7 +122,7 @@ def card_memory_used() -> int | None:
 
 
 def reset_resident_peak() -> bool:
-    """Let the process's peak of resident memory start anew; whether the system can do that (Linux: man 5 proc)."""
+    """Reset the process's peak of resident memory. True if the system can do that (Linux: man 5 proc)."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -121,7 +131,7 @@ def reset_resident_peak() -> bool:
 
 
 def resident() -> tuple[int, int] | None:
-    """Bytes of memory that this process holds now and held at its peak; None where the system does not say."""
+    """Bytes that this process holds now and held at its peak; None where the system does not tell."""
     fields = _fields(Path("/proc/self/status"))
     if "VmRSS" not in fields or "VmHWM" not in fields:
         return None
@@ -130,9 +140,9 @@ def resident() -> tuple[int, int] | None:
 
 
 def bound_memory() -> None:
-    """Let this process ask for no more memory than is free now, so that it fails and not the machine.
+    """Limit this process to the memory that is free now.
 
-    Without it the system would kill some process, and not always the one that asked too much.
+    Otherwise the system would kill some process, and not always the one that asked for too much.
     """
     free = available_memory()
     held = _fields(Path("/proc/self/status")).get("VmData")
@@ -146,7 +156,7 @@ def bound_memory() -> None:
 
 
 def available_memory() -> int | None:
-    """Bytes that this process could still get: of the machine, and of its control groups."""
+    """Bytes that this process can still get: from the machine, and within its control groups."""
     machine = _fields(Path("/proc/meminfo")).get("MemAvailable")
     if machine is None:
         return None
@@ -155,11 +165,11 @@ def available_memory() -> int | None:
 
 
 def driver_facts() -> dict[str, Scalar]:
-    """What NVML knows of the driver and the card's limits."""
+    """The driver's version and the card's limits."""
     with _nvml() as (nvml, handle):
         if handle is None:
             return {}
-        facts: dict[str, Scalar] = {"driver": _words(nvml.nvmlSystemGetDriverVersion())}
+        facts: dict[str, Scalar] = {"driver": _decoded(nvml.nvmlSystemGetDriverVersion())}
         with _unless_unsupported(nvml):
             facts["power limit"] = nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3  # from milliwatts
         with _unless_unsupported(nvml):
@@ -186,7 +196,7 @@ def _card_facts() -> Iterator[tuple[str, Scalar]]:
 
 
 def _reasons(nvml: Any, bits: int) -> str:
-    """The names that NVML gives to the bits of a mask of throttle reasons."""
+    """NVML's names of the throttle reasons in a bit mask."""
     prefix = "nvmlClocksThrottleReason"
     names = {name.removeprefix(prefix): getattr(nvml, name) for name in dir(nvml) if name.startswith(prefix)}
     return ", ".join(sorted(name for name, bit in names.items() if bits & bit and name not in _HARMLESS))
@@ -194,7 +204,7 @@ def _reasons(nvml: Any, bits: int) -> str:
 
 @contextmanager
 def _unless_unsupported(nvml: Any) -> Iterator[None]:
-    """Leave out what this card, or a container, does not tell."""
+    """Skip what this card, or a container, does not support."""
     try:
         yield
     except nvml.NVMLError:
@@ -203,7 +213,7 @@ def _unless_unsupported(nvml: Any) -> Iterator[None]:
 
 @contextmanager
 def _nvml() -> Iterator[tuple[Any, Any]]:
-    """NVML and the handle of torch's first card; the handle is None where there is no driver, card or binding."""
+    """NVML and the handle of torch's first card; the handle is None without a driver, card or binding."""
     try:
         import pynvml
     except ImportError:
@@ -221,7 +231,7 @@ def _nvml() -> Iterator[tuple[Any, Any]]:
 
 
 def _handle(nvml: Any) -> Any:
-    """The card that torch calls ``cuda:0``: the first of CUDA_VISIBLE_DEVICES, by index or by identifier."""
+    """The handle of torch's ``cuda:0``: the first of CUDA_VISIBLE_DEVICES, by index or by identifier."""
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
     try:
         return nvml.nvmlDeviceGetHandleByIndex(int(first)) if first.isdigit() else nvml.nvmlDeviceGetHandleByUUID(first)
@@ -242,11 +252,11 @@ def _processor_facts() -> Iterator[tuple[str, Scalar]]:
 
 
 def _ticks() -> Ticks | None:
-    """Processor time so far; None where the system does not say."""
-    words = text("/proc/stat").split("\n", 1)[0].split()
-    if len(words) < 8 or words[0] != "cpu":
+    """Processor time so far; None where the system does not tell."""
+    columns = text("/proc/stat").split("\n", 1)[0].split()
+    if len(columns) < 8 or columns[0] != "cpu":
         return None
-    user, nice, system, _, _, interrupts, soft = (int(word) for word in words[1:8])
+    user, nice, system, _, _, interrupts, soft = map(int, columns[1:8])
     busy = (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
     own = sum(os.times()[:4])  # with the processes that it started and saw end: training on several devices
     return Ticks(busy=busy, own=own, at=time.monotonic())
@@ -257,5 +267,5 @@ def _fields(path: Path) -> dict[str, str]:
     return {name: value.strip() for name, _, value in pairs}
 
 
-def _words(text: str | bytes) -> str:
+def _decoded(text: str | bytes) -> str:
     return text.decode() if isinstance(text, bytes) else text

@@ -1,7 +1,7 @@
-"""What the control groups of this process let it use (Linux; man 7 cgroups, both versions).
+"""Limits that control groups set for this process (Linux; man 7 cgroups, both versions).
 
-A limit may stand at the process's own group or at any one around it: a container's at the root that it sees, a Slurm
-job's some levels below.
+A limit may be set for the process's own group or for any group around it: a container's for the root that it sees, a
+Slurm job's some levels below.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rooflens.records import Scalar
 
 GROUPS, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 UNLIMITED = 1 << 60
-"""Version 1 writes the largest multiple of a page where there is no limit."""
+"""Without a limit, version 1 gives the largest multiple of a page, which is above this."""
 
 
 def container_limits() -> dict[str, Scalar]:
@@ -29,9 +29,9 @@ def container_limits() -> dict[str, Scalar]:
 
 
 def memory_left() -> int | None:
-    """Bytes that the process can still get before a limit ends it; None without a limit.
+    """Bytes that the process can still get before it meets a limit; None without a limit.
 
-    Pages of files count as used, but are given up before a limit is met.
+    Pages of files count as used, but the system frees them before it enforces a limit.
     """
     return min((each for folder in _folders("memory") if (each := _left(folder)) is not None), default=None)
 
@@ -41,9 +41,9 @@ def _left(folder: Path) -> int | None:
     used = _number(folder / "memory.current", folder / "memory.usage_in_bytes")
     if most is None or used is None:
         return None
-    stated = dict(line.split(maxsplit=1) for line in text(folder / "memory.stat").splitlines() if " " in line)
-    # Version 1 tells them for the group alone, and under another name with the groups inside of it.
-    files = (stated.get(f"total_{name}", stated.get(name, "0")) for name in ("inactive_file", "active_file"))
+    statistics = dict(line.split(maxsplit=1) for line in text(folder / "memory.stat").splitlines() if " " in line)
+    # Version 1 has one number for the group alone, and another (total_) with the groups inside it.
+    files = (statistics.get(f"total_{name}", statistics.get(name, "0")) for name in ("inactive_file", "active_file"))
     return max(0, most - used + sum(map(int, files)))
 
 
@@ -53,15 +53,15 @@ def _most(folder: Path) -> int | None:
 
 
 def _cores(folder: Path) -> float | None:
-    words = text(folder / "cpu.max").split() or [
+    values = text(folder / "cpu.max").split() or [
         text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")
     ]
-    quota, period = words if len(words) == 2 else ("", "")
+    quota, period = values if len(values) == 2 else ("", "")
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
 
 
 def _folders(controller: str) -> Iterator[Path]:
-    """The process's groups that may limit something, from its own to the outermost that it sees."""
+    """The groups that may limit this process, from its own to the outermost that it sees."""
     for line in text(OWN).splitlines():
         _, names, path = line.split(":", 2)
         if names and controller not in names.split(","):
@@ -72,12 +72,12 @@ def _folders(controller: str) -> Iterator[Path]:
 
 
 def _number(*files: Path) -> int | None:
-    """The number in the first of the files that holds one."""
-    return next((int(found) for file in files if (found := text(file).strip()).isdigit()), None)
+    """The number in the first file that holds one."""
+    return next((int(content) for file in files if (content := text(file).strip()).isdigit()), None)
 
 
 def text(path: str | Path) -> str:
-    """What a file of the system says; nothing where there is no such file."""
+    """The text of a system file, "" if there is none."""
     try:
         return Path(path).read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Where and how records are made: versions, machine, switches and command. No host, no user, no secret."""
+"""Where and how records are made: versions, machine, switches and command; no host name, user or secret."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ HIDDEN = "***"
 def capture(command: Sequence[str] | None = None) -> Environment:
     """The environment of this process.
 
-    Facts of torch and of a GPU are taken only if torch has been imported: reading records must not import it.
+    It has facts of torch and of a GPU only if torch was imported before: reading records must not import it.
 
     Args:
-        command: the command line; default is that of the process.
+        command: the command line; default: that of the process.
     """
     return Environment(
         rooflens=__version__,
@@ -43,11 +43,11 @@ def capture(command: Sequence[str] | None = None) -> Environment:
 
 
 def without_secrets(command: Sequence[str]) -> tuple[str, ...]:
-    """The command without the program's folder, the user's home, and values of what looks like a secret."""
-    words = [Path(command[0]).name, *command[1:]] if command else []
+    """The command without the program's folder, the user's home folder, and values that look secret."""
+    arguments = [Path(command[0]).name, *command[1:]] if command else []
     shown: list[str] = []
     hide_next = False
-    for word in words:
+    for word in arguments:
         name, equals, _ = word.partition("=")
         if hide_next:
             shown.append(HIDDEN)
@@ -117,7 +117,7 @@ def _flags() -> dict[str, Scalar]:
 
 
 def _commit() -> str | None:
-    """The revision of the user's working tree, if there is one."""
+    """The git revision of the working folder, None without one."""
     try:
         done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):

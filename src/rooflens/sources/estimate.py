@@ -1,4 +1,4 @@
-"""Arithmetic on the operations of a step: no accelerator, no weights."""
+"""Counts the work of a step by arithmetic: no accelerator, no weights."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Repeated:
 
 
 def records(
-    done: Trace, operations: Iterable[Repeated], case: Case, device: Device | None, *, causal: bool = False
+    trace: Trace, operations: Iterable[Repeated], case: Case, device: Device | None, *, causal: bool = False
 ) -> Iterator[Record]:
     """The records of a traced step: one per distinct operation of a module and phase, and one for the whole model.
 
@@ -54,31 +54,31 @@ def records(
     arithmetic = arithmetic_of(case.dtype, device)
     partial = False
     needed: set[str] = set()
-    for found in operations:
-        operation, priced = found.operation, cost(found.operation.call, arithmetic)
-        counted, executed = priced.work, priced.kernel_work
+    for item in operations:
+        operation, one = item.operation, cost(item.operation.call, arithmetic)
+        counted, executed = one.work, one.kernel_work
         partial |= executed is not None
         if causal and executed is not None:
             counted, executed = executed, None
-        work = _work(counted, found.nbytes)
+        work = _work(counted, item.nbytes)
         needed |= work.flops.keys()
         yield Record(
             case=case,
             source="estimate",
             scope="op",
             path=operation.path,
-            kind=priced.family,
+            kind=one.family,
             name=operation.call.name,
             phase=operation.phase,
             work=work,
-            kernel_work=None if executed is None else _work(executed, found.nbytes),
+            kernel_work=None if executed is None else _work(executed, item.nbytes),
             traffic=traffic(operation.call, work.bytes["dram"]),
             call=operation.call,
-            calls=found.calls,
-            layouts=found.layouts,
+            calls=item.calls,
+            layouts=item.layouts,
             recomputed=operation.recomputed,
         )
-    for path, name in done.unsized:
+    for path, name in trace.unsized:
         unknown = Work(missing=frozenset({name}))
         yield Record(
             case=case, source="estimate", scope="op", path=path, kind="other", name=name, phase="forward", work=unknown
@@ -90,21 +90,21 @@ def records(
         case=case,
         source="estimate",
         scope="model",
-        parameters=done.parameters,
-        memory=done.memory,
-        host_calls=done.host_calls,
-        notes=(*done.notes, *(((CAUSAL_ATTENTION if causal else FULL_ATTENTION),) if partial else ())),
+        parameters=trace.parameters,
+        memory=trace.memory,
+        host_calls=trace.host_calls,
+        notes=(*trace.notes, *(((CAUSAL_ATTENTION if causal else FULL_ATTENTION),) if partial else ())),
     )
 
 
-def repeated(done: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
+def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     """The distinct operations of a traced step, with how often each occurs, in order of first appearance.
 
     Operations that an assumption about fusion gives different traffic are told apart.
     """
-    fused = fused_bytes(done.operations, done.lasting, fusion)
+    fused = fused_bytes(trace.operations, trace.lasting, fusion)
     alike: dict[tuple[Operation, int | None], list[Call]] = {}
-    for index, operation in enumerate(done.operations):
+    for index, operation in enumerate(trace.operations):
         alike.setdefault((operation, fused.get(index)), []).append(operation.call)
     return tuple(
         Repeated(operation, len(calls), nbytes, _layouts(calls)) for (operation, nbytes), calls in alike.items()

@@ -1,4 +1,4 @@
-"""Time and memory of a step that really runs."""
+"""Measures the time and memory of a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from rooflens.errors import RooflensError
 from rooflens.models import Executable, Step, compiled, eager, replayed, running, switches
-from rooflens.records import Case, Conditions, Failure, FailureKind, Memory, Phase, Record, Timing, in_sequence
+from rooflens.records import Case, Failure, FailureKind, Memory, Phase, Record, Timing, in_sequence
 from rooflens.runs.options import Options
 from rooflens.sources import conditions
 from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, sample
@@ -32,51 +32,54 @@ def records(
     progress: Callable[[float], None] | None = None,
     stage: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Record]:
-    """Time a step on this machine, phase by phase, and take its peak memory and the conditions of the run.
+    """Time a step on this machine, phase by phase, with its peak memory and the conditions of the run.
 
     Args:
         step: its module and inputs lie on the observer's device.
-        case: the cell that the records name.
-        observer: looks at the machine; its `where` says on which device the step is run.
-        stage: told what is done next: place, first call, forward, backward, optimizer.
-        held: made before the step was built; default: what the step holds by now counts as there before.
+        case: of the records.
+        observer: its `where` is the device type that runs the step.
+        stage: takes the name of what is done next: place, first call, forward, backward, optimizer.
+        held: made before the step was built; by default, what the step already holds counts as held before.
 
     Raises:
         ModelError: the module raised, or does not fit.
-        InvalidValue: the module holds no values, or cannot be run in this way.
+        InvalidValue: the module holds no values, or cannot run in this way.
     """
     options, policy, where = options or Options(), policy or Policy(), observer.where
-    notes: list[str] = []
-    seen: list[Conditions] = []
     held = held or Held(observer)
     with switches(case.dtype), running(step.name), _Compiling() if options.compile else nullcontext() as compiling:
         stage("first call")
         run = _prepared(step, where, options)
-        with observer.around(notes, seen):
-            timings = sample(_telling(run, stage), run.phases, clock_of(where, flush=options.flush), policy, progress)
+        with observer.around() as observation:
+            clock = clock_of(where, flush=options.flush)
+            timings = sample(_naming_phases(run, stage), run.phases, clock, policy, progress)
     for phase, timing in timings.items():
         spent = compiling.seconds if compiling is not None and phase == run.phases[0] else None
         yield Record(case=case, source="measure", scope="model", phase=phase, timing=replace(timing, compiling=spent))
-    notes += _doubts(timings, policy)
     yield Record(
-        case=case, source="measure", scope="model", memory=held.memory(), conditions=seen[0], notes=tuple(notes)
+        case=case,
+        source="measure",
+        scope="model",
+        memory=held.memory(),
+        conditions=observation.conditions,
+        notes=(*observation.notes, *_doubts(timings, policy)),
     )
 
 
 def failure(case: Case, error: RooflensError, stage: str) -> Failure:
-    """What to record of a cell that failed while it was at `stage`."""
+    """The failure of a case at `stage`."""
     return Failure(case=case, source="measure", stage=stage, kind=_kind(error), message=str(error))
 
 
 _SIGNS: tuple[tuple[FailureKind, tuple[str, ...]], ...] = (
     ("unsupported", ("create a primitive descriptor",)),
     ("out of memory", ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")),
-    # oneDNN, which knew by then what to run, and got no memory for it.
+    # oneDNN, which had found what to run, and got no memory for it.
     ("out of memory", ("could not create a primitive", "could not execute a primitive")),
     ("unsupported", ("not implemented for", "not supported", "is not implemented", "when stream is capturing")),
     ("device lost", ("CUDA error", "device-side assert", "illegal memory access", "GPU is lost")),
 )
-"""What torch, CUDA and their libraries say of each kind: many of their errors share one type, RuntimeError."""
+"""Texts of torch, CUDA and their libraries for each kind: many of their errors share one type, RuntimeError."""
 
 
 def _kind(error: BaseException) -> FailureKind:
@@ -91,11 +94,11 @@ def _kind(error: BaseException) -> FailureKind:
 
 
 class Held:
-    """Memory that a cell holds: what stood there before is told apart, peaks begin anew."""
+    """The memory that a case holds, without what was held before; resets peaks when made."""
 
     def __init__(self, observer: conditions.Observer) -> None:
         self._observer = observer
-        gc.collect()  # an earlier model may hang in reference cycles
+        gc.collect()  # reference cycles may keep an earlier model
         if observer.where == "cuda":
             torch.cuda.synchronize()
             torch._C._cuda_clearCublasWorkspaces()  # they stay in a process after its first product, 67 MB on an H200
@@ -120,24 +123,22 @@ class Held:
 
 
 class _Compiling:
-    """Seconds spent in torch.compile inside of the context."""
+    """A context that counts the seconds spent in torch.compile."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def __enter__(self) -> _Compiling:
-        from torch._dynamo.callback import callback_handler
+        from torch._dynamo.callback import callback_handler  # takes a second to import
 
-        self._begun = 0.0
-        callback_handler.register_start_callback(self._start)
-        callback_handler.register_end_callback(self._end)
+        self._begun, self._handler = 0.0, callback_handler
+        self._handler.register_start_callback(self._start)
+        self._handler.register_end_callback(self._end)
         return self
 
     def __exit__(self, *_: object) -> None:
-        from torch._dynamo.callback import callback_handler
-
-        callback_handler.remove_start_callback(self._start)
-        callback_handler.remove_end_callback(self._end)
+        self._handler.remove_start_callback(self._start)
+        self._handler.remove_end_callback(self._end)
 
     def _start(self, _: object) -> None:
         self._begun = time.perf_counter()
@@ -151,8 +152,8 @@ def _prepared(step: Step, where: str, options: Options) -> Executable:
     return replayed(step) if options.cuda_graph else eager(step, where)
 
 
-def _telling(run: Executable, stage: Callable[[str], None]) -> Callable[[Callable[[], None]], None]:
-    """The run, which tells the phase that it enters, so that a failure knows where it happened."""
+def _naming_phases(run: Executable, stage: Callable[[str], None]) -> Callable[[Callable[[], None]], None]:
+    """The run, which calls `stage` with each phase that it enters, so that a failure knows its phase."""
 
     def once(mark: Callable[[], None]) -> None:
         following = iter((*run.phases[1:], run.phases[0]))
@@ -173,7 +174,7 @@ def clock_of(where: str, *, flush: bool = False) -> Clock:
 
 
 def _doubts(timings: Mapping[Phase, Timing], policy: Policy) -> Iterator[str]:
-    """What the samples of the whole step say against their median."""
+    """Reasons to doubt the median of the whole step."""
     whole = in_sequence(list(timings.values()))
     if whole.interval is None or whole.median == 0:
         return
@@ -188,6 +189,6 @@ def _doubts(timings: Mapping[Phase, Timing], policy: Policy) -> Iterator[str]:
 
 
 def load_libraries(where: str) -> None:
-    """Run a small training step: what torch loads on first use is there before anybody looks at memory."""
+    """Run a small training step, so that torch loads its libraries before memory is measured."""
     layers = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 4)).to(where)
     layers(torch.ones(1, 1, 8, 8, device=where)).sum().backward()

@@ -23,15 +23,15 @@ from rooflens.timing import Policy, sample
 
 BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
 WARMUP = 5
-"""Calls of every process before the samples: their number must be the same everywhere, so no trend test can decide."""
+"""Calls of every process before the samples: a fixed number, since it must be the same in all processes."""
 MOST_SAMPLES, FEWEST_SAMPLES = 200, 7
 PATIENCE = timedelta(minutes=30)
-"""How long a process waits for the others; the time limit of the cell is what ends a hang."""
+"""How long a process waits for the others; the case's own time limit ends a hang earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What one process saw. `alone` is known to the first only."""
+class RankTimes:
+    """What one process measured; only the first has `alone`."""
 
     phases: dict[Phase, Timing]
     reduce: Timing
@@ -42,8 +42,8 @@ class Seen:
 
 @contextmanager
 def process_group(rank: int, ranks: int, where: str, folder: Path) -> Iterator[None]:
-    """Join the processes of a cell, which meet at a file in `folder`."""
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # one machine: no network is needed, and none may be there
+    """Join the processes of a case through a file in `folder`."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # one machine needs no network, and may have none
     if where == "cuda":
         torch.cuda.set_device(rank)
     else:
@@ -57,11 +57,11 @@ def process_group(rank: int, ranks: int, where: str, folder: Path) -> Iterator[N
         dist.destroy_process_group()
 
 
-def measured(step: Step, case: Case, where: str, *, options: Options, budget: float) -> Seen:
-    """Time the step on the first device alone, then on all, then an all-reduce of its gradients; in each process.
+def measured(step: Step, case: Case, where: str, *, options: Options, budget: float) -> RankTimes:
+    """Time the step on the first device alone, then on all, then an all-reduce of its gradients. Runs in each process.
 
     Args:
-        step: of a training mode; its module is used up.
+        step: a training step; its module cannot be used afterwards.
         budget: seconds of sampling, for each of the three.
     """
     rank = dist.get_rank()
@@ -83,23 +83,23 @@ def measured(step: Step, case: Case, where: str, *, options: Options, budget: fl
         gradients = [p for p in step.module.parameters() if p.requires_grad]
         reduce = _reduce(gradients, where, policy)
     size = sum(p.numel() * p.element_size() for p in gradients)
-    return Seen(phases=dict(phases), reduce=reduce, gradient_bytes=size, peak=peak, alone=alone)
+    return RankTimes(phases=dict(phases), reduce=reduce, gradient_bytes=size, peak=peak, alone=alone)
 
 
-def records(seen: Sequence[Seen], case: Case) -> Iterator[Record]:
-    """What the processes saw together: each sample is as long as that of the slowest."""
-    first = seen[0]
+def records(ranks: Sequence[RankTimes], case: Case) -> Iterator[Record]:
+    """Records of all processes together: each sample is that of the slowest."""
+    first = ranks[0]
     assert first.alone is not None
-    phases = {phase: _slowest([one.phases[phase] for one in seen]) for phase in first.phases}
+    phases = {phase: _slowest([one.phases[phase] for one in ranks]) for phase in first.phases}
     for phase, timing in phases.items():
         yield Record(case=case, source="measure", scope="model", phase=phase, timing=timing)
     scaling = Scaling(
-        devices=len(seen),
+        devices=len(ranks),
         alone=first.alone,
-        together=_slowest([in_sequence(list(one.phases.values())) for one in seen]),
+        together=_slowest([in_sequence(list(one.phases.values())) for one in ranks]),
         gradient_bytes=first.gradient_bytes,
-        reduce=_slowest([one.reduce for one in seen]),
-        peaks=tuple(one.peak for one in seen),
+        reduce=_slowest([one.reduce for one in ranks]),
+        peaks=tuple(one.peak for one in ranks),
     )
     yield Record(case=case, source="measure", scope="model", scaling=scaling)
 
@@ -131,7 +131,7 @@ def _how_many(alone: Timing, budget: float) -> int:
 
 
 def _exactly(samples: int) -> Policy:
-    """A policy whose number of calls depends on no clock: every process makes the same."""
+    """A policy whose number of calls does not depend on a clock, so that all processes make the same."""
     return Policy(
         warmup=WARMUP,
         warmup_seconds=math.inf,
@@ -144,5 +144,5 @@ def _exactly(samples: int) -> Policy:
 
 
 def _slowest(timings: Sequence[Timing]) -> Timing:
-    """Of each sample the longest time; the processes make the same calls in the same order."""
+    """The longest time of each sample; the processes make the same calls in the same order."""
     return replace(timings[0], samples=tuple(map(max, zip(*(timing.samples for timing in timings), strict=True))))
