@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.figure_samples import device, measured, operation, records
 
+import rooflens as rl
+from rooflens.cli.main import cli
+from rooflens.errors import InvalidValue
+from rooflens.records import Case
 from rooflens.report.charts import (
     Axis,
     Bar,
@@ -27,6 +34,7 @@ from rooflens.report.charts import (
 from rooflens.report.charts.colours import diverging, ink_on, on_dark
 from rooflens.report.figures.axes import place, tick_text, ticks
 from rooflens.report.figures.palette import _DEVICES, _FAMILIES
+from rooflens.results import RecordSet
 
 AXIS = Axis(label="bytes", low=1.0, high=1e4, unit="B")
 PLOT = Plot(
@@ -149,3 +157,50 @@ def test_dashes_and_labels_of_lines_are_drawn() -> None:
     drawn = svg.draw(PLOT)
     assert ">roof<" in drawn
     assert re.search(r'class="band"', drawn)
+
+
+# Charts of records ---------------------------------------------------------------------------------------------------
+
+
+def test_a_chart_of_records_saves_itself(tmp_path: Path) -> None:
+    # Batches of 1 and 4 in 1 ms and 2 ms: 1,000 and 2,000 samples per second.
+    cases = [Case(model="net", device="toy-100", batch=batch) for batch in (1, 4)]
+    timed = records([measured(cases[0], 1e-3), measured(cases[1], 2e-3)], [device()])
+    picture = rl.chart("throughput", timed)
+    assert isinstance(picture.chart, Plot)
+    assert [pytest.approx(point) for point in picture.chart.series[0].path] == [(1.0, 1000.0), (4.0, 2000.0)]
+    assert picture.save(tmp_path / "throughput.svg").read_bytes().startswith(b"<?xml")
+    assert picture._repr_png_().startswith(b"\x89PNG")
+    with pytest.raises(InvalidValue, match=r"its suffix is '\.html', known are \.png, \.svg, \.pdf"):
+        picture.save(tmp_path / "throughput.html")
+
+
+def test_a_chart_is_told_by_name_and_needs_its_records() -> None:
+    with pytest.raises(InvalidValue, match="unknown chart 'pie'; known: agreement, latency, throughput"):
+        rl.chart("pie", RecordSet(()))
+    timed = records([measured(Case(model="net", device="toy-100", batch=1), 1e-3)], [device()])
+    with pytest.raises(InvalidValue, match="the records hold nothing for the chart 'throughput'"):
+        rl.chart("throughput", timed)
+
+
+def test_the_agreement_of_bound_and_time() -> None:
+    # 100 GFLOP at 100 TFLOP/s take 1 ms; 2 ms were measured.
+    case = Case(model="net", device="toy-100", batch=1)
+    picture = rl.chart(
+        "agreement", records([operation(case, "fc", "matmul", matmul=1e11), measured(case, 2e-3)], [device()])
+    )
+    assert isinstance(picture.chart, Plot)
+    dots = [dot for series in picture.chart.series for dot in series.dots]
+    assert [(dot.x, dot.y) for dot in dots] == [pytest.approx((1e-3, 2e-3))]
+
+
+def test_a_chart_from_the_command_line(tmp_path: Path) -> None:
+    file, out = tmp_path / "run.jsonl", tmp_path / "latency.svg"
+    cases = [Case(model=name, device="toy-100", batch=1) for name in ("one", "two")]
+    items = [operation(case, "fc", "matmul", matmul=1e11 * n) for n, case in enumerate(cases, 1)]
+    records(items, [device()]).save(file)
+    result = CliRunner().invoke(cli, ["plot", str(file), "--chart", "latency", "-o", str(out)])
+    assert (result.exit_code, out.read_bytes()[:5]) == (0, b"<?xml")
+    both = CliRunner().invoke(cli, ["plot", str(file), "--chart", "latency", "--by", "op", "-o", str(out)])
+    assert both.exit_code == 2
+    assert "--chart goes without" in both.output

@@ -16,6 +16,7 @@ import rooflens
 ROOT = Path(__file__).parents[1]
 PROMISED = {
     "calibrate",
+    "chart",
     "check",
     "compare",
     "estimate",

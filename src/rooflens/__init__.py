@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rooflens.api import (
         calibrate,
+        chart,
         check,
         compare,
         count_program,
@@ -54,6 +55,7 @@ __all__ = [
     "Work",
     "__version__",
     "calibrate",
+    "chart",
     "check",
     "compare",
     "count_program",
@@ -80,6 +82,7 @@ __all__ = [
 _HOMES = {
     "rooflens.api": (
         "calibrate",
+        "chart",
         "check",
         "compare",
         "count_program",

@@ -7,7 +7,7 @@ from rooflens.api.checking import check
 from rooflens.api.clusters import run_study_on_cluster
 from rooflens.api.comparing import compare
 from rooflens.api.counting import count_program, counters
-from rooflens.api.drawing import roofline
+from rooflens.api.drawing import chart, roofline
 from rooflens.api.estimation import estimate
 from rooflens.api.explaining import explain
 from rooflens.api.measurement import measure
@@ -19,6 +19,7 @@ from rooflens.api.tables import table
 
 __all__ = [
     "calibrate",
+    "chart",
     "check",
     "compare",
     "count_program",

@@ -1,4 +1,4 @@
-"""The figure of any records."""
+"""Pictures of any records: the roofline, and the other charts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rooflens.results import RecordSet
 if TYPE_CHECKING:
     from rooflens.report.figures.case_pieces import By
     from rooflens.report.figures.saving import Figure
+    from rooflens.report.pictures import ChartPicture
 
 
 def roofline(
@@ -42,8 +43,29 @@ def roofline(
     """
     from rooflens.report.figures.roofline import devices_of, roofline_figure
 
-    together = sum(records[1:], start=records[0]) if records else RecordSet(())
+    together = _together(records)
     extra = [together.devices.get(d) or find(d) if isinstance(d, str) else d for d in listed(device)]
     shown = [*devices_of(together), *extra]
     datasheets = [sheet for sheet in map(datasheet_of, shown) if sheet is not None]
     return roofline_figure(together, by=by, devices=[*shown, *datasheets], level=level, title=title, top=top)
+
+
+def chart(name: str, *records: RecordSet) -> ChartPicture:
+    """Return a chart of estimates and measurements: ``rl.chart("throughput", est, time).save("resnet18.svg")``.
+
+    Args:
+        name: ``agreement`` (bound against measured time), ``latency`` (time against FLOP) or ``throughput`` (samples
+            per second against the batch).
+        records: sets of any sources.
+
+    Raises:
+        InvalidValue: an unknown `name`, or the records hold nothing for this chart.
+        Incomparable: no record of a whole step has a time.
+    """
+    from rooflens.report.pictures import chart_of
+
+    return chart_of(name, _together(records))
+
+
+def _together(records: Sequence[RecordSet]) -> RecordSet:
+    return sum(records[1:], start=records[0]) if records else RecordSet(())

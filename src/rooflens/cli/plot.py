@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 import rooflens as rl
 from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples
+
+if TYPE_CHECKING:
+    from rooflens.report.figures.saving import Picture
 
 
 @click.command(
@@ -18,6 +22,7 @@ from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples
         "rooflens plot report.csv --device measured -o hierarchical.html",
         "rooflens plot report.csv --level dram --by module -o dram.png",
         "rooflens plot --device a100-sxm4-40gb --device t4 -o roofs.pdf",
+        "rooflens plot run.jsonl --chart throughput -o throughput.svg",
     )
 )
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
@@ -41,6 +46,11 @@ from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples
     help="Draw so many kernels, modules ... of a case, those that take most time.  [default: 12 of kernels and on"
     " several levels, else all]",
 )
+@click.option(
+    "--chart",
+    metavar="NAME",
+    help="Draw another chart than the roofline: agreement, latency or throughput. Only -o and --format go with it.",
+)
 @click.option("--title", help="Default: what the records have in common.")
 @click.option(
     "--format",
@@ -63,6 +73,7 @@ def plot(
     by: str | None,
     levels: tuple[str, ...],
     top: int | None,
+    chart: str | None,
     title: str | None,
     format_: str | None,
     outputs: tuple[Path, ...],
@@ -72,13 +83,19 @@ def plot(
     FILES are records and whatever else 'rooflens read' reads. What hardware counters saw at several memory levels is
     drawn at each of them, under the roof of each level that is known: the hierarchical roofline.
     """
+    if chart is not None and (devices or by or levels or top or title):
+        raise click.UsageError("--chart goes without --device, --by, --level, --top and --title: they are of rooflines")
     if not files and not devices:
         raise click.UsageError("nothing to draw: name record files, or devices with --device")
     targets = [_target(path, format_) for path in outputs]
     sets = [rl.read(file) for file in files]
-    figure = rl.roofline(*sets, by=by, device=devices, level=levels or None, title=title, top=top)  # type: ignore[arg-type]
+    picture: Picture
+    if chart is not None:
+        picture = rl.chart(chart, *sets)
+    else:
+        picture = rl.roofline(*sets, by=by, device=devices, level=levels or None, title=title, top=top)  # type: ignore[arg-type]
     for path in targets:
-        figure.save(path)
+        picture.save(path)
         click.echo(f"wrote {path}", err=True)
 
 

@@ -10,7 +10,7 @@ from rooflens.report.figures.palette import Symbol
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One mark, and the lines that are told of it."""
+    """One mark, and the lines that a pointer shows of it."""
 
     x: float
     y: float
@@ -19,14 +19,14 @@ class Dot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Marks and a line that belong together; without either, an entry of the legend that explains a shape.
+    """Marks and a line that belong together; without either, an entry of the legend that explains a symbol.
 
     Attributes:
         name: its entry in the legend; "" has none.
         path: corners of a line.
-        dash: lengths of ink and gap.
-        tip: what is told of the line.
-        label: what is written at the right end of the line.
+        dash: lengths of line and gap.
+        tip: the lines that a pointer shows of it.
+        label: text at the right end of the line.
     """
 
     name: str
@@ -70,7 +70,7 @@ class BarPiece:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One row: what it is about, and the pieces that it is made of."""
+    """One row: its label and its pieces."""
 
     label: str
     parts: tuple[BarPiece, ...]
@@ -116,7 +116,7 @@ class HeatCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap:
-    """Values by row and column, told by colour and by number."""
+    """Values by row and column, as colours and as numbers."""
 
     key: str
     title: str
@@ -130,7 +130,7 @@ _LONGEST = 38
 
 
 def legend_names(chart: Chart) -> list[str]:
-    """What the legend explains, in the order of the chart."""
+    """Return the entries of the legend, in the order of the chart."""
     if isinstance(chart, HeatMap):
         return []
     if isinstance(chart, Bars):
@@ -140,6 +140,6 @@ def legend_names(chart: Chart) -> list[str]:
 
 
 def shortened(label: str) -> str:
-    """A label that has room beside a bar; its end tells the batch and the device."""
+    """Return a label that has room beside a bar; its end tells the batch and the device."""
     half = (_LONGEST - 1) // 2
     return label if len(label) <= _LONGEST else f"{label[:half]}…{label[-half:]}"

@@ -9,20 +9,20 @@ _BLUE, _WHITE, _RED = (5, 80, 150), (250, 250, 250), (178, 62, 10)
 
 
 def diverging(value: float) -> str:
-    """A colour for -1 to 1: orange, white, blue, which every common colour vision tells apart."""
+    """Return a colour for -1 to 1: orange, white, blue, which people with any common colour vision tell apart."""
     end = _BLUE if value > 0 else _RED
     share = min(1.0, abs(value))
     return _hex(tuple(round(w + (e - w) * share) for w, e in zip(_WHITE, end, strict=True)))
 
 
 def ink_on(colour: str) -> str:
-    """Black or white, whichever is read better on a colour."""
+    """Return black or white, whichever is easier to read on a colour."""
     ground = _luminance(_rgb(colour)) + 0.05
     return "#ffffff" if 1.05 / ground > ground / 0.05 else "#000000"
 
 
 def on_dark(colour: str) -> str:
-    """The colour on a dark page: mixed with white until it stands out from the ground."""
+    """Return the colour on a dark page: mixed with white until its contrast is high enough."""
     rgb, ground = _rgb(colour), _luminance(_rgb(_DARK))
     for tenth in range(11):
         mixed = tuple(round(c + (255 - c) * tenth / 10) for c in rgb)
@@ -40,6 +40,6 @@ def _hex(rgb: tuple[int, ...]) -> str:
 
 
 def _luminance(rgb: tuple[int, ...]) -> float:
-    """Relative luminance as WCAG defines it."""
+    """Return the relative luminance, as WCAG defines it."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in rgb)]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,7 +1,7 @@
-"""Charts as SVG inside of a page: light, with colours for light and for dark paper, and marks that tell of themselves.
+"""Charts as SVG inside a page: small, with colours for light and for dark paper, and a text on each mark.
 
-A mark carries its words in ``data-t``; the script of the page shows them. Sizes are in the units of the view box, which
-a phone shows at about two thirds.
+The text of a mark is its ``data-t``; the script of the page shows it. Sizes are in the units of the view box, which a
+phone shows at about two thirds.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 76.0, 14.0, 26.0, 46.0
 _LETTER = 6.6
 """Width of an average letter of a tick or a label."""
 _ROW, _BAR, _EDGE = 22.0, 15.0, 6.0
+_CELL, _HEAD = 30.0, 36.0
 _REACH = {"circle": 4.6, "diamond": 5.6, "square": 4.2, "triangle-up": 5.4, "triangle-down": 5.4, "cross": 5.4}
 _CORNERS = {
     "diamond": ((0, -1), (1, 0), (0, 1), (-1, 0)),
@@ -34,7 +35,7 @@ _CORNERS = {
 
 
 def shapes() -> str:
-    """The marks that every chart of a page refers to."""
+    """Return the symbols that every chart of a page refers to."""
     circle = f'<circle id="circle" r="{_REACH["circle"]}"/>'
     others = (
         f'<path id="{name}" d="M{" ".join(f"{_REACH[name] * x:.3g},{_REACH[name] * y:.3g}" for x, y in corners)}z"/>'
@@ -44,19 +45,19 @@ def shapes() -> str:
 
 
 def draw(chart: Chart) -> str:
-    """The chart as an ``svg`` element."""
+    """Return the chart as an ``svg`` element."""
     if isinstance(chart, Plot):
         height, parts = HEIGHT, _plot(chart)
     elif isinstance(chart, Bars):
         height, parts = _EDGE + _ROW * len(chart.bars) + _BOTTOM, _bars(chart)
     else:
-        height, parts = _heat_height(chart), _heat(chart)
+        height, parts = _HEAD + _CELL * len(chart.rows) + 6, _heat(chart)
     name = escape(printable(chart.title), quote=True)
     return f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{name}" tabindex="0">{"".join(parts)}</svg>'
 
 
 def legend(chart: Chart) -> list[tuple[str, str]]:
-    """The entries of the legend: a swatch, and its words."""
+    """Return the entries of the legend: a swatch and its text."""
     names = legend_names(chart)
     if isinstance(chart, Bars):
         swatches = [f'<rect x="1" y="4" width="18" height="11" {_ink(chart.groups[n])} class="c f"/>' for n in names]
@@ -75,7 +76,7 @@ def _swatch(series: Series) -> str:
 
 
 def _ink(colour: str) -> str:
-    """The colour on light and on dark paper."""
+    """Return the style of a colour on light and on dark paper."""
     return f'style="--l:{colour};--k:{on_dark(colour)}"'
 
 
@@ -84,13 +85,13 @@ def _dashed(series: Series) -> str:
     return f'stroke-width="{series.width:g}"{dash}'
 
 
-def _tip(lines: Iterable[str]) -> str:
-    text = "&#10;".join(escape(printable(line), quote=True) for line in lines)
+def _tip(rows: Iterable[str]) -> str:
+    text = "&#10;".join(escape(printable(row), quote=True) for row in rows)
     return f' data-t="{text}"' if text else ""
 
 
-def _text(x: float, y: float, words: str, *, anchor: str = "middle", more: str = "") -> str:
-    return f'<text x="{x:.4g}" y="{y:.4g}" text-anchor="{anchor}"{more}>{escape(printable(words))}</text>'
+def _text(x: float, y: float, text: str, *, anchor: str = "middle", more: str = "") -> str:
+    return f'<text x="{x:.4g}" y="{y:.4g}" text-anchor="{anchor}"{more}>{escape(printable(text))}</text>'
 
 
 def _plot(chart: Plot) -> Iterator[str]:
@@ -136,7 +137,7 @@ def _grid(x: Axis, y: Axis, width: float, height: float) -> Iterator[str]:
 
 
 def _room(axis: Axis, width: float) -> int:
-    """Ticks that have room below an axis, with the larger letters of a phone."""
+    """Return how many ticks have room below an axis, with the larger letters of a phone."""
     longest = max((len(tick_text(axis, tick)) for tick in ticks(axis)), default=1)
     return max(2, min(8, int(width / (1.2 * _LETTER * (longest + 1)))))
 
@@ -172,20 +173,12 @@ def _margin(labels: Iterable[str]) -> float:
     return 12 + 1.04 * _LETTER * max((len(shortened(label)) for label in labels), default=0)
 
 
-_CELL, _HEAD = 30.0, 36.0
-
-
-def _heat_height(chart: HeatMap) -> float:
-    return _HEAD + _CELL * len(chart.rows) + 6
-
-
 def _heat(chart: HeatMap) -> Iterator[str]:
     left = _margin(label for label, _ in chart.rows)
     wide = (WIDTH - left - 4) / max(1, len(chart.columns))
     for number, column in enumerate(chart.columns):
-        lines = column.split(" ", 1)
-        for line, words in enumerate(reversed(lines)):
-            yield _text(left + wide * (number + 0.5), _HEAD - 9 - 14 * line, words, more=' class="row"')
+        for line, text in enumerate(reversed(column.split(" ", 1))):
+            yield _text(left + wide * (number + 0.5), _HEAD - 9 - 14 * line, text, more=' class="row"')
     for row, (label, cells) in enumerate(chart.rows):
         y = _HEAD + _CELL * row
         yield _text(left - 6, y + _CELL / 2 + 4, shortened(label), anchor="end", more=' class="row"' + _tip([label]))

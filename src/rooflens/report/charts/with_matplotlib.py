@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import takewhile
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -11,20 +12,21 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from rooflens.report.charts.chart import Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
+from rooflens.report.charts.chart import Bar, BarPiece, Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
 from rooflens.report.charts.colours import diverging, ink_on
 from rooflens.report.escape import printable
 from rooflens.report.figures.axes import Axis, tick_text, ticks
-from rooflens.report.figures.matplotlib_files import MARKERS, empty, file_bytes
+from rooflens.report.figures.matplotlib_files import MARKERS, empty, file_bytes, frame
 from rooflens.report.figures.palette import FAINT, GREY, INK
 
 _WIDTH, _PLANE, _ROW, _EDGE = 7.0, 4.4, 0.26, 1.1
 """Inches: of a figure, of a plane between two axes, of a row, and of what lies around the rows."""
 _MOST_KEYS = 24
+"""Rows that a legend shows."""
 
 
 def render(chart: Chart, suffix: str) -> bytes:
-    """The bytes of a file; equal charts give equal bytes."""
+    """Return the bytes of a PNG, SVG or PDF file; equal charts give equal bytes."""
     return file_bytes(lambda: _draw(chart), suffix, font_size=9, tight=True)
 
 
@@ -43,14 +45,14 @@ def _draw(chart: Chart) -> Canvas:
 
 
 def _plain(text: str) -> str:
-    """Text of others, which matplotlib would otherwise take for mathematics."""
+    """Return text of users so that matplotlib does not take it for mathematics."""
     return printable(text).replace("$", r"\$")
 
 
 def _plot(plane: Axes, chart: Plot) -> None:
     for name, axis in (("x", chart.x), ("y", chart.y)):
         _axis(plane, name, axis)
-    _frame(plane)
+    frame(plane, 8.2)
     if chart.band:
         plane.fill(*zip(*chart.band, strict=True), color=GREY, alpha=0.16, linewidth=0)
     for series in chart.series:
@@ -66,15 +68,6 @@ def _axis(plane: Axes, name: str, axis: Axis) -> None:
     its.set_minor_locator(NullLocator())
     its.set_ticklabels([tick_text(axis, tick) for tick in shown])
     its.set_label_text(_plain(axis.label), color=INK)
-
-
-def _frame(plane: Axes) -> None:
-    plane.tick_params(color=GREY, labelcolor=INK, labelsize=8.2)
-    plane.grid(which="major", color=FAINT, linewidth=0.8)
-    plane.set_axisbelow(True)
-    for side, spine in plane.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(GREY)
 
 
 def _series(plane: Axes, series: Series) -> None:
@@ -132,28 +125,20 @@ def _legend(plane: Axes, chart: Plot | Bars) -> None:
 def _bars(plane: Axes, chart: Bars) -> None:
     labels = [_plain(shortened(bar.label)) for bar in chart.bars]
     for group, colour in chart.groups.items():
-        lefts, widths = _stacked(chart, group)
+        widths = [sum(part.value for part in bar.parts if part.group == group) for bar in chart.bars]
+        lefts = [sum(part.value for part in _before(bar, group)) for bar in chart.bars]
         plane.barh(range(len(labels)), widths, left=lefts, color=colour, height=0.68, edgecolor="white", linewidth=0.4)
     _axis(plane, "x", chart.scale)
     plane.set_yticks(range(len(labels)), labels)
     plane.set_ylim(len(labels) - 0.4, -0.6)
-    _frame(plane)
+    frame(plane, 8.2)
     plane.grid(visible=False, axis="y")
     _legend(plane, chart)
 
 
-def _stacked(chart: Bars, group: str) -> tuple[list[float], list[float]]:
-    """Where the pieces of a group begin, and how long they are, bar by bar."""
-    lefts, widths = [], []
-    for bar in chart.bars:
-        before = 0.0
-        for part in bar.parts:
-            if part.group == group:
-                break
-            before += part.value
-        lefts.append(before)
-        widths.append(sum(part.value for part in bar.parts if part.group == group))
-    return lefts, widths
+def _before(bar: Bar, group: str) -> Iterable[BarPiece]:
+    """Return the pieces of a bar left of a group."""
+    return takewhile(lambda part: part.group != group, bar.parts)
 
 
 def _heat(plane: Axes, chart: HeatMap) -> None:
@@ -162,13 +147,10 @@ def _heat(plane: Axes, chart: HeatMap) -> None:
             ground = FAINT if cell.value is None else diverging(cell.value)
             plane.add_patch(Rectangle((x, y), 0.96, 0.94, facecolor=ground, linewidth=0))
             plane.text(x + 0.48, y + 0.47, cell.text, ha="center", va="center", fontsize=8, color=ink_on(ground))
-    _named(plane, chart.columns, [label for label, _ in chart.rows])
-
-
-def _named(plane: Axes, columns: Sequence[str], rows: Sequence[str]) -> None:
-    plane.set(xlim=(0, max(1, len(columns))), ylim=(max(1, len(rows)), 0))
-    plane.set_xticks([x + 0.48 for x in range(len(columns))], columns)
-    plane.set_yticks([y + 0.47 for y in range(len(rows))], [_plain(shortened(row)) for row in rows])
+    columns, rows = len(chart.columns), len(chart.rows)
+    plane.set(xlim=(0, max(1, columns)), ylim=(max(1, rows), 0))
+    plane.set_xticks([x + 0.48 for x in range(columns)], chart.columns)
+    plane.set_yticks([y + 0.47 for y in range(rows)], [_plain(shortened(label)) for label, _ in chart.rows])
     plane.xaxis.tick_top()
     plane.tick_params(length=0, labelcolor=INK, labelsize=8.2)
     for spine in plane.spines.values():

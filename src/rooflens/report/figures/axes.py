@@ -40,7 +40,8 @@ def place(axis: Axis, value: float) -> float:
     """Return where a value lies on the axis, from 0 at its low end to 1 at its high end."""
     if axis.scale == "linear":
         return (value - axis.low) / (axis.high - axis.low)
-    return math.log(value / axis.low) / math.log(axis.high / axis.low)
+    low, high = math.log10(axis.low), math.log10(axis.high)
+    return (math.log10(value) - low) / (high - low)
 
 
 def ticks(axis: Axis, most: int = _MOST_TICKS) -> list[float]:

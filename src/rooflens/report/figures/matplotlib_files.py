@@ -8,10 +8,11 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib import style
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 
-from rooflens.report.figures.palette import Symbol
+from rooflens.report.figures.palette import FAINT, GREY, INK, Symbol
 
 MARKERS: Mapping[Symbol, str] = {
     "circle": "o",
@@ -31,6 +32,16 @@ def empty(width: float, height: float) -> Canvas:
     canvas = Canvas(figsize=(width, height))
     FigureCanvasAgg(canvas)
     return canvas
+
+
+def frame(plane: Axes, size: float) -> None:
+    """Draw what surrounds any plane: two axes with ticks of this size, and a grid behind everything."""
+    plane.tick_params(which="both", color=GREY, labelcolor=INK, labelsize=size)
+    plane.grid(which="major", color=FAINT, linewidth=0.8)
+    plane.set_axisbelow(True)
+    for side, spine in plane.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(GREY)
 
 
 def file_bytes(draw: Callable[[], Canvas], suffix: str, *, font_size: float = 10.0, tight: bool = False) -> bytes:

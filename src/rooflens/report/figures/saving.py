@@ -1,9 +1,11 @@
-"""A figure that saves itself: the data, set on a page and drawn by matplotlib or plotly."""
+"""Pictures that save themselves: the data, set on a page and drawn by matplotlib or plotly."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from rooflens.errors import InvalidValue
 from rooflens.records import write_atomically
@@ -13,15 +15,23 @@ from rooflens.report.figures.roofline_data import RooflineData
 SUFFIXES = ("png", "svg", "pdf", "html")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure(RooflineData):
-    """A roofline that saves itself. Nothing is drawn before."""
+class Picture(ABC):
+    """Data that draw themselves to files. Nothing is drawn before."""
+
+    __slots__ = ()
+    suffixes: ClassVar[tuple[str, ...]]
+    """Of the files, without their dots."""
+
+    @abstractmethod
+    def drawn(self, suffix: str) -> bytes:
+        """Return the contents of a file; equal data give equal files."""
 
     def save(self, path: str | Path) -> Path:
         """Draw to a file, which appears whole or not at all.
 
         Args:
-            path: ends in .png, .svg or .pdf (matplotlib) or in .html (plotly, one file that asks nothing of any host).
+            path: ends in .png, .svg or .pdf (matplotlib); a roofline also in .html (plotly, one file that loads
+                nothing from elsewhere).
 
         Returns:
             The path written.
@@ -32,13 +42,24 @@ class Figure(RooflineData):
         """
         target = Path(path)
         suffix = target.suffix.lower().removeprefix(".")
-        if suffix not in SUFFIXES:
+        if suffix not in self.suffixes:
             raise InvalidValue(
                 f"cannot draw {str(target)!r}: its suffix is {target.suffix!r}, known are "
-                + ", ".join(f".{known}" for known in SUFFIXES)
+                + ", ".join(f".{known}" for known in self.suffixes)
             )
         write_atomically(target, self.drawn(suffix))
         return target
+
+    def _repr_png_(self) -> bytes:
+        """Return the picture that a notebook shows."""
+        return self.drawn("png")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure(RooflineData, Picture):
+    """A roofline that saves itself."""
+
+    suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
 
     def drawn(self, suffix: str) -> bytes:
         """Return the contents of a file; equal figures give equal files."""
@@ -50,7 +71,3 @@ class Figure(RooflineData):
         from rooflens.report.figures.with_matplotlib import draw
 
         return file_bytes(lambda: draw(arrange(self)), suffix)
-
-    def _repr_png_(self) -> bytes:
-        """Return the picture that a notebook shows."""
-        return self.drawn("png")

@@ -16,10 +16,9 @@ from rooflens import units
 from rooflens.report.figures.axes import Axis, power_of_ten
 from rooflens.report.figures.label_places import Box
 from rooflens.report.figures.labels import LegendRow
-from rooflens.report.figures.matplotlib_files import MARKERS, empty
+from rooflens.report.figures.matplotlib_files import MARKERS, empty, frame
 from rooflens.report.figures.page_layout import KEY_INDENT, RUG_WIDTH, Page, TextBox
 from rooflens.report.figures.palette import (
-    FAINT,
     FLAG,
     GREY,
     INK,
@@ -42,7 +41,7 @@ _SIZE: Mapping[Symbol, float] = {
     "triangle-down": math.pi / 4 / 0.5,
     "cross": math.pi / 4 / (5 / 9),
 }
-_LOW, _LINES, _MARKS, _TEXT = 1.0, 2.0, 3.0, 4.0
+_LINES, _MARKS, _TEXT = 2.0, 3.0, 4.0
 _SHORT = 3
 """Decades of an axis that has other ticks than powers of ten too."""
 
@@ -83,13 +82,8 @@ def _axes(plane: Axes, figure: RooflineData) -> None:
         axis.set_ticklabels([tick_text(tick, prefix=axis is plane.yaxis) for tick in shown])
         axis.set_minor_locator(LogLocator(subs=range(2, 10), numticks=200))
         axis.set_minor_formatter(NullFormatter())
-    plane.tick_params(which="both", color=GREY, labelcolor=INK, labelsize=8.6)
+    frame(plane, 8.6)
     plane.tick_params(which="minor", length=1.5)
-    plane.grid(which="major", color=FAINT, linewidth=0.8, zorder=_LOW)
-    plane.set_axisbelow(True)
-    for side, spine in plane.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(GREY)
 
 
 def ticks(axis: Axis) -> list[float]:

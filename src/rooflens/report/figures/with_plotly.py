@@ -14,7 +14,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from rooflens import units
-from rooflens.report.figures.axes import Axis
+from rooflens.report.figures.axes import XY, Axis
 from rooflens.report.figures.drawn_marks import DrawnMark
 from rooflens.report.figures.labels import HEADING, NORMAL
 from rooflens.report.figures.page_layout import BELOW, GUTTER, LEFT, PLANE_WIDTH, RUG_WIDTH, Page
@@ -121,136 +121,99 @@ def _legends(page: Page) -> dict[str, Any]:
     }
 
 
+def _trace(mode: str, points: Sequence[XY | None], **look: Any) -> dict[str, Any]:
+    """Return lines or markers at some points, outside the legend and without a hover text unless `look` has them."""
+    return {
+        "type": "scatter",
+        "mode": mode,
+        "x": [None if point is None else point[0] for point in points],
+        "y": [None if point is None else point[1] for point in points],
+        "showlegend": False,
+        "hoverinfo": "text" if "hovertext" in look else "skip",
+    } | look
+
+
 def _ceilings(figure: RooflineData) -> Iterator[dict[str, Any]]:
     devices, hierarchical = len(figure.devices), figure.hierarchical
+    steps = [i / _LINE_POINTS for i in range(_LINE_POINTS + 1)]
     for line in figure.ceilings:
-        steps = [i / _LINE_POINTS for i in range(_LINE_POINTS + 1)]
+        (x0, y0), (x1, y1) = line.start, line.end
         rate = units.show(line.rate, "FLOP/s" if line.kind == "compute" else "B/s")
         dash = ceiling_dash(line.device, devices, line.resource, hierarchical=hierarchical)
-        yield {
-            "type": "scatter",
-            "mode": "lines",
-            # Points along the line give the hover text a place to appear.
-            "x": [line.start[0] ** (1 - t) * line.end[0] ** t for t in steps],
-            "y": [line.start[1] ** (1 - t) * line.end[1] ** t for t in steps],
-            "line": {
-                "color": ceiling_colour(line.device, devices, line.resource, hierarchical=hierarchical),
-                "width": 2,
-                "dash": ",".join(f"{2 * length:g}px" for length in dash) or "solid",
-            },
-            "hoverinfo": "text",
-            "hovertext": harmless([figure.devices[line.device], f"{line.resource} {rate}", line.origin]),
-            "showlegend": False,
+        look = {
+            "color": ceiling_colour(line.device, devices, line.resource, hierarchical=hierarchical),
+            "width": 2,
+            "dash": ",".join(f"{2 * length:g}px" for length in dash) or "solid",
         }
+        # Points along the line give the hover text a place to appear.
+        points = [(x0 ** (1 - t) * x1**t, y0 ** (1 - t) * y1**t) for t in steps]
+        text = harmless([figure.devices[line.device], f"{line.resource} {rate}", line.origin])
+        yield _trace("lines", points, line=look, hovertext=text)
     for ridge in figure.ridges:
         rim = {"color": device_colour(ridge.device, devices), "width": 1.4}
         at = f"{ridge.resource} ridge at {units.show(ridge.x, 'FLOP/B')} of {ridge.level}"
-        yield {
-            "type": "scatter",
-            "mode": "markers",
-            "x": [ridge.x],
-            "y": [ridge.y],
-            "marker": {"size": 6, "color": "white", "line": rim},
-            "hoverinfo": "text",
-            "hovertext": harmless([figure.devices[ridge.device], at]),
-            "showlegend": False,
-        }
+        marker = {"size": 6, "color": "white", "line": rim}
+        text = harmless([figure.devices[ridge.device], at])
+        yield _trace("markers", [(ridge.x, ridge.y)], marker=marker, hovertext=text)
 
 
 def _bridges(page: Page) -> Iterator[dict[str, Any]]:
     """Yield lines that lead from labels over other diagonals to their own."""
     for text in page.within:
         if text.bridge is not None:
-            start, end = text.bridge
-            yield {
-                "type": "scatter",
-                "mode": "lines",
-                "x": [start[0], end[0]],
-                "y": [start[1], end[1]],
-                "line": {"color": text.colour, "width": 1},
-                "hoverinfo": "skip",
-                "showlegend": False,
-            }
+            yield _trace("lines", text.bridge, line={"color": text.colour, "width": 1})
 
 
 def _groups(page: Page) -> Iterator[dict[str, Any]]:
     """Yield for each group its entry in the legend, its links, its marks of each symbol, and the rings around them."""
     figure = page.figure
     if figure.ties:
-        tie = {"line": {"color": GREY, "width": 0.9}, "opacity": 0.7, "showlegend": False}
-        yield _segments(figure.ties) | tie
+        yield _trace("lines", _segments(figure.ties), line={"color": GREY, "width": 0.9}, opacity=0.7)
     rows = [row for row, _ in page.legend if row.kind == "group"]
     for group, row in zip(figure.groups, rows, strict=True):
-        base = {"type": "scatter", "legendgroup": group, "showlegend": False}
-        yield {
-            **base,
-            "mode": "markers",
-            "x": [None],
-            "y": [None],
-            "name": escape(row.text.text),
-            "marker": {
-                "symbol": row.symbol,
-                "size": 9,
-                "color": "white" if row.hollow else row.colour,
-                "line": {"color": row.colour, "width": 2 * row.hollow},
-            },
-            "showlegend": True,
+        entry = {
+            "symbol": row.symbol,
+            "size": 9,
+            "color": "white" if row.hollow else row.colour,
+            "line": {"color": row.colour, "width": 2 * row.hollow},
         }
+        shown = {"name": escape(row.text.text), "showlegend": True, "hoverinfo": None}
+        yield _trace("markers", [None], legendgroup=group, marker=entry, **shown)
         links = [link for link in figure.links if link.group == group]
         if links:
-            yield base | _segments(links) | {"line": {"color": row.colour, "width": 1.2}}
+            yield _trace("lines", _segments(links), legendgroup=group, line={"color": row.colour, "width": 1.2})
         marks = [drawn for drawn in page.marks if drawn.mark.group == group]
         by_symbol: dict[Symbol, list[DrawnMark]] = {}
         for drawn in sorted(marks, key=lambda drawn: list(SHAPES).index(drawn.mark.source)):
             by_symbol.setdefault(drawn.symbol, []).append(drawn)
         for symbol, same in by_symbol.items():
-            yield base | _marks(same, symbol)
+            yield _marks(same, symbol, group)
         ringed = [drawn for drawn in marks if drawn.mark.above_roof]
         if ringed:
-            yield base | {
-                "mode": "markers",
-                "x": [drawn.mark.x for drawn in ringed],
-                "y": [drawn.mark.y for drawn in ringed],
-                "marker": {
-                    "symbol": "circle-open",
-                    "size": [(drawn.diameter + 7) * PX for drawn in ringed],
-                    "color": FLAG,
-                    "line": {"width": 2},
-                },
-                "hoverinfo": "skip",
-            }
+            sizes = [(drawn.diameter + 7) * PX for drawn in ringed]
+            ring = {"symbol": "circle-open", "size": sizes, "color": FLAG, "line": {"width": 2}}
+            points = [(drawn.mark.x, drawn.mark.y) for drawn in ringed]
+            yield _trace("markers", points, legendgroup=group, marker=ring)
 
 
-def _segments(lines: Sequence[Link | Tie]) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [value for line in lines for value in (line.start[0], line.end[0], None)],
-        "y": [value for line in lines for value in (line.start[1], line.end[1], None)],
-        "hoverinfo": "skip",
-    }
+def _segments(lines: Sequence[Link | Tie]) -> list[XY | None]:
+    """Return the ends of lines, with a gap after each."""
+    return [point for line in lines for point in (line.start, line.end, None)]
 
 
-def _marks(marks: Sequence[DrawnMark], symbol: Symbol) -> dict[str, Any]:
+def _marks(marks: Sequence[DrawnMark], symbol: Symbol, group: str) -> dict[str, Any]:
     # Large marks first, so that none hides a smaller one.
     ordered = sorted(marks, key=lambda drawn: -drawn.diameter)
-    return {
-        "mode": "markers",
-        "x": [drawn.mark.x for drawn in ordered],
-        "y": [drawn.mark.y for drawn in ordered],
-        "marker": {
-            "symbol": symbol,
-            "size": [_SIZES.get(symbol, 1.0) * drawn.diameter * PX for drawn in ordered],
-            "color": ["rgba(255,255,255,0.6)" if drawn.mark.whole else drawn.colour for drawn in ordered],
-            "line": {
-                "color": [drawn.rim for drawn in ordered],
-                "width": [drawn.rim_width * PX for drawn in ordered],
-            },
-            "opacity": 0.9,
-        },
-        "hoverinfo": "text",
-        "hovertext": [harmless(drawn.mark.hover) for drawn in ordered],
+    marker = {
+        "symbol": symbol,
+        "size": [_SIZES.get(symbol, 1.0) * drawn.diameter * PX for drawn in ordered],
+        "color": ["rgba(255,255,255,0.6)" if drawn.mark.whole else drawn.colour for drawn in ordered],
+        "line": {"color": [drawn.rim for drawn in ordered], "width": [drawn.rim_width * PX for drawn in ordered]},
+        "opacity": 0.9,
     }
+    points = [(drawn.mark.x, drawn.mark.y) for drawn in ordered]
+    texts = [harmless(drawn.mark.hover) for drawn in ordered]
+    return _trace("markers", points, legendgroup=group, marker=marker, hovertext=texts)
 
 
 def _rug(page: Page) -> Iterator[dict[str, Any]]:
@@ -273,21 +236,16 @@ def _signs(page: Page) -> Iterator[dict[str, Any]]:
     """Yield the rows of the legend that only explain: symbols, links, rings and the rug."""
     open_circle = {"symbol": "circle-open", "line": {"width": 2}}
     looks: dict[str, dict[str, Any]] = {
-        "pair": {"mode": "lines", "line": {"color": GREY, "width": 1.2}},
-        "tie": {"mode": "lines", "line": {"color": GREY, "width": 0.9}},
-        "whole": {"mode": "markers", "marker": open_circle | {"size": 9, "color": GREY}},
-        "flag": {"mode": "markers", "marker": open_circle | {"size": 12, "color": FLAG}},
-        "rug": {"mode": "markers", "marker": {"symbol": "square", "size": 10, "color": SIGN}},
+        "pair": {"line": {"color": GREY, "width": 1.2}},
+        "tie": {"line": {"color": GREY, "width": 0.9}},
+        "whole": {"marker": open_circle | {"size": 9, "color": GREY}},
+        "flag": {"marker": open_circle | {"size": 12, "color": FLAG}},
+        "rug": {"marker": {"symbol": "square", "size": 10, "color": SIGN}},
     }
     for row, _ in page.legend:
         if row.kind not in ("heading", "group"):
             grey = {"size": 9, "color": SIGN, "line": {"color": GREY, "width": 1}, "symbol": row.symbol}
-            yield {
-                "type": "scatter",
-                "x": [None],
-                "y": [None],
-                "name": harmless([row.text.text]),
-                "legend": "legend2",
-                "hoverinfo": "skip",
-                **looks.get(row.kind, {"mode": "markers", "marker": grey}),
-            }
+            look = looks.get(row.kind, {"marker": grey})
+            text = harmless([row.text.text])
+            mode = "lines" if "line" in look else "markers"
+            yield _trace(mode, [None], name=text, legend="legend2", showlegend=None, **look)

@@ -1,0 +1,74 @@
+"""Charts of records that `rooflens plot --chart` draws instead of a roofline.
+
+A new chart is a function from records to a `Chart` in a module of its own, and a line in `CHARTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rooflens.compare import sweeps
+from rooflens.compare.timed_cases import timed_cases
+from rooflens.errors import InvalidValue
+from rooflens.report.charts import Chart
+from rooflens.report.figures.saving import Picture
+from rooflens.report.study.agreement import against_measured, pairs
+from rooflens.report.study.latency import against
+from rooflens.report.study.throughput import against_batch
+from rooflens.results import RecordSet, join
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPicture(Picture):
+    """A chart that saves itself."""
+
+    chart: Chart
+    suffixes: ClassVar[tuple[str, ...]] = ("png", "svg", "pdf")
+
+    def drawn(self, suffix: str) -> bytes:
+        """Return the contents of a file; equal charts give equal files."""
+        from rooflens.report.charts.with_matplotlib import render
+
+        return render(self.chart, suffix)
+
+
+def agreement(records: RecordSet) -> Chart | None:
+    """Return the bound of each step against its measured time; None where no step has both."""
+    known = pairs(join(records))
+    return against_measured(known) if known else None
+
+
+def latency(records: RecordSet) -> Chart | None:
+    """Return the time of each step against its FLOP; None for fewer than two steps with both."""
+    return against(timed_cases(records), "flops")
+
+
+def throughput(records: RecordSet) -> Chart | None:
+    """Return samples per second against the batch; None where no model has several batches."""
+    several = [sweep for sweep in sweeps(join(records), records.failures) if len(sweep.rates) > 1]
+    return against_batch(several) if several else None
+
+
+CHARTS: Mapping[str, Callable[[RecordSet], Chart | None]] = {
+    "agreement": agreement,
+    "latency": latency,
+    "throughput": throughput,
+}
+"""By name. A function returns None where the records hold nothing for its chart."""
+
+
+def chart_of(name: str, records: RecordSet) -> ChartPicture:
+    """Return the chart of this name.
+
+    Raises:
+        InvalidValue: there is no such chart, or the records hold nothing for it.
+        Incomparable: no record of a whole step has a time.
+    """
+    if name not in CHARTS:
+        raise InvalidValue(f"unknown chart {name!r}; known: {', '.join(CHARTS)}")
+    drawn = CHARTS[name](records)
+    if drawn is None:
+        raise InvalidValue(f"the records hold nothing for the chart {name!r}")
+    return ChartPicture(drawn)
