@@ -105,14 +105,9 @@ def show(value: float | None, unit: str = "", digits: int = 4) -> str:
         return f"{value:g} {unit}".rstrip()
     if not unit and abs(value) < 1:  # a bare number has no milli
         return f"{value:.{digits}g}"
-    prefix, scaled = _prefixed(value, digits)
+    rounded = float(f"{value:.{digits - 1}e}")
+    fitting = [prefix for prefix, factor in DECIMAL.items() if abs(rounded) >= factor * 0.9999999999]
+    prefix = fitting[-1] if fitting else "p"
+    scaled = rounded / DECIMAL[prefix]
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(scaled))))
     return f"{scaled:.{decimals}f} {prefix}{unit}".rstrip()
-
-
-def _prefixed(value: float, digits: int) -> tuple[str, float]:
-    """The prefix under which `value`, rounded to `digits`, reads as 1 to 999, and the value in it."""
-    rounded = float(f"{value:.{digits - 1}e}")
-    fitting = [(prefix, factor) for prefix, factor in DECIMAL.items() if abs(rounded) >= factor * 0.9999999999]
-    prefix, factor = fitting[-1] if fitting else ("p", DECIMAL["p"])
-    return prefix, rounded / factor

@@ -52,7 +52,7 @@ def table(
         rows, held = _largest_batches(records)
         files = format in ("csv", "json")  # whose one table has every column
         return render(rows if files else [rows, held], format, width=width, color=color)
-    together = sum(sets, start=RecordSet(()))
+    together = sum(sets[1:], start=sets[0]) if sets else RecordSet(())
     if format == "json":
         return as_json(promised_json(together))
     return render(tables_of(together, depth), format, width=width, color=color)

@@ -47,11 +47,11 @@ class Work:
 
     def __add__(self, other: Work) -> Work:
         """Unite the units, intersect the levels: a level that one side did not count has no total."""
-        return _sum([(self, 1), (other, 1)])
+        return Work.of_calls([(self, 1), (other, 1)]) or self
 
     def __mul__(self, times: int) -> Work:
         """Return the same work, `times` times."""
-        return _sum([(self, times)])
+        return Work.of_calls([(self, times)]) or self
 
     __rmul__ = __mul__
 
@@ -62,9 +62,28 @@ class Work:
 
     @staticmethod
     def of_calls(parts: Iterable[tuple[Work, int]]) -> Work | None:
-        """Return the sum of the works of some calls, each with how often it was called; None if there are none."""
-        items = list(parts)
-        return _sum(items) if items else None
+        """Return the sum of the works of some calls, each with how often it was called; None if there are none.
+
+        Raises:
+            InvalidValue: the works are of different origins.
+        """
+        items = list(parts)  # summed in one go: a total over many operations makes no work in between
+        if not items:
+            return None
+        origins = dict.fromkeys(work.origin for work, _ in items)
+        if len(origins) > 1:
+            raise InvalidValue(f"cannot add {' work to '.join(origins)} work: they are different quantities")
+        levels = [level for level in items[0][0].bytes if all(level in work.bytes for work, _ in items)]
+        flops: dict[str, float] = {}
+        for work, times in items:
+            for resource, n in work.flops.items():
+                flops[resource] = flops.get(resource, 0) + n * times
+        return Work(
+            flops=flops,
+            bytes={level: sum(work.bytes[level] * times for work, times in items) for level in levels},
+            origin=items[0][0].origin,
+            missing=frozenset().union(*(work.missing for work, _ in items)),
+        )
 
     @property
     def matmul_flops(self) -> float:
@@ -75,25 +94,6 @@ class Work:
     def total_flops(self) -> float:
         """All FLOP: matrix work, element-wise work and special functions."""
         return sum(self.flops.values())
-
-
-def _sum(parts: list[tuple[Work, int]]) -> Work:
-    """Sum in one go: a total over many operations makes no work in between."""
-    first = parts[0][0]
-    origins = dict.fromkeys(work.origin for work, _ in parts)
-    if len(origins) > 1:
-        raise InvalidValue(f"cannot add {' work to '.join(origins)} work: they are different quantities")
-    levels = [level for level in first.bytes if all(level in work.bytes for work, _ in parts)]
-    flops: dict[str, float] = {}
-    for work, times in parts:
-        for resource, n in work.flops.items():
-            flops[resource] = flops.get(resource, 0) + n * times
-    return Work(
-        flops=flops,
-        bytes={level: sum(work.bytes[level] * times for work, times in parts) for level in levels},
-        origin=first.origin,
-        missing=frozenset().union(*(work.missing for work, _ in parts)),
-    )
 
 
 def united(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -132,7 +132,7 @@ class _ModuleRow:
 
     Attributes:
         total: the sum of its operations; `of`: that of all, `own`: that of the module itself.
-        seconds: its measured time; None where nothing of it was timed.
+        seconds: its measured time; None where nothing of it was timed. `reached`: its bound over that time.
     """
 
     case: Case
@@ -142,6 +142,7 @@ class _ModuleRow:
     own: Total
     of: Total
     seconds: float | None
+    reached: float | None
 
 
 def _own(key: str, header: str, unit: str, read: Any) -> Column:
@@ -170,7 +171,7 @@ _TREE = (
         "efficiency",
         EFFICIENCY.header,
         PERCENT,
-        lambda row: efficiency_entry(efficiency(row.total, row.seconds), bool(row.total.missing)),
+        lambda row: efficiency_entry(row.reached, bool(row.total.missing)),
         group="time",
     ),
     _own("own_matmul_flops", "own matmul FLOP", "FLOP", lambda row: whole(row.own.matmul_flops)),
@@ -193,17 +194,15 @@ def families(rs: RecordSet, phase: Phase | None = None) -> Table:
         AmbiguousResult: the set holds several cases or sources.
         InvalidValue: the set has no such phase.
     """
-    records, of = _in_phase(rs, phase), _in_phase(rs, phase).total()
+    records, only = _in_phase(rs, phase)
+    of = records.total()
     groups = [(group.key, group.total) for group in records.by("family") if group.total.all_work is not None]
     groups.sort(
         key=lambda group: (group[1].seconds or 0.0, group[1].bytes.get("dram", 0.0), group[1].flops or 0.0),
         reverse=True,
     )
-    rows = [
-        _Row(case=rs.cases[0], phase=_only(records), name=name or "unknown", total=total, of=of)
-        for name, total in groups
-    ]
-    total = _Row(case=rs.cases[0], phase=_only(records), name="total", total=of, of=of)
+    rows = [_Row(case=rs.cases[0], phase=only, name=name or "unknown", total=total, of=of) for name, total in groups]
+    total = _Row(case=rs.cases[0], phase=only, name="total", total=of, of=of)
     return build("Operation families", _FAMILY, rows, total=total, notes=_notes(of))
 
 
@@ -214,7 +213,7 @@ def operations(rs: RecordSet, phase: Phase | None = None) -> Table:
         AmbiguousResult: the set holds several cases or sources.
         InvalidValue: the set has no such phase.
     """
-    records = _in_phase(rs, phase)
+    records, _ = _in_phase(rs, phase)
     of = records.total()
     rows = (
         _Row(
@@ -248,7 +247,7 @@ def module_tree(
     """
     if depth is not None and depth < 0:
         raise InvalidValue(f"depth {depth} is negative; 0 shows the model alone, 1 the modules directly in it")
-    records = _in_phase(rs, phase)
+    records, only = _in_phase(rs, phase)
     of = records.total()
     rows: list[_ModuleRow] = []
     deepest, hidden = 0, False
@@ -261,20 +260,23 @@ def module_tree(
         if depth is not None and module.depth > depth:
             hidden = True
             continue
+        total = records.sum((record for each in below for record in each.own), of.device)
+        seconds = sum_of_known(timed)
         rows.append(
             _ModuleRow(
                 case=rs.cases[0],
-                phase=_only(records),
+                phase=only,
                 module=module,
-                total=records.sum((record for each in below for record in each.own), of.device),
+                total=total,
                 own=records.sum(module.own, of.device),
                 of=of,
-                seconds=sum_of_known(timed),
+                seconds=seconds,
+                reached=None if seconds is None else efficiency(total, seconds),
             )
         )
     notes = [f"depth {depth} of {deepest}: what lies deeper is in the totals of these modules"] if hidden else []
     notes += [*_notes(of), *(times.notes if times is not None else ())]
-    if any((efficiency(row.total, row.seconds) or 0) > 1 for row in rows):
+    if any((row.reached or 0) > 1 for row in rows):
         notes.append(FASTER)
     return build("Modules", _TREE, rows, notes=notes)
 
@@ -306,17 +308,13 @@ def modules(rs: RecordSet, phase: Phase | None = None, times: Iterable[Record] =
     return (root, *outside.values())
 
 
-def _in_phase(rs: RecordSet, phase: Phase | None) -> RecordSet:
-    """Return the records of one phase, or all of them."""
+def _in_phase(rs: RecordSet, phase: Phase | None) -> tuple[RecordSet, Phase | None]:
+    """Return the records of one phase, or all of them, and the phase that they have in common."""
     if phase is not None and phase not in rs.phases:
         known = ", ".join(rs.phases) or "none"
         raise InvalidValue(f"these records have no phase {phase!r}; they have: {known}")
-    return rs if phase is None else rs.where(phase=phase)
-
-
-def _only(records: RecordSet) -> Phase | None:
-    """Return the phase of the records if they have one in common."""
-    return records.phases[0] if len(records.phases) == 1 else None
+    records = rs if phase is None else rs.where(phase=phase)
+    return records, records.phases[0] if len(records.phases) == 1 else None
 
 
 def _notes(total: Total) -> Iterator[str]:

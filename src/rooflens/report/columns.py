@@ -135,11 +135,15 @@ BOUNDS = (
         "seconds",
         BOUND.header,
         BOUND.unit,
-        lambda row: row.total and row.total.bound and at_least(row.total.seconds, bool(row.total.missing)),
+        lambda row: row.total and row.total.bound and at_least(row.total.bound.seconds, bool(row.total.missing)),
         group="time",
     ),
     Column(
-        "bound_by", "bound by", align="left", group="time", read=lambda row: row.total and (row.total.bound_by or None)
+        "bound_by",
+        "bound by",
+        read=lambda row: row.total and row.total.bound and (row.total.bound.bound_by or None),
+        align="left",
+        group="time",
     ),
 )
 SHARE = Column("share", "share", PERCENT, lambda row: ratio(row.total.seconds, row.of.seconds), group="time")

@@ -167,7 +167,8 @@ class _Peak:
 
 
 _MEMORY = (
-    *CASE,
+    *CASE[:-1],
+    replace(CASE[-1], read=lambda row: None if row.source == "estimate" else row.case.device),
     SOURCE,
     Column("peak", "peak", "B", lambda row: row.memory.peak, group="memory"),
     *cause_columns(lambda row: row.memory),
@@ -182,7 +183,8 @@ def tables_of(records: RecordSet, depth: int = 1) -> list[Table]:
     tables = [summary(records)] if records.records else []
     estimates = [part for _, source, part in records.split() if source == "estimate"]
     if len(estimates) == 1:
-        tables += [families(estimates[0]), module_tree(estimates[0], depth=depth, times=piecewise(records))]
+        times = piecewise(records) if len(records.sources) > 1 else None
+        tables += [families(estimates[0]), module_tree(estimates[0], depth=depth, times=times)]
     if "counters" in records.sources:
         tables += _counted(records, depth)
     if any(record.memory is not None for record in records.records):
@@ -204,8 +206,24 @@ def summary(rs: RecordSet) -> Table:
     the bound, an upper bound marked ``<=``.
     """
     evidence = join(rs)
-    rows = [row for item in evidence for row in _rows(item)]
-    notes = [*coverage_notes(evidence), *device_notes(evidence), *_notes(rows), *_notes_of_cases(evidence)]
+    rows = []
+    for item in evidence:
+        several = len(item.phases) > 1
+        for only in (*item.phases, None) if several else (None,):
+            total, measured = item.total(only), item.measured(only)
+            rows.append(
+                _Row(
+                    evidence=item,
+                    case=item.case,
+                    source=" + ".join(item.sources),
+                    only=only,
+                    phase=only or (STEP if several or not item.phases else item.phases[0]),
+                    total=total,
+                    measured=measured,
+                    rate=(None, None) if only else throughput(item.case, total, measured),
+                )
+            )
+    notes = [*coverage_notes(evidence), *device_notes(evidence), *_notes(rows)]
     if len(evidence) + len(rs.failures) > 1:
         notes += batch_notes(evidence, rs.failures)
     return build("Summary", _SUMMARY, rows, notes=notes)
@@ -216,14 +234,12 @@ def memory(rs: RecordSet) -> Table:
 
     An estimate needs the same memory on every device, so cases that differ in nothing else share a row.
     """
-    rows = [
-        _Peak(replace(case, device=None) if source == "estimate" and case.device else case, source, records.memory)
-        for case, source, records in rs.split()
-        if records.memory is not None
-    ]
+    known = ((case, source, records.memory) for case, source, records in rs.split())
+    rows = [_Peak(case, source, memory) for case, source, memory in known if memory is not None]
     estimated = any(row.source == "estimate" for row in rows)
     notes = ["workspaces of cuDNN and cuBLAS are not in an estimate"] if estimated else []
-    return build("Memory at the peak", _MEMORY, dict.fromkeys(rows), notes=notes)
+    table = build("Memory at the peak", _MEMORY, rows, notes=notes)
+    return replace(table, rows=tuple(dict.fromkeys(table.rows)))
 
 
 def failures(rs: RecordSet) -> Table:
@@ -243,26 +259,8 @@ def _counted(records: RecordSet, depth: int) -> list[Table]:
     return [by_family(by_kind, case, coverage), *modules]
 
 
-def _rows(item: Evidence) -> Iterator[_Row]:
-    """Yield the phases of a case where it has several, then the whole step."""
-    source = " + ".join(item.sources)
-    several = len(item.phases) > 1
-    for only in (*item.phases, None) if several else (None,):
-        total, measured = item.total(only), item.measured(only)
-        yield _Row(
-            evidence=item,
-            case=item.case,
-            source=source,
-            only=only,
-            phase=only or (STEP if several or not item.phases else item.phases[0]),
-            total=total,
-            measured=measured,
-            rate=(None, None) if only else throughput(item.case, total, measured),
-        )
-
-
 def _notes(rows: Sequence[_Row]) -> Iterator[str]:
-    """Yield what a reader of the rows has to know."""
+    """Yield what a reader of the rows has to know; a note that does not hold for every case says for which."""
     yield from total_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.total is not None and row.total.bound is not None for row in rows):
         yield "bound: operation by operation, operands from DRAM; whole-model roofline: all work as one operation"
@@ -276,17 +274,14 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     for row in timed:
         if row.only is None and row.measured is not None and row.measured.pooled > 1:
             yield f"{row.case.label()}: samples of {row.measured.pooled} measurements pooled"
-
-
-def _notes_of_cases(evidence: Sequence[Evidence]) -> Iterator[str]:
-    """Yield the notes on records; one that does not hold for every case says for which."""
-    noted: dict[str, list[Evidence]] = {}
-    for item in evidence:
-        for note in item.notes:
-            noted.setdefault(note, []).append(item)
-    for note, items in noted.items():
-        if len(items) == len(evidence):
+    cases = [row for row in rows if row.only is None]
+    noted: dict[str, list[Case]] = {}
+    for row in cases:
+        for note in row.evidence.notes:
+            noted.setdefault(note, []).append(row.case)
+    for note, those in noted.items():
+        if len(those) == len(cases):
             yield note
         else:
-            fields = differing([item.case for item in evidence])
-            yield f"{', '.join(name_of(item.case, fields) for item in items)}: {note}"
+            fields = differing([row.case for row in cases])
+            yield f"{', '.join(name_of(case, fields) for case in those)}: {note}"

@@ -95,27 +95,25 @@ def build(
         rows: what the rows are about. A mapping holds its values under the keys of the columns; what it does not name
             is unknown.
     """
-    shown = tuple(columns)
-
-    def entries(about: object) -> Row:
-        if isinstance(about, Mapping):
-            values = [about.get(column.key) for column in shown]
+    shown, lines = tuple(columns), list[Row]()
+    for row in (*rows, *([] if total is None else [total])):
+        if isinstance(row, Mapping):
+            values = [row.get(column.key) for column in shown]
         else:
-            values = [getattr(about, column.key) if column.read is None else column.read(about) for column in shown]
-        return tuple(value if isinstance(value, Entry) else Entry(value) for value in values)
-
+            values = [getattr(row, column.key) if column.read is None else column.read(row) for column in shown]
+        lines.append(tuple(value if isinstance(value, Entry) else Entry(value) for value in values))
     return Table(
         title=title,
         columns=shown,
-        rows=tuple(map(entries, rows)),
-        total=None if total is None else entries(total),
+        rows=tuple(lines if total is None else lines[:-1]),
+        total=None if total is None else lines[-1],
         notes=tuple(dict.fromkeys(notes)),
     )
 
 
-def text(cell: Entry, column: Column, digits: int = 4) -> str:
-    """The cell for a person, without sign, mark and indentation; a unit that the header names is not repeated."""
-    value = cell.value if cell.label is None else cell.label
+def text(entry: Entry, column: Column, digits: int = 4) -> str:
+    """Return the entry for a person, without sign, mark and indentation, nor a unit that the header names."""
+    value = entry.value if entry.label is None else entry.label
     if value is None or value == "":
         return "-"
     if isinstance(value, str | bool):

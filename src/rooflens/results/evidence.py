@@ -168,33 +168,31 @@ def _evidence(rs: RecordSet) -> Iterator[Evidence]:
     parts = rs.split()
     measured = {case for case, source, _ in parts if source == "measure"}
     profiles = {case: records for case, source, records in parts if source == "profile" and case in measured}
-    estimates = EstimatedCases(case for case, source, _ in parts if source == "estimate")
-    timed: dict[Case, list[RecordSet]] = {}
-    alone: set[RecordSet] = set()
+    observed = [part for part in parts if part[1] != "estimate"]
+    estimates = EstimatedCases(case for case, source, _ in parts if source == "estimate") if observed else None
+    timed: dict[Case, list[RecordSet | None]] = {}
+    alone: dict[RecordSet, RecordSet | None] = {}  # what was observed without an estimate, and its own work
+    for case, _, records in observed:
+        own = records if any(r.work is not None for r in records.records) else None
+        partner = estimates.partner(case) if own is None and estimates is not None else None
+        if profiles.get(case) is records:
+            continue  # it stands beside the measurement
+        if partner is None:
+            alone[records] = own
+        else:
+            timed.setdefault(partner, []).append(records)
     for case, source, records in parts:
-        if source != "estimate":
-            partner = None if any(r.work is not None for r in records) else estimates.partner(case)
-            if partner is None:
-                alone.add(records)
-            elif profiles.get(case) is not records:
-                timed.setdefault(partner, []).append(records)
-
-    def evidence(work: RecordSet | None, time: RecordSet | None) -> Evidence:
-        cases = [records.cases[0] for records in (time, work) if records is not None]
-        device = next((case.device for case in cases if case.device is not None), None)
-        return Evidence(
-            case=cases[0] if cases[0].device == device else replace(cases[0], device=device),
-            device=rs.devices.get(device) if device else None,
-            work=work,
-            time=time,
-            profile=profiles.get(time.cases[0]) if time is not None and time.sources == ("measure",) else None,
-        )
-
-    for case, source, records in parts:
-        if source == "estimate":
-            yield from [evidence(records, time) for time in timed.get(case, ())] or [evidence(records, None)]
-        elif records in alone and profiles.get(case) is not records:
-            yield evidence(records if any(r.work is not None for r in records) else None, records)
+        joined = [(records, time) for time in timed.get(case, [None])] if source == "estimate" else []
+        for work, time in [*joined, *([(alone[records], records)] if records in alone else [])]:
+            cases = [each.cases[0] for each in (time, work) if each is not None]
+            device = next((case.device for case in cases if case.device is not None), None)
+            yield Evidence(
+                case=cases[0] if cases[0].device == device else replace(cases[0], device=device),
+                device=rs.devices.get(device) if device else None,
+                work=work,
+                time=time,
+                profile=profiles.get(time.cases[0]) if time is not None and time.sources == ("measure",) else None,
+            )
 
 
 def piecewise(rs: RecordSet) -> RecordSet | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from rooflens.devices import find
 from rooflens.errors import AmbiguousResult, InvalidValue
@@ -31,8 +31,6 @@ from rooflens.roofline import Bounds
 
 if TYPE_CHECKING:
     import polars
-
-T = TypeVar("T")
 
 Grouping = Literal["phase", "module", "family", "op"]
 
@@ -219,8 +217,8 @@ class RecordSet:
         return tuple(
             Group(
                 key=key,
-                kind=_shared({r.kind for r in records}, ""),
-                phase=_shared({r.phase for r in records}, None),
+                kind=records[0].kind if len({r.kind for r in records}) == 1 else "",
+                phase=records[0].phase if len({r.phase for r in records}) == 1 else None,
                 total=self.sum(records, device),
             )
             for key, records in groups.items()
@@ -316,10 +314,6 @@ def _estimates(records: Iterable[Record]) -> dict[Case, list[Record]]:
 
 def _field_names(cls: type) -> set[str]:
     return {f.name for f in fields(cls)}
-
-
-def _shared(values: set[T], otherwise: T) -> T:
-    return values.pop() if len(values) == 1 else otherwise
 
 
 def _row(record: Record) -> dict[str, object]:

@@ -53,6 +53,7 @@ class Total:
         bytes: bytes per level, recomputation included: it is real traffic.
         intensity: FLOP per DRAM byte, recomputation included in both.
         missing: operations whose FLOP are unknown: with any, FLOP and bound are lower bounds.
+        pieces: what the records count by.
     """
 
     def __init__(self, records: Iterable[Record], device: Device | None, bounds: Bounds | None = None) -> None:
@@ -77,12 +78,8 @@ class Total:
         moved, done = self.bytes.get("dram"), sum(work.total_flops for work in both)
         self.intensity = done / moved if done and moved else None
         self.missing = frozenset[str]() if self.work is None else self.work.missing
-
-    @cached_property
-    def _needed(self) -> list[tuple[Work, int]]:
-        """What the device has to do for each record, and how often."""
-        needed = [(r.needed, r.calls) for r in self.records]
-        return [(work, calls) for work, calls in needed if work is not None]
+        self.pieces: Pieces = "kernels" if any(r.scope == "kernel" for r, _ in worked) else "operations"
+        self._needed = [(work, r.calls) for r in self.records if (work := r.needed) is not None]
 
     @cached_property
     def bound(self) -> Bound | None:
@@ -128,11 +125,6 @@ class Total:
     predicted_seconds: float | None = None
     predicted_low: float | None = None
     predicted_high: float | None = None
-
-    @property
-    def pieces(self) -> Pieces:
-        """What the records count by."""
-        return "kernels" if any(r.scope == "kernel" and r.work is not None for r in self.records) else "operations"
 
     @cached_property
     def coverage(self) -> Coverage:
