@@ -175,25 +175,9 @@ for _name in PER_ELEMENT:
 
 @register(
     "elementwise",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "bitwise_not",
-    "logical_and",
-    "logical_or",
-    "logical_not",
-    "logical_xor",
-    "__and__",
-    "__or__",
-    "__lshift__",
-    "__rshift__",
-    "where",
-    "masked_fill",
-    "tril",
-    "triu",
-    "real",
-    "complex",
-    "copysign",
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "logical_and", "logical_or"),
+    *("logical_not", "logical_xor", "__and__", "__or__", "__lshift__", "__rshift__", "where", "masked_fill", "tril"),
+    *("triu", "real", "complex", "copysign"),
 )
 def _selecting(call: Call) -> Demand:
     """Bits are combined or elements selected: bytes move, no FLOP is done."""

@@ -9,18 +9,8 @@ from rooflens.costs.units import matrix, pointwise
 from rooflens.records import Call, Tensor
 
 PRODUCTS = (
-    "mm",
-    "bmm",
-    "mv",
-    "dot",
-    "vdot",
-    "_int_mm",
-    "_scaled_mm",
-    "_scaled_mm_v2",
-    "_sparse_mm",
-    "_weight_int8pack_mm",
-    "_weight_int4pack_mm",
-    "_weight_int4pack_mm_for_cpu",
+    *("mm", "bmm", "mv", "dot", "vdot", "_int_mm", "_scaled_mm", "_scaled_mm_v2", "_sparse_mm", "_weight_int8pack_mm"),
+    *("_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu"),
 )
 """Operations whose first tensor is the left operand; that of the others is an addend."""
 

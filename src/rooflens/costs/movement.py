@@ -14,52 +14,17 @@ VIEWS = (
     *("squeeze", "t", "transpose", "unbind", "unsqueeze", "view"),
 )
 """Views that have a form which copies."""
+PADS = tuple(f"{kind}_pad{n}d" for kind in ("reflection", "replication") for n in (1, 2, 3))
+NEAREST = tuple(f"{kind}{n}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3))
+SHUFFLES = ("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle", "im2col", "unfold_copy")
+REORDERED = ("cat", "stack", "constant_pad_nd", "roll", "flip", "rot90", "repeat", "repeat_interleave")
+PIECES = ("slice_backward", "select_backward", "diagonal_backward")
+PLACED = ("as_strided_scatter", "slice_scatter", "select_scatter")
+OTHERS = ("lift", "_local_scalar_dense", "_pack_padded_sequence", "masked_select", "sparse_mask")
 
 
-@register(
-    "copy",
-    "clone",
-    "contiguous",
-    "_to_copy",
-    "cat",
-    "stack",
-    "constant_pad_nd",
-    "reflection_pad1d",
-    "reflection_pad2d",
-    "reflection_pad3d",
-    "replication_pad1d",
-    "replication_pad2d",
-    "replication_pad3d",
-    "roll",
-    "flip",
-    "rot90",
-    "repeat",
-    "slice_backward",
-    "select_backward",
-    "diagonal_backward",
-    "as_strided_scatter",
-    "slice_scatter",
-    "select_scatter",
-    "im2col",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "channel_shuffle",
-    "native_channel_shuffle",
-    "upsample_nearest1d",
-    "upsample_nearest2d",
-    "upsample_nearest3d",
-    "_upsample_nearest_exact1d",
-    "_upsample_nearest_exact2d",
-    "_upsample_nearest_exact3d",
-    "lift",
-    "_local_scalar_dense",
-    "unfold_copy",
-    "repeat_interleave",
-    "_pack_padded_sequence",
-    "masked_select",
-    "sparse_mask",
-    *(f"{view}_copy" for view in VIEWS),
-)
+@register("copy", "clone", "contiguous", "_to_copy", *REORDERED, *PADS, *NEAREST, *SHUFFLES, *PIECES, *PLACED, *OTHERS)
+@register("copy", *(f"{view}_copy" for view in VIEWS))
 def copy(call: Call) -> Demand:
     """Read once, written once."""
     return Demand()
@@ -72,61 +37,20 @@ def copy_into(call: Call) -> Demand:
     return Demand(bytes=call.reads - target + call.writes if call.name.endswith("_") else None)
 
 
-@register(
-    "copy",
-    "col2im",
-    "unfold_backward",
-    "upsample_nearest1d_backward",
-    "upsample_nearest2d_backward",
-    "upsample_nearest3d_backward",
-    "_upsample_nearest_exact1d_backward",
-    "_upsample_nearest_exact2d_backward",
-    "_upsample_nearest_exact3d_backward",
-    "reflection_pad1d_backward",
-    "reflection_pad2d_backward",
-    "reflection_pad3d_backward",
-    "replication_pad1d_backward",
-    "replication_pad2d_backward",
-    "replication_pad3d_backward",
-)
+@register("copy", "col2im", "unfold_backward", *(f"{name}_backward" for name in (*PADS, *NEAREST)))
 def folded(call: Call) -> Demand:
     """Overlapping pieces are added: one addition per element that is read. A padded input's values are not read."""
     source = call.inputs[0]
     return Demand(flops=pointwise(source, vector=source.elements), bytes=source.nbytes + call.writes)
 
 
-@register(
-    "fill",
-    "fill",
-    "zero",
-    "zeros",
-    "zeros_like",
-    "new_zeros",
-    "ones",
-    "ones_like",
-    "new_ones",
-    "full",
-    "full_like",
-    "new_full",
-    "scalar_tensor",
-    "arange",
-    "linspace",
-    "eye",
-    "tril_indices",
-    "triu_indices",
-    "rand",
-    "rand_like",
-    "randn",
-    "randn_like",
-    "randint",
-    "randint_like",
-    "randperm",
-    "bernoulli",
-    "uniform",
-    "normal",
-    "exponential",
-    "random",
-)
+CONSTANTS = ("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full")
+INDICES = ("scalar_tensor", "arange", "linspace", "eye", "tril_indices", "triu_indices")
+RANDOM = ("rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm")
+RANDOM_IN_PLACE = ("bernoulli", "uniform", "normal", "exponential", "random")
+
+
+@register("fill", "fill", "zero", *CONSTANTS, *INDICES, *RANDOM, *RANDOM_IN_PLACE)
 def fill(call: Call) -> Demand:
     """Written, not read. Random numbers are integer work."""
     return Demand(bytes=call.writes)
@@ -187,19 +111,10 @@ def embedding_backward(call: Call) -> Demand:
     return Demand(flops=pointwise(grad, vector=grad.elements))
 
 
-@register(
-    "gather",
-    "scatter",
-    "scatter_add",
-    "index_add",
-    "index_put",
-    "_unsafe_index_put",
-    "_index_put_impl",
-    "index_copy",
-    "index_fill",
-    "masked_scatter",
-    "scatter_reduce",
-)
+INDEXED = ("index_add", "index_put", "_unsafe_index_put", "_index_put_impl", "index_copy", "index_fill")
+
+
+@register("gather", "scatter", "scatter_add", "scatter_reduce", "masked_scatter", *INDEXED)
 def scatter(call: Call) -> Demand:
     """Values are read and written at their places, and added there where the operation accumulates.
 

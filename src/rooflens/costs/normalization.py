@@ -21,13 +21,8 @@ FIXED = ("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
 
 @register(
     "normalization",
-    "native_batch_norm",
-    "_native_batch_norm_legit",
-    "_native_batch_norm_legit_no_training",
-    "cudnn_batch_norm",
-    "miopen_batch_norm",
-    "_batch_norm_with_update",
-    "_batch_norm_no_update",
+    *("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"),
+    *("cudnn_batch_norm", "miopen_batch_norm", "_batch_norm_with_update", "_batch_norm_no_update"),
 )
 def batch_norm(call: Call) -> Demand:
     """Per element 2 to normalise and 1 each for weight and bias; 4 more where the batch's own statistics are used.

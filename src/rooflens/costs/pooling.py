@@ -27,10 +27,8 @@ def pool(call: Call) -> Demand:
 
 @register(
     "pooling",
-    "max_pool2d_with_indices_backward",
-    "max_pool3d_with_indices_backward",
-    "adaptive_max_pool2d_backward",
-    "adaptive_max_pool3d_backward",
+    *("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward"),
+    *("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward"),
 )
 def max_pool_backward(call: Call) -> Demand:
     """Each gradient is added where its maximum was: gradient and indices are read, the input is not."""
@@ -47,10 +45,7 @@ def avg_pool_backward(call: Call) -> Demand:
 
 @register(
     "pooling",
-    "_adaptive_avg_pool2d",
-    "_adaptive_avg_pool3d",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool3d",
+    *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d"),
 )
 def adaptive_pool(call: Call) -> Demand:
     """Windows of variable size tile the input: one operation per element of the larger side.

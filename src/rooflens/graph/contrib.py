@@ -150,15 +150,8 @@ def _together(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...
 
 
 _SAME = (
-    "BiasGelu",
-    "FastGelu",
-    "Gelu",
-    "QLinearLeakyRelu",
-    "QLinearSigmoid",
-    "QLinearSoftmax",
-    "QuickGelu",
-    "RotaryEmbedding",
-    "SimplifiedLayerNormalization",
+    *("BiasGelu", "FastGelu", "Gelu", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QuickGelu"),
+    *("RotaryEmbedding", "SimplifiedLayerNormalization"),
 )
 _SHAPES: dict[str, Callable[[Node], OutputTypes]] = {
     **{f"com.microsoft.{name}": _same for name in _SAME},

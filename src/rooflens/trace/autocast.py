@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 LOWER = (torch.float16, torch.bfloat16)
@@ -21,57 +22,13 @@ CAST_DOWN = frozenset({"addmv", "addr", "mv"})
 
 CAST_UP = frozenset(
     {
-        "__pow__",
-        "__rpow__",
-        "__rdiv__",
-        "__rtruediv__",
-        "acos",
-        "asin",
-        "cosh",
-        "erfinv",
-        "exp",
-        "expm1",
-        "log",
-        "log10",
-        "log2",
-        "log1p",
-        "reciprocal",
-        "rsqrt",
-        "sinh",
-        "tan",
-        "pow",
-        "softplus",
-        "layer_norm",
-        "group_norm",
-        "norm",
-        "normalize",
-        "nuclear_norm",
-        "cosine_similarity",
-        "poisson_nll_loss",
-        "cosine_embedding_loss",
-        "cross_entropy",
-        "nll_loss",
-        "hinge_embedding_loss",
-        "kl_div",
-        "l1_loss",
-        "smooth_l1_loss",
-        "huber_loss",
-        "mse_loss",
-        "margin_ranking_loss",
-        "multilabel_margin_loss",
-        "soft_margin_loss",
-        "triplet_margin_loss",
-        "multi_margin_loss",
-        "binary_cross_entropy_with_logits",
-        "dist",
-        "pdist",
-        "cdist",
-        "renorm",
-        "logsumexp",
-        "rms_norm",
-        "interpolate",
-        "upsample",
-        "upsample_bilinear",
+        *("__pow__", "__rpow__", "__rdiv__", "__rtruediv__", "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log"),
+        *("log10", "log2", "log1p", "reciprocal", "rsqrt", "sinh", "tan", "pow", "softplus", "layer_norm"),
+        *("group_norm", "norm", "normalize", "nuclear_norm", "cosine_similarity", "poisson_nll_loss"),
+        *("cosine_embedding_loss", "cross_entropy", "nll_loss", "hinge_embedding_loss", "kl_div", "l1_loss"),
+        *("smooth_l1_loss", "huber_loss", "mse_loss", "margin_ranking_loss", "multilabel_margin_loss"),
+        *("soft_margin_loss", "triplet_margin_loss", "multi_margin_loss", "binary_cross_entropy_with_logits", "dist"),
+        *("pdist", "cdist", "renorm", "logsumexp", "rms_norm", "interpolate", "upsample", "upsample_bilinear"),
         "upsample_nearest",
     }
 )
@@ -79,14 +36,7 @@ CAST_UP = frozenset(
 
 RESULT_UP = frozenset(
     {
-        "cumprod",
-        "cumsum",
-        "linalg_matrix_norm",
-        "linalg_vector_norm",
-        "log_softmax",
-        "prod",
-        "softmax",
-        "softmin",
+        *("cumprod", "cumsum", "linalg_matrix_norm", "linalg_vector_norm", "log_softmax", "prod", "softmax", "softmin"),
         "sum",
     }
 )
@@ -94,35 +44,16 @@ RESULT_UP = frozenset(
 
 WIDEST = frozenset(
     {
-        "addcdiv",
-        "addcmul",
-        "atan2",
-        "bilinear",
-        "cross",
-        "dot",
-        "grid_sample",
-        "grid_sampler",
-        "index_put",
-        "scatter_add",
-        "tensordot",
-        "vdot",
+        *("addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "grid_sample", "grid_sampler", "index_put"),
+        *("scatter_add", "tensordot", "vdot"),
     }
 )
 """The tensors are brought to the widest type among them."""
 
 ON_THE_CPU = frozenset(
     {
-        "adaptive_avg_pool3d",
-        "adaptive_max_pool1d",
-        "adaptive_max_pool2d",
-        "adaptive_max_pool3d",
-        "avg_pool3d",
-        "fractional_max_pool2d",
-        "fractional_max_pool3d",
-        "max_unpool2d",
-        "max_unpool3d",
-        "pad",
-        "trace",
+        *("adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool3d"),
+        *("fractional_max_pool2d", "fractional_max_pool3d", "max_unpool2d", "max_unpool3d", "pad", "trace"),
     }
 )
 """The CPU's autocast brings these up to fp32, CUDA's leaves them as they are."""
@@ -137,7 +68,7 @@ def as_on_cuda(
     if name in CAST_DOWN:
         return *_cast(args, kwargs, torch.get_autocast_dtype("cpu")), off
     if name in CAST_UP and not _by_area(name, args, kwargs):
-        args, kwargs = tree_map_only(torch.Tensor, _up, (args, kwargs))
+        args, kwargs = tree_map_only(Tensor, _up, (args, kwargs))
         return args, kwargs, off
     if name in RESULT_UP and kwargs.get("dtype") is None and args and _is_lower(args[0]):
         return args, kwargs | {"dtype": torch.float32}, off
@@ -155,20 +86,20 @@ def _by_area(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
 def _cast(args: Any, kwargs: dict[str, Any], dtype: torch.dtype) -> tuple[Any, dict[str, Any]]:
     """Every tensor of 32 and 16 bits in one type."""
 
-    def cast(tensor: torch.Tensor) -> torch.Tensor:
+    def cast(tensor: Tensor) -> Tensor:
         return tensor.to(dtype) if _is_lower(tensor) or _is_single(tensor) else tensor
 
-    found: tuple[Any, dict[str, Any]] = tree_map_only(torch.Tensor, cast, (args, kwargs))
+    found: tuple[Any, dict[str, Any]] = tree_map_only(Tensor, cast, (args, kwargs))
     return found
 
 
 def _is_lower(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in LOWER
+    return isinstance(value, Tensor) and value.dtype in LOWER
 
 
 def _is_single(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype == torch.float32
+    return isinstance(value, Tensor) and value.dtype == torch.float32
 
 
-def _up(tensor: torch.Tensor) -> torch.Tensor:
+def _up(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in LOWER else tensor

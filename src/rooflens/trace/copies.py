@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 
@@ -40,9 +41,9 @@ class Copies(ABC):
     def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False) -> None:
         self._cast = cast
         self._channels_last = channels_last
-        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._made: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+    def of(self, tensor: Tensor) -> Tensor:
         """The copy of `tensor`, with the same shape and need of a gradient."""
         known = self._made.get(id(tensor))
         if known is not None:
@@ -62,7 +63,7 @@ class Copies(ABC):
         return tree_map(self._leaf, structure)
 
     def _leaf(self, leaf: Any) -> Any:
-        if isinstance(leaf, torch.Tensor):
+        if isinstance(leaf, Tensor):
             return self.of(leaf)
         if isinstance(leaf, UserDict):
             mapping = copy(leaf)
@@ -75,28 +76,28 @@ class Copies(ABC):
             object.__setattr__(found, part.name, self.tree(getattr(leaf, part.name)))  # also where it is frozen
         return found
 
-    def _wrapped(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _wrapped(self, tensor: Tensor) -> Tensor:
         """A tensor of a class that is made of others, around the copies of these."""
         kind: Any = type(tensor)
         names, context = kind.__tensor_flatten__(tensor)
         inner = {name: self.of(getattr(tensor, name)) for name in names}
-        made: torch.Tensor = kind.__tensor_unflatten__(inner, context, tensor.shape, tensor.stride())
+        made: Tensor = kind.__tensor_unflatten__(inner, context, tensor.shape, tensor.stride())
         return made
 
-    def state(self, module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    def state(self, module: torch.nn.Module) -> dict[str, Tensor]:
         """Copies of all parameters and buffers by name; tied ones share a copy."""
         return {name: self.of(tensor) for name, tensor in own_state(module).items()}
 
     @abstractmethod
-    def _make(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor: ...
+    def _make(self, tensor: Tensor, dtype: torch.dtype) -> Tensor: ...
 
-    def _laid_out(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _laid_out(self, tensor: Tensor) -> Tensor:
         if not self._channels_last or tensor.dim() != 4:
             return tensor
         return tensor.contiguous(memory_format=torch.channels_last)
 
 
-def own_state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+def own_state(module: torch.nn.Module) -> dict[str, Tensor]:
     """All parameters and buffers by name, tied ones once."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
@@ -109,7 +110,7 @@ class FakeCopies(Copies):
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.mode = self._fake
 
-    def _make(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    def _make(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
         if tensor.layout is not torch.strided:
             raise without_values(tensor)
         meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="meta")
@@ -123,7 +124,7 @@ class RealCopies(Copies):
         super().__init__(cast, channels_last)
         self.mode = nullcontext()
 
-    def _make(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    def _make(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
         if tensor.layout is not torch.strided:
             return tensor.detach().to(CPU, dtype).clone()
         copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=CPU)

@@ -1,4 +1,4 @@
-"""Operations that an accelerator runs as one: attention and recurrent layers, forward and backward.
+"""Operations that an accelerator runs as one: attention, recurrent layers and grouped products, forward and backward.
 
 They exist for tracing only: each has a schema, the shapes of its results and a backward. The recorder sees
 ``rooflens::attention`` where a GPU would run a fused attention kernel. Their CPU kernels serve models that are run with
@@ -7,49 +7,73 @@ values: results are right, gradients are zeros of the right shape, since nothing
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from rooflens.errors import ModelError
 
 LIBRARY = torch.library.Library("rooflens", "DEF")
-LIBRARY.define(
-    "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float dropout, bool causal, bool saving)"
-    " -> (Tensor, Tensor)"
-)
-LIBRARY.define(
-    "attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor output, Tensor logsumexp,"
-    " Tensor? mask, float dropout, bool causal, bool[4] needed) -> Tensor[]"
-)
-LIBRARY.define(
-    "recurrent(Tensor input, Tensor[] states, Tensor[] weights, Tensor? batch_sizes, str kind, int layers,"
-    " float dropout, bool train, bool bidirectional, bool batch_first, bool saving) -> Tensor[]"
-)
-LIBRARY.define(
-    "recurrent_backward(Tensor[] grads, Tensor input, Tensor[] states, Tensor[] weights, Tensor? batch_sizes,"
-    " Tensor output, Tensor reserve, str kind, int layers, bool bidirectional, bool batch_first, bool[] needed)"
-    " -> Tensor[]"
-)
-
-LIBRARY.define("_grouped_mm(Tensor self, Tensor mat2, Tensor? offs, ScalarType? out_dtype) -> Tensor")
 
 
-def saving(*tensors: torch.Tensor) -> bool:
-    """Whether backward will need what a call leaves behind."""
-    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+def define(schema: str, shapes: Callable[..., Any], kernel: Callable[..., Any] | None = None) -> None:
+    """Define an operation of our own.
+
+    Args:
+        schema: its name, arguments and results, as torch writes them.
+        shapes: makes empty results.
+        kernel: computes the results on the CPU; without one they are zeros.
+    """
+    name = schema.partition("(")[0]
+    LIBRARY.define(schema)
+    torch.library.register_fake(f"rooflens::{name}", shapes)
+    LIBRARY.impl(name, kernel or (lambda *arguments: [result.zero_() for result in shapes(*arguments)]), "CPU")
 
 
-@torch.library.register_fake("rooflens::attention")
+def saving(*tensors: Tensor | None) -> bool:
+    """True if backward will need what a call leaves behind."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def empty_gradients(sources: Sequence[Tensor | None], needed: list[bool]) -> list[Tensor]:
+    """Empty gradients of the sources that need one."""
+    return [torch.empty_like(s) for s, wanted in zip(sources, needed, strict=True) if wanted and s is not None]
+
+
+def scattered(grads: list[Tensor], needed: list[bool]) -> list[Tensor | None]:
+    """The gradients at the places where one is needed, None elsewhere."""
+    remaining = iter(grads)
+    return [next(remaining) if wanted else None for wanted in needed]
+
+
+class Once(torch.autograd.Function):
+    """The gradients of a fused kernel, which has no second derivative: backward through them is refused."""
+
+    @staticmethod
+    def forward(ctx: Any, advice: str, count: int, *gradients: Tensor) -> Any:
+        ctx.advice = advice
+        return tuple(gradients[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        raise ModelError(f"a fused kernel has no second derivative; {ctx.advice}")
+
+
+def _once(grads: list[Tensor], advice: str, *sources: Tensor) -> list[Tensor]:
+    """`grads`, which depend on `sources` in a way that cannot be differentiated again."""
+    if not torch.is_grad_enabled():
+        return grads
+    return list(Once.apply(advice, len(grads), *grads, *sources))
+
+
+# Attention ------------------------------------------------------------------------------------------------------------
+
+
 def _attention_shapes(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    dropout: float,
-    causal: bool,
-    saving: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, causal: bool, saving: bool
+) -> tuple[Tensor, Tensor]:
     # Fused kernels write (batch, sequence, heads, width) and return a transposed view of it.
     # Grouped keys have fewer heads than queries, so only the dimensions before the heads are broadcast.
     *batch, queries, _ = query.shape
@@ -61,33 +85,9 @@ def _attention_shapes(
     return output, query.new_empty((*batch, queries) if saving else (0,), dtype=torch.float32)
 
 
-@torch.library.register_fake("rooflens::attention_backward")
-def _attention_backward_shapes(
-    grad: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    output: torch.Tensor,
-    logsumexp: torch.Tensor,
-    mask: torch.Tensor | None,
-    dropout: float,
-    causal: bool,
-    needed: list[bool],
-) -> list[torch.Tensor]:
-    sources = (query, key, value, mask)
-    return [torch.empty_like(s) for s, wanted in zip(sources, needed, strict=True) if wanted and s is not None]
-
-
-@torch.library.impl(LIBRARY, "attention", "CPU")
 def _attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    dropout: float,
-    causal: bool,
-    saving: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, causal: bool, saving: bool
+) -> tuple[Tensor, Tensor]:
     with torch._C.DisableTorchFunction():
         grouped = query.dim() > 2 and query.shape[-3] != key.shape[-3] != 1
         result = torch.nn.functional.scaled_dot_product_attention(
@@ -97,32 +97,22 @@ def _attention(
     return output.copy_(result), logsumexp.zero_()
 
 
-@torch.library.impl(LIBRARY, "attention_backward", "CPU")
-def _attention_backward(*arguments: Any) -> list[torch.Tensor]:
-    return [gradient.zero_() for gradient in _attention_backward_shapes(*arguments)]
+def _attention_gradients(*arguments: Any) -> list[Tensor]:
+    _, query, key, value, _, _, mask, _, _, needed = arguments
+    return empty_gradients((query, key, value, mask), needed)
 
 
-class Once(torch.autograd.Function):
-    """The gradients of a fused kernel, which has no second derivative: backward through them is refused."""
-
-    @staticmethod
-    def forward(ctx: Any, advice: str, count: int, *gradients: torch.Tensor) -> Any:
-        ctx.advice = advice
-        return tuple(gradients[:count])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        raise ModelError(f"a fused kernel has no second derivative; {ctx.advice}")
-
-
-def _once(grads: list[torch.Tensor], advice: str, *sources: torch.Tensor) -> list[torch.Tensor]:
-    """`grads`, which depend on `sources` in a way that cannot be differentiated again."""
-    if not torch.is_grad_enabled():
-        return grads
-    return list(Once.apply(advice, len(grads), *grads, *sources))
-
-
-_WRITE_ATTENTION_OUT = "run attention under torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
+define(
+    "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float dropout, bool causal, bool saving)"
+    " -> (Tensor, Tensor)",
+    _attention_shapes,
+    _attention,
+)
+define(
+    "attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor output, Tensor logsumexp,"
+    " Tensor? mask, float dropout, bool causal, bool[4] needed) -> Tensor[]",
+    _attention_gradients,
+)
 
 
 class Attention(torch.autograd.Function):
@@ -134,191 +124,136 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        mask: torch.Tensor | None,
-        dropout: float,
-        causal: bool,
-    ) -> torch.Tensor:
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, causal: bool
+    ) -> Tensor:
         output, logsumexp = torch.ops.rooflens.attention(query, key, value, mask, dropout, causal, True)
         ctx.save_for_backward(query, key, value, mask, output, logsumexp)
         ctx.dropout, ctx.causal = dropout, causal
         return output  # type: ignore[no-any-return]
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+    def backward(ctx: Any, grad: Tensor) -> Any:
         query, key, value, mask, output, logsumexp = ctx.saved_tensors
         needed = list(ctx.needs_input_grad[:4])
         grads = torch.ops.rooflens.attention_backward(
             grad, query, key, value, output, logsumexp, mask, ctx.dropout, ctx.causal, needed
         )
-        grads = _once(grads, _WRITE_ATTENTION_OUT, grad, query, key, value)
-        return *scattered(grads, needed), None, None
+        advice = "run attention under torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
+        return *scattered(_once(grads, advice, grad, query, key, value), needed), None, None
 
 
-def scattered(grads: list[torch.Tensor], needed: list[bool]) -> list[torch.Tensor | None]:
-    """The gradients at the places where one is needed, None elsewhere."""
-    remaining = iter(grads)
-    return [next(remaining) if wanted else None for wanted in needed]
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0, causal: bool = False
+) -> Tensor:
+    """Attention as one operation, with a backward where one is needed."""
+    if saving(query, key, value, mask):
+        return Attention.apply(query, key, value, mask, dropout, causal)  # type: ignore[no-any-return]
+    return torch.ops.rooflens.attention(query, key, value, mask, dropout, causal, False)[0]  # type: ignore[no-any-return]
 
 
-@torch.library.register_fake("rooflens::recurrent")
+# Recurrent layers -----------------------------------------------------------------------------------------------------
+
+
+class RecurrentOptions(NamedTuple):
+    """What a recurrent layer is, in the order of the operation's arguments."""
+
+    kind: str
+    layers: int
+    dropout: float
+    train: bool
+    bidirectional: bool
+    batch_first: bool
+
+
 def _recurrent_shapes(
-    input: torch.Tensor,
-    states: list[torch.Tensor],
-    weights: list[torch.Tensor],
-    batch_sizes: torch.Tensor | None,
-    kind: str,
-    layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-    saving: bool,
-) -> list[torch.Tensor]:
-    directions = 2 if bidirectional else 1
-    width = states[0].shape[-1]
-    output = input.new_empty((*input.shape[:-1], directions * width))
+    input: Tensor, states: list[Tensor], weights: list[Tensor], batch_sizes: Tensor | None, *settings: Any
+) -> list[Tensor]:
+    *given, saving = settings
+    options = RecurrentOptions(*given)
+    directions = 2 if options.bidirectional else 1
+    output = input.new_empty((*input.shape[:-1], directions * states[0].shape[-1]))
     # What backward needs of every step: the gates, and the cell of an LSTM.
-    hidden = weights[0].shape[0]
-    kept = hidden + (states[-1].shape[-1] if kind == "lstm" else 0)
+    kept = weights[0].shape[0] + (states[-1].shape[-1] if options.kind == "lstm" else 0)
     steps = input.numel() // max(1, input.shape[-1])
-    reserve = input.new_empty((steps * layers * directions * kept,) if saving else (0,))
+    reserve = input.new_empty((steps * options.layers * directions * kept,) if saving else (0,))
     return [output, *(torch.empty_like(s) for s in states), reserve]
 
 
-@torch.library.register_fake("rooflens::recurrent_backward")
-def _recurrent_backward_shapes(
-    grads: list[torch.Tensor],
-    input: torch.Tensor,
-    states: list[torch.Tensor],
-    weights: list[torch.Tensor],
-    batch_sizes: torch.Tensor | None,
-    output: torch.Tensor,
-    reserve: torch.Tensor,
-    kind: str,
-    layers: int,
-    bidirectional: bool,
-    batch_first: bool,
-    needed: list[bool],
-) -> list[torch.Tensor]:
-    sources = [input, *states, *weights]
-    return [torch.empty_like(s) for s, wanted in zip(sources, needed, strict=True) if wanted]
-
-
-@torch.library.impl(LIBRARY, "recurrent", "CPU")
 def _recurrent(
-    input: torch.Tensor,
-    states: list[torch.Tensor],
-    weights: list[torch.Tensor],
-    batch_sizes: torch.Tensor | None,
-    kind: str,
-    layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-    saving: bool,
-) -> list[torch.Tensor]:
+    input: Tensor, states: list[Tensor], weights: list[Tensor], batch_sizes: Tensor | None, *settings: Any
+) -> list[Tensor]:
+    kind, layers, dropout, train, bidirectional, batch_first, _ = settings
     biased = len(weights) // (layers * (2 if bidirectional else 1)) > 3
     state = tuple(states) if kind == "lstm" else states[0]
-    settings = (weights, biased, layers, dropout, train, bidirectional)
+    common = (weights, biased, layers, dropout, train, bidirectional)
     with torch._C.DisableTorchFunction():
         run = getattr(torch, kind)
         if batch_sizes is None:
-            results = run(input, state, *settings, batch_first)
+            results = run(input, state, *common, batch_first)
         else:
-            results = run(input, batch_sizes, state, *settings)
-    made = _recurrent_shapes(
-        input, states, weights, batch_sizes, kind, layers, dropout, train, bidirectional, batch_first, saving
-    )
+            results = run(input, batch_sizes, state, *common)
+    made = _recurrent_shapes(input, states, weights, batch_sizes, *settings)
     return [*(m.copy_(r) for m, r in zip(made, results, strict=False)), made[-1].zero_()]
 
 
-@torch.library.impl(LIBRARY, "recurrent_backward", "CPU")
-def _recurrent_backward(*arguments: Any) -> list[torch.Tensor]:
-    return [gradient.zero_() for gradient in _recurrent_backward_shapes(*arguments)]
+def _recurrent_gradients(_: list[Tensor], input: Tensor, states: Any, weights: Any, *rest: Any) -> list[Tensor]:
+    return empty_gradients((input, *states, *weights), rest[-1])
 
 
-def run_recurrent(
-    options: dict[str, Any],
-    input: torch.Tensor,
-    states: list[torch.Tensor],
-    weights: list[torch.Tensor],
-    batch_sizes: torch.Tensor | None,
-    saving: bool,
-) -> list[torch.Tensor]:
-    """Outputs, last states and, where backward will need it, what every step keeps."""
-    results: list[torch.Tensor] = torch.ops.rooflens.recurrent(
-        input,
-        states,
-        weights,
-        batch_sizes,
-        options["kind"],
-        options["layers"],
-        options["dropout"],
-        options["train"],
-        options["bidirectional"],
-        options["batch_first"],
-        saving,
-    )
-    return results
+define(
+    "recurrent(Tensor input, Tensor[] states, Tensor[] weights, Tensor? batch_sizes, str kind, int layers,"
+    " float dropout, bool train, bool bidirectional, bool batch_first, bool saving) -> Tensor[]",
+    _recurrent_shapes,
+    _recurrent,
+)
+define(
+    "recurrent_backward(Tensor[] grads, Tensor input, Tensor[] states, Tensor[] weights, Tensor? batch_sizes,"
+    " Tensor output, Tensor reserve, str kind, int layers, bool bidirectional, bool batch_first, bool[] needed)"
+    " -> Tensor[]",
+    _recurrent_gradients,
+)
 
 
 class Recurrent(torch.autograd.Function):
     """All layers and steps of an LSTM, GRU or plain recurrent net as one operation, as cuDNN runs it."""
 
     @staticmethod
-    def forward(ctx: Any, options: dict[str, Any], n_states: int, batch_sizes: Any, *tensors: torch.Tensor) -> Any:
+    def forward(ctx: Any, options: RecurrentOptions, n_states: int, batch_sizes: Any, *tensors: Tensor) -> Any:
         input, states, weights = tensors[0], list(tensors[1 : 1 + n_states]), list(tensors[1 + n_states :])
-        *outputs, reserve = run_recurrent(options, input, states, weights, batch_sizes, saving=True)
+        *outputs, reserve = torch.ops.rooflens.recurrent(input, states, weights, batch_sizes, *options, True)
         ctx.options, ctx.n_states = options, n_states
         ctx.save_for_backward(*tensors, batch_sizes, outputs[0], reserve)
         return tuple(outputs)
 
     @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+    def backward(ctx: Any, *grads: Tensor) -> Any:
         *tensors, batch_sizes, output, reserve = ctx.saved_tensors
         input, states, weights = tensors[0], tensors[1 : 1 + ctx.n_states], tensors[1 + ctx.n_states :]
         needed = list(ctx.needs_input_grad[3:])
-        options = ctx.options
+        kind, layers, _, _, bidirectional, batch_first = ctx.options
+        given = [g for g in grads if g is not None]
+        options = (kind, layers, bidirectional, batch_first)
         results = torch.ops.rooflens.recurrent_backward(
-            [g for g in grads if g is not None],
-            input,
-            list(states),
-            list(weights),
-            batch_sizes,
-            output,
-            reserve,
-            options["kind"],
-            options["layers"],
-            options["bidirectional"],
-            options["batch_first"],
-            needed,
+            given, input, list(states), list(weights), batch_sizes, output, reserve, *options, needed
         )
         results = _once(results, "run the layer under torch.backends.cudnn.flags(enabled=False)", *grads, *tensors)
         return None, None, None, *scattered(results, needed)
 
 
-@torch.library.register_fake("rooflens::_grouped_mm")
-def _grouped_shapes(
-    self: torch.Tensor, mat2: torch.Tensor, offs: torch.Tensor | None, out_dtype: torch.dtype | None
-) -> torch.Tensor:
+# Grouped products -----------------------------------------------------------------------------------------------------
+
+
+def _grouped_shapes(self: Tensor, mat2: Tensor, offs: Tensor | None, out_dtype: torch.dtype | None) -> Tensor:
     groups: tuple[int, ...] = ()  # the result has a matrix per group where none of its sides is cut into groups
     if self.dim() == mat2.dim():
         groups = (self.shape[0],) if offs is None else (offs.shape[0],)
     return self.new_empty((*groups, self.shape[-2], mat2.shape[-1]), dtype=out_dtype)
 
 
-@torch.library.impl(LIBRARY, "_grouped_mm", "CPU")
-def _grouped_mm(
-    self: torch.Tensor, mat2: torch.Tensor, offs: torch.Tensor | None, out_dtype: torch.dtype | None
-) -> torch.Tensor:
+def _grouped_mm(self: Tensor, mat2: Tensor, offs: Tensor | None, out_dtype: torch.dtype | None) -> Tensor:
     if offs is None:
         return torch.bmm(self, mat2).to(out_dtype or self.dtype)
-    result: torch.Tensor = _grouped_shapes(self, mat2, offs, out_dtype).zero_()
+    result: Tensor = _grouped_shapes(self, mat2, offs, out_dtype).zero_()
     begin = 0
     for group, end in enumerate(offs.tolist()):
         rows = slice(begin, end)
@@ -332,6 +267,11 @@ def _grouped_mm(
     return result
 
 
+define(
+    "_grouped_mm(Tensor self, Tensor mat2, Tensor? offs, ScalarType? out_dtype) -> Tensor", _grouped_shapes, _grouped_mm
+)
+
+
 class GroupedProduct(torch.autograd.Function):
     """A product per group of rows, as experts make them: `offs` says where each group ends.
 
@@ -339,15 +279,13 @@ class GroupedProduct(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, self: torch.Tensor, mat2: torch.Tensor, offs: torch.Tensor | None, out_dtype: torch.dtype | None
-    ) -> torch.Tensor:
+    def forward(ctx: Any, self: Tensor, mat2: Tensor, offs: Tensor | None, out_dtype: torch.dtype | None) -> Tensor:
         ctx.save_for_backward(self, mat2, offs)
-        result: torch.Tensor = torch.ops.rooflens._grouped_mm(self, mat2, offs, out_dtype)
+        result: Tensor = torch.ops.rooflens._grouped_mm(self, mat2, offs, out_dtype)
         return result
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+    def backward(ctx: Any, grad: Tensor) -> Any:
         self, mat2, offs = ctx.saved_tensors
         product = torch.ops.rooflens._grouped_mm
         left = product(grad, mat2.transpose(-2, -1), offs, self.dtype) if ctx.needs_input_grad[0] else None

@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import Tensor
 from torch._C import DispatchKey
 from torch._ops import HigherOrderOperator
 
@@ -53,17 +54,13 @@ def _scan(combine: Callable[..., Any], start: Any, steps: Any, additional: Any =
     return generic_scan(combine, start, steps, additional_inputs=additional)
 
 
-def _flexible_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any) -> Any:
+def _flexible_attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> Any:
     """One attention kernel, counted in full: which blocks a mask leaves out is among its values.
 
     What the function of scores computes in the kernel is not seen.
     """
-    if fused.saving(query, key, value):
-        output = fused.Attention.apply(query, key, value, None, 0.0, False)
-    else:
-        output, _ = torch.ops.rooflens.attention(query, key, value, None, 0.0, False, False)
     statistics = query.new_empty(query.shape[:-1], dtype=torch.float32)
-    return output, statistics, statistics
+    return fused.attend(query, key, value), statistics, statistics
 
 
 _PLAIN: dict[str, Callable[..., Any]] = {"cond": _branch, "scan": _scan, "flex_attention": _flexible_attention}

@@ -11,6 +11,7 @@ import weakref
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from rooflens.records import Memory, MemoryBlock, allocated, peak_memory
 from rooflens.trace.plain_tensors import plain_tensors
@@ -25,12 +26,12 @@ class Lifetimes:
         self._watches: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._clock = 0
 
-    def see(self, tensor: torch.Tensor, cause: str = "temporaries") -> None:
+    def see(self, tensor: Tensor, cause: str = "temporaries") -> None:
         """Note the storages of `tensor` that are new."""
         for part in plain_tensors(tensor):
             self._block(part, cause)
 
-    def _block(self, tensor: torch.Tensor, cause: str = "temporaries") -> MemoryBlock:
+    def _block(self, tensor: Tensor, cause: str = "temporaries") -> MemoryBlock:
         storage = tensor.untyped_storage()
         key = storage._cdata
         known = self._alive.get(key)
@@ -43,7 +44,7 @@ class Lifetimes:
         self._watches[key] = weakref.ref(storage, partial(self._freed, key))
         return block
 
-    def number(self, tensor: torch.Tensor) -> int:
+    def number(self, tensor: Tensor) -> int:
         """The number of the tensor's block; a negative one for memory that was never seen to appear (a constant)."""
         key: int = tensor.untyped_storage()._cdata
         return self._alive.get(key, -key)
@@ -56,7 +57,7 @@ class Lifetimes:
         """Numbers of the blocks that are still there: results, state, and what was there before."""
         return frozenset(self._alive.values())
 
-    def label(self, tensor: torch.Tensor, cause: str) -> None:
+    def label(self, tensor: Tensor, cause: str) -> None:
         """Say why the storages of `tensor` are there."""
         for part in plain_tensors(tensor):
             self._block(part).cause = cause

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -82,7 +82,7 @@ class ModulePaths:
 
 
 @contextmanager
-def untouched(root: nn.Module, copied: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
+def untouched(root: nn.Module, copied: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Put every attribute of every module back on leaving: flags, parameters, buffers, hooks, lists and dicts.
 
     Inside, every tensor of theirs is replaced by what `copied` makes of it: parameters, buffers, and those in plain
@@ -115,13 +115,13 @@ def reachable(root: nn.Module) -> list[nn.Module]:
     return list(found)
 
 
-def _swap(module: nn.Module, copied: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def _swap(module: nn.Module, copied: Callable[[Tensor], Tensor]) -> None:
     """Replace the tensors of a module: those of its registers, and those that only its own attributes hold."""
     for name, value in list(vars(module).items()):
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             vars(module)[name] = copied(value)
         elif type(value) in (list, dict) and name not in _REGISTERS:
-            swapped = tree_map_only(torch.Tensor, copied, value)
+            swapped = tree_map_only(Tensor, copied, value)
             value.clear()
             (value.extend if isinstance(value, list) else value.update)(swapped)
     for register in (module._parameters, module._buffers):

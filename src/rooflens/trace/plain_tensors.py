@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from rooflens.errors import DataDependent, ModelError
@@ -15,7 +16,7 @@ _COMPRESSED = {
 }
 
 
-def plain_tensors(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def plain_tensors(tensor: Tensor) -> tuple[Tensor, ...]:
     """The plain tensors that hold `tensor`: itself, the indices and values of a sparse one, or those of its class.
 
     Raises:
@@ -39,6 +40,6 @@ def plain_tensors(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return *indices, tensor.values()
 
 
-def without_values(tensor: torch.Tensor) -> DataDependent:
+def without_values(tensor: Tensor) -> DataDependent:
     """The error of a sparse tensor that has no values: how much it stores is among them."""
     return DataDependent(f"what a {str(tensor.layout).removeprefix('torch.')} tensor holds depends on values")

@@ -22,50 +22,19 @@ from rooflens.trace.plain_tensors import plain_tensors
 
 VIEWS = frozenset(
     {
-        "_reshape_alias",
-        "_unsafe_view",
-        "as_strided_",
-        "detach_",
-        "squeeze_",
-        "swapaxes_",
-        "swapdims_",
-        "t_",
-        "transpose_",
-        "unsafe_chunk",
-        "unsafe_split",
-        "unsafe_split_with_sizes",
-        "unsqueeze_",
+        *("_reshape_alias", "_unsafe_view", "as_strided_", "detach_", "squeeze_", "swapaxes_", "swapdims_", "t_"),
+        *("transpose_", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze_"),
     }
 )
 """Views whose schema does not say so. The others give results that alias an argument which is not written."""
 FREE = frozenset(
     {
-        "_assert_async",
-        "_efficientzerotensor",
-        "_functional_assert_async",
-        "_has_same_storage_numel",
-        "_linalg_check_errors",
-        "_nested_tensor_from_mask_left_aligned",
-        "_record_function_enter_new",
-        "_record_function_exit",
-        "_sparse_compressed_tensor_unsafe",
-        "_sparse_coo_tensor_unsafe",
-        "_sparse_coo_tensor_with_dims",
-        "_sparse_coo_tensor_with_dims_and_tensors",
-        "empty",
-        "empty_like",
-        "empty_permuted",
-        "empty_strided",
-        "is_coalesced",
-        "is_same_size",
-        "new_empty",
-        "new_empty_strided",
-        "resize_",
-        "set_",
-        "sym_numel",
-        "sym_size",
-        "sym_storage_offset",
-        "sym_stride",
+        *("_assert_async", "_efficientzerotensor", "_functional_assert_async", "_has_same_storage_numel"),
+        *("_linalg_check_errors", "_nested_tensor_from_mask_left_aligned", "_record_function_enter_new"),
+        *("_record_function_exit", "_sparse_compressed_tensor_unsafe", "_sparse_coo_tensor_unsafe"),
+        *("_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "empty", "empty_like"),
+        *("empty_permuted", "empty_strided", "is_coalesced", "is_same_size", "new_empty", "new_empty_strided"),
+        *("resize_", "set_", "sym_numel", "sym_size", "sym_storage_offset", "sym_stride"),
     }
 )
 """Operations that move and compute nothing and are no views."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -64,15 +65,15 @@ def without_mkldnn() -> Iterator[None]:
 
 
 def _attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> torch.Tensor:
+) -> Tensor:
     if query.is_nested:
         raise ModelError(
             "scaled_dot_product_attention of nested tensors is not counted: how many pairs attend is among their"
@@ -87,12 +88,7 @@ def _attention(
     query, key, value = _autocast(query, key, value)
     if attn_mask is not None and attn_mask.is_floating_point():
         attn_mask = attn_mask.to(query.dtype)
-    output: torch.Tensor
-    if fused.saving(query, key, value, *(() if attn_mask is None else (attn_mask,))):
-        output = fused.Attention.apply(query, key, value, attn_mask, dropout_p, is_causal)
-    else:
-        output, _ = torch.ops.rooflens.attention(query, key, value, attn_mask, dropout_p, is_causal, False)
-    return output
+    return fused.attend(query, key, value, attn_mask, dropout_p, is_causal)
 
 
 def _fusing() -> bool:
@@ -100,7 +96,7 @@ def _fusing() -> bool:
     return bool(torch._C._functorch.peek_interpreter_stack() is None)
 
 
-def _check_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, grouped: bool) -> None:
+def _check_attention(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -> None:
     """Refuse what torch's own attention refuses."""
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise RuntimeError(
@@ -113,7 +109,7 @@ def _check_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
         raise RuntimeError(f"{query.shape[-3]} query heads cannot share {key.shape[-3]} key heads")
 
 
-def _autocast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     """The tensors in the type to which autocast would bring the arguments of a matrix operation."""
     if not torch.is_autocast_enabled("cpu"):
         return tensors
@@ -121,7 +117,7 @@ def _autocast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return tuple(t.to(dtype) if t.dtype == torch.float32 else t for t in tensors)
 
 
-def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     # On CUDA, probabilities 0 and 1 and empty inputs skip the fused kernel; so does in-place dropout.
@@ -129,7 +125,7 @@ def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace
         return input
     if inplace or p == 1:
         return (torch.dropout_ if inplace else torch.dropout)(input, p, training)
-    output: torch.Tensor = torch.native_dropout(input, p, training)[0]
+    output: Tensor = torch.native_dropout(input, p, training)[0]
     return output
 
 
@@ -141,44 +137,39 @@ def _recurrent(kind: str) -> Callable[..., Any]:
     """
     plain = getattr(torch, kind)
 
-    def call(input: torch.Tensor, *rest: Any) -> Any:
+    def call(input: Tensor, *rest: Any) -> Any:
         if not _fusing() or not torch.backends.cudnn.enabled:
             with without_mkldnn():
                 return plain(input, *rest)
         packed = not isinstance(rest[2], bool)
         batch_sizes = rest[0] if packed else None
         states, weights, _, layers, dropout, train, bidirectional, *batch_first = rest[1:] if packed else rest
-        options = {
-            "kind": kind,
-            "layers": layers,
-            "dropout": dropout,
-            "train": train,
-            "bidirectional": bidirectional,
-            "batch_first": bool(batch_first and batch_first[0]),
-        }
-        states = [states] if isinstance(states, torch.Tensor) else list(states)
+        options = fused.RecurrentOptions(
+            kind, layers, dropout, train, bidirectional, batch_first=bool(batch_first and batch_first[0])
+        )
+        states = [states] if isinstance(states, Tensor) else list(states)
         tensors = _autocast(input, *states, *weights)
         if fused.saving(*tensors):
             results = fused.Recurrent.apply(options, len(states), batch_sizes, *tensors)
         else:
             inputs, cut = list(tensors), 1 + len(states)
             arguments = (inputs[0], inputs[1:cut], inputs[cut:], batch_sizes)
-            *results, _ = fused.run_recurrent(options, *arguments, saving=False)
+            *results, _ = torch.ops.rooflens.recurrent(*arguments, *options, False)
         return tuple(results)
 
     return call
 
 
 def _batch_norm(
-    input: torch.Tensor,
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    weight: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> torch.Tensor:
+) -> Tensor:
     # Without torch's check that a channel has more than one value: a batch of one is still counted. Its shape rule
     # divides by that number less one for the running variance, so the running statistics stay out of it.
     if training and input.numel() == input.shape[1]:
@@ -189,26 +180,22 @@ def _batch_norm(
 
 
 def _group_norm(
-    input: torch.Tensor,
-    num_groups: int,
-    weight: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-    eps: float = 1e-5,
-) -> torch.Tensor:
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     # As of batch norm, a group of one value is counted.
     return torch.group_norm(input, num_groups, weight, bias, eps, torch.backends.cudnn.enabled)
 
 
 def _instance_norm(
-    input: torch.Tensor,
-    running_mean: torch.Tensor | None = None,
-    running_var: torch.Tensor | None = None,
-    weight: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     use_input_stats: bool = True,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> torch.Tensor:
+) -> Tensor:
     if use_input_stats and input.shape[2:].numel() == 1:
         running_mean = running_var = None
     return torch.instance_norm(
@@ -217,41 +204,38 @@ def _instance_norm(
 
 
 def _rms_norm(
-    input: torch.Tensor,
-    normalized_shape: Sequence[int],
-    weight: torch.Tensor | None = None,
-    eps: float | None = None,
-) -> torch.Tensor:
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
     shape = list(normalized_shape)
     if not _fusing() or input.is_complex() or list(input.shape[input.dim() - len(shape) :]) != shape:
         return torch.rms_norm(input, shape, weight, eps)
     eps = torch.finfo(input.dtype).eps if eps is None else eps
-    if fused.saving(*(t for t in (input, weight) if t is not None)):
-        output: torch.Tensor = RmsNorm.apply(input, weight, shape, eps)
+    if fused.saving(input, weight):
+        output: Tensor = RmsNorm.apply(input, weight, shape, eps)
         return output
     output, _ = torch.ops.rooflens._fused_rms_norm(input, shape, weight, eps)
     return output
 
 
 def _grouped_product(
-    self: torch.Tensor,
-    mat2: torch.Tensor,
+    self: Tensor,
+    mat2: Tensor,
     *,
-    offs: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-) -> torch.Tensor:
+) -> Tensor:
     if self.shape[-1] != mat2.shape[-2]:
         raise RuntimeError(f"grouped products do not fit: {tuple(self.shape)} and {tuple(mat2.shape)}")
     product = fused.GroupedProduct.apply if fused.saving(self, mat2) else torch.ops.rooflens._grouped_mm
-    result: torch.Tensor = product(self, mat2, offs, out_dtype)
+    result: Tensor = product(self, mat2, offs, out_dtype)
     return result if bias is None else result + bias
 
 
 def _valued(method: Callable[..., Any]) -> Callable[..., Any]:
     """A method that hands out values, which a fake tensor does not have."""
 
-    def call(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def call(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
         if isinstance(tensor, FakeTensor):
             raise DataDependent(f"Tensor.{method.__name__} reads values, and an estimate has only shapes")
         return method(tensor, *args, **kwargs)
@@ -294,7 +278,7 @@ _REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.gru: _recurrent("gru"),
     torch.rnn_tanh: _recurrent("rnn_tanh"),
     torch.rnn_relu: _recurrent("rnn_relu"),
-    **{method: _valued(method) for method in (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__)},
+    **{method: _valued(method) for method in (Tensor.numpy, Tensor.__array__, Tensor.__dlpack__)},
 }
 
 # Python functions whose body makes calls that we replace: backward does where it recomputes a checkpoint.

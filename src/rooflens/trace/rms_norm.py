@@ -5,42 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from rooflens.trace.fused import LIBRARY, scattered
-
-LIBRARY.define(
-    "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float eps) -> (Tensor, Tensor)",
-)
-LIBRARY.define(
-    "_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight,"
-    " bool[2] output_mask) -> Tensor[]"
-)
+from rooflens.trace.fused import define, empty_gradients, scattered
 
 
-def _shapes(
-    input: torch.Tensor, normalized_shape: list[int], weight: torch.Tensor | None, eps: float
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _shapes(input: Tensor, normalized_shape: list[int], weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
     rows = input.shape[: input.dim() - len(normalized_shape)]
     wide = torch.promote_types(input.dtype, torch.float32)
     rstd = input.new_empty((*rows, *(1 for _ in normalized_shape)), dtype=wide)
     return torch.empty_like(input, memory_format=torch.contiguous_format), rstd
 
 
-def _backward_shapes(
-    grad_out: torch.Tensor,
-    input: torch.Tensor,
-    normalized_shape: list[int],
-    rstd: torch.Tensor,
-    weight: torch.Tensor | None,
-    output_mask: list[bool],
-) -> list[torch.Tensor]:
-    sources = (input, weight)
-    return [torch.empty_like(s) for s, wanted in zip(sources, output_mask, strict=True) if wanted and s is not None]
-
-
-def _run(
-    input: torch.Tensor, normalized_shape: list[int], weight: torch.Tensor | None, eps: float
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _run(input: Tensor, normalized_shape: list[int], weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
     output, rstd = _shapes(input, normalized_shape, weight, eps)
     dims = list(range(-len(normalized_shape), 0))
     rstd.copy_((input.to(rstd.dtype).pow(2).mean(dims, keepdim=True) + eps).rsqrt())
@@ -48,32 +25,35 @@ def _run(
     return output.copy_(normalised if weight is None else normalised * weight), rstd
 
 
-def _run_backward(*arguments: Any) -> list[torch.Tensor]:
-    return [gradient.zero_() for gradient in _backward_shapes(*arguments)]
+def _gradients(*arguments: Any) -> list[Tensor]:
+    _, input, _, _, weight, output_mask = arguments
+    return empty_gradients((input, weight), output_mask)
 
 
-for _name, _fake, _kernel in (
-    ("_fused_rms_norm", _shapes, _run),
-    ("_fused_rms_norm_backward", _backward_shapes, _run_backward),
-):
-    torch.library.register_fake(f"rooflens::{_name}", _fake)
-    LIBRARY.impl(_name, _kernel, "CPU")
+define(
+    "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float eps) -> (Tensor, Tensor)",
+    _shapes,
+    _run,
+)
+define(
+    "_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight,"
+    " bool[2] output_mask) -> Tensor[]",
+    _gradients,
+)
 
 
 class RmsNorm(torch.autograd.Function):
     """x / sqrt(mean of squares + eps), times a weight. Saved: the input, the weight and one inverse root per row."""
 
     @staticmethod
-    def forward(
-        ctx: Any, input: torch.Tensor, weight: torch.Tensor | None, normalized_shape: list[int], eps: float
-    ) -> torch.Tensor:
+    def forward(ctx: Any, input: Tensor, weight: Tensor | None, normalized_shape: list[int], eps: float) -> Tensor:
         output, rstd = torch.ops.rooflens._fused_rms_norm(input, normalized_shape, weight, eps)
         ctx.save_for_backward(input, weight, rstd)
         ctx.normalized_shape, ctx.eps = normalized_shape, eps
         return output  # type: ignore[no-any-return]
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+    def backward(ctx: Any, grad: Tensor) -> Any:
         input, weight, rstd = ctx.saved_tensors
         needed = list(ctx.needs_input_grad[:2])
         if torch.is_grad_enabled():  # a gradient of this gradient will be asked for: it needs the parts

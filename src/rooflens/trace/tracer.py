@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.nn.parameter import is_lazy
 
@@ -49,7 +50,7 @@ def trace(step: Step) -> Trace:
             return replace(found, with_values=True, notes=(f"{error}: the step was run on the CPU with values",))
 
 
-def _same(tensor: torch.Tensor) -> torch.Tensor:
+def _same(tensor: Tensor) -> Tensor:
     return tensor
 
 
@@ -82,7 +83,7 @@ def _refuse_what_has_no_fake(step: Step) -> None:
         raise DataDependent(f"{step.name}: what a script runs is known only when it runs")
     for path, part in step.module.named_modules():
         for name, value in (*vars(part).items(), *part._buffers.items(), *part._parameters.items()):
-            if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+            if isinstance(value, Tensor) and value.layout is not torch.strided:
                 where = f"{path}.{name}".lstrip(".")
                 raise DataDependent(
                     f"{step.name}: what the sparse tensor {where!r} holds is known only from its values"
@@ -192,7 +193,7 @@ class _Run:
         for name, tensor in self.state.items():
             self.lifetimes.label(tensor, "parameters" if name in trainable else "buffers")
         for leaf in torch.utils._pytree.tree_leaves((args, kwargs, targets)):
-            if isinstance(leaf, torch.Tensor):
+            if isinstance(leaf, Tensor):
                 self.lifetimes.label(leaf, "inputs")
 
     def _filled_cache(self, prompt: dict[str, Any], name: str) -> Any:
@@ -218,10 +219,10 @@ class _Run:
             loss = step.loss(output, targets)
         return output, loss * self._scale() if step.scaled else loss
 
-    def _scale(self) -> torch.Tensor:
+    def _scale(self) -> Tensor:
         return torch.empty((), dtype=torch.float32)
 
-    def _backward(self, output: tuple[Any, torch.Tensor]) -> None:
+    def _backward(self, output: tuple[Any, Tensor]) -> None:
         self.lifetimes.label_alive("activations")
         _, loss = output
         self.recorder.phase = "backward"
@@ -246,7 +247,7 @@ class _Run:
         optimizer.zero_grad(set_to_none=True)
         for state in optimizer.state.values():
             for value in state.values():
-                if isinstance(value, torch.Tensor) and value.dim():  # step counters stay on the host
+                if isinstance(value, Tensor) and value.dim():  # step counters stay on the host
                     self.lifetimes.label(value, "optimizer")
         return optimizer
 
