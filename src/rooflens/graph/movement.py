@@ -23,6 +23,30 @@ RANDOM = {
 """Operators that give something new in every run, also from constants."""
 
 
+MOVED = {"Tile": "repeat", "ReverseSequence": "flip", "NonZero": "nonzero", "Col2Im": "col2im"}
+FILLED = {"ConstantOfShape": "full", "EyeLike": "eye"}
+SHUFFLED = {
+    "SpaceToDepth": ("pixel_unshuffle", "downscale_factor"),
+    "DepthToSpace": ("pixel_shuffle", "upscale_factor"),
+}
+
+
+@operator(*MOVED)
+def moved(node: Node) -> None:
+    node.emit(MOVED[node.key], node.output(), self=node.value(0))
+
+
+@operator(*FILLED)
+def filled(node: Node) -> None:
+    node.emit(FILLED[node.key], node.output())
+
+
+@operator(*SHUFFLED)
+def shuffled(node: Node) -> None:
+    name, factor = SHUFFLED[node.key]
+    node.emit(name, node.output(), self=node.value(0), **{factor: node.integer("blocksize", 1)})
+
+
 @operator("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
 def reshape(node: Node) -> None:
     """A view, or as in PyTorch a copy where the elements do not lie in that order."""
@@ -88,32 +112,12 @@ def concat(node: Node) -> None:
         node.emit("cat", node.output(), tensors=parts)
 
 
-@operator("Tile")
-def tile(node: Node) -> None:
-    node.emit("repeat", node.output(), self=node.value(0))
-
-
 @operator("Pad")
 def pad(node: Node) -> None:
     inputs, mode = node.value(0), node.text("mode", "constant")
     spatial = max(1, len(inputs.shape) - 2)
     name = f"{PADDING[mode]}{spatial}d" if mode in PADDING else "roll" if mode == "wrap" else "constant_pad_nd"
     node.emit(name, node.output(), self=inputs)
-
-
-@operator("SpaceToDepth")
-def space_to_depth(node: Node) -> None:
-    node.emit("pixel_unshuffle", node.output(), self=node.value(0), downscale_factor=node.integer("blocksize", 1))
-
-
-@operator("DepthToSpace")
-def depth_to_space(node: Node) -> None:
-    node.emit("pixel_shuffle", node.output(), self=node.value(0), upscale_factor=node.integer("blocksize", 1))
-
-
-@operator("ReverseSequence")
-def reverse(node: Node) -> None:
-    node.emit("flip", node.output(), self=node.value(0))
 
 
 @operator("Trilu")
@@ -179,33 +183,13 @@ def scatter(node: Node) -> None:
     )
 
 
-@operator("ConstantOfShape")
-def filled(node: Node) -> None:
-    node.emit("full", node.output())
-
-
 @operator("Range")
 def arange(node: Node) -> None:
     bounds = [scalar(node.value(i)) for i in range(3)]
     node.emit("arange", node.output(), start=bounds[0], end=bounds[1], step=bounds[2])
 
 
-@operator("EyeLike")
-def eye(node: Node) -> None:
-    node.emit("eye", node.output())
-
-
 @operator(*RANDOM)
 def random(node: Node) -> None:
     inputs = node.optional(0)
     node.emit(RANDOM[node.key], node.output(), self=inputs if node.key == "Bernoulli" else None)
-
-
-@operator("NonZero")
-def nonzero(node: Node) -> None:
-    node.emit("nonzero", node.output(), self=node.value(0))
-
-
-@operator("Col2Im")
-def col2im(node: Node) -> None:
-    node.emit("col2im", node.output(), self=node.value(0))

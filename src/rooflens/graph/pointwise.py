@@ -9,46 +9,15 @@ from rooflens.graph.node import Node, operator, scalar
 from rooflens.graph.value import GraphValue
 
 UNARY = {
-    "Abs": "abs",
-    "Acos": "acos",
-    "Acosh": "acosh",
-    "Asin": "asin",
-    "Asinh": "asinh",
-    "Atan": "atan",
-    "Atanh": "atanh",
+    **{key: key.lower() for key in ("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Celu", "Cos")},
+    **{key: key.lower() for key in ("Cosh", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "IsInf")},
+    **{key: key.lower() for key in ("IsNaN", "Log", "Mish", "Neg", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid")},
+    **{key: key.lower() for key in ("Sign", "Sin", "Sinh", "Softplus", "Sqrt", "Tan", "Tanh")},
     "BitwiseNot": "bitwise_not",
-    "Ceil": "ceil",
-    "Celu": "celu",
-    "Cos": "cos",
-    "Cosh": "cosh",
-    "Elu": "elu",
-    "Erf": "erf",
-    "Exp": "exp",
-    "Floor": "floor",
-    "Gelu": "gelu",
     "com.microsoft.Gelu": "gelu",
-    "HardSigmoid": "hardsigmoid",
-    "HardSwish": "hardswish",
-    "IsInf": "isinf",
-    "IsNaN": "isnan",
     "LeakyRelu": "leaky_relu",
-    "Log": "log",
-    "Mish": "mish",
-    "Neg": "neg",
     "Not": "logical_not",
-    "Reciprocal": "reciprocal",
-    "Relu": "relu",
-    "Round": "round",
-    "Selu": "selu",
-    "Sigmoid": "sigmoid",
-    "Sign": "sign",
-    "Sin": "sin",
-    "Sinh": "sinh",
-    "Softplus": "softplus",
-    "Sqrt": "sqrt",
     "Swish": "silu",
-    "Tan": "tan",
-    "Tanh": "tanh",
     "ThresholdedRelu": "threshold",
 }
 BINARY = {
@@ -78,16 +47,10 @@ def unary(node: Node) -> None:
     node.emit(UNARY[node.key], node.like(inputs), self=inputs)
 
 
-@operator(*BINARY)
+@operator(*BINARY, "Mod")
 def binary(node: Node) -> None:
     first, second = node.value(0), node.value(1)
-    node.emit(BINARY[node.key], node.like(first, second), self=scalar(first), other=scalar(second))
-
-
-@operator("Mod")
-def modulo(node: Node) -> None:
-    first, second = node.value(0), node.value(1)
-    name = "fmod" if node.integer("fmod") else "remainder"
+    name = BINARY.get(node.key) or ("fmod" if node.integer("fmod") else "remainder")
     node.emit(name, node.like(first, second), self=scalar(first), other=scalar(second))
 
 
