@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
-from rooflens.checks import Finding, Findings
+from rooflens.checks import Findings
 from rooflens.report.render import Format, render
-from rooflens.report.table import Column, Entries, Table, build
+from rooflens.report.table import Column, Table, build
 from rooflens.report.text_formats import as_json
 
 COLUMNS = (
@@ -15,7 +16,7 @@ COLUMNS = (
     Column("code", "code", align="left"),
     Column("subject", "subject", align="left"),
     Column("message", "finding", align="left"),
-    Column("evidence", "evidence", align="left", show="files"),
+    Column("evidence", "evidence", align="left", show="files", read=lambda each: json.dumps(dict(each.evidence))),
     Column("remedy", "remedy", align="left", show="files"),
 )
 
@@ -31,24 +32,9 @@ def findings(found: Findings) -> Table:
     """One row per finding, the gravest first; the remedy of each code stands below, once."""
     remedies = {finding.code: finding.remedy for finding in found}
     notes = [f"{code}: {remedy}" for code, remedy in remedies.items()]
-    return build("Findings", COLUMNS, map(_row, found), notes=[*notes, *found.notes])
+    return build("Findings", COLUMNS, found, notes=[*notes, *found.notes])
 
 
 def findings_json(found: Findings) -> dict[str, Any]:
     """The promised shape: an object with all findings, their evidence as numbers by name."""
-    return {"findings": [_object(finding) for finding in found]}
-
-
-def _row(finding: Finding) -> Entries:
-    return {**_object(finding), "evidence": json.dumps(dict(finding.evidence))}
-
-
-def _object(finding: Finding) -> dict[str, Any]:
-    return {
-        "code": finding.code,
-        "severity": finding.severity,
-        "subject": finding.subject,
-        "message": finding.message,
-        "evidence": dict(finding.evidence),
-        "remedy": finding.remedy,
-    }
+    return {"findings": [asdict(finding) | {"evidence": dict(finding.evidence)} for finding in found]}

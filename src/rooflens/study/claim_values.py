@@ -39,9 +39,16 @@ class ClaimValue:
     lacks: Lack | None = None
     why: str = ""
 
+    def interval_times(self, factor: float) -> Interval | None:
+        """Where the number lies, times a factor; None where it is not known."""
+        if self.number is None:
+            return None
+        low, high = self.interval or (self.number, self.number)
+        return low * factor, high * factor
+
     @property
     def is_missing(self) -> bool:
-        """Whether there are no records of it."""
+        """True if there are no records of it."""
         return self.lacks in ("failed", "not run")
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 from rooflens.compare.statistics import METHODS
 from rooflens.records import Case
 from rooflens.reported import DeviceAliases
-from rooflens.results import Evidence, RecordSet, join
+from rooflens.results import RecordSet, join
 from rooflens.study.claim_values import TIMED, ClaimValue, Interval, Lack, Lacking, correlated, of_cases
 from rooflens.study.grid import agrees
 from rooflens.study.hypotheses import CORRELATED, QUANTITIES
@@ -26,6 +26,8 @@ from rooflens.units import show
 Outcome = Literal["supported", "rejected", "not decidable"]
 Basis = Literal["measured", "estimated"]
 BASES: tuple[Basis, ...] = ("measured", "estimated")
+_WITHIN = ("phase", "of")
+"""Conditions on a part of a case, or on something over many: a case without records has neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class Pair:
 
     Attributes:
         group: what the claim is made for: a model, mostly.
-        left, right: the sides in words; "" for a number of the claim's own.
+        left, right: the sides in words; "" for a number that the claim gives.
         left_value, right_value: in base units, the factor of a side applied; None where it is not known.
         holds: None where it cannot be told; `why` then says what is missing.
         lacks: why a side has no number: its cell failed, is not run yet, or does not tell it; None where both have one.
@@ -100,7 +102,6 @@ class Verdict:
 class _Evidence:
     """What claims are judged by."""
 
-    joined: tuple[Evidence, ...]
     records: RecordSet
     aliases: DeviceAliases
     lacking: tuple[Lacking, ...]
@@ -112,29 +113,31 @@ def judge(
     aliases: DeviceAliases | None = None,
     left: Iterable[Cell] = (),
 ) -> tuple[Verdict, ...]:
-    """What the records say of each hypothesis.
+    """Judge each hypothesis by the records of a study.
 
     Args:
-        records: of the study, with its failures: what failed leaves a claim undecided, it does not support it.
-        aliases: what words of the study for a machine turned out to be, see :meth:`StudyFolder.aliases`.
+        records: with the failures of the study: what failed leaves a claim undecided, it does not support it.
+        aliases: the devices that words of the study for a machine stand for.
         left: cells that the study still has to run: like those that failed, they leave open what they may say.
     """
-    words = aliases or {}
-    failed = [
-        Lacking(case=_placed(failure.case, words), source=failure.source, lacks="failed", why=f"failed: {failure.kind}")
+    aliases = aliases or {}
+    failed = (
+        Lacking(
+            case=_placed(failure.case, aliases), source=failure.source, lacks="failed", why=f"failed: {failure.kind}"
+        )
         for failure in records.failures
-    ]
-    waiting = [
-        Lacking(case=_placed(cell.case, words), source=cell.source, lacks="not run", why="is not run yet")
+    )
+    waiting = (
+        Lacking(case=_placed(cell.case, aliases), source=cell.source, lacks="not run", why="is not run yet")
         for cell in left
         if cell.source != "replay"
-    ]
-    known = _Evidence(join(records), records, words, (*failed, *waiting))
-    return tuple(_verdict(hypothesis, known) for hypothesis in hypotheses)
+    )
+    evidence = _Evidence(records, aliases, (*failed, *waiting))
+    return tuple(_verdict(hypothesis, evidence) for hypothesis in hypotheses)
 
 
 def _placed(case: Case, aliases: DeviceAliases) -> Case:
-    """A case on the device that the study's word for it turned out to be, if that is one device."""
+    """A case on the device that the study's word for it stands for, if that is one device."""
     devices = aliases.get(case.device or "", frozenset())
     return replace(case, device=next(iter(devices))) if len(devices) == 1 else case
 
@@ -143,34 +146,35 @@ def _verdict(hypothesis: Hypothesis, evidence: _Evidence) -> Verdict:
     claim = hypothesis.claim
     if claim is None:
         return Verdict(hypothesis=hypothesis, outcome="not decidable", sentence="It states no claim; judge yourself.")
-    measured, estimated = (_judged(hypothesis, claim, basis, evidence) for basis in BASES)
-    if _tried(measured):
-        return replace(measured, sentence=measured.sentence + _aside(measured, estimated))
-    found = estimated if _tried(estimated) or not measured.pairs else measured
-    if found is estimated and found.pairs and any(pair.lacks == "not run" for pair in measured.pairs):
-        return replace(found, sentence=f"{found.sentence} Nothing of it is measured yet.")
-    return found
+    measured, estimated = (_by_basis(hypothesis, claim, basis, evidence) for basis in BASES)
+    if _is_tried(measured):
+        return replace(measured, sentence=measured.sentence + _by_estimates_alone(measured, estimated))
+    if not _is_tried(estimated) and measured.pairs:
+        return measured
+    if estimated.pairs and any(pair.lacks == "not run" for pair in measured.pairs):
+        return replace(estimated, sentence=f"{estimated.sentence} Nothing of it is measured yet.")
+    return estimated
 
 
-def _judged(hypothesis: Hypothesis, claim: Claim, basis: Basis, evidence: _Evidence) -> Verdict:
+def _by_basis(hypothesis: Hypothesis, claim: Claim, basis: Basis, evidence: _Evidence) -> Verdict:
     pairs = tuple(_pairs(claim, basis, evidence))
-    outcome = _outcome(claim, pairs)
-    sentence = _sentence(claim, outcome, basis, pairs)
-    basis_of = basis if pairs else None
-    return Verdict(hypothesis=hypothesis, outcome=outcome, basis=basis_of, pairs=pairs, sentence=sentence)
+    verdict = Verdict(
+        hypothesis=hypothesis, outcome=_outcome(claim, pairs), basis=basis if pairs else None, pairs=pairs
+    )
+    return replace(verdict, sentence=_sentence(verdict, claim))
 
 
-def _tried(verdict: Verdict) -> bool:
-    """Whether the records hold a comparison of this kind, or the failure of one: nothing then stands for it."""
+def _is_tried(verdict: Verdict) -> bool:
+    """True if the records hold a comparison of this kind, or the failure of one: nothing then stands for it."""
     return any(pair.lacks in (None, "failed") for pair in verdict.pairs)
 
 
-def _aside(measured: Verdict, estimated: Verdict) -> str:
+def _by_estimates_alone(measured: Verdict, estimated: Verdict) -> str:
     """What estimates say of a claim that measurements leave open."""
     if measured.outcome != "not decidable" or estimated.outcome == "not decidable":
         return ""
-    held = sum(pair.holds is True for pair in estimated.pairs)
-    return f" By estimates alone it would be {estimated.outcome}: {held} of {len(estimated.pairs)} comparisons hold."
+    held, of = len(estimated.supporting), len(estimated.pairs)
+    return f" By estimates alone it would be {estimated.outcome}: {held} of {of} comparisons hold."
 
 
 def _outcome(claim: Claim, pairs: Sequence[Pair]) -> Outcome:
@@ -194,41 +198,32 @@ def _pairs(claim: Claim, basis: Basis, evidence: _Evidence) -> Iterator[Pair]:
     free = {*claim.left.conditions, *claim.right.conditions}
     lefts, rights = (_values(claim, side, basis, evidence) for side in (claim.left, claim.right))
     if claim.left.value is not None or claim.right.value is not None:
-        beside: Iterable[tuple[ClaimValue, ClaimValue]] = product(lefts, rights)
+        compared: Iterable[tuple[ClaimValue, ClaimValue]] = product(lefts, rights)
     else:
-        beside = matched(lefts, rights, free, evidence.aliases)
-    return (_pair(claim, left, right) for left, right in beside)
+        compared = matched(lefts, rights, free, evidence.aliases)
+    return (_pair(claim, left, right) for left, right in compared)
 
 
 def _pair(claim: Claim, left: ClaimValue, right: ClaimValue) -> Pair:
-    first, second = _scaled(claim.left, left), _scaled(claim.right, right)
+    first, second = left.interval_times(claim.left.times), right.interval_times(claim.right.times)
+    holds = None if first is None or second is None else _holds(claim.relation, first, second, claim.margin)
     lacking = next((value for value in (left, right) if value.number is None), None)
-    holds = None if lacking is not None else _holds(claim.relation, first[0], second[0], claim.margin)
-    why = "" if lacking is None else lacking.why
-    if lacking is None and holds is None:
-        why = "the difference is within the uncertainty of the measurements"
+    why = "the difference is within the uncertainty of the measurements" if holds is None else ""
+    about = left if left.facts else right
     return Pair(
-        group=_group(claim, left if left.facts else right),
+        group=about.label if claim.every == "case" else str(anyway(about.facts, claim.every)),
         left=left.label,
         right=right.label,
-        left_value=first[1],
-        right_value=second[1],
+        left_value=None if left.number is None else left.number * claim.left.times,
+        right_value=None if right.number is None else right.number * claim.right.times,
         holds=holds,
-        why=why,
+        why=why if lacking is None else lacking.why,
         lacks=None if lacking is None else lacking.lacks,
     )
 
 
-def _scaled(side: Side, value: ClaimValue) -> tuple[Interval, float | None]:
-    """The range in which a value lies, and the value, times the factor of its side."""
-    if value.number is None:
-        return (0.0, 0.0), None
-    low, high = value.interval or (value.number, value.number)
-    return (low * side.times, high * side.times), value.number * side.times
-
-
 def _holds(relation: Relation, left: Interval, right: Interval, margin: float) -> bool | None:
-    """Whether a relation holds, or fails, wherever in their ranges the two values lie; None if that would decide it."""
+    """Whether a relation holds, or fails, wherever in their intervals the two values lie; None if that decides it."""
     less, more = (_moved(right, share) for share in (-margin, margin))
     if relation == "<":
         return _below(left, less, strict=True)
@@ -243,7 +238,7 @@ def _holds(relation: Relation, left: Interval, right: Interval, margin: float) -
 
 
 def _moved(values: Interval, share: float) -> Interval:
-    """A range moved by a share of its size: down for a negative share, whatever the sign of the values."""
+    """An interval moved by a share of its size: down for a negative share, whatever the sign of the values."""
     ends = [value + share * abs(value) for value in values]
     if values[0] < 0 < values[1]:
         ends.append(0.0)
@@ -257,7 +252,7 @@ def _below(one: Interval, other: Interval, *, strict: bool = False) -> bool | No
 
 
 def _values(claim: Claim, side: Side, basis: Basis, evidence: _Evidence) -> list[ClaimValue]:
-    """Every value that a side is about: a number of its own, or what is known and what is lacking of its cases."""
+    """Every value that a side is about: the number that it gives, or what is known and what is lacking of its cases."""
     if side.value is not None:
         return [ClaimValue(facts={}, label="", number=side.value)]
     wanted = {**claim.where, **side.conditions}
@@ -268,7 +263,7 @@ def _values(claim: Claim, side: Side, basis: Basis, evidence: _Evidence) -> list
         of = [known for known in CORRELATED if agrees(known, wanted.get("of", "*"))]
         every = correlated(method, of, evidence.records, measured=measured, phase=phase)
     else:
-        every = of_cases(quantity, evidence.joined, measured=measured, phase=phase, with_time=with_time)
+        every = of_cases(quantity, join(evidence.records), measured=measured, phase=phase, with_time=with_time)
     # One estimate stands beside each measurement of its case.
     met = {tuple(value.facts.items()): value for value in every if meets(value.facts, wanted, evidence.aliases)}
     known = list(met.values())
@@ -288,65 +283,56 @@ def _values(claim: Claim, side: Side, basis: Basis, evidence: _Evidence) -> list
 
 
 def _is_measured(claim: Claim, side: Side, basis: Basis) -> bool:
-    """Whether a side is about what was observed: its own word for the source decides, else the basis."""
+    """True if a side is about what was observed: the source that it names decides, else the basis."""
     source = side.conditions.get("source", claim.where.get("source"))
     return basis == "measured" if source is None else source != "estimate"
 
 
 def _mentions_time(claim: Claim) -> bool:
-    said = (claim.quantity, claim.left.quantity, claim.right.quantity)
-    return any(q in TIMED for q in said) or "source" in {*claim.left.conditions, *claim.right.conditions, *claim.where}
+    quantities = (claim.quantity, claim.left.quantity, claim.right.quantity)
+    conditions = {*claim.left.conditions, *claim.right.conditions, *claim.where}
+    return any(quantity in TIMED for quantity in quantities) or "source" in conditions
 
 
-def _group(claim: Claim, value: ClaimValue) -> str:
-    return value.label if claim.every == "case" else str(anyway(value.facts, claim.every))
-
-
-_WITHIN = ("phase", "of")
-"""Conditions on a part of a case, or on something over many: a case without records has neither."""
-
-
-def _sentence(claim: Claim, outcome: Outcome, basis: Basis, pairs: Sequence[Pair]) -> str:
+def _sentence(verdict: Verdict, claim: Claim) -> str:
     """The outcome with its numbers."""
-    by = "by measurements" if basis == "measured" else "by estimates"
-    held = [pair for pair in pairs if pair.holds]
-    against = [pair for pair in pairs if pair.holds is False]
-    if not pairs:
+    if not verdict.pairs:
         return "Not decidable: the records hold no case that it is about."
-    said = f"{outcome.capitalize()} {by}: {len(held)} of {len(pairs)} comparisons hold"
-    ratios = [pair.ratio for pair in pairs if pair.ratio is not None]
+    by = "by measurements" if verdict.basis == "measured" else "by estimates"
+    held = f"{len(verdict.supporting)} of {len(verdict.pairs)} comparisons hold"
+    ratios = [pair.ratio for pair in verdict.pairs if pair.ratio is not None]
+    spread = ""
     if ratios:
-        spread = f"{min(ratios):.3g}" if min(ratios) == max(ratios) else f"{min(ratios):.3g} to {max(ratios):.3g}"
-        said += f", left over right {spread}"
-    said += "."
-    if against:
-        worst = against[0]
-        sides = (
-            (worst.left, worst.left_value, claim.left.quantity),
-            (worst.right, worst.right_value, claim.right.quantity),
-        )
-        told = (_told(label, value, quantity or claim.quantity) for label, value, quantity in sides)
-        said += f" Against it: {', held against '.join(told)}"
-        said += f", and {len(against) - 1} more." if len(against) > 1 else "."
-    elif outcome == "not decidable":
-        said += _undecided(pairs)
-    return said
+        low, high = min(ratios), max(ratios)
+        spread = f", left over right {low:.3g}" + (f" to {high:.3g}" if low != high else "")
+    sentence = f"{verdict.outcome.capitalize()} {by}: {held}{spread}."
+    if verdict.against:
+        return f"{sentence} Against it: {_counterexample(verdict, claim)}"
+    return sentence + (_undecided(verdict) if verdict.outcome == "not decidable" else "")
 
 
-def _undecided(pairs: Sequence[Pair]) -> str:
+def _counterexample(verdict: Verdict, claim: Claim) -> str:
+    """The first comparison against a claim, and how many more there are."""
+    first, more = verdict.against[0], len(verdict.against) - 1
+    left = _with_number(first.left, first.left_value, claim.left.quantity or claim.quantity)
+    right = _with_number(first.right, first.right_value, claim.right.quantity or claim.quantity)
+    return f"{left}, held against {right}" + (f", and {more} more." if more else ".")
+
+
+def _undecided(verdict: Verdict) -> str:
     """What leaves a claim open: what failed before all else."""
     order = ("failed", "not run", "unknown", None)
-    found = sorted((pair for pair in pairs if pair.holds is None), key=lambda pair: order.index(pair.lacks))
-    if not found:
+    pairs = sorted(verdict.undecided, key=lambda pair: order.index(pair.lacks))
+    if not pairs:
         return ""
-    if found[0].lacks is None:
-        return f" {found[0].why[:1].upper()}{found[0].why[1:]}."
-    why = list(dict.fromkeys(pair.why for pair in found if pair.lacks is not None))
+    if pairs[0].lacks is None:
+        return f" {pairs[0].why[:1].upper()}{pairs[0].why[1:]}."
+    why = list(dict.fromkeys(pair.why for pair in pairs if pair.lacks is not None))
     return f" Undecided: {why[0]}{f', and {len(why) - 1} more' if len(why) > 1 else ''}."
 
 
-def _told(label: str, value: float | None, quantity: str) -> str:
-    """A side with its number; of a number of the claim's own, the number."""
+def _with_number(label: str, value: float | None, quantity: str) -> str:
+    """A side with its number; the number alone where the claim gives it."""
     number = "an unknown value" if value is None else show(value, QUANTITIES.get(quantity, ""))
     if quantity == "throughput" and value is not None:
         number += " samples/s"

@@ -135,19 +135,15 @@ def _devices(table: TomlTable, home: Path) -> tuple[str, ...]:
     def one(key: str, value: object, at: tuple[int, ...]) -> str:
         if not isinstance(value, str):
             table.fail(key, f"is {value!r}; it has to be the name of a device", *at)
-        return value if value in HERE else _known(table, value, home, HERE, key, *at)
+        return _known(table, value, home, HERE, key, *at)
 
     return table.list_of("devices", one)
 
 
-def _device(table: TomlTable, key: str, home: Path) -> str:
-    """Whose ceilings hold: a device of the catalogue, a file, or this machine's own."""
-    value = table.text_of(key)
-    return value if value == MEASURED else _known(table, value, home, (MEASURED,), key)
-
-
 def _known(table: TomlTable, value: str, home: Path, here: Sequence[str], key: str, *at: int) -> str:
-    """A device by the catalogue's name; the name of a file as it is."""
+    """A device by the catalogue's name; the name of a file and words for this machine as they are."""
+    if value in here:
+        return value
     try:
         if value.lower().endswith(".toml"):
             find(str(home / value))
@@ -159,22 +155,14 @@ def _known(table: TomlTable, value: str, home: Path, here: Sequence[str], key: s
 
 def _options(table: TomlTable) -> dict[str, tuple[Scalar, ...]]:
     table.refuse_others(OPTIONS)
-    found: dict[str, tuple[Scalar, ...]] = {}
+    values: dict[str, tuple[Scalar, ...]] = {}
     for name in table.values:
-        line = OPTIONS[name]
-        if line.choices:
-            found[name] = table.chosen(name, line.choices)
-        elif line.kind is int:
-            found[name] = table.counts(name)
+        option = OPTIONS[name]
+        if option.choices:
+            values[name] = table.chosen(name, option.choices)
         else:
-            found[name] = table.list_of(name, lambda key, value, at, t=table: _flag(t, key, value, at))  # type: ignore[misc]
-    return found
-
-
-def _flag(table: TomlTable, key: str, value: object, at: tuple[int, ...]) -> bool:
-    if not isinstance(value, bool):
-        table.fail(key, f"is {value!r}; allowed: true, false", *at)
-    return value
+            values[name] = table.counts(name) if option.kind is int else table.flags(name)
+    return values
 
 
 def _settings(tables: Mapping[SourceName, TomlTable], home: Path) -> Settings:
@@ -185,7 +173,11 @@ def _settings(tables: Mapping[SourceName, TomlTable], home: Path) -> Settings:
         budget=measure.seconds("budget", usual.budget),
         limits=limits,
         fresh=measure.flag("fresh"),
-        roofs={source: _device(table, "roof", home) for source, table in tables.items() if table.has("roof")},
+        roofs={
+            source: _known(table, table.text_of("roof"), home, (MEASURED,), "roof")
+            for source, table in tables.items()
+            if table.has("roof")
+        },
         cache=counting.word("cache", ("all", "none")) or usual.cache,
     )
 

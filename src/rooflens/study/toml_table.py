@@ -49,11 +49,15 @@ class TomlTable:
                 self.fail(key, f"is not known here{near(key, allowed)}; allowed: {', '.join(allowed)}{remedy}")
 
     def has(self, key: str) -> bool:
-        """Whether the file says something of a key."""
+        """True if the file gives a key."""
         return key in self.values
 
     def list_of(self, key: str, one: Callable[[str, object, tuple[int, ...]], T]) -> tuple[T, ...]:
-        """A list without repetitions; a single value is a list of one."""
+        """A list without repetitions; a single value is a list of one.
+
+        Args:
+            one: makes an item of its key, its value and its place in the list.
+        """
         value = self.values.get(key, [])
         if not isinstance(value, list):
             return (one(key, value, ()),)
@@ -65,6 +69,16 @@ class TomlTable:
         if self.has(key) and not items:
             self.fail(key, "is empty; leave it out, or name something")
         return tuple(items)
+
+    def _checked(self, key: str, is_allowed: Callable[[Any], bool], problem: str) -> tuple[Any, ...]:
+        """A list of values that are allowed; the `problem` says what they have to be."""
+
+        def one(key: str, value: object, at: tuple[int, ...]) -> object:
+            if not is_allowed(value):
+                self.fail(key, f"is {value!r}; {problem}", *at)
+            return value
+
+        return self.list_of(key, one)
 
     def text_of(self, key: str, default: str = "") -> str:
         """One text."""
@@ -94,19 +108,14 @@ class TomlTable:
         return self.list_of(key, one)
 
     def word(self, key: str, allowed: Sequence[str]) -> Any:
-        """One word of a vocabulary, None where the file says nothing."""
+        """One word of a vocabulary, None where the file gives none."""
         self._refuse_list(key)
         return next(iter(self.chosen(key, allowed)), None)
 
     def counts(self, key: str) -> tuple[int, ...]:
         """Whole numbers above zero."""
-
-        def one(key: str, value: object, at: tuple[int, ...]) -> int:
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                self.fail(key, f"is {value!r}; it has to be a whole number of at least 1", *at)
-            return value
-
-        return self.list_of(key, one)
+        problem = "it has to be a whole number of at least 1"
+        return self._checked(key, lambda value: type(value) is int and value >= 1, problem)
 
     def count(self, key: str) -> int | None:
         """One whole number above zero."""
@@ -118,7 +127,7 @@ class TomlTable:
         value = self.values.get(key)
         if value is None:
             return default
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+        if type(value) not in (int, float) or not 0 < value < float("inf"):
             self.fail(key, f"is {value!r}; it has to be {what} above 0")
         return float(value)
 
@@ -126,22 +135,21 @@ class TomlTable:
         """A number of seconds above zero."""
         return self.number(key, default, "a number of seconds")
 
-    def flag(self, key: str, *, default: bool = False) -> bool:
-        """Yes or no."""
-        value = self.values.get(key, default)
+    def flag(self, key: str) -> bool:
+        """True or false; false where the file gives none."""
+        value = self.values.get(key, False)
         if not isinstance(value, bool):
             self.fail(key, f"is {value!r}; allowed: true, false")
         return value
 
+    def flags(self, key: str) -> tuple[bool, ...]:
+        """True, false or both."""
+        return self._checked(key, lambda value: isinstance(value, bool), "allowed: true, false")
+
     def scalars(self, key: str) -> tuple[Scalar, ...]:
         """Texts, numbers and flags."""
-
-        def one(key: str, value: object, at: tuple[int, ...]) -> Scalar:
-            if not isinstance(value, str | int | float | bool):
-                self.fail(key, f"is {value!r}; it has to be text, a number, true or false", *at)
-            return value
-
-        return self.list_of(key, one)
+        problem = "it has to be text, a number, true or false"
+        return self._checked(key, lambda value: isinstance(value, str | int | float), problem)
 
     def _refuse_list(self, key: str) -> None:
         if isinstance(self.values.get(key), list):
@@ -165,8 +173,8 @@ class TomlTable:
 
 def near(value: object, allowed: Iterable[str]) -> str:
     """The names that somebody may have meant."""
-    found = get_close_matches(str(value).lower(), list(allowed), n=2, cutoff=0.6)
-    return f" (did you mean {' or '.join(found)}?)" if found else ""
+    names = get_close_matches(str(value).lower(), list(allowed), n=2, cutoff=0.6)
+    return f" (did you mean {' or '.join(names)}?)" if names else ""
 
 
 def _dotted(path: Path) -> str:
