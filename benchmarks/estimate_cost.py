@@ -93,7 +93,7 @@ def ten_devices_over_one() -> float:
 MEMORY_PROGRAM = """
 import resource, sys
 import torch, torchvision, torch._subclasses.fake_tensor, torch.func, rooflens
-from rooflens.api import estimate
+from rooflens import estimate
 import rooflens.trace, rooflens.costs.registry, rooflens.sources.estimate, rooflens.devices
 def resident():
     with open("/proc/self/statm") as statm:

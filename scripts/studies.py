@@ -21,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import rooflens as rl
-from rooflens.api.reporting import figures_of, study_view
+from rooflens.api.studies import figures_of, study_view
 from rooflens.report.render import render
 from rooflens.report.reported_figures import figures_tables
 from rooflens.report.study import compose

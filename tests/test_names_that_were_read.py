@@ -13,7 +13,7 @@ import pytest
 from tests.report_samples import TINY, studied
 
 import rooflens as rl
-from rooflens.api.reporting import study_figures
+from rooflens.api.studies import study_figures
 from rooflens.devices import catalogued, catalogued_or_none
 from rooflens.errors import AmbiguousDevice, InvalidValue, UnknownDevice
 from rooflens.records import Case, Record, Timing

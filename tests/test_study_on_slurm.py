@@ -150,7 +150,7 @@ class TestReal:
         (tmp_path / "study.toml").write_text(STUDY.replace("1, 2, 4, 8, 16, 32", "1").replace(', "cpu"', ""))
         program = (
             "import sys; sys.modules['torch'] = None\n"
-            "from rooflens.api.clusters import run_study_on_cluster\n"
+            "from rooflens.api.studies import run_study_on_cluster\n"
             f"found = run_study_on_cluster({str(tmp_path / 'study.toml')!r}, {str(tmp_path / 'out')!r}, time=10)\n"
             "loaded = {name for name, module in sys.modules.items() if module}\n"
             "print(found.complete, loaded & {'torch', 'polars', 'scipy', 'matplotlib'})"

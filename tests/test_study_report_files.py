@@ -11,7 +11,7 @@ import pytest
 from tests.report_samples import SMALL, TINY, studied
 
 import rooflens as rl
-from rooflens.api.reporting import study_view
+from rooflens.api.studies import study_view
 from rooflens.records import RecordFile, read_records
 from rooflens.report.study import compose
 from rooflens.report.study.content import Code

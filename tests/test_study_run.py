@@ -14,10 +14,11 @@ from scripts import killed_here
 from tests.study_samples import written
 
 import rooflens as rl
-from rooflens.api.studies import open_study, run_cells, run_study, study_records, study_status, study_verdicts
+from rooflens.api.studies import run_study, study_records, study_status, study_verdicts
 from rooflens.cli import main
 from rooflens.errors import InvalidValue, StudyFileError
 from rooflens.running import estimating
+from rooflens.running.studies import open_study, run_cells
 from rooflens.study import CellNews, Status, StudyFolder
 
 MODEL = """\

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.docs_blocks import ROOT, blocks
 from tests.slurm_samples import DO, STUDY, study_folder, write_program
 
-from rooflens.api.clusters import run_study_on_cluster
+from rooflens.api.studies import run_study_on_cluster
 from rooflens.cli.cluster import progress_text
 from rooflens.cli.main import cli
 from rooflens.errors import ClusterError, InvalidValue, UnknownName

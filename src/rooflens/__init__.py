@@ -11,29 +11,23 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rooflens.api import (
-        calibrate,
-        chart,
-        check,
-        compare,
-        count_program,
-        counters,
-        device,
-        devices,
-        estimate,
-        explain,
-        largest_batch,
-        measure,
-        read,
-        region,
-        roofline,
+    from rooflens.api.catalogue import calibrate, device, devices
+    from rooflens.api.checking import check
+    from rooflens.api.comparing import compare
+    from rooflens.api.counting import count_program, counters
+    from rooflens.api.estimation import estimate, largest_batch
+    from rooflens.api.explaining import explain
+    from rooflens.api.measurement import measure
+    from rooflens.api.reading import read
+    from rooflens.api.regions import region
+    from rooflens.api.showing import chart, roofline, table
+    from rooflens.api.studies import (
         run_study,
         run_study_on_cluster,
         study_records,
         study_report,
         study_status,
         study_verdicts,
-        table,
     )
     from rooflens.costs import Demand, register_operation
     from rooflens.errors import RooflensError
@@ -80,29 +74,37 @@ __all__ = [
 ]
 
 _HOMES = {
-    "rooflens.api": (
+    "rooflens.api.catalogue": (
         "calibrate",
-        "chart",
-        "check",
-        "compare",
-        "count_program",
-        "counters",
         "device",
         "devices",
+    ),
+    "rooflens.api.checking": ("check",),
+    "rooflens.api.comparing": ("compare",),
+    "rooflens.api.counting": (
+        "count_program",
+        "counters",
+    ),
+    "rooflens.api.estimation": (
         "estimate",
-        "explain",
         "largest_batch",
-        "measure",
-        "read",
-        "region",
+    ),
+    "rooflens.api.explaining": ("explain",),
+    "rooflens.api.measurement": ("measure",),
+    "rooflens.api.reading": ("read",),
+    "rooflens.api.regions": ("region",),
+    "rooflens.api.showing": (
+        "chart",
         "roofline",
+        "table",
+    ),
+    "rooflens.api.studies": (
         "run_study",
         "run_study_on_cluster",
         "study_records",
         "study_report",
         "study_status",
         "study_verdicts",
-        "table",
     ),
     "rooflens.costs": ("Demand", "register_operation"),
     "rooflens.errors": ("RooflensError",),

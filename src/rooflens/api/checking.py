@@ -6,22 +6,20 @@ import re
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from rooflens.api.estimation import estimate
+from rooflens.api.reading import read
+from rooflens.checks import Findings, examine
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.progress import Progress
 from rooflens.records import DTYPES
+from rooflens.reported import ReportedFigure, RightValues, holds_figures, mode_of, read_figures, recorded
 from rooflens.results import RecordSet
-
-if TYPE_CHECKING:
-    from rooflens.checks import Findings
-    from rooflens.reported import ReportedFigure
+from rooflens.running.estimating import estimable_run, estimated
+from rooflens.runs.options import OPTIONS, Options
+from rooflens.runs.run import Run
 
 _NAME = re.compile(r"(?:timm:|hf:)?[\w.-]+")
 _FILES = (".py", ".onnx", ".json")
-_OPTIONS = frozenset({"img_size", "seq_len", "channels_last", "optimizer", "fused"})
-"""Options of a case with which it can be estimated again."""
 
 
 def check(*sources: RecordSet | str | Path, progress: Progress | None = None) -> Findings:
@@ -45,8 +43,6 @@ def check(*sources: RecordSet | str | Path, progress: Progress | None = None) ->
         FileError: a file cannot be read, or a cell of it is damaged; the line is named.
         InvalidValue: nothing to check.
     """
-    from rooflens.checks import examine
-
     if not sources:
         raise InvalidValue("check needs something to doubt: record sets, or files")
     figures, sets = _sources(sources)
@@ -56,9 +52,6 @@ def check(*sources: RecordSet | str | Path, progress: Progress | None = None) ->
 
 def _sources(sources: Sequence[RecordSet | str | Path]) -> tuple[list[ReportedFigure], list[RecordSet]]:
     """Typed figures, and records."""
-    from rooflens.api import read
-    from rooflens.reported import holds_figures, read_figures
-
     figures: list[ReportedFigure] = []
     sets: list[RecordSet] = []
     for source in sources:
@@ -73,35 +66,33 @@ def _sources(sources: Sequence[RecordSet | str | Path]) -> tuple[list[ReportedFi
 
 def _right_values(figures: Iterable[ReportedFigure], records: RecordSet, progress: Progress | None) -> RecordSet:
     """Estimates of the steps that neither the records nor the table answer; what nobody can build has none."""
-    from rooflens.reported import RightValues, recorded
-
     known = RightValues(records)
     unanswered = (f for f in (*figures, *recorded(records)) if f.phases and known.of(f) is None)
-    calls = list(dict.fromkeys(call for figure in unanswered if (call := _estimate_of(figure))))
+    runs = list(dict.fromkeys(run for figure in unanswered if (run := _run_of(figure)) is not None))
     estimates = RecordSet(())
-    if not calls or find_spec("torch") is None:
+    if not runs or find_spec("torch") is None:
         return estimates
-    for n, call in enumerate(calls):
-        arguments: dict[str, Any] = dict(call)
+    for n, run in enumerate(runs):
         if progress is not None:
-            progress(n / len(calls), f"{arguments['model']}, batch {arguments['batch']}")
+            progress(n / len(runs), f"{run.model}, batch {run.batch}")
         try:
-            estimates += estimate(**arguments)
+            estimates += estimated(estimable_run(run))
         except RooflensError:  # a name of somebody else's: its figures are compared with each other only
             continue
     return estimates
 
 
-def _estimate_of(figure: ReportedFigure) -> tuple[tuple[str, object], ...]:
-    """The arguments that estimate a figure's step; none where its model was read as the name of a file or of code."""
-    from rooflens.reported import mode_of
-
-    model = figure.model
+def _run_of(figure: ReportedFigure) -> Run | None:
+    """The run that a figure is of; None where its model was read as the name of a file or of code."""
+    model, case = figure.model, figure.recorded
     if figure.batch is None or not _NAME.fullmatch(model) or model.lower().endswith(_FILES):
-        return ()
-    case = figure.recorded
-    dtype = figure.dtype if figure.dtype in DTYPES else "fp32"
-    mode = mode_of(figure.phases) if case is None else case.mode
-    options = {"img_size": figure.image} if case is None else dict(case.options)
-    more = ((name, value) for name, value in options.items() if name in _OPTIONS and value is not None)
-    return ("model", model), ("batch", figure.batch), ("dtype", dtype), ("mode", mode), *more
+        return None
+    said = {"img_size": figure.image} if case is None else dict(case.options)
+    kept = {name for name, line in OPTIONS.items() if line.concerns == "step" and name != "compile"}
+    return Run(
+        model=model,
+        batch=figure.batch,
+        dtype=figure.dtype if figure.dtype in DTYPES else "fp32",
+        mode=mode_of(figure.phases) if case is None else case.mode,
+        options=Options.from_case((name, value) for name, value in said.items() if name in kept and value is not None),
+    )

@@ -1,33 +1,31 @@
-"""Studies: a grid of cases from a file, run here or handed out in parts, and resumed at any moment."""
+"""Studies: a grid of cases from a file, run here or in jobs of a cluster, resumed at any moment, and reported."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
-from itertools import groupby
 from pathlib import Path
 
-from rooflens.api.reading import read
-from rooflens.errors import InvalidValue, RooflensError, StudyFileError, UnknownModel
+from rooflens.api.checking import check
+from rooflens.errors import InvalidValue, UnknownName
+from rooflens.report.study import Report, StudyView, compose
+from rooflens.report.study.outputs import check_targets, write, write_figures, write_tables
+from rooflens.reported import ComparedFigure, compare_figures, read_figures
 from rooflens.results import RecordSet
-from rooflens.running.cells import Estimates, counting, estimating, measuring, replaying, runs_here
+from rooflens.running.studies import chosen, open_study, run_left
 from rooflens.study import (
-    Cell,
-    CellRunner,
-    SourceName,
+    Cluster,
     Status,
     StudyChange,
+    StudyContents,
     StudyFolder,
     Tell,
     Verdict,
-    canonical,
-    run_each,
+    slurm,
 )
+
+PLAIN = "slurm"
+"""The name of a cluster that needs no table: its jobs are as sbatch makes them where nothing is said."""
 
 
 def run_study(
@@ -72,63 +70,75 @@ def run_study(
         opened.take_recorded()
     if begun is not None:
         begun(opened, change)
-    _run(opened, chosen(opened, sources, devices), jobs=jobs, retry=retry, tell=progress)
+    run_left(opened, chosen(opened, sources, devices), jobs=jobs, retry=retry, tell=progress)
     opened.sweep()
     return opened.status()
 
 
-def open_study(study: str | Path, folder: str | Path | None = None) -> tuple[StudyFolder, StudyChange | None]:
-    """The folder of a study, begun if it is not there; and how the study changed since, None if it did not.
-
-    Args:
-        study: a study file, or the folder of a study that was begun before, which is then as it was.
-        folder: as in :func:`run_study`.
-
-    Raises:
-        StudyFileError: the study cannot be read, or names a model that nobody knows.
-        InvalidValue: a folder that holds no study.
-    """
-    path = Path(study)
-    if path.is_dir() or not (path.suffix or path.exists()):
-        if folder is not None and Path(folder) != path:
-            raise InvalidValue(f"{str(study)!r} is the folder of a study; leave folder={str(folder)!r} out")
-        return StudyFolder.open(path), None
-    opened, change = StudyFolder.begin(Path("out") / path.stem if folder is None else folder, path)
-    if change is not None or not opened.has_any():
-        _check_models(opened, path)
-    return opened, change
-
-
-def run_cells(
-    folder: str | Path,
-    keys: Iterable[str] | None = None,
+def run_study_on_cluster(
+    study: str | Path,
+    folder: str | Path | None = None,
     *,
-    jobs: int = 1,
+    cluster: str = PLAIN,
+    partition: str | None = None,
+    gres: str | None = None,
+    account: str | None = None,
+    time: int | None = None,
+    cpus: int | None = None,
+    parallel: int | None = None,
     retry: bool = False,
-    progress: Tell | None = None,
-) -> dict[str, int]:
-    """CellRunner some cells of a study that was begun: the part of one node; arguments and result are plain data.
+    sources: Sequence[str] = (),
+    devices: Sequence[str] = (),
+    recorded: bool = True,
+    progress: slurm.Look | None = None,
+    begun: Callable[[StudyFolder, StudyChange | None], None] | None = None,
+) -> Status:
+    """Run a study, or what is left of it, on a Slurm cluster: one array of jobs per kind of device.
 
-    Cells that are done, that run elsewhere, or that need another machine are left alone, so the same keys may be handed
-    to several nodes, and again after a job was preempted.
+    Comes back when nothing is left. It may be killed at any moment: the jobs go on, and when it is called again it
+    waits for them and submits only what they leave. The study's folder has to be on a disk that all nodes share.
 
     Args:
-        folder: of the study, on a disk that all nodes share.
-        keys: of the cells; default is all.
-        jobs, retry, progress: as in :func:`run_study`.
-
-    Returns:
-        How many of these cells are now ``done``, ``failed``, ``running`` (elsewhere) and ``left``.
+        study, folder, sources, devices, recorded, begun: as in :func:`run_study`.
+        cluster: a table ``[cluster.NAME]`` of the study, or ``slurm``, which needs none.
+        partition, gres, account, cpus, parallel: instead of what the table says; what it says of single devices stays.
+        time: of a job, in minutes.
+        retry: also run cells that failed before.
+        progress: told again and again how far the study is, and what its jobs in the queue do.
 
     Raises:
-        InvalidValue: there is no study in this folder, or it has no such cell.
+        ClusterError: there is no Slurm here, it refuses the jobs, or jobs end without a result.
+        UnknownName: the study has no such cluster.
+        InvalidValue: there is no such source or device in the study, or jobs would be too short for a cell.
+        MissingDependency: submitit is not installed.
     """
-    opened = StudyFolder.open(folder)
-    cells = opened.cells if keys is None else opened.named(keys)
-    _run(opened, cells, jobs=jobs, retry=retry, tell=progress)
-    states = opened.status().states
-    found = Counter(states[cell] for cell in cells)
-    return {state: found[state] for state in ("done", "failed", "running", "left")}
+    opened, change = open_study(study, folder)
+    own = _cluster(opened.study.clusters, cluster)
+    said = {"partition": partition, "gres": gres, "account": account, "time": time, "cpus": cpus, "parallel": parallel}
+    own = replace(own, **{key: value for key, value in said.items() if value is not None})  # type: ignore[arg-type]
+    if begun is not None:
+        begun(opened, change)
+    if recorded:
+        opened.take_recorded()
+    cells = chosen(opened, sources, devices)
+    if retry:
+        for cell in cells:
+            slurm.forget(opened, cell)
+    # Jobs may begin elsewhere than where they were submitted.
+    words = ("-m", "rooflens.running.part", str(opened.path.resolve()))
+    slurm.run(opened, cells, own, words, tell=progress or (lambda *_: None))
+    opened.sweep()
+    return opened.status()
+
+
+def _cluster(known: Mapping[str, Cluster], name: str) -> Cluster:
+    if name in known:
+        return known[name]
+    if name == PLAIN:
+        return Cluster(name=name)
+    listed = f"it has {', '.join(known)}" if known else "it has none"
+    remedy = f"; {listed}; write a table [cluster.{name}] into the study, or use {PLAIN!r}, which needs none"
+    raise UnknownName("cluster", name, known, remedy)
 
 
 def study_status(folder: str | Path) -> Status:
@@ -161,117 +171,75 @@ def study_verdicts(folder: str | Path) -> tuple[Verdict, ...]:
     return opened.verdicts(opened.contents())
 
 
-def chosen(folder: StudyFolder, sources: Sequence[str] = (), devices: Sequence[str] = ()) -> tuple[Cell, ...]:
-    """The cells of these sources and devices, all where none are named.
+def study_report(
+    folder: str | Path,
+    out: str | Path | Sequence[str | Path] = (),
+    *,
+    figures: str | Path | None = None,
+    tables: str | Path | None = None,
+) -> Report:
+    """Write the report of a study: ``rl.study_report("out/resnets", "report.html")``.
+
+    Args:
+        folder: of a study that was begun; what is not done yet is missing in the report, which says so.
+        out: files to write, by their suffix: ``.html`` is one page that asks nothing of any host, ``.md`` goes with
+            images in a folder beside it, ``.tex`` holds every table in the style of booktabs, ``.csv`` every case.
+        figures: a folder for each figure on its own, as SVG and as PDF.
+        tables: a folder for each table on its own, as CSV.
+
+    Returns:
+        The report as data: sections of sentences, tables and figures.
 
     Raises:
-        InvalidValue: the study has none of one of them.
+        InvalidValue: there is no study in this folder, or a suffix is unknown.
+        RecordFileError: one of its record files is damaged.
+        FiguresError: its reported figures cannot be read; the line is named.
+        OutputError: a file cannot be written.
     """
-    devices = [str(canonical(device)) for device in devices]
-    for what, wanted, known in (
-        ("source", sources, {cell.source for cell in folder.cells}),
-        ("device", devices, {cell.case.device for cell in folder.cells if cell.case.device is not None}),
-    ):
-        for name in wanted:
-            if name not in known:
-                raise InvalidValue(f"the study has no {what} {name!r}; it has: {', '.join(sorted(known)) or 'none'}")
-    return tuple(
-        cell
-        for cell in folder.cells
-        if (not sources or cell.source in sources) and (not devices or cell.case.device in devices)
-    )
+    targets = [Path(out)] if isinstance(out, str | Path) else [Path(path) for path in out]
+    check_targets(targets)
+    report = compose(study_view(StudyFolder.open(folder)))
+    for target in targets:
+        write(report, target)
+    if figures is not None:
+        write_figures(report, Path(figures))
+    if tables is not None:
+        write_tables(report, Path(tables))
+    return report
 
 
-def _run(folder: StudyFolder, cells: Sequence[Cell], *, jobs: int, retry: bool, tell: Tell | None) -> None:
-    """CellRunner the cells that are left and that this machine can run, source after source."""
-    if jobs < 0:
-        raise InvalidValue(f"{jobs} jobs cannot be; give 0 to estimate in this process, or how many worker processes")
-    until = None if folder.study.budget is None else time.monotonic() + folder.study.budget
-    wanted = [cell for cell in cells if folder.wants(cell, retry=retry) and runs_here(cell.needs)]
-    sides: dict[SourceName, list[Cell]] = {}
-    for cell in wanted:
-        sides.setdefault(cell.source, []).append(cell)
+def study_figures(folder: str | Path) -> tuple[ComparedFigure, ...]:
+    """The reported figures of a study beside ours.
 
-    def one_by_one(cells: Iterable[Cell], run: CellRunner) -> None:
-        run_each(folder, cells, run, tell=tell or (lambda _: None), retry=retry, until=until)
+    Args:
+        folder: of a study whose file names ``figures``.
 
-    if jobs == 0:
-        estimates = sides.pop("estimate", [])
-        one_by_one(estimates, Estimates(folder.home, estimates))
-    for source, some in sides.items():
-        if source == "estimate":
-            _side_by_side(folder, some, jobs, one_by_one)
-            continue
-        with _RUNNERS[source](folder) as run:
-            one_by_one(some, run)
-
-
-_RUNNERS: dict[SourceName, Callable[[StudyFolder], AbstractContextManager[CellRunner]]] = {
-    "measure": measuring,
-    "counters": counting,
-    "replay": lambda folder: replaying(folder, lambda file, device: read(file, device=device)),
-}
-
-
-def _side_by_side(
-    folder: StudyFolder, cells: Sequence[Cell], jobs: int, one_by_one: Callable[[Iterable[Cell], CellRunner], None]
-) -> None:
-    """Several workers, each of which takes the next step with all of its devices when it is free.
-
-    An interrupt does not wait for what runs: if the process ends with it, these cells are run again by the next.
-    """
-    groups = [list(group) for _, group in groupby(cells, key=lambda cell: replace(cell.case, device=None))]
-    steps = iter(groups)
-    lock, over = threading.Lock(), threading.Event()
-    errors: list[Exception] = []
-
-    def next_cells() -> Iterator[Cell]:
-        while not over.is_set():
-            with lock:
-                step = next(steps, None)
-            if step is None:
-                return
-            yield from step
-
-    def serve() -> None:
-        try:
-            with estimating(folder, cells) as run:
-                one_by_one(next_cells(), run)
-        except (RooflensError, OSError) as error:
-            errors.append(error)
-            over.set()
-
-    threads = [threading.Thread(target=serve, daemon=True) for _ in range(min(jobs, len(groups)))]
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        over.set()
-    if errors:
-        raise errors[0]
-
-
-def _check_models(folder: StudyFolder, path: Path) -> None:
-    """Refuse a model that nobody knows before anything runs; a login node without torch cannot tell.
+    Returns:
+        In the order of the figures: the figure, ours, their ratio, what was measured, and codes of findings on it;
+        or why there is nothing of ours.
 
     Raises:
-        StudyFileError: the name is wrong; its line is named.
+        InvalidValue: there is no study in this folder, or it has no figures.
+        FiguresError: a cell of the figures is damaged.
+        RecordFileError: one of its record files is damaged.
     """
-    if find_spec("torch") is None:
-        return
-    from rooflens.models import find
+    opened = StudyFolder.open(folder)
+    return figures_of(opened, opened.contents())
 
-    for model in dict.fromkeys(cell.case.model for cell in folder.cells if cell.source != "replay"):
-        if model.endswith(".onnx") or ".py:" in model or model.startswith("hf:"):
-            continue  # a file, whose cells tell what is wrong with it
-        try:
-            find(model)
-        except UnknownModel as error:
-            lines = path.read_text(encoding="utf-8").splitlines()
-            line = next((n for n, text in enumerate(lines, 1) if f'"{model}"' in text or f"'{model}'" in text), None)
-            place = f"{path}, line {line}" if line is not None else str(path)
-            raise StudyFileError(f"{place}: models: {error}") from error
-        except RooflensError:  # it is known, and cannot be built here: its cells tell
-            continue
+
+def figures_of(folder: StudyFolder, contents: StudyContents) -> tuple[ComparedFigure, ...]:
+    """As :func:`study_figures`, of a study whose record files were read."""
+    if folder.figures is None:
+        raise InvalidValue(
+            f"the study in {str(folder.path)!r} has no reported figures; name a CSV file in it: figures = 'FILE.csv'"
+        )
+    figures, findings = read_figures(folder.figures), check(folder.figures)
+    return compare_figures(figures, contents.records, findings=findings, aliases=contents.aliases)
+
+
+def study_view(folder: StudyFolder) -> StudyView:
+    """All that a report says of a study."""
+    contents = folder.contents()
+    if folder.figures is None:
+        return StudyView.of(folder, contents)
+    return StudyView.of(folder, contents, read_figures(folder.figures), figures_of(folder, contents))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,8 +11,8 @@ from pathlib import Path
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.machine import MEASURED, PLACES, Machine, find, identity, this_machine
 from rooflens.progress import Progress
+from rooflens.readers import ReadContext, read_file
 from rooflens.records import Case, Device, RecordFile
-from rooflens.results import RecordSet
 from rooflens.running.counting import counted
 from rooflens.running.estimating import Estimator, estimated_here, estimator_in_worker
 from rooflens.running.outcomes import contents
@@ -187,18 +187,17 @@ def counting(folder: StudyFolder) -> AbstractContextManager[CellRunner]:
     return nullcontext(count)
 
 
-def replaying(folder: StudyFolder, read: Callable[[Path, str | None], RecordSet]) -> AbstractContextManager[CellRunner]:
-    """Reads what somebody recorded.
-
-    Args:
-        read: reads a file, of a device where the study says which.
-    """
+def replaying(folder: StudyFolder) -> AbstractContextManager[CellRunner]:
+    """Reads what somebody recorded."""
 
     def replay(cell: Cell, _: Progress) -> RecordFile:
         assert cell.file is not None
         said = stated(folder.study, folder.home, cell.file)
-        device = said.get("device")
-        file = read(folder.home / cell.file, None if device is None else str(device)).contents
+        path, device = folder.home / cell.file, said.get("device")
+        context = ReadContext(
+            name=path.name.partition(".")[0] or path.name, device=None if device is None else find(str(device))
+        )
+        file = read_file(path, context).contents
 
         def as_said(case: Case) -> Case:
             return replace(case, **said)  # type: ignore[arg-type]  # its fields, as the study file was checked

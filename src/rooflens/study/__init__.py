@@ -1,6 +1,6 @@
 """Studies: a file that asks a question, the grid of cells that it spans, and the folder that holds the answers.
 
-How a cell is run is handed in: this package knows no source. :mod:`rooflens.api.studies` puts the two together.
+How a cell is run is handed in: this package knows no source. :mod:`rooflens.running.studies` puts the two together.
 """
 
 from rooflens.study.cell_runs import CellNews, CellRunner, Tell, could_not, run_each

@@ -1,4 +1,4 @@
-"""The process in which the cells of a job run: ``python -m rooflens.api.part FOLDER KEY...``.
+"""The process in which the cells of a job run: ``python -m rooflens.running.part FOLDER KEY...``.
 
 Started in the jobs of a cluster, see :mod:`rooflens.study.slurm`. What it says goes to the log of the job.
 """
@@ -9,8 +9,8 @@ import os
 import sys
 import threading
 
-from rooflens.api.studies import run_cells
 from rooflens.errors import RooflensError
+from rooflens.running.studies import run_cells
 from rooflens.study import CellNews
 
 

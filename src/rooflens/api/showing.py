@@ -1,0 +1,117 @@
+"""Records as tables of text, in every format of the command line, and as figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rooflens.compare import Comparison
+from rooflens.errors import InvalidValue
+from rooflens.machine import datasheet_of, find, listed
+from rooflens.records import Device
+from rooflens.report.case_json import promised_json
+from rooflens.report.comparison import comparison_tables
+from rooflens.report.figures.case_pieces import By
+from rooflens.report.figures.roofline import devices_of, roofline_figure
+from rooflens.report.figures.saving import Figure
+from rooflens.report.largest_batches import largest_batches
+from rooflens.report.pictures import ChartPicture, chart_of
+from rooflens.report.render import Format, render
+from rooflens.report.summary import tables_of
+from rooflens.report.table import Table
+from rooflens.report.text_formats import as_json
+from rooflens.results import Fits, RecordSet
+
+
+def table(
+    *records: RecordSet | Fits | Comparison,
+    format: Format = "table",
+    depth: int = 1,
+    width: int | None = None,
+    color: bool = False,
+) -> str:
+    """The tables of the command line as text: ``print(rl.table(est, time))``; twin of ``--format``.
+
+    Several cases give a summary and their memory; a single estimated case also its operation families and its modules.
+
+    Args:
+        records: sets of any sources; the estimate and the measurement of a case share a row. Or what
+            :func:`largest_batch` or :func:`compare` gave, alone.
+        format: ``table`` for people, ``md`` or ``tex`` for papers, ``csv`` (the summary alone) or ``json`` (the
+            promised shape, one object per case; of largest batches one object per device; of a comparison its tables,
+            each with title, rows and notes) for programs.
+        depth: how deep the module tree goes.
+        width: columns of a ``table``; default: the terminal's own, 80 in a pipe.
+        color: whether a ``table`` has terminal colours.
+
+    Raises:
+        InvalidValue: an unknown format, or no record and no failure.
+    """
+    sets = [item for item in records if isinstance(item, RecordSet)]
+    if len(sets) < len(records):
+        if len(records) == 1 and not isinstance(records[0], Fits):
+            return render(comparison_tables(records[0]), format, width=width, color=color)
+        rows, held = _largest_batches(records)
+        files = format in ("csv", "json")  # whose one table has every column
+        return render(rows if files else [rows, held], format, width=width, color=color)
+    together = _together(sets)
+    if format == "json":
+        return as_json(promised_json(together))
+    return render(tables_of(together, depth), format, width=width, color=color)
+
+
+def _largest_batches(items: Sequence[object]) -> tuple[Table, Table]:
+    if len(items) == 1 and isinstance(items[0], Fits):
+        return largest_batches(items[0])
+    raise InvalidValue("largest batches have a table of their own, and so has a comparison; show each apart")
+
+
+def roofline(
+    *records: RecordSet,
+    by: By | None = None,
+    device: str | Device | Sequence[str | Device] | None = None,
+    level: str | Sequence[str] | None = None,
+    title: str | None = None,
+    top: int | None = None,
+) -> Figure:
+    """The roofline of estimates and measurements: ``rl.roofline(est, time).save("resnet18.html")``.
+
+    Args:
+        records: sets of any sources; the estimated and the measured point of the same thing are joined by a line.
+        by: one mark per ``model``, ``phase``, ``module``, ``family``, ``op`` or ``kernel``; default: what the records
+            allow.
+        device: draw these devices' ceilings too, or instead of none; a name in the records or the catalogue. Beside
+            measured ceilings, those of the catalogue's entry for the same machine are drawn in any case.
+        level: memory levels of the intensities: ``dram``, ``l2``, ``l1`` or several. Default: all whose bytes are
+            known, so that counters give the hierarchical roofline.
+        title: default: what the records have in common.
+        top: how many kernels, modules ... of a case to draw, those that take most time. Default: 12 of kernels, and of
+            anything on several levels; else all.
+
+    Raises:
+        InvalidValue: an unknown `by` or `level`, or a `top` below 1.
+        UnknownDevice: nobody knows a device of this name.
+    """
+    together = _together(records)
+    extra = [together.devices.get(d) or find(d) if isinstance(d, str) else d for d in listed(device)]
+    shown = [*devices_of(together), *extra]
+    datasheets = [sheet for sheet in map(datasheet_of, shown) if sheet is not None]
+    return roofline_figure(together, by=by, devices=[*shown, *datasheets], level=level, title=title, top=top)
+
+
+def chart(name: str, *records: RecordSet) -> ChartPicture:
+    """Return a chart of estimates and measurements: ``rl.chart("throughput", est, time).save("resnet18.svg")``.
+
+    Args:
+        name: ``agreement`` (bound against measured time), ``latency`` (time against FLOP) or ``throughput`` (samples
+            per second against the batch).
+        records: sets of any sources.
+
+    Raises:
+        InvalidValue: an unknown `name`, or the records hold nothing for this chart.
+        Incomparable: no record of a whole step has a time.
+    """
+    return chart_of(name, _together(records))
+
+
+def _together(records: Sequence[RecordSet]) -> RecordSet:
+    return sum(records[1:], start=records[0]) if records else RecordSet(())

@@ -1,0 +1,187 @@
+"""Which cells of a study are run, here or in jobs of a cluster, and in which order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import groupby
+from pathlib import Path
+
+from rooflens.errors import InvalidValue, RooflensError, StudyFileError, UnknownModel
+from rooflens.running.cells import Estimates, counting, estimating, measuring, replaying, runs_here
+from rooflens.study import Cell, CellRunner, SourceName, StudyChange, StudyFolder, Tell, canonical, run_each
+
+
+def open_study(study: str | Path, folder: str | Path | None = None) -> tuple[StudyFolder, StudyChange | None]:
+    """The folder of a study, begun if it is not there; and how the study changed since, None if it did not.
+
+    Args:
+        study: a study file, or the folder of a study that was begun before, which is then as it was.
+        folder: as in :func:`run_study`.
+
+    Raises:
+        StudyFileError: the study cannot be read, or names a model that nobody knows.
+        InvalidValue: a folder that holds no study.
+    """
+    path = Path(study)
+    if path.is_dir() or not (path.suffix or path.exists()):
+        if folder is not None and Path(folder) != path:
+            raise InvalidValue(f"{str(study)!r} is the folder of a study; leave folder={str(folder)!r} out")
+        return StudyFolder.open(path), None
+    opened, change = StudyFolder.begin(Path("out") / path.stem if folder is None else folder, path)
+    if change is not None or not opened.has_any():
+        _check_models(opened, path)
+    return opened, change
+
+
+def run_cells(
+    folder: str | Path,
+    keys: Iterable[str] | None = None,
+    *,
+    jobs: int = 1,
+    retry: bool = False,
+    progress: Tell | None = None,
+) -> dict[str, int]:
+    """CellRunner some cells of a study that was begun: the part of one node; arguments and result are plain data.
+
+    Cells that are done, that run elsewhere, or that need another machine are left alone, so the same keys may be handed
+    to several nodes, and again after a job was preempted.
+
+    Args:
+        folder: of the study, on a disk that all nodes share.
+        keys: of the cells; default is all.
+        jobs, retry, progress: as in :func:`run_study`.
+
+    Returns:
+        How many of these cells are now ``done``, ``failed``, ``running`` (elsewhere) and ``left``.
+
+    Raises:
+        InvalidValue: there is no study in this folder, or it has no such cell.
+    """
+    opened = StudyFolder.open(folder)
+    cells = opened.cells if keys is None else opened.named(keys)
+    run_left(opened, cells, jobs=jobs, retry=retry, tell=progress)
+    states = opened.status().states
+    found = Counter(states[cell] for cell in cells)
+    return {state: found[state] for state in ("done", "failed", "running", "left")}
+
+
+def chosen(folder: StudyFolder, sources: Sequence[str] = (), devices: Sequence[str] = ()) -> tuple[Cell, ...]:
+    """The cells of these sources and devices, all where none are named.
+
+    Raises:
+        InvalidValue: the study has none of one of them.
+    """
+    devices = [str(canonical(device)) for device in devices]
+    for what, wanted, known in (
+        ("source", sources, {cell.source for cell in folder.cells}),
+        ("device", devices, {cell.case.device for cell in folder.cells if cell.case.device is not None}),
+    ):
+        for name in wanted:
+            if name not in known:
+                raise InvalidValue(f"the study has no {what} {name!r}; it has: {', '.join(sorted(known)) or 'none'}")
+    return tuple(
+        cell
+        for cell in folder.cells
+        if (not sources or cell.source in sources) and (not devices or cell.case.device in devices)
+    )
+
+
+def run_left(folder: StudyFolder, cells: Sequence[Cell], *, jobs: int, retry: bool, tell: Tell | None) -> None:
+    """CellRunner the cells that are left and that this machine can run, source after source."""
+    if jobs < 0:
+        raise InvalidValue(f"{jobs} jobs cannot be; give 0 to estimate in this process, or how many worker processes")
+    until = None if folder.study.budget is None else time.monotonic() + folder.study.budget
+    wanted = [cell for cell in cells if folder.wants(cell, retry=retry) and runs_here(cell.needs)]
+    sides: dict[SourceName, list[Cell]] = {}
+    for cell in wanted:
+        sides.setdefault(cell.source, []).append(cell)
+
+    def one_by_one(cells: Iterable[Cell], run: CellRunner) -> None:
+        run_each(folder, cells, run, tell=tell or (lambda _: None), retry=retry, until=until)
+
+    if jobs == 0:
+        estimates = sides.pop("estimate", [])
+        one_by_one(estimates, Estimates(folder.home, estimates))
+    for source, some in sides.items():
+        if source == "estimate":
+            _side_by_side(folder, some, jobs, one_by_one)
+            continue
+        with _RUNNERS[source](folder) as run:
+            one_by_one(some, run)
+
+
+_RUNNERS: dict[SourceName, Callable[[StudyFolder], AbstractContextManager[CellRunner]]] = {
+    "measure": measuring,
+    "counters": counting,
+    "replay": replaying,
+}
+
+
+def _side_by_side(
+    folder: StudyFolder, cells: Sequence[Cell], jobs: int, one_by_one: Callable[[Iterable[Cell], CellRunner], None]
+) -> None:
+    """Several workers, each of which takes the next step with all of its devices when it is free.
+
+    An interrupt does not wait for what runs: if the process ends with it, these cells are run again by the next.
+    """
+    groups = [list(group) for _, group in groupby(cells, key=lambda cell: replace(cell.case, device=None))]
+    steps = iter(groups)
+    lock, over = threading.Lock(), threading.Event()
+    errors: list[Exception] = []
+
+    def next_cells() -> Iterator[Cell]:
+        while not over.is_set():
+            with lock:
+                step = next(steps, None)
+            if step is None:
+                return
+            yield from step
+
+    def serve() -> None:
+        try:
+            with estimating(folder, cells) as run:
+                one_by_one(next_cells(), run)
+        except (RooflensError, OSError) as error:
+            errors.append(error)
+            over.set()
+
+    threads = [threading.Thread(target=serve, daemon=True) for _ in range(min(jobs, len(groups)))]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        over.set()
+    if errors:
+        raise errors[0]
+
+
+def _check_models(folder: StudyFolder, path: Path) -> None:
+    """Refuse a model that nobody knows before anything runs; a login node without torch cannot tell.
+
+    Raises:
+        StudyFileError: the name is wrong; its line is named.
+    """
+    if find_spec("torch") is None:
+        return
+    from rooflens.models import find
+
+    for model in dict.fromkeys(cell.case.model for cell in folder.cells if cell.source != "replay"):
+        if model.endswith(".onnx") or ".py:" in model or model.startswith("hf:"):
+            continue  # a file, whose cells tell what is wrong with it
+        try:
+            find(model)
+        except UnknownModel as error:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            line = next((n for n, text in enumerate(lines, 1) if f'"{model}"' in text or f"'{model}'" in text), None)
+            place = f"{path}, line {line}" if line is not None else str(path)
+            raise StudyFileError(f"{place}: models: {error}") from error
+        except RooflensError:  # it is known, and cannot be built here: its cells tell
+            continue
