@@ -34,7 +34,7 @@ from importlib.util import find_spec
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message: what follows in torch's is about its own insides."""
+    """The first line of an error's message: the rest of torch's messages is about its internals."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else "no message"
 
@@ -132,7 +132,7 @@ class DeviceFileError(FileError):
 
 
 class FiguresError(FileError):
-    """A table of typed figures cannot be read, or holds a damaged cell."""
+    """A table of reported figures cannot be read, or holds a damaged cell."""
 
 
 class StudyFileError(FileError):

@@ -15,18 +15,18 @@ from rooflens.records import Device
 from rooflens.sources.roofs import ROOF_FILES, device_of_roofs
 
 MEASURED = "measured"
-"""The name of this machine with the ceilings that a calibration found."""
+"""The name of this machine with the ceilings that a calibration measured."""
 PLACES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where to run.
+    """The device that runs.
 
     Attributes:
         where: torch's device type, ``cpu`` or ``cuda``.
-        name: the device's name in cases: the catalogue's, or a slug of what the system says.
-        device: its ceilings, None where nobody knows them.
+        name: of the device in cases: the catalogue's, or a slug of the system's.
+        device: its ceilings; None if unknown.
     """
 
     where: str
@@ -36,12 +36,12 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What this machine is called.
+    """The names of this machine.
 
     Attributes:
-        title: the card or processor, as the system names it.
-        known: the catalogue's entry for it.
-        stored: where its measured ceilings are kept, whether or not they are there.
+        title: the system's name of the card or processor.
+        known: its entry in the catalogue.
+        stored: the file for its measured ceilings, which may not exist yet.
     """
 
     where: str
@@ -56,7 +56,7 @@ class Identity:
 
 
 def identity(where: str | None = None) -> Identity:
-    """This machine: its card where torch finds one, else its processor, unless `where` says which.
+    """Identify this machine: its card if torch finds one, else its processor, unless `where` says which.
 
     Raises:
         InvalidValue: torch cannot run there.
@@ -82,7 +82,7 @@ def identity(where: str | None = None) -> Identity:
 
 
 def this_machine(where: str | None, roof: str | Device | None, progress: Progress | None = None) -> Machine:
-    """The machine that will run, and its ceilings: measured ones are those that are stored, or measured now.
+    """The machine that runs, with its ceilings; for ``measured`` the stored ones, or measured now if there are none.
 
     Raises:
         InvalidValue: torch cannot run there.
@@ -99,10 +99,10 @@ def this_machine(where: str | None, roof: str | Device | None, progress: Progres
 
 
 def roof_of(roof: object) -> Device:
-    """The device whose ceilings are to hold: by a name as :func:`find` takes it, or as it is.
+    """The device whose ceilings hold: a Device, or a name as :func:`find` takes it.
 
     Raises:
-        UnknownDevice, DeviceFileError: nobody knows it, or its file is damaged.
+        UnknownDevice, DeviceFileError: it is not known, or its file is damaged.
         InvalidValue: it is neither a name nor a device.
     """
     device = find(roof) if isinstance(roof, str) else roof
@@ -122,9 +122,10 @@ def _measured_now(here: Identity, progress: Progress | None) -> Device:
 
 
 def find(name: str) -> Device:
-    """As :func:`rooflens.devices.find`; ``measured`` is this machine, as ``rooflens calibrate`` found it.
+    """The device of a name, as :func:`rooflens.devices.find` takes it, or:
 
-    A name that ends in ``.json`` or ``.txt`` is a file of roofs that ERT or NERSC's scripts wrote.
+    - ``measured``: this machine, as ``rooflens calibrate`` measured it;
+    - a file of roofs of ERT or NERSC's scripts: a path that ends in ``.json`` or ``.txt``.
     """
     if name.strip().lower().endswith(ROOF_FILES):
         return device_of_roofs(Path(name.strip()))
@@ -132,30 +133,29 @@ def find(name: str) -> Device:
 
 
 def find_all(device: str | Device | Sequence[str | Device] | None) -> tuple[Device, ...]:
-    """The devices that an argument names, each once.
+    """The devices of an argument, each once.
 
     Raises:
-        InvalidValue: it names none, or two different devices by one name.
+        InvalidValue: it is not a device or several, or two different devices have one name.
     """
-    found: dict[str, Device] = {}
+    devices: dict[str, Device] = {}
     for one in (find(named) if isinstance(named, str) else named for named in listed(device)):
-        if found.setdefault(one.name, one) != one:
+        if devices.setdefault(one.name, one) != one:
             raise InvalidValue(f"two different devices are called {one.name!r}; give yours another title")
-    return tuple(found.values())
+    return tuple(devices.values())
 
 
 def listed(device: object) -> list[str | Device]:
-    """What an argument names: nothing (None), one device, or the several of a sequence.
+    """An argument as a list: empty for None, of one for a device or name, else its items.
 
     Raises:
-        InvalidValue: it is none of these.
+        InvalidValue: something in it is neither a name nor a device.
     """
     one = () if device is None else (device,)
-    given = device if isinstance(device, Sequence) and not isinstance(device, str) else one
-    found = [item for item in given if isinstance(item, str | Device)]
-    if len(found) < len(given):
+    items = device if isinstance(device, Sequence) and not isinstance(device, str) else one
+    if not all(isinstance(item, str | Device) for item in items):
         raise InvalidValue(f"device is {device!r}; give a name, a device file, a Device, or several of them")
-    return found
+    return list(items)
 
 
 def _stored() -> Device:
@@ -172,7 +172,7 @@ def _stored() -> Device:
 
 
 def datasheet_of(device: Device) -> Device | None:
-    """The catalogue's entry of a measured device, None for any other device or where there is none."""
+    """The catalogue's entry of a measured device; None for other devices, or without an entry."""
     name = device.name.removesuffix(f"-{MEASURED}")
     if name == device.name:
         return None

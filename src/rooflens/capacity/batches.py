@@ -13,11 +13,11 @@ from rooflens.runs.options import Fusion
 from rooflens.sources import estimate as source
 
 KEPT = 4
-"""Whole traces that are kept: the one of an answer is among the last few."""
+"""Number of traces that are kept: that of the answer is among the last few."""
 
 
 class Batches:
-    """A step at any batch. What it holds at its peak is kept for every batch, the whole trace for the last few.
+    """A step at any batch. Keeps the peak memory of every batch that was traced, and the last few traces.
 
     Args:
         trace: from a batch to the step's operations.
@@ -48,11 +48,11 @@ class Batches:
         return replace(self._case, batch=batch, device=device.name)
 
     def demands(self, device: Device) -> frozenset[str]:
-        """The families of the step's operations on a device with the precision of their matrix work."""
+        """Families and precisions of the step's matrix work on a device, like ``convolution.fp32``."""
         return self._demands(arithmetic_of(self._case.dtype, device))
 
     def lacking(self, device: Device) -> str | None:
-        """A matrix unit that the step needs and the device has no rate for."""
+        """A matrix unit of the step without a rate on the device; None if there is none."""
         needed = sorted({f"matmul.{demand.partition('.')[2]}" for demand in self.demands(device)})
         return next((resource for resource in needed if device.ceiling(resource) is None), None)
 

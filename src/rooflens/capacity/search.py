@@ -1,25 +1,25 @@
-"""The largest batch that fits, found with as few traces as that takes."""
+"""Searches for the largest batch that fits, with as few traces as possible."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 CAP = 2**20
-"""Larger batches are not looked at: beyond it the answer is "at least"."""
+"""Larger batches are not tried."""
 SECOND = 32
-"""The batch that gives the first slope: small ones are bent by rounding and by what does not depend on the batch."""
+"""The batch that gives the first slope: rounding bends small ones, and what does not depend on the batch."""
 
 
 def largest(needed: Callable[[int], int], limit: int, known: Iterable[int] = (), cap: int = CAP) -> int:
     """The largest batch that needs at most `limit` bytes: 0 if not even 1 does, `cap` if that still does.
 
-    What a step needs hardly ever falls when the batch grows, and is nearly a straight line: rounding to blocks, a peak
-    that moves to another operation, and other algorithms bend it. So lines through known points only propose batches.
-    The answer is one that fits itself, while one more does not.
+    The memory of a step over the batch hardly ever falls and is nearly a straight line; rounding to blocks, a peak that
+    moves to another operation, and other algorithms bend it. So lines through known points only propose batches. The
+    answer itself fits, and one more does not.
 
     Args:
-        needed: from a batch to bytes; asked once for each batch.
-        known: batches for which it costs nothing to ask.
+        needed: gives the bytes of a batch; called once for each.
+        known: batches whose bytes cost nothing.
     """
     search = _Search(needed, limit, cap)
     if not search.fits(1):
@@ -32,7 +32,7 @@ def largest(needed: Callable[[int], int], limit: int, known: Iterable[int] = (),
 
 
 class _Search:
-    """The largest batch known to fit (`low`), the smallest beyond it known not to (`high`), and how it narrows down."""
+    """Narrows the gap between the largest batch known to fit (`low`) and the smallest known not to (`high`)."""
 
     def __init__(self, needed: Callable[[int], int], limit: int, cap: int) -> None:
         self._needed = needed
@@ -51,16 +51,16 @@ class _Search:
         return self._bytes[batch] <= self._limit
 
     def find_one_too_many(self) -> None:
-        """Go up along a line until a batch does not fit, or to the cap."""
+        """Raise the batch along a line until one does not fit, or to the cap."""
         reach = 1
         while self.high is None and self.low < self._cap:
             step = self._steps_beyond()
-            # Where the need rises in stairs, a line through two points of a stair leads nowhere.
+            # Where memory rises in stairs, a line through two points of one stair leads nowhere.
             reach, step = (2 * reach, reach) if step <= reach else (1, step)
             self.fits(min(self._cap, self.low + step))
 
     def _steps_beyond(self) -> int:
-        """How far a line through the two largest known batches stays within the limit."""
+        """How far beyond the last batch a line through the two largest known ones stays within the limit."""
         *_, before, last = (0, *sorted(self._bytes))
         if before == 0:
             return SECOND - last
@@ -68,7 +68,7 @@ class _Search:
         return int((self._limit - self._bytes[last]) / slope) if slope > 0 else 3 * last
 
     def narrow(self) -> None:
-        """Between a batch that fits and one that does not, along the line through both; halve where that is slow."""
+        """Close the gap along the line through both ends; halve it where that is slow."""
         slow = 0
         while self.high is not None and self.high - self.low > 1:
             low, width = self.low, self.high - self.low

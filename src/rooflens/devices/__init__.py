@@ -4,7 +4,7 @@ A device is found by the name that people type, by the name that drivers report,
 
     find("t4"), find("NVIDIA A100-SXM4-40GB"), find("2x v100-sxm2-16gb"), find("my-board.toml")
 
-A name that fits nothing, or several devices, is an error: never another device's numbers. Rates are dense, per torch
+A name that fits no device, or several, is an error: it never gives another device's numbers. Rates are dense, per torch
 device, one multiply-add is two FLOP. The keys of a file and the rules for derived rates are described in
 docs/devices.md.
 """

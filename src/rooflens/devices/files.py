@@ -1,4 +1,4 @@
-"""Reading device files: strict, so that a misspelt key or a wrong unit is an error and not a missing ceiling."""
+"""Reads device files, strictly: a misspelt key or a wrong unit is an error and not a missing ceiling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FACTS: Mapping[str, str | None] = {
     "memory": "B",
     "l2": "B",
     "power": "W",
-    # what a calibration finds besides ceilings
+    # what a calibration measures besides ceilings
     **dict.fromkeys(("dram_copy", "dram_triad", "dram_read", "dram_write"), "B/s"),
     **dict.fromkeys((f"matmul_{precision}_steady" for precision in PRECISIONS), "FLOP/s"),
     **dict.fromkeys(("pcie_h2d", "pcie_d2h", "pcie_h2d_pageable", "pcie_d2h_pageable", "peer_copy"), "B/s"),
@@ -54,11 +54,11 @@ _FORMULAS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFile:
-    """A device and what its file says about names.
+    """A device, and the words of its names.
 
     Attributes:
-        model: the words that a typed name must contain, like ``2080 Ti``.
-        words: words besides those of title, vendor and model that a typed name may contain.
+        model: words that a name must contain, like ``2080 Ti``.
+        words: words, besides those of title, vendor and model, that a name may contain.
         reported: names by which drivers and operating systems report the device.
     """
 
@@ -74,8 +74,8 @@ def load_file(path: str | Path) -> Device:
     Rates are dense and per torch device, written as quantities with units (``"312 TFLOP/s"``, ``"1555 GB/s"``).
 
     Raises:
-        DeviceFileError: the file cannot be read, or holds an unknown key, a wrong unit or too little; the message names
-            the file, the key and what is allowed.
+        DeviceFileError: the file cannot be read, has an unknown key or a wrong unit, or lacks something; the message
+            names file, key and what is allowed.
     """
     try:
         place = Path(path).expanduser()
@@ -86,7 +86,7 @@ def load_file(path: str | Path) -> Device:
 
 def read_device(text: str, where: str) -> DeviceFile:
     """The device that a TOML text describes; `where` names the text in errors."""
-    return _Reader(where, parsed_toml(text, where, DeviceFileError)).read()
+    return _DeviceTable(where, parsed_toml(text, where, DeviceFileError)).read()
 
 
 def slug(title: str) -> str:
@@ -98,8 +98,8 @@ def slug(title: str) -> str:
     return re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
-class _Reader:
-    """One pass over one file; the state is what every error and every value needs: place, defaults, evidence."""
+class _DeviceTable:
+    """The content of one file, with what every value and error needs: the file's name, defaults and evidence."""
 
     def __init__(self, where: str, table: dict[str, Any]) -> None:
         self.where = where
@@ -118,10 +118,10 @@ class _Reader:
         name = slug(text["title"])
         if not name:
             self._fail("title", f"{text['title']!r} holds no letter or digit")
-        stated = dict(self._rates())
-        if not stated:
+        rates = dict(self._rates())
+        if not rates:
             self._fail("[bandwidth]", "is missing and so is every other rate; write at least dram = '1555 GB/s' there")
-        facts = {key: _fact(value) for key, value in self._stated("facts")}
+        facts = {key: _fact(value) for key, value in self._values("facts")}
         reported = self._list("reported")
         device = Device(
             name=name,
@@ -129,7 +129,7 @@ class _Reader:
             vendor=text["vendor"],
             kind=kind,
             arch=text["arch"],
-            ceilings=ceilings(stated, vendor=text["vendor"], kind=kind, facts=facts),
+            ceilings=ceilings(rates, vendor=text["vendor"], kind=kind, facts=facts),
             facts=facts,
             aliases=(*self._list("aliases"), *reported),
             notes=text["notes"].strip(),
@@ -138,11 +138,11 @@ class _Reader:
 
     def _rates(self) -> Iterator[tuple[str, SourcedValue]]:
         for unit in UNITS:
-            for precision, value in self._stated(unit):
+            for precision, value in self._values(unit):
                 yield f"{unit}.{precision}", value
-        yield from self._stated("bandwidth")
+        yield from self._values("bandwidth")
 
-    def _stated(self, name: str) -> Iterator[tuple[str, SourcedValue]]:
+    def _values(self, name: str) -> Iterator[tuple[str, SourcedValue]]:
         """The values of one table, in base units."""
         table = self._table(name)
         known = VALUES[name]
@@ -194,7 +194,7 @@ class _Reader:
         return number
 
     def _with_evidence(self, place: str, origin: str, references: tuple[str, ...]) -> tuple[str, ...]:
-        """What a value rests on, said beside its references."""
+        """The references of a value, and the evidence for it."""
         if place in self.evidence["formula"]:
             formula = _FORMULAS[place.partition(".")[0]]
             derived = origin == "derived"
@@ -206,13 +206,13 @@ class _Reader:
     def _evidence(self) -> dict[str, tuple[str, ...]]:
         table = self._table("evidence")
         self._known("evidence", table, ("formula", "database"))
-        found = {key: self._list(f"evidence.{key}", table.get(key)) for key in ("formula", "database")}
-        for key, places in found.items():
+        evidence = {key: self._list(f"evidence.{key}", table.get(key)) for key in ("formula", "database")}
+        for key, places in evidence.items():
             for place in places:
                 name, _, value = place.partition(".")
                 if name not in VALUES or value not in self._table(name):
                     self._fail(f"evidence.{key}", f"names {place!r}, which this file does not hold")
-        return found
+        return evidence
 
     def _table(self, name: str) -> dict[str, Any]:
         table = self.table.get(name, {})
@@ -249,5 +249,5 @@ class _Reader:
         raise DeviceFileError(f"{self.where}: {key} {problem}")
 
 
-def _fact(stated: SourcedValue) -> Fact:
-    return Fact(value=stated.value, origin=stated.origin, reference=stated.reference, verified=stated.verified)
+def _fact(given: SourcedValue) -> Fact:
+    return Fact(value=given.value, origin=given.origin, reference=given.reference, verified=given.verified)

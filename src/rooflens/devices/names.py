@@ -1,19 +1,21 @@
-"""From a name to a device.
+"""Finds a device by its name.
 
-Case and separators never matter. A name is looked up in three steps:
+Case and separators never matter. The lookup has three steps:
 
-1. exactly: as a canonical name, an alias, or a name that drivers report;
-2. by words: every device whose words *include all* of the typed name and whose model words *are all* in it. Words that
-   do not tell models apart (vendor, series, memory size, form factor) may be left out; ``rtx 2080`` is not a 2080 Ti,
-   and a typed word that a device does not have (``rtx 3090 ti``, ``a100 64gb``) rules it out;
-3. several devices left: an error that lists them; none: an error with near names.
+1. Exact: a canonical name, an alias, or a name that drivers report.
+2. By words: each device that has *all words* of the name, and whose model words are *all in* the name. Words that do
+   not tell models apart (vendor, series, memory size, form factor) may be left out. ``rtx 2080`` is not a 2080 Ti, and
+   a word that a device does not have (``rtx 3090 ti``, ``a100 64gb``) rules it out.
+3. Several devices fit: an error that lists them. None fits: an error with near names.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from difflib import SequenceMatcher
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from rooflens.devices.files import DeviceFile, load_file, read_device, slug
@@ -24,13 +26,13 @@ from rooflens.records import Device
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-# Something must follow that can be a name: "3900x" is one, and not 3900 of nothing. So is "7900xtx", and not 7900 "tx":
-# the whole is looked up before its parts.
+# A name must follow: "3900x" is one name, and not 3900 of nothing. "7900xtx" is one too, and not 7900 "tx": the whole
+# is looked up before its parts.
 _COUNTED = re.compile(r"\s*([0-9]{1,6})\s*[xX×*]\s*(?=.*[^\W_])(\S.*)", re.DOTALL)
 _TRADEMARK = re.compile(r"\((?:r|tm|c)\)|[®™©]", re.IGNORECASE)
 _NEAR = 5
 _NEAR_ENOUGH = 0.6
-"""Similarity of two names from 0 to 1, as difflib counts it."""
+"""Similarity of two names, 0 to 1, by difflib."""
 
 
 def find(name: str, special: Mapping[str, Callable[[], Device]] | None = None) -> Device:
@@ -76,14 +78,14 @@ def catalogued_or_none(name: str) -> Device | None:
 
 
 def by_title(title: str, kind: str | None = None) -> Device | None:
-    """The device that software reports under this name, or None: for a name that was read and not typed.
+    """The device that software reports by this name, None if there is none, or several.
 
     Args:
         title: a name from ``torch.cuda.get_device_name()``, ``nvidia-smi`` or ``/proc/cpuinfo``.
         kind: gpu, cpu, tpu, soc or accelerator, if only devices of one kind are meant.
 
-    Only exact names count, and only those that tell one device: a package of two dies, or a card that comes with
-    different memories under one name, is not found. A CPU entry is one socket with all of its cores.
+    Only exact names of one device count: a package of two dies, or a card that has different memories under one name,
+    is not found. A CPU entry is one socket with all of its cores.
     """
     fits = [file.device for file in _titles().get(_compact(title), ()) if kind in (None, file.device.kind)]
     return fits[0] if len(fits) == 1 else None
@@ -121,13 +123,13 @@ def _only(name: str, fits: tuple[DeviceFile, ...]) -> Device:
     return fits[0].device
 
 
-def _fitting(typed: str) -> tuple[DeviceFile, ...]:
-    return _exact().get(typed) or tuple(file for file in _files() if _fits(typed, _words(file), _model(file)))
+def _fitting(compact: str) -> tuple[DeviceFile, ...]:
+    return _exact().get(compact) or tuple(file for file in _files() if _fits(compact, _words(file), _model(file)))
 
 
 @cache
 def _read(canonical: str) -> DeviceFile | None:
-    """One file of the catalogue, so that a canonical name costs one file and not all of them."""
+    """One file of the catalogue: a canonical name must not cost reading all of them."""
     file = _paths().get(canonical)
     return None if file is None else read_device(file.read_text(encoding="utf-8"), file.name)
 
@@ -140,11 +142,9 @@ def _files() -> tuple[DeviceFile, ...]:
 @cache
 def _paths() -> Mapping[str, Traversable]:
     """The files of the catalogue by canonical name, in the order of names."""
-    from importlib.resources import files
-
     entries = (files("rooflens.devices") / "catalogue").iterdir()
-    found = {entry.name.removesuffix(".toml"): entry for entry in entries if entry.name.endswith(".toml")}
-    return dict(sorted(found.items()))
+    paths = {entry.name.removesuffix(".toml"): entry for entry in entries if entry.name.endswith(".toml")}
+    return dict(sorted(paths.items()))
 
 
 @cache
@@ -158,11 +158,11 @@ def _titles() -> Mapping[str, tuple[DeviceFile, ...]]:
 
 
 def _index(names: Iterable[tuple[DeviceFile, Iterable[str]]]) -> Mapping[str, tuple[DeviceFile, ...]]:
-    found: dict[str, tuple[DeviceFile, ...]] = {}
+    index: dict[str, tuple[DeviceFile, ...]] = {}
     for file, spellings in names:
         for spelling in {_compact(spelling) for spelling in spellings}:
-            found[spelling] = (*found.get(spelling, ()), file)
-    return found
+            index[spelling] = (*index.get(spelling, ()), file)
+    return index
 
 
 def _compact(text: str) -> str:
@@ -175,44 +175,45 @@ def _split(text: str) -> frozenset[str]:
 
 
 def _model(file: DeviceFile) -> frozenset[str]:
-    """Words without which a name means another device."""
+    """The words that a name must have."""
     return _split(file.model or file.device.title)
 
 
 def _words(file: DeviceFile) -> frozenset[str]:
-    """All words that a name of the device may consist of."""
+    """The words that a name may have."""
     device = file.device
     return _split(" ".join((device.title, device.vendor, file.model, *file.words)))
 
 
-def _fits(typed: str, words: frozenset[str], model: frozenset[str]) -> bool:
-    """Whether `typed` is distinct `words` in any order, with all words of the `model` among them.
+def _fits(compact: str, words: frozenset[str], model: frozenset[str]) -> bool:
+    """True if `compact` is made of distinct `words` in any order, with all words of the `model` among them.
 
-    Words are not split at separators, since people leave them out: ``a100pcie40gb``, ``RTX3090``.
+    It need not be split at separators, since people leave them out: ``a100pcie40gb``, ``RTX3090``.
     """
-    if not typed:
+    if not compact:
         return not model
-    return any(typed.startswith(word) and _fits(typed[len(word) :], words - {word}, model - {word}) for word in words)
+    return any(
+        compact.startswith(word) and _fits(compact[len(word) :], words - {word}, model - {word}) for word in words
+    )
 
 
-def _unknown(name: str, typed: str) -> UnknownDevice:
-    near = _near(name, typed)
+def _unknown(name: str, compact: str) -> UnknownDevice:
+    near = _near(name, compact)
     hint = f"; did you mean {', '.join(near)}?" if near else ";"
     remedy = "'rooflens devices list' shows all names, and a name that ends in .toml is read as a device file"
     return UnknownDevice("device", name, (), f"{hint} {remedy}")
 
 
-def _near(name: str, typed: str) -> list[str]:
+def _near(name: str, compact: str) -> list[str]:
     """Canonical names of the devices that `name` may have meant, the nearest first."""
-    from difflib import SequenceMatcher
 
     def similarity(spelling: str) -> float:
-        return SequenceMatcher(None, typed, _compact(spelling), autojunk=False).ratio()
+        return SequenceMatcher(None, compact, _compact(spelling), autojunk=False).ratio()
 
     nearness: dict[str, float] = {}
     for file in _files():
         best = max(map(similarity, (file.device.name, file.model, *file.device.aliases)))
-        # Too little was typed to tell the model: "gaudi", "rtx 2080".
+        # Too few words to tell the model: "gaudi", "rtx 2080".
         nearness[file.device.name] = best + 1 if _split(name) and _split(name) <= _words(file) else best
     enough = sorted((name for name in nearness if nearness[name] >= _NEAR_ENOUGH), key=lambda name: -nearness[name])
     return enough[:_NEAR]

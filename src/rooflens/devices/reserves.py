@@ -1,11 +1,13 @@
-"""How much of a device's memory the tensors of a step may take: what must stay free, and what is one device."""
+"""What must stay free of a device's memory beside the tensors of a step, and what one torch device is."""
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from rooflens.devices.names import catalogue
@@ -16,15 +18,15 @@ from rooflens.units import parse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Memory that must stay free beside the tensors of a step; the amounts add up.
+    """Memory that must stay free beside the tensors of a step; its three amounts add.
 
     Attributes:
         what: what needs it.
         nbytes: bytes, whatever runs.
-        of_transient: share of the activations and temporaries at the peak: what comes and goes during a step.
+        of_transient: share of the activations and temporaries at the peak.
         of_memory: share of the device's memory.
         reference: where the figures come from.
-        verified: False where they were not measured on a device of this vendor.
+        verified: False if they were not measured on a device of this vendor.
     """
 
     what: str
@@ -35,7 +37,7 @@ class Reserve:
     verified: bool = True
 
     def amount(self, held: Memory, memory: int) -> int:
-        """Bytes beside a step that holds so much at its peak, on a device with `memory`."""
+        """Bytes to keep free beside the memory `held` at the peak, on a device with `memory`."""
         transient = (held.activations or 0) + (held.temporaries or 0)
         return self.nbytes + math.ceil(self.of_transient * transient) + math.ceil(self.of_memory * memory)
 
@@ -68,34 +70,34 @@ def reserves(device: Device, mode: str, demands: Collection[str]) -> tuple[Reser
 
 
 def needed(held: Memory, memory: int, free: Sequence[Reserve]) -> int:
-    """Bytes that a step takes of a device with `memory`: its peak and what must stay free."""
+    """Bytes that a step needs of a device with `memory`: its peak and what must stay free."""
     assert held.peak is not None  # an estimate knows it
     return held.peak + sum(reserve.amount(held, memory) for reserve in free)
 
 
 def one_of(device: Device) -> tuple[Device, int]:
-    """One torch device of an entry that is several (``2x t4``, a board with two dies), and how many these are."""
+    """One torch device of an entry that is several (``2x t4``, a board with two dies), and their number."""
     if device.count > 1:
-        one, parts = one_of(_part(device, device.count, device.name.removeprefix(f"{device.count}x ")))
+        one, parts = one_of(_share(device, device.count, device.name.removeprefix(f"{device.count}x ")))
         return one, device.count * parts
     board = _table()["parts"].get(device.name)
     if board is None:
         return device, 1
-    return _part(device, board["count"], board.get("one", f"{device.name}-one-of-{board['count']}")), board["count"]
+    return _share(device, board["count"], board.get("one", f"{device.name}-one-of-{board['count']}")), board["count"]
 
 
-def _part(device: Device, parts: int, name: str) -> Device:
-    """One of several equal devices: the entry of that name, or an equal part of everything."""
+def _share(device: Device, count: int, name: str) -> Device:
+    """One of several equal devices: the entry of that name, or an equal share of everything."""
     known = next((entry for entry in catalogue() if entry.name == name), None)
     if known is not None:
         return known
     return replace(
         device,
         name=name,
-        title=f"{device.title}, one of {parts}",
-        ceilings=tuple(replace(ceiling, rate=ceiling.rate / parts) for ceiling in device.ceilings),
+        title=f"{device.title}, one of {count}",
+        ceilings=tuple(replace(ceiling, rate=ceiling.rate / count) for ceiling in device.ceilings),
         facts={
-            fact: replace(value, value=value.value / parts) if fact in PER_DEVICE_FACTS else value
+            fact: replace(value, value=value.value / count) if fact in PER_DEVICE_FACTS else value
             for fact, value in device.facts.items()
         },
         aliases=(),
@@ -105,9 +107,6 @@ def _part(device: Device, parts: int, name: str) -> Device:
 
 @cache
 def _table() -> Mapping[str, Any]:
-    import tomllib
-    from importlib.resources import files
-
     return tomllib.loads((files("rooflens.devices") / "capacity.toml").read_text(encoding="utf-8"))
 
 

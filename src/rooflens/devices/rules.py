@@ -1,12 +1,12 @@
-"""Rules that turn the values of a device file into ceilings. They are written here once and nowhere else.
+"""Rules that make ceilings of the values of a device file; they stand only here.
 
-- ``matmul.p`` that a file does not state is the vector rate of p: products then run on the general lanes, and their
-  time adds to that of vector work (silicon ``fma``).
-- ``special.fp32`` that a file does not state is 16 results per SM and clock on NVIDIA GPUs (CUDA C++ Programming Guide,
-  throughput of native arithmetic instructions), else an eighth of ``vector.fp32``, an assumption. Neither holds for
-  every architecture, so both are marked unverified.
+- Without ``matmul.p`` in the file, it is the vector rate of p: products run on the general lanes, and their time adds
+  to that of vector work (silicon ``fma``).
+- Without ``special.fp32``, it is 16 results per SM and clock on NVIDIA GPUs (CUDA C++ Programming Guide, throughput of
+  native arithmetic instructions), else an eighth of ``vector.fp32``, an assumption. Neither holds for every
+  architecture, so both are unverified.
 
-What a rule yields has the origin ``derived``.
+Ceilings by a rule have the origin ``derived``.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ SILICON: Mapping[str, Silicon] = {
     **dict.fromkeys(LEVELS, "memory"),
     **dict.fromkeys(LINKS, "link"),
 }
-"""The silicon of a unit, level or link where a file does not name another."""
+"""The silicon of a unit, level or link, unless a file names another."""
 SPECIAL_PER_SM_AND_CLOCK = 16
 VECTOR_PER_SPECIAL = 8
 RESOURCES = (*(f"{unit}.{precision}" for unit in UNITS for precision in PRECISIONS), *LEVELS, *LINKS)
 """Every resource, in the order in which ceilings are listed."""
 _STREAMS = tuple(f"dram_{stream}" for stream in ("copy", "triad", "read", "write"))
 PER_DEVICE_FACTS = ("memory", "l2", "power", "units", *_STREAMS)
-"""Facts of which two devices have twice as much."""
+"""Facts that double for two devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcedValue:
-    """A value as a device file states it, in base units."""
+    """A value of a device file, in base units."""
 
     value: float
     origin: CeilingOrigin
@@ -46,29 +46,29 @@ class SourcedValue:
 
 
 def ceilings(
-    stated: Mapping[str, SourcedValue], *, vendor: str, kind: str, facts: Mapping[str, Fact]
+    rates: Mapping[str, SourcedValue], *, vendor: str, kind: str, facts: Mapping[str, Fact]
 ) -> tuple[Ceiling, ...]:
-    """The ceilings of a device: what is stated, and what follows from it."""
-    found = {resource: _ceiling(resource, value) for resource, value in stated.items()}
+    """The ceilings of a device: those of its file, and those that follow by rule."""
+    given = {resource: _ceiling(resource, rate) for resource, rate in rates.items()}
     for precision in PRECISIONS:
-        vector = found.get(f"vector.{precision}")
+        vector = given.get(f"vector.{precision}")
         if vector is not None:
-            found.setdefault(f"matmul.{precision}", _products_on_lanes(vector, precision))
-    special = _special(found.get("vector.fp32"), vendor, kind, facts)
+            given.setdefault(f"matmul.{precision}", _products_on_lanes(vector, precision))
+    special = _special(given.get("vector.fp32"), vendor, kind, facts)
     if special is not None:
-        found.setdefault("special.fp32", special)
-    return tuple(found[resource] for resource in RESOURCES if resource in found)
+        given.setdefault("special.fp32", special)
+    return tuple(given[resource] for resource in RESOURCES if resource in given)
 
 
-def _ceiling(resource: str, stated: SourcedValue) -> Ceiling:
+def _ceiling(resource: str, rate: SourcedValue) -> Ceiling:
     return Ceiling(
         resource=resource,
-        rate=stated.value,
-        silicon=stated.silicon or SILICON[resource.partition(".")[0]],
-        origin=stated.origin,
-        reference=stated.reference,
-        verified=stated.verified,
-        accumulate=stated.accumulate,
+        rate=rate.value,
+        silicon=rate.silicon or SILICON[resource.partition(".")[0]],
+        origin=rate.origin,
+        reference=rate.reference,
+        verified=rate.verified,
+        accumulate=rate.accumulate,
     )
 
 
@@ -100,11 +100,10 @@ def _special(vector: Ceiling | None, vendor: str, kind: str, facts: Mapping[str,
 
 
 def times(device: Device, count: int) -> Device:
-    """`count` equal devices as one: every rate and every amount is the sum over them.
+    """`count` equal devices as one: rates and amounts are sums over them.
 
-    Links are summed too, as every device brings its own: work that names link bytes counts them at the port of every
-    device that sends or receives them. Clock and year stay. Nothing is taken off for working together: the bound is
-    that of a perfect split.
+    Links are summed too, since each device has its own: work counts link bytes at the port of every device that sends
+    or receives them. Clock and year stay. Working together costs nothing: the bound is that of a perfect split.
     """
     if count == 1:
         return device

@@ -1,4 +1,4 @@
-"""Where the measured ceilings of a machine are kept: a device file per machine in the user's cache."""
+"""Where measured ceilings are kept: one device file per machine, in the user's cache."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ FOLDER = "rooflens"
 
 
 def stored_path(title: str, torch_version: str, threads: int | None, folder: Path | None = None) -> Path:
-    """The file of one machine. What makes a measurement another one is in its name.
+    """The file of one machine; its name has what distinguishes one measurement from another.
 
     >>> stored_path("NVIDIA T4", "2.11.0+cu128", None, Path("cache")).as_posix()
     'cache/measured-nvidia-t4-torch-2.toml'
 
     Args:
         title: the card or processor, as the system names it.
-        torch_version: of which the major version counts.
-        threads: of a CPU; None on a card, which they do not slow down.
+        torch_version: only the major version counts.
+        threads: of a CPU; None for a card, where their number does not matter.
         folder: default: :func:`cache_folder`.
     """
-    words = ["measured", slug(title), "torch", torch_version.partition(".")[0]]
-    words += [] if threads is None else [str(threads), "threads"]
-    return (cache_folder() if folder is None else folder) / f"{'-'.join(filter(None, words))}.toml"
+    parts = ["measured", slug(title), "torch", torch_version.partition(".")[0]]
+    parts += [] if threads is None else [str(threads), "threads"]
+    return (cache_folder() if folder is None else folder) / f"{'-'.join(filter(None, parts))}.toml"
 
 
 def cache_folder(platform: str = sys.platform, environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the platform keeps what a program can make again."""
+    """The platform's folder for files that a program can make again."""
     home = Path.home()
     if platform == "win32":
         return Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local") / FOLDER / "Cache"
     if platform == "darwin":
         return home / "Library" / "Caches" / FOLDER
-    base = Path(environment.get("XDG_CACHE_HOME") or "")  # the standard: what is no absolute path does not count
+    base = Path(environment.get("XDG_CACHE_HOME") or "")  # the standard ignores relative paths
     return (base if base.is_absolute() else home / ".cache") / FOLDER

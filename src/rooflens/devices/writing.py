@@ -1,4 +1,4 @@
-"""Writing device files: what :func:`rooflens.devices.load_file` reads back as the same device."""
+"""Writes device files, which :func:`rooflens.devices.load_file` reads back as the same device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DIGITS = range(4, 18)
 
 
 def device_text(device: Device) -> str:
-    """A device as the text of a TOML file, every value with its origin and reference.
+    """A device as the text of a TOML file, each value with origin and reference.
 
     Raises:
         InvalidValue: several devices, or a name that does not follow from the title: a file holds one device.
@@ -41,7 +41,7 @@ def _head(device: Device) -> Iterator[str]:
 
 
 def _table(name: str, values: Mapping[str, Ceiling | Fact]) -> list[str]:
-    """One table, its keys in the order of the vocabulary; nothing for an empty one."""
+    """The lines of one table, keys in the order of the vocabulary; none for an empty table."""
     known = VALUES[name]
     lines = [f"{key} = {{ {', '.join(_fields(values[key], unit))} }}" for key, unit in known.items() if key in values]
     return [f"[{name}]", *lines] if lines else []
@@ -63,7 +63,7 @@ def _fields(value: Ceiling | Fact, unit: str | None) -> Iterable[str]:
 
 
 def _amount(number: float, unit: str | None) -> str:
-    """The number with as few digits as read back exactly."""
+    """The number with the fewest digits that read back exactly."""
     if unit is None:
         return str(int(number))
     written = (show(number, unit, digits) for digits in _DIGITS)
@@ -71,5 +71,5 @@ def _amount(number: float, unit: str | None) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML: as in JSON, except that the delete character may not stand in it."""
+    """A basic string of TOML: as in JSON, but without a bare delete character."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""The largest batch on each device: what fits, what stays free, what the memory goes to, and how fast it could be."""
+"""Tables of the largest batch on each device: what fits, what stays free, what uses the memory, and the throughput."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _ANSWER = (
     *(replace(column, show="room", group="fit") for column in BOUNDS),
 )
 _ROUND = 10_000_000
-"""Bytes: a reserve is proposed in whole multiples of it."""
+"""A proposed reserve is a multiple of so many bytes."""
 _HELD = (*_STEP, _PEAK_BATCH, _PEAK, _CAUSE, *_CAUSES)
 
 
@@ -114,12 +114,12 @@ def _notes(fits: Sequence[Fit]) -> Iterator[str]:
 
 
 def _reserve_notes(fits: Sequence[Fit]) -> Iterator[str]:
-    """Each reserve once, with where its figure comes from."""
-    found = dict.fromkeys(replace(reserve, verified=True) for fit in fits for reserve in fit.reserves)
-    for reserve in found:
+    """A note per reserve, with the source of its figure."""
+    kept_free = dict.fromkeys(replace(reserve, verified=True) for fit in fits for reserve in fit.reserves)
+    for reserve in kept_free:
         yield f"to stay free: {_amount(reserve)} for {reserve.what} ({reserve.reference})"
-    if any("fragmentation" in reserve.what for reserve in found):
-        fixed = sum(reserve.nbytes for reserve in found)
+    if any("fragmentation" in reserve.what for reserve in kept_free):
+        fixed = sum(reserve.nbytes for reserve in kept_free)
         enough = show(fixed + -fixed % _ROUND, "B", 3)
         yield (
             "with PYTORCH_ALLOC_CONF=expandable_segments:True hardly anything is lost to fragmentation, and cuDNN makes"

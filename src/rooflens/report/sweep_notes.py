@@ -1,4 +1,4 @@
-"""What a sweep over batches says: where throughput stops to rise, and the largest batch that fits."""
+"""Notes on a sweep over batches: where throughput stops rising, and the largest batch that fits."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rooflens.results.evidence import Evidence
 
 def batch_notes(evidence: Iterable[Evidence], failures: Iterable[Failure]) -> Iterator[str]:
     """The knee and the largest batch of every measured sweep: cases that differ in nothing but the batch."""
-    found = sweeps(evidence, failures, origins=("measured",))
-    fields = differing([sweep.case for sweep in found])
-    for sweep in found:
-        whose = f"{name_of(sweep.case, fields)}: " if len(found) > 1 else ""
+    measured = sweeps(evidence, failures, origins=("measured",))
+    fields = differing([sweep.case for sweep in measured])
+    for sweep in measured:
+        whose = f"{name_of(sweep.case, fields)}: " if len(measured) > 1 else ""
         if sweep.largest is not None:
             yield f"{whose}the largest batch that fits is {sweep.largest}: {sweep.largest + 1} runs out of memory"
         if sweep.knee is not None:

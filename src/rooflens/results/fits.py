@@ -1,4 +1,4 @@
-"""Fit and Fits: the largest batch that a device has memory for, and what it rests on."""
+"""Fit and Fits: the largest batch that fits into a device's memory."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from rooflens.results.totals import Total
 class Fit:
     """The largest batch of a step on one device.
 
-    Where the device is several (``2x t4``), everything but `throughput` and `count` is of one of them: each holds the
-    whole model and a batch of its own (data parallel).
+    For several devices (``2x t4``), all but `throughput` and `count` is per device: each holds the whole model and a
+    batch of its own (data parallel).
 
     Attributes:
         name: the device as it was asked for.
         device: one device.
-        count: how many there are.
-        case: the step on one device, with the batch that was looked at: the largest, or 1 where not even that fits.
-        batch: the largest batch: 0 where not one sample fits, None where it is unknown.
+        count: number of devices.
+        case: the step on one device, at the largest batch, or at 1 if not even that fits.
+        batch: the largest batch: 0 if not one sample fits, None if unknown.
         capped: larger batches were not tried, so that `batch` is a lower bound.
-        memory: bytes of the device; None is unknown.
+        memory: bytes of the device; None if unknown.
         reserves: what must stay free.
-        held: peak memory of the step at the batch of `case`, by cause; None where it was not looked for.
-        total: its work and bound; None where no batch fits.
+        held: peak memory of `case`, by cause; None if it was not searched for.
+        total: work and bound of `case`; None if no batch fits.
         reason: why the batch is 0 or unknown, else "".
     """
 
@@ -48,19 +48,19 @@ class Fit:
 
     @property
     def fits(self) -> bool | None:
-        """Whether any batch does; None if unknown."""
+        """True if any batch fits; None if unknown."""
         return None if self.batch is None else self.batch > 0
 
     @property
     def needed(self) -> int | None:
-        """Bytes that the step of `case` needs: its peak and the reserves."""
+        """Bytes that `case` needs: its peak and the reserves."""
         if self.memory is None or self.held is None:
             return None
         return needed(self.held, self.memory, self.reserves)
 
     @property
     def reserved(self) -> int | None:
-        """Bytes of the reserves beside that peak."""
+        """Bytes of the reserves."""
         if self.needed is None or self.held is None or self.held.peak is None:
             return None
         return self.needed - self.held.peak
@@ -75,7 +75,7 @@ class Fit:
 
     @property
     def throughput(self) -> float | None:
-        """The most samples per second that the bound allows, on all of the devices together."""
+        """Samples per second that the bound allows at most, on all devices together."""
         if not self.batch or self.total is None or not self.total.seconds:
             return None
         return self.count * self.batch / self.total.seconds

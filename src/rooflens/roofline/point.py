@@ -1,4 +1,4 @@
-"""Where work and time stand on a roofline."""
+"""Points and ridges of a roofline."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Clock(Protocol):
         ...
 
     def mark(self) -> None:
-        """A phase ends here."""
+        """End a phase."""
         ...
 
     def seconds(self) -> list[float]:
@@ -29,10 +29,10 @@ class Clock(Protocol):
 
 
 class MonotonicClock:
-    """Wall time of work that has ended when its call returns: the CPU.
+    """Wall time, for work that has ended when its call returns: the CPU.
 
     Args:
-        flush: empties caches before each start, outside of what is timed.
+        flush: empties caches before each start, in time that does not count.
     """
 
     name: TimingOrigin = "monotonic"
@@ -50,46 +50,39 @@ class MonotonicClock:
         self._marks.append(time.perf_counter())
 
     def seconds(self) -> list[float]:
-        return _differences(self._marks)
+        return [after - before for before, after in pairwise(self._marks)]
 
 
 class CudaClock:
     """Time on the device between events in the current stream.
 
-    An idle device waits for the host before each launch, so short work includes host time: that is what happens.
+    An idle device waits for the host before each launch, so the time of short work includes host time.
 
     Args:
-        flush: enqueues work that empties caches before each start, outside of what is timed.
+        flush: enqueues work that empties caches before each start, in time that does not count.
     """
 
     name: TimingOrigin = "cuda-events"
 
     def __init__(self, flush: Callable[[], object] | None = None) -> None:
+        import torch  # here, since a policy needs no torch
+
+        self._cuda = torch.cuda
         self._flush = flush
         self._events: list[Any] = []
 
     def start(self) -> None:
-        import torch
-
-        torch.cuda.synchronize()
+        self._cuda.synchronize()
         if self._flush is not None:
             self._flush()
         self._events = []
         self.mark()
 
     def mark(self) -> None:
-        import torch
-
-        event = torch.cuda.Event(enable_timing=True)
+        event = self._cuda.Event(enable_timing=True)
         event.record()
         self._events.append(event)
 
     def seconds(self) -> list[float]:
         self._events[-1].synchronize()
-        return [
-            before.elapsed_time(after) / 1e3 for before, after in pairwise(self._events)
-        ]  # elapsed_time is in milliseconds
-
-
-def _differences(marks: list[float]) -> list[float]:
-    return [after - before for before, after in pairwise(marks)]
+        return [before.elapsed_time(after) / 1e3 for before, after in pairwise(self._events)]  # from milliseconds

@@ -21,14 +21,14 @@ class Policy:
     """When to stop.
 
     Attributes:
-        warmup: calls after the cold one that are not sampled, at most.
+        warmup: most calls of the warm-up, which follows the cold call and is not sampled.
         warmup_seconds: time after which warm-up ends in any case.
-        settle: the last so many calls of the warm-up must show no trend for it to end before that.
-        settle_seconds: time that warm-up takes at least, unless `warmup` calls end it: clocks rise with load.
+        settle: for warm-up to end earlier, so many last calls must show no trend.
+        settle_seconds: shortest warm-up, unless `warmup` calls end it: clocks rise with load.
         min_samples: samples taken even if the budget is spent.
         max_samples: samples after which to stop.
         budget: seconds for sampling.
-        precision: stop when the 95 % interval of the median of the whole is this narrow, relative to the median.
+        precision: stop when the 95 % interval of the median, relative to the median, is this narrow.
     """
 
     warmup: int = 1000
@@ -112,7 +112,7 @@ def _warm(calls: list[list[float]], spent: float, policy: Policy) -> bool:
 
 
 def _known(samples: list[list[float]], precision: float) -> bool:
-    """Whether the median of the whole is known to the wanted precision; looked at where the count doubles."""
+    """True if the median of the whole is known to the wanted precision; tested whenever the count doubles."""
     n = len(samples)
     if n < 8 or n & (n - 1):
         return False
