@@ -15,13 +15,13 @@ from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import AS_IS, Case, Phase, Record, Scalar, Source
 from rooflens.results import Evidence, Quantity, RecordSet, Total
 from rooflens.results.partners import EstimatedCases
-from rooflens.results.quantities import BOUND, BYTES, FLOPS, PREDICTED
+from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, PREDICTED
 from rooflens.runs.options import RUNNING
 
 JoinBy = Literal["case", "phase", "module", "family", "op"]
 LEVELS: tuple[JoinBy, ...] = get_args(JoinBy)
 Estimated = Literal["predicted", "bound", "flops", "dram"]
-ESTIMATED: Mapping[Estimated, Quantity] = {"predicted": PREDICTED, "bound": BOUND, "flops": FLOPS, "dram": BYTES}
+ESTIMATED: Mapping[Estimated, Quantity] = {"predicted": PREDICTED, "bound": BOUND, "flops": ALL_FLOPS, "dram": BYTES}
 """What an estimate says: the expected time, the shortest time, FLOP, and bytes to and from DRAM."""
 OBSERVERS: tuple[Source, ...] = ("measure", "profile", "counters")
 """Whose time counts where several observed the same thing: times of the whole before sums of pieces."""

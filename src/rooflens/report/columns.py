@@ -9,7 +9,7 @@ from typing import Any
 from rooflens.records import MEMORY_CAUSES, Case, Memory
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, percent
 from rooflens.results import Coverage, Evidence, Quantity, Total
-from rooflens.results.quantities import BOUND, BYTES, FLOPS, INTENSITY, MACS, MATMUL_FLOPS, RECOMPUTED_FLOPS
+from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, INTENSITY, MACS, MATMUL_FLOPS, RECOMPUTED_FLOPS
 
 _NAMED, _LONG = 3, 48
 NO_DEVICE = "no device is named: bounds are unknown"
@@ -114,7 +114,7 @@ PHASE = Column("phase", "phase", align="left", title="{}")
 WORK = (
     _count(MATMUL_FLOPS),
     _count(RECOMPUTED_FLOPS, if_any=True),
-    _count(FLOPS),
+    _count(ALL_FLOPS),
     _count(MACS, show="room"),
     _count(BYTES, "dram_bytes"),
     Column(

@@ -12,7 +12,7 @@ from rooflens.compare.throughput import FEWEST, KNEE
 from rooflens.compare.timed_cases import COMPARED, quantity_of
 from rooflens.report.columns import CASE, case_columns, p_entry
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, Value, build
-from rooflens.results.quantities import BOUND, BYTES, FLOPS, MATMUL_FLOPS
+from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, MATMUL_FLOPS
 
 METHOD_WORDS: Mapping[Method, str] = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall"}
 
@@ -105,7 +105,7 @@ _PHASES = (
     Column("time_high", "high", read=lambda item: _end(item.time_interval, 1), group="ratio", show="room"),
     Column("bound", BOUND.header, group="ratio"),
     Column("matmul_flops", MATMUL_FLOPS.header, group="ratio"),
-    Column("flops", FLOPS.header, group="ratio"),
+    Column("flops", ALL_FLOPS.header, group="ratio"),
     Column("bytes", BYTES.header, group="ratio"),
     Column("backward_share", "backward of step", PERCENT, group="ratio"),
 )

@@ -161,7 +161,7 @@ def _rate(evidence: Evidence, phase: Phase | None, time: Time | None) -> float |
 
 
 def _performance(evidence: Evidence, phase: Phase | None, time: Time | None) -> float | None:
-    flops, seconds = FLOPS.of(evidence.total(phase)).value, _seconds(evidence, phase, time)
+    flops, seconds = ALL_FLOPS.of(evidence.total(phase)).value, _seconds(evidence, phase, time)
     return flops / seconds if flops is not None and seconds else None
 
 
@@ -184,7 +184,7 @@ RECOMPUTED_FLOPS = Quantity(
     total=lambda t: t.recomputed_flops,
     grows=True,
 )
-FLOPS = Quantity("flops", "FLOP", "FLOP", unit="FLOP", total=lambda t: t.flops, grows=True)
+ALL_FLOPS = Quantity("flops", "FLOP", "FLOP", unit="FLOP", total=lambda t: t.flops, grows=True)
 MACS = Quantity("macs", "MAC", "MAC", unit="MAC", total=lambda t: t.macs, grows=True)
 BYTES = Quantity("bytes", "DRAM", "DRAM bytes", unit="B", total=lambda t: t.bytes.get("dram"))
 INTENSITY = Quantity("intensity", "FLOP/B", "intensity", unit="FLOP/B", total=lambda t: t.intensity, grows=True)
@@ -219,7 +219,7 @@ ACTIVATIONS = Quantity(
 QUANTITIES: Mapping[str, Quantity] = {
     quantity.name: quantity
     for quantity in (
-        TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
+        TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, ALL_FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
         ACTIVATIONS, RECOMPUTED_FLOPS, MACS, WHOLE_MODEL, PREDICTED, MFU, HFU,
     )
 }  # fmt: skip

@@ -13,10 +13,10 @@ from rooflens.errors import RooflensError, UnitError
 from rooflens.records import Scalar
 from rooflens.results.quantities import (
     ACTIVATIONS,
+    ALL_FLOPS,
     BOUND,
     BYTES,
     EFFICIENCY,
-    FLOPS,
     INTENSITY,
     MATMUL_FLOPS,
     MEMORY,
@@ -34,7 +34,7 @@ from rooflens.units import parse
 QUANTITIES: Mapping[str, str] = {
     quantity.name: quantity.unit
     for quantity in (
-        TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
+        TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, ALL_FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
         ACTIVATIONS,
     )
 }  # fmt: skip
