@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch.profiler import record_function
 
 from rooflens.models import Executable
 from rooflens.sources.range_names import module_range, phase_range
-
-if TYPE_CHECKING:
-    import torch
+from rooflens.trace.modules import ModulePaths
 
 
 @contextmanager
 def phases_as_ranges(run: Executable) -> Iterator[Callable[[], None]]:
     """Name each phase in the profile; gives the function that ends one."""
-    from torch.profiler import record_function
-
     waiting = [record_function(phase_range(phase)) for phase in reversed(run.phases)]
     waiting[-1].__enter__()
 
@@ -35,26 +34,23 @@ def phases_as_ranges(run: Executable) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def modules_as_ranges(root: torch.nn.Module) -> Iterator[None]:
-    """Name each call of a module in the profile by its path, as a trace names it; the model itself is not touched."""
-    from torch.profiler import record_function
-
-    from rooflens.trace.modules import ModulePaths
-
-    class Ranges(ModulePaths):
-        """Opens a range where a trace would take down that a module is entered."""
-
-        def __init__(self) -> None:
-            super().__init__(root)
-            self._ranges: list[Any] = []
-
-        def _before(self, module: torch.nn.Module, args: Any) -> None:
-            super()._before(module, args)
-            self._ranges.append(record_function(module_range(self.current)))
-            self._ranges[-1].__enter__()
-
-        def _after(self, module: torch.nn.Module, args: Any, output: Any) -> None:
-            self._ranges.pop().__exit__(None, None, None)
-            super()._after(module, args, output)
-
-    with Ranges().followed():
+    """Name each call of a module in the profile by its path, as a trace names it."""
+    with _Ranges(root).followed():
         yield
+
+
+class _Ranges(ModulePaths):
+    """Opens a range where a trace would take down that a module is entered."""
+
+    def __init__(self, root: torch.nn.Module) -> None:
+        super().__init__(root)
+        self._ranges: list[Any] = []
+
+    def _before(self, module: torch.nn.Module, args: Any) -> None:
+        super()._before(module, args)
+        self._ranges.append(record_function(module_range(self.current)))
+        self._ranges[-1].__enter__()
+
+    def _after(self, module: torch.nn.Module, args: Any, output: Any) -> None:
+        self._ranges.pop().__exit__(None, None, None)
+        super()._after(module, args, output)

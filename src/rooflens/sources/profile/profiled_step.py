@@ -8,7 +8,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import torch
+from torch._dynamo import OptimizedModule
+from torch.profiler import ProfilerActivity, profile, schedule
 
 from rooflens.errors import ModelError
 from rooflens.models import Executable, Step, eager, running, switches, unwrapped
@@ -19,9 +22,6 @@ from rooflens.sources.profile.events import Events
 from rooflens.sources.profile.marking import modules_as_ranges, phases_as_ranges
 from rooflens.sources.profile.operation_records import records_of
 from rooflens.sources.profile.places import outside
-
-if TYPE_CHECKING:
-    import torch
 
 WARMUP = 3
 """Runs before the profiled one: memory is allocated and algorithms are chosen by then."""
@@ -63,8 +63,6 @@ def profiled(
 
     The events go through torch's own trace file: its form is promised, and the same in every version.
     """
-    from torch.profiler import ProfilerActivity, profile, schedule
-
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if where == "cuda" else [])]
     for _ in range(warmup):
         run.once(_no_mark)
@@ -106,8 +104,6 @@ def counted(step: Step, run: Executable, *, warmup: int = WARMUP) -> None:
 @contextmanager
 def marked(module: torch.nn.Module | None) -> Iterator[None]:
     """Between the marks by which ncu starts and stops; operations, and calls in `module`, are NVTX ranges."""
-    import torch
-
     # Hooks would be compiled too.
     named = module is not None and not _is_compiled(module)
     with modules_as_ranges(unwrapped(module)) if module is not None and named else nullcontext():
@@ -120,8 +116,6 @@ def marked(module: torch.nn.Module | None) -> Iterator[None]:
 
 
 def _is_compiled(module: torch.nn.Module) -> bool:
-    from torch._dynamo import OptimizedModule
-
     return isinstance(module, OptimizedModule)
 
 
@@ -131,8 +125,6 @@ def _no_mark() -> None:
 
 def _wait(where: str) -> None:
     if where == "cuda":
-        import torch
-
         torch.cuda.synchronize()
 
 
