@@ -19,7 +19,7 @@ class CounterNames:
 
 @lru_cache(maxsize=4096)
 def names_of(names: tuple[str, ...]) -> CounterNames:
-    """The one object for these names."""
+    """Return the one object for these names."""
     return CounterNames(names)
 
 
@@ -29,12 +29,12 @@ class KernelLaunch:
 
     Attributes:
         line: where it begins in its file.
-        key: what tells it apart: process, number and device.
+        key: process, number and device: what tells it apart.
         ranges: the cell of its NVTX ranges, "" without.
-        cc: compute capability, None where the file does not tell.
-        values: counters by full name, in base units; None is a counter that has no value here, one that is not there
-            was not collected.
-        facts: what the file tells about device and run, by name.
+        cc: compute capability, None where the file lacks it.
+        values: counters by full name, in base units. None is a counter without a value here; one that is not there was
+            not collected.
+        facts: what the file says of device and run, by name.
         calls: how many launches the values are the mean of.
         waits: whether a value can still be read in two ways.
     """
@@ -58,6 +58,11 @@ class KernelLaunch:
             self._names = names_of(tuple(self.values))
         return self._names
 
+    @property
+    def counters(self) -> Mapping[str, CounterValue]:
+        """The values of a settled launch."""
+        return cast("Mapping[str, CounterValue]", self.values)
+
     def take(self, names: CounterNames, values: dict[str, CounterValue | Deferred]) -> None:
         """Have these values and no others."""
         self.values, self._names = values, names
@@ -69,14 +74,9 @@ class KernelLaunch:
         return self.values.setdefault(name, value) == value
 
     def settled(self, numbers: Numbers) -> KernelLaunch:
-        """With every number decided."""
+        """Decide every number."""
         for name, value in self.values.items():
             if isinstance(value, Deferred):
                 self.values[name] = numbers.settle(value)
         self.waits = False
         return self
-
-    @property
-    def counters(self) -> Mapping[str, CounterValue]:
-        """The values of a settled launch."""
-        return cast("Mapping[str, CounterValue]", self.values)

@@ -6,16 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rooflens import units
 from rooflens.costs import family_of
-from rooflens.records import Case, Record, Timing
+from rooflens.records import Case, Record, Scope, Timing
 from rooflens.results import UNATTRIBUTED
 from rooflens.sources.profile.attribution import TimeShare
 
 ENGINE = "autograd engine"
 _MOST_LISTED, _LONGEST_NAME = 5, 60
+_UNCLAIMED = "kernels that no operation claims are listed by their own names"
 
 
 def records_of(shares: Iterable[TimeShare], case: Case, notes: tuple[str, ...] = ()) -> Iterator[Record]:
-    """One record per call of an operation, in the order in which they were called, then what no operation claims.
+    """Give one record per call of an operation, in the order of the calls, then what no operation claims.
 
     Kernels without an operation have scope ``kernel``, each its own record. On a CPU the same scope holds the time that
     the autograd engine spends around its operations, one record per phase. A last record states the coverage, and holds
@@ -23,75 +24,54 @@ def records_of(shares: Iterable[TimeShare], case: Case, notes: tuple[str, ...] =
     """
     items = list(shares)
     calls: dict[int, list[TimeShare]] = {}
+    lost: dict[str | None, list[TimeShare]] = {}
     for share in items:
         if share.call is not None:
             calls.setdefault(share.call, []).append(share)
-    yield from (_operation(parts, case) for _, parts in sorted(calls.items()))
-    yield from (_kernel(share, case) for share in items if share.call is None and share.activity is not None)
-    yield from _engine([share for share in items if share.call is None and share.activity is None], case)
+        elif share.activity is None:
+            lost.setdefault(share.place.phase, []).append(share)
+    for _, its in sorted(calls.items()):
+        yield record_of(its, case, "op", its[0].operation or "", kind=family_of(its[0].operation or ""))
+    for share in items:
+        if share.call is None and share.activity is not None:
+            yield record_of([share], case, "kernel", share.activity.name, notes=(_UNCLAIMED,))
+    for its in lost.values():
+        yield record_of(its, case, "kernel", ENGINE, recomputed=False)
     if items:
         notes = (_coverage(items), *notes)
     if notes:
         yield Record(case=case, source="profile", scope="model", notes=notes)
 
 
+def record_of(
+    shares: Sequence[TimeShare],
+    case: Case,
+    scope: Scope,
+    name: str,
+    *,
+    kind: str = "other",
+    recomputed: bool | None = None,
+    notes: tuple[str, ...] = (),
+) -> Record:
+    """Return the record of shares that belong to one call, or of a kernel, in the place of the first."""
+    place = shares[0].place
+    return Record(
+        case=case,
+        source="profile",
+        scope=scope,
+        path=UNATTRIBUTED if place.path is None else place.path,
+        kind=kind,
+        name=name,
+        phase=place.phase,
+        timing=Timing(samples=(sum(share.seconds for share in shares),), origin="profiler"),
+        recomputed=place.recomputed if recomputed is None else recomputed,
+        notes=notes,
+    )
+
+
 def is_attributed(share: TimeShare) -> bool:
-    """Whether operation and module are known."""
+    """True if operation and module are known."""
     return share.operation is not None and share.place.path is not None
-
-
-def _operation(parts: Sequence[TimeShare], case: Case) -> Record:
-    first = parts[0]
-    return Record(
-        case=case,
-        source="profile",
-        scope="op",
-        path=_path(first),
-        kind=family_of(first.operation or ""),
-        name=first.operation or "",
-        phase=first.place.phase,
-        timing=_timing(parts),
-        recomputed=first.place.recomputed,
-    )
-
-
-def _kernel(share: TimeShare, case: Case) -> Record:
-    assert share.activity is not None
-    return Record(
-        case=case,
-        source="profile",
-        scope="kernel",
-        path=_path(share),
-        kind="other",
-        name=share.activity.name,
-        phase=share.place.phase,
-        timing=_timing([share]),
-        recomputed=share.place.recomputed,
-        notes=("kernels that no operation claims are listed by their own names",),
-    )
-
-
-def _engine(lost: Sequence[TimeShare], case: Case) -> Iterator[Record]:
-    for phase in dict.fromkeys(share.place.phase for share in lost):
-        parts = [share for share in lost if share.place.phase == phase]
-        yield Record(
-            case=case,
-            source="profile",
-            scope="kernel",
-            path=UNATTRIBUTED,
-            kind="other",
-            name=ENGINE,
-            phase=phase,
-            timing=_timing(parts),
-        )
-
-
-def _path(share: TimeShare) -> str:
-    return UNATTRIBUTED if share.place.path is None else share.place.path
-
-
-def _timing(parts: Sequence[TimeShare]) -> Timing:
-    return Timing(samples=(sum(share.seconds for share in parts),), origin="profiler")
 
 
 def _coverage(items: Sequence[TimeShare]) -> str:

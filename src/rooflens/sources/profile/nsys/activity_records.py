@@ -1,4 +1,4 @@
-"""Kernels and copies as records: one for each."""
+"""Kernels, copies and fills as records."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import replace
 
 from rooflens import units
 from rooflens.costs import family_of
-from rooflens.records import Case, Phase, Record, Timing
-from rooflens.results import UNATTRIBUTED
+from rooflens.records import Case, Record
 from rooflens.sources.profile.attribution import TimeShare, attribute
 from rooflens.sources.profile.events import DeviceActivity
 from rooflens.sources.profile.nsys.export import Export
+from rooflens.sources.profile.operation_records import record_of
 from rooflens.sources.profile.places import EventPlace
 
 
 def cards_of(export: Export) -> tuple[int | None, ...]:
-    """CUDA's numbers of the devices that did something, in the order of their first activity."""
+    """Return CUDA's numbers of the devices that did something, in the order of their first activity."""
     return tuple(dict.fromkeys(activity.device for activity in export.events.activities))
 
 
 def records_of(export: Export, case_of: Callable[[int | None], Case]) -> Iterator[Record]:
-    """One record per launch of a kernel, copy and fill, in the order of their start, then one of the model per case.
+    """Give a record per launch of a kernel, copy and fill, in the order of their start, then one of the model per case.
 
     Path and phase are those of the ranges that were open on the thread that launched it; what none tells is unknown.
 
@@ -31,73 +31,39 @@ def records_of(export: Export, case_of: Callable[[int | None], Case]) -> Iterato
         case_of: the case of what ran on a device, by CUDA's number.
     """
     cases = {card: case_of(card) for card in cards_of(export)}
-    shares = sorted(_shares(export), key=_start)
-    if any(share.place.phase in ("backward", "optimizer") for share in shares):
+    launched = sorted(_with_activities(export), key=lambda pair: pair[1].start)
+    if any(share.place.phase in ("backward", "optimizer") for share, _ in launched):
         cases = {card: replace(case, mode="train") for card, case in cases.items()}
-    yield from (_record(share, cases[_activity(share).device], export.named) for share in shares)
+    for share, activity in launched:
+        operation = share.operation or ""
+        record = record_of([share], cases[activity.device], "kernel", activity.name, kind=family_of(operation))
+        yield replace(record, operation=operation, phase=record.phase if export.named else None)
     for card, case in cases.items():
-        its = [share for share in shares if _activity(share).device == card]
-        notes = (*_notes(its), *(_outside(its) if export.named else ()), *export.notes)
-        yield Record(case=case, source="profile", scope="model", notes=notes)
+        its = [(share, activity) for share, activity in launched if activity.device == card]
+        unplaced = sum(share.place.phase is None for share, _ in its)
+        notes = [_busy([activity for _, activity in its])]
+        if unplaced and export.named:
+            notes.append(f"the phase of {unplaced} of them is not known: no range tells it")
+        yield Record(case=case, source="profile", scope="model", notes=(*notes, *export.notes))
 
 
-def _shares(export: Export) -> Iterator[TimeShare]:
-    """All that devices did; what ran outside of marked phases too, which a profile of one step leaves out."""
-    inside = attribute(export.events)
-    yield from inside
-    placed = {id(share.activity) for share in inside}
+def _with_activities(export: Export) -> Iterator[tuple[TimeShare, DeviceActivity]]:
+    """All that devices did; also what ran outside of marked phases, which a profile of one step leaves out."""
+    inside = {id(share.activity): share for share in attribute(export.events)}
     for activity in export.events.activities:
-        if id(activity) not in placed:
-            yield TimeShare(seconds=activity.seconds, place=EventPlace(), activity=activity)
+        share = inside.get(id(activity))
+        yield share or TimeShare(seconds=activity.seconds, place=EventPlace(), activity=activity), activity
 
 
-def _record(share: TimeShare, case: Case, named: bool) -> Record:
-    operation = share.operation or ""
-    phase: Phase | None = share.place.phase if named else None
-    return Record(
-        case=case,
-        source="profile",
-        scope="kernel",
-        path=UNATTRIBUTED if share.place.path is None else share.place.path,
-        kind=family_of(operation) if operation else "other",
-        name=_activity(share).name,
-        operation=operation,
-        phase=phase,
-        timing=Timing(samples=(share.seconds,), origin="profiler"),
-        recomputed=share.place.recomputed,
+def _busy(activities: Sequence[DeviceActivity]) -> str:
+    """What a sum of times does not tell: how long the device was busy, and on how many streams."""
+    streams = Counter(activity.stream for activity in activities if activity.stream is not None)
+    listed = ", ".join(str(stream) for stream, _ in streams.most_common(8))
+    return (
+        f"{len(activities)} kernels, copies and fills take {units.show(sum(a.seconds for a in activities), 's')} one by"
+        f" one, and {units.show(_covered(activities), 's')} of the device's time"
+        f"{f'; they ran on streams {listed}' if len(streams) > 1 else ''}"
     )
-
-
-def _activity(share: TimeShare) -> DeviceActivity:
-    assert share.activity is not None
-    return share.activity
-
-
-def _start(share: TimeShare) -> float:
-    return _activity(share).start
-
-
-def _notes(shares: Sequence[TimeShare]) -> Iterator[str]:
-    """What a sum of times does not tell: how busy the device was, on how many streams."""
-    total = sum(share.seconds for share in shares)
-    busy = _covered(_activity(share) for share in shares)
-    streams = Counter(stream for share in shares if (stream := _activity(share).stream) is not None)
-    yield (
-        f"{len(shares)} kernels, copies and fills take {units.show(total, 's')} one by one, and"
-        f" {units.show(busy, 's')} of the device's time{_on(streams)}"
-    )
-
-
-def _outside(shares: Sequence[TimeShare]) -> Iterator[str]:
-    unplaced = sum(share.place.phase is None for share in shares)
-    if unplaced:
-        yield f"the phase of {unplaced} of them is not known: no range tells it"
-
-
-def _on(streams: Counter[int]) -> str:
-    if len(streams) < 2:
-        return ""
-    return f"; they ran on streams {', '.join(str(stream) for stream, _ in streams.most_common(8))}"
 
 
 def _covered(activities: Iterable[DeviceActivity]) -> float:
