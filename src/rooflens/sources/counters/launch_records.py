@@ -26,16 +26,12 @@ from rooflens.sources.counters.peaks import Peaks, has_peaks
 from rooflens.sources.counters.work import clock_of, short, timing_of, work_of
 
 _CC = re.compile(r"\d{1,2}\.\d", re.ASCII)
+_CHIP = ("display_name", "compute_capability_major", "compute_capability_minor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
-    """The device that a file names.
-
-    Attributes:
-        title: as the driver calls it, None where the file does not hold it.
-        cc: compute capability, None likewise.
-    """
+    """The device that a file names: its title in the driver, and its compute capability, each None where unknown."""
 
     title: str | None
     cc: str | None
@@ -46,7 +42,7 @@ class CounterFile:
     """What a counter file holds.
 
     Attributes:
-        records: one per launch, in the order of the file; what must be known of the whole file is on the first.
+        records: one per launch, in the order of the file; notes on the whole file are on the first.
         chips: the devices in it.
         clock: median SM clock of the launches, Hz, None where unknown.
         peaks: ceilings that the file itself holds, per chip.
@@ -72,14 +68,7 @@ def _collector_paused() -> Iterator[None]:
 
 @_collector_paused()
 def found_in(launches: Iterable[KernelLaunch], reading: CounterReading, case_of: Callable[[Chip], Case]) -> CounterFile:
-    """Read launches to the end.
-
-    Args:
-        case_of: the case of the launches on a chip.
-
-    Raises:
-        FileError: what reading raises.
-    """
+    """Read launches to the end; `case_of` gives the case of the launches on a chip. Errors are those of reading."""
     entries: list[tuple[int, Record]] = []
     clocks = array("d")
     cases: dict[Chip, Case] = {}
@@ -91,20 +80,19 @@ def found_in(launches: Iterable[KernelLaunch], reading: CounterReading, case_of:
         chip, counters = chip_of(launch), launch.counters
         case = cases.get(chip)
         if case is None:
-            case, peaks[chip] = case_of(chip), Peaks()
-            cases[chip] = case
+            case = cases[chip] = case_of(chip)
+            peaks[chip] = Peaks()
             fastest = fastest or _fastest(launch)
-        names = launch.names
         entries.append((launch.line, record_of(launch, chip, case, places)))
-        collected[names] += 1
+        collected[launch.names] += 1
         if (clock := clock_of(counters)) is not None:
             clocks.append(clock)
-        if has_peaks(names):
+        if has_peaks(launch.names):
             peaks[chip].see(counters)
     entries.sort(key=lambda entry: entry[0])
     clock = median(clocks) if clocks else None
-    first = next(iter(cases))
-    notes = [*_clock_notes(clock, fastest), *reading.notes(first.cc), *_uneven(collected), *_left_out(collected)]
+    cc = next(iter(cases)).cc
+    notes = [*_clock_notes(clock, fastest), *reading.notes(cc), *_uneven(collected), *_left_out(collected)]
     records = _with_work([record for _, record in entries])
     records[0] = replace(records[0], notes=(*records[0].notes, *notes))
     return CounterFile(
@@ -116,12 +104,11 @@ def found_in(launches: Iterable[KernelLaunch], reading: CounterReading, case_of:
 
 
 def record_of(launch: KernelLaunch, chip: Chip, case: Case, places: RangePlaces) -> Record:
-    """One launch as a record; `places` are those of the launches before it. Without ranges its module is not known."""
+    """Return a launch as a record; `places` are those of the launches before. Its module is known by ranges only."""
     name, prefix = _renamed(launch.name)
     place = places.of(launch.ranges)
     path = prefix if place.path is None else place.path
-    counters = launch.counters
-    work, notes = work_of(name, launch.names, counters, chip.cc)
+    work, notes = work_of(name, launch.names, launch.counters, chip.cc)
     return Record(
         case=case,
         source="counters",
@@ -132,7 +119,7 @@ def record_of(launch: KernelLaunch, chip: Chip, case: Case, places: RangePlaces)
         operation=place.operation,
         phase=place.phase,
         work=work,
-        timing=timing_of(counters),
+        timing=timing_of(launch.counters),
         calls=launch.calls,
         notes=_shared(notes),
     )
@@ -148,19 +135,13 @@ _renamed = lru_cache(maxsize=65536)(renamed)
 
 
 def chip_of(launch: KernelLaunch) -> Chip:
-    """The device of a launch."""
-    facts = launch.facts
-    return _one_chip(
-        facts.get("device__attribute_display_name"),
-        launch.cc,
-        facts.get("device__attribute_compute_capability_major"),
-        facts.get("device__attribute_compute_capability_minor"),
-    )
+    """Return the device of a launch."""
+    title, major, minor = (launch.facts.get(f"device__attribute_{fact}") for fact in _CHIP)
+    return _one_chip(title, launch.cc or f"{major}.{minor}")
 
 
 @lru_cache(maxsize=256)
-def _one_chip(title: str | None, cc: str | None, major: str | None, minor: str | None) -> Chip:
-    cc = cc or f"{major}.{minor}"
+def _one_chip(title: str | None, cc: str) -> Chip:
     return Chip(title=title, cc=cc if _CC.fullmatch(cc) else None)
 
 
@@ -178,22 +159,19 @@ def _clock_notes(clock: float | None, fastest: float | None) -> list[str]:
 
 
 def _uneven(collected: Mapping[CounterNames, int]) -> list[str]:
-    """Whether some launches lack counters that others have."""
-    if len(collected) == 1:
-        return []
+    """A note if some launches lack counters that others have."""
     having: Counter[str] = Counter()
     for names, times in collected.items():
         having.update(dict.fromkeys(names.all, times))
     launches = sum(collected.values())
     some = sorted((times, name) for name, times in having.items() if times < launches)
-    if not some:
-        return []
-    times, name = some[0]
-    return [f"not every launch has every counter: {name} has values for {times} of {launches}"]
+    return [
+        f"not every launch has every counter: {name} has values for {times} of {launches}" for times, name in some[:1]
+    ]
 
 
 def _left_out(collected: Iterable[CounterNames]) -> list[str]:
-    """What the FLOP of a file cannot hold, because it did not count it for any launch."""
+    """A note on what the FLOP of a file lack, because it was counted for no launch."""
     every = frozenset().union(*(names.all for names in collected))
     lacking = uncounted(every)
     if not any(kind_of(name) == "count" and ("_op_" in name or "_ops_" in name) for name in every) or not lacking:
@@ -202,8 +180,8 @@ def _left_out(collected: Iterable[CounterNames]) -> list[str]:
 
 
 def _with_work(records: list[Record]) -> list[Record]:
-    """Unknown work, where counters tell that of other launches: one that has none is never left out of a total."""
-    if all(record.work is None for record in records) or all(record.work is not None for record in records):
+    """Unknown work where counters give that of other launches, so that no launch is left out of a total."""
+    if all(record.work is None for record in records):
         return records
     return [
         record

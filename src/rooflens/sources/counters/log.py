@@ -1,4 +1,4 @@
-"""What stands around the tables of a counter file: the lines of ncu itself and of the program that it ran."""
+"""What stands around the tables of a counter file: lines of ncu itself, and of the program that it ran."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Log:
     _listing: bool = False
 
     def tool(self, text: str) -> None:
-        """A line of ncu."""
+        """Take a line of ncu."""
         match = _TOOL.match(text)
         if match is None:
             return
@@ -59,7 +59,7 @@ class Log:
             self.processes.append(connected[2])
 
     def output(self, text: str, number: int, inside: bool) -> None:
-        """A line of the program; `inside` a table, where it is counted."""
+        """Take a line of the program; `inside` a table it is counted."""
         if inside and not self.passed_over:
             self.first_passed_over = number
         self.passed_over += inside
@@ -71,15 +71,15 @@ class Log:
             self.kernels.append(listed[1])
 
     def failure(self, where: str) -> FileError:
-        """Why a file without any launch has none, in ncu's own words where it says something."""
-        said = [*self.errors, *self.warnings]
-        parts = [" ".join(part if part.endswith(".") else f"{part}." for part in said)] if said else []
-        if not said and self.processes:
+        """Return the error of a file without a launch, in ncu's own words where there are any."""
+        messages = [*self.errors, *self.warnings]
+        parts = [message if message.endswith(".") else f"{message}." for message in messages]
+        if not messages and self.processes:
             names = ", ".join(dict.fromkeys(self.processes))
             parts.append(f"ncu connected to {names}, and none of them launched a kernel.")
         if self.kernels:
             parts.append(f"The filter matched none of the kernels: {'; '.join(self.kernels)}.")
-        parts += list(self._advice(" ".join(said)))
+        parts += _advice(" ".join(messages))
         none = f"{where} holds no launch of a kernel"
         if parts:
             return FileError(f"{none}: {' '.join(parts)}")
@@ -92,16 +92,8 @@ class Log:
             return FileError(f"{none}: no row stands below the header in line {self.header}")
         return UnknownFormat(f"{none}: no table of ncu is in it")
 
-    def _advice(self, said: str) -> list[str]:
-        found = [f"What helps: {advice}." for pattern, advice in _ADVICE if pattern.search(said)]
-        if match := _NO_METRIC.search(said):
-            names = near(match[1])
-            instead = f"instead: {', '.join(names)}" if names else "see ncu --query-metrics"
-            found.append(f"There is no metric {match[1]!r}; {instead}.")
-        return found
-
     def notes(self) -> list[str]:
-        """What a reader of the launches must know."""
+        """Return what to know of the launches."""
         notes = []
         if self.errors:
             notes.append(
@@ -113,3 +105,13 @@ class Log:
                 f" {self.first_passed_over}"
             )
         return notes
+
+
+def _advice(message: str) -> list[str]:
+    """What helps against what ncu says."""
+    advice = [f"What helps: {words}." for pattern, words in _ADVICE if pattern.search(message)]
+    if match := _NO_METRIC.search(message):
+        names = near(match[1])
+        instead = f"instead: {', '.join(names)}" if names else "see ncu --query-metrics"
+        advice.append(f"There is no metric {match[1]!r}; {instead}.")
+    return advice
