@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from rooflens.errors import FileError, UnknownFormat
@@ -50,7 +51,7 @@ def read_trace(path: str | Path) -> Events:
     """
     where = repr(str(path))
     listed = _decoded(read_bytes(Path(path)), where)
-    events = _Reader(where).events(listed)
+    events = _TraceReader(where).events(listed)
     if events.operations or events.activities or events.notes:
         return events
     if not events.ranges and not events.launches:
@@ -72,7 +73,7 @@ def parse_trace(raw: bytes, where: str) -> Events:
     Raises:
         FileError: it is no Chrome trace, or holds an event without a usable time.
     """
-    return _Reader(where).events(_decoded(raw, where))
+    return _TraceReader(where).events(_decoded(raw, where))
 
 
 def _decoded(raw: bytes, where: str) -> list[Any]:
@@ -103,51 +104,39 @@ def _place_of(error: Exception, raw: bytes) -> str:
     return said if "byte" in said or "at `" in said else f"{said} (byte {len(raw)}, line {raw.count(10) + 1})"
 
 
+_ARGUMENTS = {
+    "identity": "External id",
+    "old_identity": "external id",
+    "correlation": "correlation",
+    "sequence": "Sequence number",
+    "forward_thread": "Fwd thread id",
+    "device": "device",
+    "stream": "stream",
+    "shapes": "Input Dims",
+}
+"""The arguments that are read, and what they are called in a file."""
+_NO_ARGUMENTS = SimpleNamespace(**dict.fromkeys(_ARGUMENTS))
+
+
 @cache
 def _types() -> tuple[Any, Any]:
     """The types of a trace, and of a bare list of events: only what is used becomes an object."""
     import msgspec
 
-    number, word = int | None, int | str | None
-    arguments: list[tuple[str, Any, Any]] = [
-        ("identity", word, None),
-        ("old_identity", word, None),
-        ("correlation", number, None),
-        ("sequence", number, None),
-        ("forward_thread", number, None),
-        ("device", word, None),
-        ("stream", word, None),
-        ("shapes", list[Any] | None, None),
-    ]
-    names = {
-        "identity": "External id",
-        "old_identity": "external id",
-        "sequence": "Sequence number",
-        "forward_thread": "Fwd thread id",
-        "shapes": "Input Dims",
-    }
-    args = msgspec.defstruct("Arguments", arguments, rename=names, gc=False)
-    event = msgspec.defstruct(
-        "Event",
-        [
-            ("ph", str, ""),
-            ("cat", str | None, ""),
-            ("name", str | None, ""),
-            ("ts", float | None, None),
-            ("dur", float | None, None),
-            ("pid", word, None),
-            ("tid", word, None),
-            ("id", word, None),
-            ("args", args | None, None),
-        ],
-        gc=False,
-    )
+    word, number = int | str | None, int | None
+    kinds: dict[str, Any] = dict.fromkeys(_ARGUMENTS, number) | {"shapes": list[Any] | None}
+    kinds |= dict.fromkeys(("identity", "old_identity", "device", "stream"), word)
+    arguments = [(name, kind, None) for name, kind in kinds.items()]
+    args = msgspec.defstruct("Arguments", arguments, rename=_ARGUMENTS, gc=False)
+    fields: dict[str, Any] = dict.fromkeys(("cat", "name"), str | None) | dict.fromkeys(("ts", "dur"), float | None)
+    fields |= dict.fromkeys(("pid", "tid", "id"), word) | {"args": args | None}
+    event = msgspec.defstruct("Event", [("ph", str, ""), *((f, kind, None) for f, kind in fields.items())], gc=False)
     listed: Any = list[event]  # type: ignore[valid-type]
     trace = msgspec.defstruct("Trace", [("events", listed | None, None)], rename={"events": "traceEvents"})
     return trace, listed
 
 
-class _Reader:
+class _TraceReader:
     """One trace on its way to events; threads get numbers in the order of appearance."""
 
     def __init__(self, where: str) -> None:
@@ -156,68 +145,55 @@ class _Reader:
         self._begin = 0.0
 
     def events(self, raw: Sequence[Any]) -> Events:
+        """Return what is read of the events of a file."""
         complete = [(n, event) for n, event in enumerate(raw) if event.ph == "X" and not _was_not_timed(event)]
         self._begin = min((event.ts for _, event in complete if event.ts is not None), default=0.0)
-        operations = list(self._each(complete, _OPERATIONS.__contains__, self._operation))
+
+        def of(categories: Collection[str]) -> list[tuple[int, Any]]:
+            return [(n, event) for n, event in complete if event.cat in categories]
+
+        operations = [self._operation(*each) for each in of(_OPERATIONS)]
+        launches = [each for each in of(_LAUNCHES) if each[1].args is not None and each[1].args.correlation is not None]
         return Events(
             operations=tuple(self._with_threads(operations, raw)),
             launches=tuple(
-                launch for launch in self._each(complete, _LAUNCHES.__contains__, self._launch) if launch is not None
+                LaunchCall(**self._on_host(*each), correlation=each[1].args.correlation) for each in launches
             ),
-            ranges=tuple(self._each(complete, _RANGES.__contains__, self._range)),
-            activities=tuple(self._each(complete, _ACTIVITIES.__contains__, self._activity)),
+            ranges=tuple(NamedRange(**self._on_host(*each)) for each in of(_RANGES)),
+            activities=tuple(self._activity(*each) for each in of(_ACTIVITIES)),
             notes=tuple(_left_out(raw)),
         )
 
-    def _each(
-        self, events: Iterable[tuple[int, Any]], wanted: Callable[[str], bool], make: Callable[[int, Any], Any]
-    ) -> Iterator[Any]:
-        return (make(number, event) for number, event in events if wanted(event.cat or ""))
-
-    def _operation(self, number: int, event: Any) -> HostOperation:
-        args, (start, seconds) = event.args, self._times(number, event)
-        return HostOperation(
-            name=event.name or "",
-            start=start,
-            seconds=seconds,
-            thread=self._thread(event.pid, event.tid),
-            identity=_identity(args),
-            sequence=None if args is None or args.sequence is None or args.sequence < 0 else args.sequence,
-            backward=args is not None and bool(args.forward_thread),
-            # The profiler's own number of the thread for now.
-            forward_thread=None if args is None else args.forward_thread,
-            shapes=None if args is None or args.shapes is None else _shapes(args.shapes),
-        )
-
-    def _launch(self, number: int, event: Any) -> LaunchCall | None:
-        if event.args is None or event.args.correlation is None:
-            return None
+    def _on_host(self, number: int, event: Any) -> dict[str, Any]:
+        """The fields of any host event."""
         start, seconds = self._times(number, event)
         thread = self._thread(event.pid, event.tid)
-        return LaunchCall(
-            name=event.name or "", start=start, seconds=seconds, thread=thread, correlation=event.args.correlation
-        )
+        return {"name": event.name or "", "start": start, "seconds": seconds, "thread": thread}
 
-    def _range(self, number: int, event: Any) -> NamedRange:
-        start, seconds = self._times(number, event)
-        return NamedRange(
-            name=event.name or "", start=start, seconds=seconds, thread=self._thread(event.pid, event.tid)
+    def _operation(self, number: int, event: Any) -> HostOperation:
+        args = event.args or _NO_ARGUMENTS
+        return HostOperation(
+            **self._on_host(number, event),
+            identity=_identity(args),
+            sequence=None if args.sequence is None or args.sequence < 0 else args.sequence,
+            backward=bool(args.forward_thread),
+            forward_thread=args.forward_thread,  # the profiler's own number of the thread for now
+            shapes=None if args.shapes is None else _shapes(args.shapes),
         )
 
     def _activity(self, number: int, event: Any) -> DeviceActivity:
-        args, (start, seconds) = event.args, self._times(number, event)
-        correlation = None if args is None else args.correlation
+        args, (start, seconds) = event.args or _NO_ARGUMENTS, self._times(number, event)
         identity = _identity(args)
         return DeviceActivity(
             name=event.name or "",
             kind=_ACTIVITIES[event.cat],
             start=start,
             seconds=seconds,
-            device=None if args is None else _whole(args.device),
-            stream=None if args is None else _whole(args.stream),
-            correlation=correlation,
+            device=_whole(args.device),
+            stream=_whole(args.stream),
+            correlation=args.correlation,
             # Until 2024 Kineto wrote the correlation here too, which names no operation.
-            identity=None if identity == correlation else identity,
+            identity=None if identity == args.correlation else identity,
         )
 
     def _times(self, number: int, event: Any) -> tuple[float, float]:
@@ -289,8 +265,6 @@ def _left_out(raw: Iterable[Any]) -> Iterator[str]:
 
 
 def _identity(args: Any) -> int | None:
-    if args is None:
-        return None
     return _whole(args.identity if args.identity is not None else args.old_identity)
 
 

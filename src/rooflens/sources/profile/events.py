@@ -13,7 +13,22 @@ ActivityKind = Literal["kernel", "memcpy", "memset"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostOperation:
+class HostEvent:
+    """A stretch of time on a thread of the host."""
+
+    name: str
+    start: float
+    seconds: float
+    thread: int
+
+    @property
+    def end(self) -> float:
+        """Seconds, as its start."""
+        return self.start + self.seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostOperation(HostEvent):
     """A call that the host made: an ATen operation, a step of the autograd engine, a custom function.
 
     Attributes:
@@ -24,10 +39,6 @@ class HostOperation:
         shapes: sizes of the inputs, if they were recorded; an input that is no tensor has none.
     """
 
-    name: str
-    start: float
-    seconds: float
-    thread: int
     identity: int | None = None
     sequence: int | None = None
     backward: bool = False
@@ -36,24 +47,15 @@ class HostOperation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchCall:
+class LaunchCall(HostEvent):
     """A call of the driver or runtime; `correlation` is the number that it shares with what it started."""
 
-    name: str
-    start: float
-    seconds: float
-    thread: int
     correlation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedRange:
+class NamedRange(HostEvent):
     """A stretch of host time that somebody named."""
-
-    name: str
-    start: float
-    seconds: float
-    thread: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

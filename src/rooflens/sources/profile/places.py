@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from rooflens.costs.profiler_names import accumulates, is_engine
 from rooflens.records import Phase
-from rooflens.sources.profile.events import HostOperation, LaunchCall, NamedRange
+from rooflens.sources.profile.events import HostEvent, HostOperation, NamedRange
 from rooflens.sources.profile.nesting import NestedEvent
 from rooflens.sources.range_names import OPTIMIZER_PATH, is_optimizer, module_of, phase_of
 
@@ -105,7 +105,7 @@ class _Nodes:
         self._made: dict[tuple[int, int], str | None] = {}
         self._run: dict[int, str | None] = {}
 
-    def see(self, event: HostOperation | LaunchCall | NamedRange, path: str | None) -> None:
+    def see(self, event: HostEvent, path: str | None) -> None:
         """An operation begins at a path."""
         if isinstance(event, HostOperation) and event.sequence is not None and not event.backward:
             # Several may begin before the node with this number is made: the last of them made it.
