@@ -60,11 +60,7 @@ def is_open(text: str) -> bool:
 
 
 def continued(number: int, text: str, following: Iterator[tuple[int, str]], where: str) -> str:
-    """A row that goes on in the lines that follow, whole.
-
-    Raises:
-        FileError: it has no end.
-    """
+    """A row that goes on in the lines that follow, whole; FileError if it has no end."""
     parts, size, quotes = [text], len(text), text.count('"')
     for _, line in following:
         more = line.rstrip("\r\n")

@@ -1,7 +1,7 @@
 """FLOP by precision and unit, from counters: every trap of the hardware's names is handled here.
 
-A term that was collected and has no value makes its precision unknown, never zero. Which counters make up what is found
-out once for all launches that have the same ones (:class:`CounterPlan`).
+A term that was collected and has no value makes its precision unknown, never zero. Launches with the same counters
+share a :class:`CounterPlan`, which says which counters make up what.
 """
 
 from __future__ import annotations
@@ -81,23 +81,35 @@ class Operands:
     sparse: tuple[str, ...]
 
 
+Terms = tuple[tuple[str | None, int], ...]
+"""Counters and the FLOP of each count; None for a counter that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneCounters:
+    """The counters of one precision of the general lanes; `packed` are the further ones of a chip."""
+
+    precision: Lanes
+    terms: Terms
+    packed: Terms
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CounterPlan:
     """Which of the counters of a launch make up what, on a chip of compute capability `cc`.
 
     Attributes:
         every: all of the counters below.
-        lanes: precision of the general lanes, its terms, and the further ones of this chip, as counter and FLOP; None
-            for a counter that is not there. A precision of which nothing was collected is not among them.
+        lanes: the precisions of which something was collected.
         operations: every counter that `tensor` needs.
         hfma: counter of half FMAs, None where none or where all of them are arithmetic.
         pipe: counter of instructions of the tensor pipe.
-        known: what came out before, by what the counters were: a kernel executes the same each time it is launched.
+        known: earlier results by the values of the counters: a kernel executes the same each time it is launched.
     """
 
     cc: str | None
     every: tuple[str, ...]
-    lanes: tuple[tuple[Lanes, tuple[tuple[str | None, int], ...], tuple[tuple[str | None, int], ...]], ...]
+    lanes: tuple[LaneCounters, ...]
     tensor: tuple[Operands, ...]
     operations: tuple[str, ...]
     hfma: str | None
@@ -107,9 +119,9 @@ class CounterPlan:
 
 
 def counted(name: str, names: CounterNames, counters: Counters, cc: str | None) -> Counted:
-    """The FLOP of a launch of the kernel `name` on a chip of compute capability `cc`; `names` are of its counters.
+    """Return the FLOP of a launch of a kernel on a chip of compute capability `cc`; `names` are of its counters.
 
-    They are shared by launches that executed the same, and not to be changed.
+    Launches that executed the same share the answer; do not change it.
     """
     plan = _plan(names, cc)
     doubtful = _may_use_tensor_cores(name)
@@ -125,8 +137,8 @@ def counted(name: str, names: CounterNames, counters: Counters, cc: str | None) 
 def _counted(plan: CounterPlan, doubtful: bool, counters: Counters) -> Counted:
     found = Counted()
     moves = _moves(plan, counters)
-    for precision, terms, packed in plan.lanes:
-        _general(precision, terms, packed, counters, moves, found)
+    for lane in plan.lanes:
+        _general(lane, counters, moves, found)
     if plan.tensor:
         _tensor(plan, counters, moves, found)
     else:
@@ -137,8 +149,8 @@ def _counted(plan: CounterPlan, doubtful: bool, counters: Counters) -> Counted:
 
 
 def uncounted(every: Iterable[str]) -> tuple[str, ...]:
-    """The precisions of the general lanes of which a file counts nothing."""
-    there = {its.resource for its, _, _ in _plan(names_of(tuple(every)), None).lanes}
+    """Return the precisions of the general lanes of which a file counts nothing."""
+    there = {lane.precision.resource for lane in _plan(names_of(tuple(every)), None).lanes}
     return tuple(precision.resource for precision in lanes() if precision.resource not in there)
 
 
@@ -147,14 +159,14 @@ def _plan(names: CounterNames, cc: str | None) -> CounterPlan:
     have = frozenset(names.all)
     general = []
     for precision in lanes():
-        terms = tuple((_lane(term, have), factor) for term, factor in precision.terms.items())
-        packed = precision.packed if cc in precision.packed_on else {}
+        terms = _terms(precision.terms, have)
         if any(metric is not None for metric, _ in terms):
-            general.append((precision, terms, tuple((_lane(term, have), factor) for term, factor in packed.items())))
+            packed = precision.packed if cc in precision.packed_on else {}
+            general.append(LaneCounters(precision, terms, _terms(packed, have)))
     half = [metric for term in ("hadd", "hmul") if (metric := _lane(term, have)) is not None]
     operations = tuple(name for name in names.all if _TENSOR.fullmatch(name))
     pipes = [name for name in (f"{PIPE}.sum", f"{PIPE}_v2.sum") if name in have]
-    added = [metric for _, terms, packed in general for metric, _ in (*terms, *packed) if metric is not None]
+    added = [metric for lane in general for metric, _ in (*lane.terms, *lane.packed) if metric is not None]
     return CounterPlan(
         cc=cc,
         every=tuple(dict.fromkeys((*added, *operations, *pipes, *have & {MOVES}))),
@@ -165,6 +177,10 @@ def _plan(names: CounterNames, cc: str | None) -> CounterPlan:
         half=tuple(half),
         pipe=next(iter(pipes), None),
     )
+
+
+def _terms(terms: Mapping[str, int], have: frozenset[str]) -> Terms:
+    return tuple((_lane(term, have), factor) for term, factor in terms.items())
 
 
 def _lane(term: str, have: frozenset[str]) -> str | None:
@@ -254,23 +270,16 @@ def _moves(plan: CounterPlan, counters: Counters) -> Moves:
     return Moves(threads=hfma, warps=ceil(hfma / per_warp))
 
 
-def _general(
-    precision: Lanes,
-    terms: Sequence[tuple[str | None, int]],
-    packed: Sequence[tuple[str | None, int]],
-    counters: Counters,
-    moves: Moves,
-    found: Counted,
-) -> None:
-    resource = precision.resource
-    total = _sum(terms, counters)
+def _general(lane: LaneCounters, counters: Counters, moves: Moves, found: Counted) -> None:
+    precision, resource = lane.precision, lane.precision.resource
+    total = _sum(lane.terms, counters)
     if total is None:
-        values = [None if metric is None else counters[metric] for metric, _ in terms]
-        lacking = [term for term, value in zip(precision.terms, values, strict=True) if value is None]
+        named = zip(precision.terms, lane.terms, strict=True)
+        lacking = [term for term, (metric, _) in named if metric is None or counters[metric] is None]
         found.lacks(f"{resource} is unknown: it needs {' and '.join(lacking)}, of which the file has no value")
         return
-    if packed:
-        more = _sum(packed, counters)
+    if lane.packed:
+        more = _sum(lane.packed, counters)
         total += more or 0
         if more is None:
             listed = ", ".join(precision.packed)
@@ -287,7 +296,7 @@ def _general(
     found.flops[resource] = total
 
 
-def _sum(terms: Sequence[tuple[str | None, int]], counters: Counters) -> CounterValue:
+def _sum(terms: Terms, counters: Counters) -> CounterValue:
     total: int | float = 0
     for metric, factor in terms:
         value = None if metric is None else counters[metric]
@@ -322,7 +331,7 @@ def _tensor(plan: CounterPlan, counters: Counters, moves: Moves, found: Counted)
 
 
 def _without_operations(doubtful: bool, plan: CounterPlan, counters: Counters, moves: Moves, found: Counted) -> None:
-    """Where only instructions of the tensor pipe were counted, they tell that there is work, and rarely how much."""
+    """Instructions of the tensor pipe alone say that there is work, and rarely how much."""
     pipe = counters[plan.pipe] if plan.pipe is not None else None
     if pipe is None:
         if doubtful:

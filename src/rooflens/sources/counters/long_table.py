@@ -42,9 +42,7 @@ class LongTable:
         """Take a row that repeats all that the rows before said of launch and counter, but for the value.
 
         Most rows do, and nothing of that is read again. None where the row is another one; nothing has happened then.
-
-        Raises:
-            FileError: the value is damaged.
+        FileError if the value is damaged.
         """
         if text[-1:] == ",":
             text = text[:-1]
@@ -61,11 +59,7 @@ class LongTable:
         return ()
 
     def add(self, line: int, text: str) -> KernelLaunch | None:
-        """Take any row; gives back a launch that is complete by it.
-
-        Raises:
-            FileError: the row is damaged.
-        """
+        """Take any row; gives back a launch that is complete by it; FileError if the row is damaged."""
         if text[-1:] == ",":  # ncu ends rows of counters so where the header has columns for rules
             text = text[:-1]
         row = fields(text)

@@ -56,10 +56,7 @@ class RawTable:
     def quick(self, line: int, text: str) -> tuple[KernelLaunch, ...] | None:
         """Take a row that tells the same of its device as the one before, and has no odd cell behind that.
 
-        None where it is another one; nothing has happened then.
-
-        Raises:
-            FileError: a value is damaged.
+        None where it is another one; nothing has happened then. FileError if a value is damaged.
         """
         if not self._device_text or not text.endswith('"'):
             return None
@@ -87,11 +84,7 @@ class RawTable:
         return (launch,)
 
     def add(self, line: int, text: str) -> KernelLaunch | None:
-        """Take a row; every one but that of units is a launch.
-
-        Raises:
-            FileError: the row is damaged.
-        """
+        """Take a row; every one but that of units is a launch; FileError if the row is damaged."""
         row = fields(text)
         if row is not None and text[0] == '"' and text[-1] == ",":  # ncu quotes what is empty: nothing follows here
             row.pop()

@@ -41,11 +41,7 @@ class TextPage:
         self._is_below_titles = False
 
     def add(self, line: int, text: str) -> KernelLaunch | None:
-        """Take a line; gives back a launch that is complete by it.
-
-        Raises:
-            FileError: a row of a table is damaged.
-        """
+        """Take a line; gives back a launch that is complete by it; FileError if a row of a table is damaged."""
         if (kernel := _KERNEL.fullmatch(text)) is not None:
             return self._begin(kernel, line)
         if (process := _PROCESS.fullmatch(text)) is not None:

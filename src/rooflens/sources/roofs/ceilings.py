@@ -46,19 +46,14 @@ class NamedRoof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofs:
-    """What a file holds.
-
-    Attributes:
-        device: its roofs, None where it has none.
-        records: its points.
-    """
+    """The roofs of a file as a device, None where it has none, and its points as records."""
 
     device: Device | None = None
     records: tuple[Record, ...] = ()
 
 
 def level_of(name: str) -> str | None:
-    """The memory level or link that a name tells, None if it tells none or several.
+    """Return the memory level or link that a name tells, None if it tells none or several.
 
     >>> level_of("HBM Theo"), level_of("L2 cache"), level_of("L3")
     ('dram', 'l2', None)
@@ -68,7 +63,7 @@ def level_of(name: str) -> str | None:
 
 
 def unit_of(name: str) -> tuple[str, bool]:
-    """The compute resource that a name means, and whether it tells the precision.
+    """Return the compute resource that a name means, and True if it tells the precision.
 
     Both tools were made for double precision. NERSC's tensor roofs are those of the V100, which has 16-bit ones only.
 
@@ -82,8 +77,18 @@ def unit_of(name: str) -> tuple[str, bool]:
     return f"matmul.{precision or 'fp16'}", precision is not None
 
 
+def memory_roof(name: str, place: str, speed: float) -> NamedRoof:
+    """Return a roof in B/s of the level that its name tells."""
+    return NamedRoof(name=name, place=place, rate=speed, resource=level_of(name))
+
+
+def compute_roof(name: str, place: str, speed: float) -> NamedRoof:
+    """Return a roof in FLOP/s of the unit that its name means."""
+    return NamedRoof(name=name, place=place, rate=speed, resource=unit_of(name)[0])
+
+
 def number(text: str, place: str) -> float:
-    """A number as C and Python print it; `place` names it in errors."""
+    """Return a number as C and Python print it; `place` names it in errors."""
     value = float(text) if _NUMBER.fullmatch(text) else math.nan
     if not (value == 0 or _SMALLEST < abs(value) < _LARGEST):
         raise FileError(f"{place} holds {text[:40]!r}, which is no number of this world")
@@ -91,7 +96,7 @@ def number(text: str, place: str) -> float:
 
 
 def rate(text: str, place: str) -> float:
-    """A rate in base units of one that is written in GB/s or GFLOP/s."""
+    """Return a rate in base units; it is written in GB/s or GFLOP/s."""
     value = number(text, place) * GIGA
     if value <= 0:
         raise FileError(f"{place} holds {text[:40]!r}, which is no rate; leave out what is not known")
@@ -108,13 +113,13 @@ def device_of(
     origin: CeilingOrigin,
     notes: Iterable[str],
 ) -> Device | None:
-    """A device with the highest roof of each resource, and the rates that follow as they do for a device file.
+    """Return a device with the highest roof of each resource, and the rates that follow as they do for a device file.
 
-    What else the file has is told in its notes.
+    Its notes list the other roofs of the file.
 
     Args:
         title: what it is called if the user named no device.
-        suffix: what its name ends with, to be told from the catalogue's entry of the same device.
+        suffix: the end of its name, which differs so from the catalogue's entry of the same device.
     """
     best: dict[str, NamedRoof] = {}
     for roof in sorted(roofs, key=lambda roof: -roof.rate):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rooflens.errors import FileError
 from rooflens.records import Device
-from rooflens.sources.roofs.ceilings import NamedRoof, Roofs, level_of, number, rate, unit_of
+from rooflens.sources.roofs.ceilings import NamedRoof, Roofs, compute_roof, memory_roof, number, rate
 from rooflens.sources.roofs.ert import measured
 from rooflens.units import show
 
@@ -70,11 +70,9 @@ def _of_rates(lines: Sequence[tuple[int, str]], where: str) -> tuple[list[NamedR
         if name == "Weight":  # how long the run's plateaus are, by which the tool chooses between runs
             number(found[1], f"{where}, line {n}")
         elif "GFLOPs" in name:
-            speed = rate(found[1], f"{where}, line {n}")
-            compute.append(NamedRoof(name=name, place=place, rate=speed, resource=unit_of(name)[0]))
+            compute.append(compute_roof(name, place, rate(found[1], f"{where}, line {n}")))
         else:
-            speed = rate(found[1], f"{where}, line {n}")
-            memory.append(NamedRoof(name=name, place=place, rate=speed, resource=level_of(name)))
+            memory.append(memory_roof(name, place, rate(found[1], f"{where}, line {n}")))
     return compute, memory
 
 

@@ -10,7 +10,17 @@ from pathlib import Path
 
 from rooflens.errors import FileError
 from rooflens.records import AS_IS, Case, Device, Record, Timing, Work
-from rooflens.sources.roofs.ceilings import NamedRoof, Roofs, device_of, level_of, number, rate, unit_of
+from rooflens.sources.roofs.ceilings import (
+    NamedRoof,
+    Roofs,
+    compute_roof,
+    device_of,
+    level_of,
+    memory_roof,
+    number,
+    rate,
+    unit_of,
+)
 
 _MEMORY, _MEMORY_NAMES = "memroofs", "mem_roof_names"
 _COMPUTE, _COMPUTE_NAMES = "comproofs", "comp_roof_names"
@@ -39,7 +49,7 @@ class _Line:
 
 
 def is_keyword(word: str) -> bool:
-    """Whether a line of such a file begins with this word."""
+    """True if a line of such a file begins with this word."""
     return word in _KNOWN or word == _INTENSITY or re.fullmatch(r"AI_\w{1,20}", word, re.ASCII) is not None
 
 
@@ -50,16 +60,10 @@ def from_keywords(text: str, path: Path, model: str, told: Device | None) -> Roo
         FileError: an unknown keyword, a value that is no number, or lines that do not fit each other.
     """
     lines = {line.keyword: line for line in _lines(text, repr(str(path)))}
-    memory = list(_roofs(lines, _MEMORY, _MEMORY_NAMES))
-    compute = list(_roofs(lines, _COMPUTE, _COMPUTE_NAMES))
+    memory = [memory_roof(*each) for each in _roofs(lines, _MEMORY, _MEMORY_NAMES)]
+    compute = [compute_roof(*each) for each in _roofs(lines, _COMPUTE, _COMPUTE_NAMES)]
     device = device_of(
-        [
-            *(NamedRoof(name=name, place=place, rate=speed, resource=level_of(name)) for name, place, speed in memory),
-            *(
-                NamedRoof(name=name, place=place, rate=speed, resource=unit_of(name)[0])
-                for name, place, speed in compute
-            ),
-        ],
+        [*memory, *compute],
         title=model,
         told=told,
         suffix="roofs",
@@ -130,14 +134,14 @@ def _both(lines: Mapping[str, _Line], one: str, other: str) -> tuple[_Line, _Lin
     return first, second
 
 
-def _unit(compute: Sequence[tuple[str, str, float]]) -> tuple[str, tuple[str, ...]]:
+def _unit(compute: Sequence[NamedRoof]) -> tuple[str, tuple[str, ...]]:
     """What the points computed with: the file names it by its roofs only."""
     if not compute:
         unit, telling = unit_of("")
         return unit, (f"the file names no compute roof: its FLOP are taken as {unit}",)
-    name, _, _ = max(compute, key=lambda roof: roof[2])
+    name = max(compute, key=lambda roof: roof.rate).name
     unit, telling = unit_of(name)
-    sure = telling and all(unit_of(other)[0] == unit for other, _, _ in compute)
+    sure = telling and all(roof.resource == unit for roof in compute)
     return unit, () if sure else (f"FLOP are taken as {unit}, by the highest roof, {name!r}",)
 
 

@@ -79,11 +79,7 @@ def outline_of(path: Path, where: str) -> Outline:
 
 
 def outline(file: BinaryIO, size: int, where: str) -> Outline:
-    """The outline of a report of `size` bytes.
-
-    Raises:
-        FileError: it was cut off or is damaged.
-    """
+    """The outline of a report of `size` bytes; FileError if it was cut off or is damaged."""
     try:
         return _outline(file, size)
     except _Damaged as error:

@@ -76,11 +76,7 @@ def _batches(outline: Outline) -> Iterator[list[int]]:
 
 
 def _check(opened: Opened, outline: Outline, where: str) -> None:
-    """Whether the package reads all of this report.
-
-    Raises:
-        FileError: it does not.
-    """
+    """Whether the package reads all of this report; FileError if it does not."""
     installed = _numbers(opened.package)
     if outline.version is not None and installed is not None and outline.version > installed:
         raise FileError(
