@@ -35,11 +35,6 @@ class EventPlace:
     recomputed: bool = False
 
 
-def outside(training: bool) -> Mapping[Phase, str]:
-    """The path of what runs outside of the modules of a step, by phase."""
-    return {"forward": _LOSS, "backward": _LOSS, "optimizer": OPTIMIZER_PATH} if training else {}
-
-
 @dataclass(frozen=True, slots=True)
 class _State:
     """What is known of a host event from those around it."""
