@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -160,12 +160,12 @@ def join(rs: RecordSet) -> tuple[Evidence, ...]:
     both name one. A source that saw work of its own (counters) is never mixed with an estimate. A set is joined once.
     """
     if rs not in _JOINED:
-        _JOINED[rs] = tuple(_evidence(rs))
+        _JOINED[rs] = _join(rs)
     return _JOINED[rs]
 
 
-def _evidence(rs: RecordSet) -> Iterator[Evidence]:
-    parts = rs.split()
+def _join(rs: RecordSet) -> tuple[Evidence, ...]:
+    parts, evidence = rs.split(), list[Evidence]()
     measured = {case for case, source, _ in parts if source == "measure"}
     profiles = {case: records for case, source, records in parts if source == "profile" and case in measured}
     observed = [part for part in parts if part[1] != "estimate"]
@@ -186,13 +186,16 @@ def _evidence(rs: RecordSet) -> Iterator[Evidence]:
         for work, time in [*joined, *([(alone[records], records)] if records in alone else [])]:
             cases = [each.cases[0] for each in (time, work) if each is not None]
             device = next((case.device for case in cases if case.device is not None), None)
-            yield Evidence(
-                case=cases[0] if cases[0].device == device else replace(cases[0], device=device),
-                device=rs.devices.get(device) if device else None,
-                work=work,
-                time=time,
-                profile=profiles.get(time.cases[0]) if time is not None and time.sources == ("measure",) else None,
+            evidence.append(
+                Evidence(
+                    case=cases[0] if cases[0].device == device else replace(cases[0], device=device),
+                    device=rs.devices.get(device) if device else None,
+                    work=work,
+                    time=time,
+                    profile=profiles.get(time.cases[0]) if time is not None and time.sources == ("measure",) else None,
+                )
             )
+    return tuple(evidence)
 
 
 def piecewise(rs: RecordSet) -> RecordSet | None:
