@@ -213,7 +213,7 @@ class TestKernels:
         assert figure.listing[0] == f"1: {100 * 12 / 13:.3g} % of the time, 12 launches, gemm"
         assert "one mark per kernel, its launches together" in figure.subtitle
 
-    def test_the_foremost_are_drawn_and_the_others_counted(self) -> None:
+    def test_those_that_take_most_time_are_drawn_and_the_others_counted(self) -> None:
         launches = [kernel(f"k{i}", seconds=1e-3 * (15 - i)) for i in range(15)]
         figure = drawn(*launches)
         assert len(parts(figure)) == 12 * 3

@@ -10,7 +10,7 @@ from rooflens.machine import datasheet_of, find, listed
 from rooflens.records import Device
 from rooflens.report.case_json import promised_json
 from rooflens.report.comparison import comparison_tables
-from rooflens.report.figures.case_pieces import By
+from rooflens.report.figures.case_pieces import PieceKind
 from rooflens.report.figures.roofline import devices_of, roofline_figure
 from rooflens.report.figures.saving import Figure
 from rooflens.report.largest_batches import largest_batches
@@ -67,7 +67,7 @@ def _largest_batches(items: Sequence[object]) -> tuple[Table, Table]:
 
 def roofline(
     *records: RecordSet,
-    by: By | None = None,
+    by: PieceKind | None = None,
     device: str | Device | Sequence[str | Device] | None = None,
     level: str | Sequence[str] | None = None,
     title: str | None = None,

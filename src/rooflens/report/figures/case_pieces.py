@@ -14,8 +14,8 @@ from rooflens.report.figures.labels import cut
 from rooflens.report.figures.palette import MIXED, WHOLE
 from rooflens.results import Evidence, RecordSet, grouped
 
-By = Literal["model", "phase", "module", "family", "op", "kernel"]
-BY: tuple[By, ...] = ("model", "phase", "module", "family", "op", "kernel")
+PieceKind = Literal["model", "phase", "module", "family", "op", "kernel"]
+BY: tuple[PieceKind, ...] = ("model", "phase", "module", "family", "op", "kernel")
 
 FEW_LAUNCHES = 12
 """Up to so many launches of kernels are shown one by one, more by the name of the kernel."""
@@ -86,7 +86,7 @@ class Naming:
         return cls(fields, colours, several_cases, several_phases, len(evidence) > 1)
 
 
-def pieces(item: Evidence, work: RecordSet, by: By, naming: Naming) -> Iterator[Piece]:
+def pieces(item: Evidence, work: RecordSet, by: PieceKind, naming: Naming) -> Iterator[Piece]:
     """Yield the pieces of a case with known work: itself, its phases, or its parts and then its phases as wholes."""
     if by == "model":
         yield _step(item, work, None, naming)

@@ -1,8 +1,7 @@
 """Where labels go so that none covers another. Pure geometry, in points, y upwards.
 
 Two problems, two functions: :func:`spread` sets labels one above the other in a column, as near as possible to the
-lines they name; :func:`first_free` puts labels into an area with other things, each at the first of its places that is
-free.
+lines they name; :func:`first_free` puts labels into an area with other things, each at its first free place.
 """
 
 from __future__ import annotations
@@ -66,11 +65,11 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A box that belongs to a point: where the frame is stretched, it keeps its distance to the point at `anchor`.
+    """A box that belongs to a point: when the frame is stretched, it keeps its distance to the point at `anchor`.
 
     Attributes:
         leader: a line from the box to its point, where they are apart; it moves with the box.
-        bridge: where the point is not yet what the label names, a line on to that; it widens with the frame.
+        bridge: a line from the point to what the label names, where this is another point; it widens with the frame.
     """
 
     box: Box
@@ -81,8 +80,8 @@ class Spot:
     def meets(self, other: Spot, gap: float = 0.0, stretch: Stretch = (1.0, 1.0)) -> bool:
         """True if the boxes come nearer than `gap` at some width of the frame within `stretch`.
 
-        While the frame widens, one box moves against the other by the difference of their anchors, steadily; they meet
-        if that way crosses the range of shifts at which they share a column.
+        As the frame widens, one box moves steadily against the other, by the difference of their anchors. They meet if
+        this way crosses the shifts at which they share a column.
         """
         a, b = self.box, other.box
         if not (a.bottom < b.top + gap and b.bottom < a.top + gap):
@@ -92,7 +91,7 @@ class Spot:
         return first < b.right + gap - a.left and last > b.left - gap - a.right
 
     def inside(self, frame: Box, stretch: Stretch = (1.0, 1.0)) -> bool:
-        """True if the box stays inside the frame at every width within `stretch`; its left edge stays."""
+        """True if the box is inside the frame at every width within `stretch`; the frame's left edge is fixed."""
         return all(
             self.box.moved((scale - 1) * (self.anchor - frame.left)).inside(
                 Box(frame.left, frame.bottom, frame.left + scale * frame.width, frame.top)
@@ -219,18 +218,13 @@ def around(
             bottom = y + dy * step - (1 - dy) / 2 * height
             box = Box(left, bottom, left + width, bottom + height)
             cost = ring + 0.5 * rank + _CROSSING * sum(box.crossed_by(line) for line in lines)
-            ranked.append((cost, len(ranked), Spot(box, x, _leader(box, point, radius))))
+            # From the nearest edge of the text to the rim of the mark, where they are not side by side.
+            from_x, from_y = min(max(x, box.left), box.right), min(max(y, box.bottom), box.top)
+            away = math.hypot(from_x - x, from_y - y)
+            rim = 1 - radius / away if away >= radius + _BESIDE else 0.0
+            leader = (from_x, from_y, from_x + (x - from_x) * rim, from_y + (y - from_y) * rim) if rim else None
+            ranked.append((cost, len(ranked), Spot(box, x, leader)))
     return [spot for _, _, spot in sorted(ranked, key=lambda item: item[:2])]
-
-
-def _leader(box: Box, point: tuple[float, float], radius: float) -> Segment | None:
-    """Return a line from the nearest edge of a label to the rim of its mark; None where they are side by side."""
-    x = min(max(point[0], box.left), box.right)
-    y = min(max(point[1], box.bottom), box.top)
-    away = math.hypot(x - point[0], y - point[1])
-    if away < radius + _BESIDE:
-        return None
-    return (x, y, x + (point[0] - x) * (1 - radius / away), y + (point[1] - y) * (1 - radius / away))
 
 
 def beside(
@@ -259,10 +253,10 @@ def beside(
     for i in range(count):
         up = (i + 0.5) / count
         y = y0 + up * (y1 - y0)
-        own = _x_at(line, y)
-        others = [_x_at(other, y) for other in parallels if other[1] <= y <= other[3]]
+        crossed = (line, *(other for other in parallels if other[1] <= y <= other[3]))
+        xs = [left + (y - low) / (high - low) * (right - left) for left, low, right, high in crossed]
+        own, leftmost, rightmost = xs[0], min(xs), max(xs)
         for clear in _CLEARANCES:
-            leftmost, rightmost = min([own, *others]), max([own, *others])
             for left, outer in ((leftmost - corner - clear - width, leftmost), (rightmost + corner + clear, rightmost)):
                 box = Box(left, y - height / 2, left + width, y + height / 2)
                 from_x = box.right + 2.0 if left < own else left - 2.0
@@ -277,8 +271,3 @@ def beside(
 _STEP, _MOST_STEPS = 6.0, 60
 _PREFERRED, _HEIGHT_COST = 0.62, 60.0
 _CLEARANCES = (5.0, 14.0, 28.0, 46.0)
-
-
-def _x_at(line: Segment, y: float) -> float:
-    x0, y0, x1, y1 = line
-    return x0 + (y - y0) / (y1 - y0) * (x1 - x0)

@@ -9,7 +9,7 @@ from rooflens import units
 from rooflens.errors import MissingCeiling
 from rooflens.records import Device, Point, Source, Work
 from rooflens.report.case_names import SOURCE_WORDS
-from rooflens.report.figures.case_pieces import By, Naming, Piece, launches, pieces
+from rooflens.report.figures.case_pieces import Naming, Piece, PieceKind, launches, pieces
 from rooflens.report.figures.memory_levels import no_intensity, remarks
 from rooflens.report.figures.palette import OTHER
 from rooflens.report.figures.roofline_data import Link, Mark, RugMark, Tie, Unplaced
@@ -18,7 +18,7 @@ from rooflens.roofline import point
 
 MOST = 12
 """So many parts are drawn unless more are asked for, where each has several marks or a number."""
-_PLURAL: Mapping[By, str] = {"module": "modules", "family": "families", "op": "operations", "kernel": "kernels"}
+_PLURAL: Mapping[PieceKind, str] = {"module": "modules", "family": "families", "op": "operations", "kernel": "kernels"}
 _NO_KERNELS = "no kernel was counted one by one: an estimate and a trace know operations (by op)"
 _NO_WORK = "a time without known work has no place; estimate the same case too"
 
@@ -29,8 +29,8 @@ class Placement:
 
     Attributes:
         numbered: how many kernels have numbers; `listing` says what these stand for.
-        left_out: what was left out for want of room, a sentence each.
-        works: the work of the marks by device: it chooses the ceilings.
+        left_out: what has no room on the figure, a sentence each.
+        works: the work of the marks by device; it chooses the ceilings.
     """
 
     marks: list[Mark] = field(default_factory=list)
@@ -52,8 +52,8 @@ class CaseDevice:
         records: those that hold the work of the case.
         device: None where it is not known.
         number: its place among the devices drawn, None where it is not drawn.
-        own: what was observed, was observed on it; an estimate that holds for any device stands under each.
-        first: the first of the devices of the case.
+        own: True if the times of the case are of this device; an estimate for any device stands under each.
+        first: True for the first of the devices of the case.
     """
 
     records: RecordSet
@@ -89,7 +89,7 @@ class PlacedPiece:
 
 def place(
     evidence: Sequence[Evidence],
-    by: By,
+    by: PieceKind,
     naming: Naming,
     devices: Sequence[Device],
     levels: Sequence[str],
@@ -179,7 +179,7 @@ def _timed(piece: Piece, whole: float | None, under: CaseDevice, levels: Sequenc
 
 
 def _draw_case(
-    placement: Placement, placed: Sequence[PlacedPiece], under: CaseDevice, by: By, most: int | None
+    placement: Placement, placed: Sequence[PlacedPiece], under: CaseDevice, by: PieceKind, most: int | None
 ) -> None:
     """Draw wholes, what does no FLOP, and of the other parts the `most` that take most time.
 

@@ -104,10 +104,6 @@ class Plane:
         x, y = place(self.figure.x, point[0]), place(self.figure.y, point[1])
         return self.box.left + x * self.box.width, self.box.bottom + y * self.box.height
 
-    def segment(self, start: XY, end: XY) -> Segment:
-        """Return a line of the data on the page."""
-        return (*self.at(start), *self.at(end))
-
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
@@ -128,7 +124,7 @@ class _Surroundings:
             radius = drawn.reach + (4.0 if drawn.mark.above_roof else 1.0)
             spots.append(Spot(Box(x - radius, y - radius, x + radius, y + radius), x))
         ends = [(line.start, line.end) for lines in (figure.ceilings, figure.links, figure.ties) for line in lines]
-        segments = [plane.segment(start, end) for start, end in ends]
+        segments = [(*plane.at(start), *plane.at(end)) for start, end in ends]
         return cls(plane, Box(left + GAP, box.bottom + GAP, box.right - GAP, box.top - GAP), spots, segments)
 
 
@@ -208,12 +204,13 @@ def _column(plane: Plane, labels: Sequence[CeilingLabel], below: float) -> Itera
 def _diagonal_spots(surroundings: _Surroundings, labels: Sequence[CeilingLabel], stretch: Stretch) -> list[Spot | None]:
     """Return places beside the memory diagonals, None for a label that finds none."""
     plane = surroundings.plane
-    diagonals = [plane.segment(line.start, line.end) for line in plane.figure.ceilings if line.kind == "memory"]
-    wishes = []
-    for label in labels:
-        line, size = plane.segment(label.line.start, label.line.end), block_size(label.rows)
-        wishes.append(beside(line, diagonals, size, surroundings.lines, stretch))
-    ties = [spot for tie in plane.figure.ties for spot in along(plane.segment(tie.start, tie.end))]
+    memory = [line for line in plane.figure.ceilings if line.kind == "memory"]
+    diagonals = [(*plane.at(line.start), *plane.at(line.end)) for line in memory]
+    wishes = [
+        beside(diagonals[memory.index(label.line)], diagonals, block_size(label.rows), surroundings.lines, stretch)
+        for label in labels
+    ]
+    ties = [spot for tie in plane.figure.ties for spot in along((*plane.at(tie.start), *plane.at(tie.end)))]
     return first_free(wishes, [*surroundings.marks, *ties], surroundings.frame, GAP, stretch)
 
 

@@ -10,7 +10,7 @@ from rooflens.errors import InvalidValue
 from rooflens.records import Case, Device
 from rooflens.report.case_names import shared
 from rooflens.report.figures.axes import Axis
-from rooflens.report.figures.case_pieces import BY, FEW_LAUNCHES, By, Naming, launches
+from rooflens.report.figures.case_pieces import BY, FEW_LAUNCHES, Naming, PieceKind, launches
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, DeviceRoof, ceiling_lines, roofs
 from rooflens.report.figures.marks import MOST, Placement, place
 from rooflens.report.figures.memory_levels import definitions, shown_levels, without_roof
@@ -31,7 +31,7 @@ _SMALLEST_SHARE = 1e-4
 _NOTHING_X, _NOTHING_Y = (0.1, 1e3), (1e9, 1e14)
 _FEW_NAMES = 3
 
-_MEANING: Mapping[By, str] = {
+_MEANING: Mapping[PieceKind, str] = {
     "model": "one mark per case",
     "phase": "one mark per case and phase",
     "module": "one mark per module",
@@ -45,7 +45,7 @@ _PARTS = ("module", "family", "op", "kernel")
 
 def roofline_figure(
     records: RecordSet,
-    by: By | None = None,
+    by: PieceKind | None = None,
     devices: Sequence[Device] | None = None,
     level: str | Sequence[str] | None = None,
     title: str | None = None,
@@ -73,7 +73,7 @@ def roofline_figure(
     if by is not None and by not in BY:
         raise InvalidValue(f"cannot draw a mark for each {by!r}; known: {', '.join(BY)}")
     if top is not None and top < 1:
-        raise InvalidValue(f"cannot draw the foremost {top} parts; draw at least 1")
+        raise InvalidValue(f"cannot draw {top} parts of a case; draw at least 1")
     drawn = devices_of(records) if devices is None else tuple({device.name: device for device in devices}.values())
     levels = shown_levels(level, records, drawn)
     evidence = join(records)
@@ -91,7 +91,7 @@ def devices_of(records: RecordSet) -> tuple[Device, ...]:
     return tuple(records.devices[name] for name in (named or records.devices) if name is not None)
 
 
-def _default_by(evidence: Sequence[Evidence], naming: Naming, devices: Sequence[Device]) -> By:
+def _default_by(evidence: Sequence[Evidence], naming: Naming, devices: Sequence[Device]) -> PieceKind:
     named = {item.case.device for item in evidence} - {None}
     if naming.several_cases or len(named or devices) > 1:
         return "phase"
@@ -100,7 +100,7 @@ def _default_by(evidence: Sequence[Evidence], naming: Naming, devices: Sequence[
 
 def _figure(
     evidence: Sequence[Evidence],
-    by: By,
+    by: PieceKind,
     naming: Naming,
     devices: Sequence[Device],
     levels: tuple[str, ...],
