@@ -121,7 +121,7 @@ class TestRun:
                 raise found
             return found
 
-        return Task(name=name, share=1, run=answer)
+        return Task(name, 1, answer)
 
     @pytest.mark.parametrize("error", [RuntimeError("boom\ntrace"), FileNotFoundError("boom"), AttributeError("boom")])
     def test_a_part_that_fails_is_named_and_the_others_stay(self, error: Exception) -> None:
@@ -138,12 +138,12 @@ class TestRun:
     def test_parts_share_what_time_is_left(self) -> None:
         clock, given = Hands(), []
 
-        def spend(_: Bench, seconds: float, __: MeasuredRates) -> MeasuredRates:
+        def spend(_: Bench, seconds: float) -> MeasuredRates:
             given.append(seconds)
             clock.pass_by(5.0)
             return MeasuredRates()
 
-        wanted = [Task(name=str(n), share=share, run=spend) for n, share in enumerate((3, 1, 1, 1))]
+        wanted = [Task(str(n), share, spend) for n, share in enumerate((3, 1, 1, 1))]
         found = run(wanted, bench(), 10.0, now=lambda: clock.time)
         # 7 of 10 s are planned with. 3 of 6 shares of 7 s; then 1 of 3 of the 2 s left; then nothing is left.
         assert given == pytest.approx([3.5, 2 / 3])
@@ -422,7 +422,7 @@ def test_the_calls_on_a_card_are_well_formed(monkeypatch: pytest.MonkeyPatch) ->
     small = bench(lambda call, _: (call(), 1.0)[1], products=((256, 128, 128),), shared_sets=(1 << 16, 1 << 17))
     wanted = [part for part in tasks("cuda") if part.name not in ("overhead", "pcie", "nvlink")]
     with FakeTensorMode():
-        found = sum((part.run(replace(small, where="cuda"), 1.0, MeasuredRates()) for part in wanted), MeasuredRates())
+        found = sum((part.run(replace(small, where="cuda"), 1.0) for part in wanted), MeasuredRates())
     rates = {"matmul": {"bf16", "fp16", "tf32", "fp32", "fp8", "int8", "fp64"}, "vector": {"fp32", "fp64"}}
     assert {*(f"{unit}.{p}" for unit, names in rates.items() for p in names), "special.fp32", "dram", "l1", "l2"} == {
         *found.rates

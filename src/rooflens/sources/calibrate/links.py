@@ -58,7 +58,7 @@ def _both_ways(size: int) -> Callable[[], None]:
     return copies
 
 
-def peers(bench: Bench, seconds: float, pcie: SourcedValue | None) -> MeasuredRates:
+def peers(bench: Bench, seconds: float) -> MeasuredRates:
     """The ceiling ``nvlink`` if two cards exchange more than the host link carries, and a fact for one direction."""
     size = bench.sizes.link_bytes
     here, there = (
@@ -80,7 +80,7 @@ def peers(bench: Bench, seconds: float, pcie: SourcedValue | None) -> MeasuredRa
     both = _rate(
         f"{what}, both directions at once", 2 * PEER_COPIES * size, partial(copies, 2), seconds / 2, bench.wall
     )
-    return MeasuredRates(facts={"peer_copy": fact(one.rate, one.how)}) + fabric(both, pcie)
+    return MeasuredRates(facts={"peer_copy": fact(one.rate, one.how)}) + fabric(both, bench.earlier.rates.get("pcie"))
 
 
 def fabric(both: Best, pcie: SourcedValue | None) -> MeasuredRates:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -26,18 +26,13 @@ LATE, LATE_SECONDS = 0.9, 1.0
 """Until this share of the budget, a task for which the others left no time still gets so many seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Task:
-    """One thing to measure.
-
-    Attributes:
-        share: of the time, relative to the other tasks.
-        run: takes the bench, seconds, and the rates of earlier tasks.
-    """
+    """One thing to measure within a number of seconds; `share` is its part of the time, relative to other tasks."""
 
     name: str
     share: float
-    run: Callable[[Bench, float, MeasuredRates], MeasuredRates]
+    run: Callable[[Bench, float], MeasuredRates]
 
 
 def calibrate(
@@ -94,16 +89,16 @@ def run(
         if share <= 0 and now() >= last:
             rates += MeasuredRates(notes=(f"{task.name} not measured: no time left",))
         else:
-            rates += _tried(task, bench, share if share > 0 else LATE_SECONDS, rates)
+            rates += _tried(task, replace(bench, earlier=rates), share if share > 0 else LATE_SECONDS)
         done += task.share
     if progress is not None:
         progress(1.0, "done")
     return rates
 
 
-def _tried(task: Task, bench: Bench, seconds: float, earlier: MeasuredRates) -> MeasuredRates:
+def _tried(task: Task, bench: Bench, seconds: float) -> MeasuredRates:
     try:
-        return task.run(bench, seconds, earlier)
+        return task.run(bench, seconds)
     except TROUBLE as error:
         return MeasuredRates(notes=(f"{task.name} not measured: {type(error).__name__}: {first_line(error)}",))
     finally:
@@ -114,43 +109,21 @@ def _tried(task: Task, bench: Bench, seconds: float, earlier: MeasuredRates) -> 
 
 def tasks(where: str, compiled: bool = True) -> list[Task]:
     """All tasks, the most wanted first; our own kernels come last: a bad one spoils what follows."""
-    return [
-        *(
-            Task(name=f"matmul.{p}", share=8 if p == "bf16" else 4, run=_alone(partial(matrix, p)))
-            for p in precisions(where)
-        ),
-        Task(name="dram", share=8, run=_alone(memory.dram)),
-        Task(name="overhead", share=1, run=_alone(overhead.overhead)),
-        *(_links() if where == "cuda" else ()),
-        *(_lanes(compiled) if compiled or where == "cpu" else ()),
-        *(_caches(where) if compiled or where == "cpu" else ()),
-    ]
-
-
-def _alone(measure: Callable[[Bench, float], MeasuredRates]) -> Callable[[Bench, float, MeasuredRates], MeasuredRates]:
-    """A task that needs no rates of earlier ones."""
-    return lambda bench, seconds, _: measure(bench, seconds)
-
-
-def _links() -> Iterator[Task]:
-    yield Task(name="pcie", share=3, run=_alone(links.host))
-    if torch.cuda.device_count() > 1:
-        yield Task(name="nvlink", share=2, run=lambda b, s, earlier: links.peers(b, s, earlier.rates.get("pcie")))
-
-
-def _lanes(compiled: bool) -> Iterator[Task]:
-    yield Task(name="special.fp32", share=2, run=_alone(lanes.special))
+    wanted = [Task(f"matmul.{p}", 8 if p == "bf16" else 4, partial(matrix, p)) for p in precisions(where)]
+    wanted += [Task("dram", 8, memory.dram), Task("overhead", 1, overhead.overhead)]
+    if where == "cuda":
+        wanted.append(Task("pcie", 3, links.host))
+        if torch.cuda.device_count() > 1:
+            wanted.append(Task("nvlink", 2, links.peers))
+    if where == "cpu" or compiled:
+        wanted.append(Task("special.fp32", 2, lanes.special))
     if compiled:
-        for precision in ("fp32", "fp64"):
-            yield Task(name=f"vector.{precision}", share=2, run=_alone(partial(lanes.vector, precision)))
-
-
-def _caches(where: str) -> Iterator[Task]:
+        wanted += [Task(f"vector.{p}", 2, partial(lanes.vector, p)) for p in ("fp32", "fp64")]
     if where == "cpu":
-        yield Task(name="l1 and l2", share=4, run=_alone(caches.core_caches))
-    else:
-        yield Task(name="l2", share=3, run=_alone(caches.card_l2))
-        yield Task(name="l1", share=3, run=_alone(caches.card_l1))
+        wanted.append(Task("l1 and l2", 4, caches.core_caches))
+    elif compiled:
+        wanted += [Task("l2", 3, caches.card_l2), Task("l1", 3, caches.card_l1)]
+    return wanted
 
 
 def _memory(where: str) -> dict[str, Fact]:

@@ -38,28 +38,6 @@ MOST_REPEATS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """What every task is run with.
-
-    Attributes:
-        where: ``cpu`` or ``cuda``.
-        timer: of work in the current stream.
-        wall: of work that has ended when its call returns.
-        steady: of work in the current stream without a pause: the median, not the shortest; None where that is the
-            same.
-        known: the catalogue's entry for this machine.
-    """
-
-    where: str
-    sizes: TrialSizes
-    pinning: Pinning
-    timer: Timer
-    wall: Timer
-    steady: Timer | None = None
-    known: Device | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRates:
     """What tasks measured: rates by resource, facts by name, and what a reader must know."""
 
@@ -73,6 +51,30 @@ class MeasuredRates:
             facts={**self.facts, **other.facts},
             notes=(*self.notes, *other.notes),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What every task is run with.
+
+    Attributes:
+        where: ``cpu`` or ``cuda``.
+        timer: of work in the current stream.
+        wall: of work that has ended when its call returns.
+        steady: of work in the current stream without a pause: the median, not the shortest; None where that is the
+            same.
+        known: the catalogue's entry for this machine.
+        earlier: what earlier tasks measured.
+    """
+
+    where: str
+    sizes: TrialSizes
+    pinning: Pinning
+    timer: Timer
+    wall: Timer
+    steady: Timer | None = None
+    known: Device | None = None
+    earlier: MeasuredRates = MeasuredRates()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
-    """The highest rate seen, and with what; `candidate` is the way in which it was reached."""
+    """The highest rate, and how a candidate reached it."""
 
     rate: float
     how: str
