@@ -29,21 +29,20 @@ def explain(
     dtype: str | None = None,
     **arguments: Any,
 ) -> Explanation:
-    """Explain the work of operations: every formula in words and with its numbers filled in, as with pen and paper.
+    """Explain the work of operations: each formula in words and with its numbers filled in, as with pen and paper.
 
     >>> print(explain("mm", shapes=[(1024, 512), (512, 256)]))  # doctest: +SKIP
     >>> print(explain("resnet18", batch=256, path="layer1.0.conv1", device="t4"))  # doctest: +SKIP
 
-    The numbers come out of the formulas that count, so they are those of an estimate.
+    The numbers are those of an estimate: the same formulas compute them.
 
     Args:
         what: an operation (``convolution``, ``mm``, ``attention``, ``lstm``, or any of torch's operators); or a record
             file, a record or a set of records; or a model as `estimate` takes it, which is estimated first.
-        shapes: of an operation's tensors, in the order in which it takes them: tuples, or text like ``32x128:int64``.
-        path: of a model or file: the module whose operations are explained, with those inside of it; ``""`` is the
-            whole model.
-        phase: forward, backward or optimizer. Default: forward of an operation, every phase that a model ran.
-        device: where the time is bounded; default of records: their own.
+        shapes: of an operation's tensors, in order: tuples, or text like ``32x128:int64``.
+        path: of a model or file: the module to explain, with those inside it; ``""`` is the whole model.
+        phase: forward, backward or optimizer. Default: forward for an operation, all for a model or file.
+        device: where the time is bounded; default of records: their own devices.
         dtype: of an operation or model, as in `estimate`.
         arguments: of an operation by name (``input=(256, 3, 224, 224), stride=2``); of a model those of `estimate`
             (``batch=256, mode="train"``).

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rooflens.costs import WorkTerm
 from rooflens.explanation.chapters import Chapter, Explained
-from rooflens.explanation.plain import plain
 from rooflens.explanation.text import lines_of
+from rooflens.records import Device, Work
+from rooflens.records.calls import to_plain
+from rooflens.roofline import bound
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -40,7 +43,41 @@ class Explanation:
     def data(self) -> list[dict[str, Any]]:
         """The explanation for a program: one object per operation, numbers in FLOP, bytes and seconds."""
         return [
-            {"case": chapter.title or None, **plain(operation)}
+            {"case": chapter.title or None, **_plain(operation)}
             for chapter in self.chapters
             for operation in chapter.operations
         ]
+
+
+def _plain(explained: Explained) -> dict[str, Any]:
+    """One operation; numbers in FLOP, bytes and seconds."""
+    calculation, kernel_work = explained.calculation, explained.kernel_work
+    return {
+        "path": explained.path,
+        "phase": explained.phase,
+        "calls": explained.calls,
+        "family": calculation.cost.family,
+        "call": to_plain(calculation.call, layout=False),
+        "formula": calculation.words,
+        "uncounted": calculation.uncounted,
+        "flops": _plain_terms(calculation.flops),
+        "kernel_flops": _plain_terms(calculation.kernel_flops),
+        "bytes": _plain_terms(calculation.bytes),
+        "work": _plain_work(explained.work),
+        "kernel_work": None if kernel_work is None else _plain_work(kernel_work),
+        "bounds": {device.name: _plain_bound(explained.executed, device) for device in explained.devices},
+        "notes": list(explained.notes),
+    }
+
+
+def _plain_terms(terms: tuple[WorkTerm, ...]) -> list[dict[str, Any]]:
+    return [{"of": term.what, "expression": term.expression, "value": term.value} for term in terms]
+
+
+def _plain_work(work: Work) -> dict[str, Any]:
+    return {"flops": dict(work.flops), "bytes": dict(work.bytes)}
+
+
+def _plain_bound(work: Work, device: Device) -> dict[str, Any]:
+    shortest = bound(work, device)
+    return {"seconds": shortest.seconds, "bound_by": shortest.bound_by, "shares": shortest.shares}

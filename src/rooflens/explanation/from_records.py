@@ -37,20 +37,20 @@ def explain_records(
         )
     chapters: dict[Case, dict[Any, list[Record]]] = {}
     for record in _in_phase(_inside(with_calls, path), phase):
-        alike = chapters.setdefault(replace(record.case, device=None), {})
+        groups = chapters.setdefault(replace(record.case, device=None), {})
         resources = frozenset(record.work.flops) if record.work else None
-        alike.setdefault((record.path, record.phase, record.call, record.recomputed, resources), []).append(record)
+        groups.setdefault((record.path, record.phase, record.call, record.recomputed, resources), []).append(record)
     return tuple(
         Chapter(
             title=case.label(),
-            operations=tuple(one for equal in alike.values() for one in _of_equal(equal, records, devices)),
+            operations=tuple(one for group in groups.values() for one in _explained(group, records, devices)),
         )
-        for case, alike in chapters.items()
+        for case, groups in chapters.items()
     )
 
 
 def _inside(records: Sequence[Record], path: str | None) -> Sequence[Record]:
-    """The records of a module and of those inside of it."""
+    """The records of a module and of those inside it."""
     if path is None and len(records) == 1:
         return records
     known = list(dict.fromkeys(record.path for record in records))
@@ -74,11 +74,11 @@ def _in_phase(records: Sequence[Record], phase: Phase | None) -> Sequence[Record
     return chosen
 
 
-def _of_equal(equal: Sequence[Record], records: RecordSet, given: Sequence[Device]) -> Iterator[Explained]:
-    """Equal observations, which may stand for several devices."""
-    first = equal[0]
+def _explained(alike: Sequence[Record], records: RecordSet, given: Sequence[Device]) -> Iterator[Explained]:
+    """Explain records of one operation, which may be of several devices."""
+    first = alike[0]
     assert first.call is not None
-    own = [records.devices[r.case.device] for r in equal if r.case.device in records.devices]
+    own = [records.devices[r.case.device] for r in alike if r.case.device in records.devices]
     asked = given or tuple({device.name: device for device in own}.values())
     for calculation, at in calculations(first.call, first.case.dtype, asked):
         cost, notes = _as_recorded(first, calculation.cost)
@@ -97,7 +97,7 @@ def _of_equal(equal: Sequence[Record], records: RecordSet, given: Sequence[Devic
 
 
 def _as_recorded(record: Record, cost: Cost) -> tuple[Cost, tuple[str, ...]]:
-    """What the record holds, and why that is not what the formula gives where it is not."""
+    """The work that a record holds, and notes where it differs from the formula's."""
     held = record.work
     if held is None:
         return cost, ()
@@ -119,5 +119,5 @@ def _as_recorded(record: Record, cost: Cost) -> tuple[Cost, tuple[str, ...]]:
 
 
 def _same_flops(one: Work, other: Work) -> bool:
-    """Equal up to the precision in which a device runs fp32 products."""
+    """True if two works have equal FLOP, up to the precision in which a device runs fp32 products."""
     return one.matmul_flops == other.matmul_flops and one.total_flops == other.total_flops

@@ -45,19 +45,12 @@ def calibrate(
     budget: float | None = None,
     quick: bool = False,
 ) -> Device:
-    """Measure the ceilings of this machine.
+    """Measure the ceilings of this machine, as :func:`rooflens.calibrate` describes.
 
     Args:
-        where: ``cpu`` or ``cuda``.
         name: slug of a device that the catalogue does not know.
         title: name of the card or processor.
-        known: the catalogue's entry for this machine; it gives the rates that are not measured.
-        budget: seconds for everything.
-        quick: fewer shapes and sizes, in less time.
-
-    Returns:
-        A device whose ceilings have origin ``measured``, called ``NAME-measured``, with overheads and single bandwidths
-        as facts. What could not be measured is named in its notes, and keeps the catalogue's rate where there is one.
+        known: the catalogue's entry, which gives the rates that are not measured.
     """
     sizes = SIZES[where, quick]
     seconds = budget if budget is not None else SECONDS["quick" if quick else "full"]
