@@ -226,9 +226,9 @@ class TestLeft:
 
         with lease(folder.files, one.key) as held:
             assert held is not None
-            assert slurm._quiet(folder, [one, two], "name", tell).states[two] == "left"
+            assert slurm._when_idle(folder, [one, two], "name", tell).states[two] == "left"
             assert looks == [1]  # the other one can begin
-            slurm._quiet(folder, [one], "name", tell)
+            slurm._when_idle(folder, [one], "name", tell)
         assert looks == [1, 1, 1, 0]
 
     def test_only_the_cells_asked_for(self, tmp_path: Path) -> None:

@@ -72,14 +72,14 @@ def examine(
 
 
 def _unchecked(context: Context) -> tuple[str, ...]:
-    """Models and devices that figures name and nobody knows."""
+    """Notes on the models and devices that figures name and nobody knows."""
     models = {f.model for f in context.figures if f.model and context.right.parameters(f) is None}
     devices = {f.device for f in context.figures if f.device and context.device(f) is None}
     notes = []
     for what, names in (("models", map(_with_likeness, models)), ("devices", devices)):
         if listed := ", ".join(sorted(names)):
             notes.append(f"{what} without right values, whose figures are only compared with each other: {listed}")
-    return (*notes, *(said for name in sorted(devices) if (said := _ambiguity(name))))
+    return (*notes, *filter(None, map(_ambiguity, sorted(devices))))
 
 
 def _with_likeness(model: str) -> str:
@@ -88,7 +88,7 @@ def _with_likeness(model: str) -> str:
 
 
 def _ambiguity(name: str) -> str:
-    """What a name of a device leaves open, "" where no device has it."""
+    """The devices that a name may mean, as a sentence; "" where no device has it."""
     try:
         catalogued(name)
     except AmbiguousDevice as error:
@@ -99,6 +99,6 @@ def _ambiguity(name: str) -> str:
 
 
 def _partial(records: RecordSet) -> tuple[str, ...]:
-    """What readers and ncu said of profiles that ended early: what is there is right, and a total is not."""
-    said = [(r.case.label(), note) for r in records if r.source == "counters" for note in r.notes]
-    return tuple(f"{case}: {note}" for case, note in dict.fromkeys(said) if note.startswith(PARTIAL))
+    """Notes of readers and of ncu on profiles that ended early: what is there is right, and a total is not."""
+    notes = [(r.case.label(), note) for r in records if r.source == "counters" for note in r.notes]
+    return tuple(f"{case}: {note}" for case, note in dict.fromkeys(notes) if note.startswith(PARTIAL))

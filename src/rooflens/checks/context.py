@@ -118,14 +118,14 @@ class Context:
 
 
 def is_possible(figure: ReportedFigure, value: float) -> bool:
-    """Whether a quantity can have a value: a correlation lies between -1 and 1, and all else is above zero."""
+    """True if a quantity can have a value: a correlation lies between -1 and 1, and all else is above zero."""
     if figure.quantity.startswith(CORRELATION):
         return -1 <= value <= 1
     return figure.quantity not in QUANTITIES or figure.quantity == "failure" or _LEAST < value < _MOST
 
 
 def close(one: float, other: float, tolerance: float) -> bool:
-    """Whether two numbers agree but for a relative error."""
+    """True if two numbers agree but for a relative error."""
     return abs(one - other) <= tolerance * abs(other)
 
 

@@ -187,8 +187,8 @@ def flop_ratio(context: Context) -> Iterator[Doubt]:
         if figure.phase == "forward:backward" and not low <= value <= high:
             yield Doubt(
                 figure.subject,
-                f"forward is said to have {value:.4g} times the FLOP of backward; it has about half: two products per"
-                " layer go backward. The counter lacks formulas of the backward operations",
+                f"forward is stated to have {value:.4g} times the FLOP of backward; it has about half, since backward"
+                " takes two products per layer: the counter lacks formulas of backward operations",
                 {"stated ratio": value, "right ratio": _right_ratio(context, figure)},
             )
 

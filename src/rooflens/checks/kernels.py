@@ -61,7 +61,7 @@ def kernel_without_flops(context: Context) -> Iterator[Doubt]:
 
 
 def _did_nothing(work: Work | None, *, uncounted: bool) -> bool:
-    """Whether no FLOP were counted, or not all while products of tensor cores were counted nowhere."""
+    """True if no FLOP were counted, or not all while products of tensor cores were counted nowhere."""
     return work is not None and (uncounted if work.missing else not work.total_flops)
 
 
@@ -72,10 +72,10 @@ def flops_unknown(context: Context) -> Iterator[Doubt]:
         unknown = [r for r in kernels if not _is_copy(r) and (r.work is None or r.work.missing)]
         why = list(dict.fromkeys(note for r in unknown for note in r.notes if _LACKS.search(note)))
         if unknown and (why or any(r.work is not None and r.work.flops for r in kernels)):
-            said = f": {'; '.join(why[:2])}" if why else ""
+            missing = f": {'; '.join(why[:2])}" if why else ""
             yield Doubt(
                 case.label(),
-                f"{len(unknown)} of {len(kernels)} launches have FLOP that were not counted{said}; totals, intensity"
+                f"{len(unknown)} of {len(kernels)} launches have FLOP that were not counted{missing}; totals, intensity"
                 " and FLOP/s are lower bounds",
                 {"launches": len(kernels), "with unknown FLOP": len(unknown)},
             )
@@ -85,9 +85,9 @@ def flops_unknown(context: Context) -> Iterator[Doubt]:
 def metric_unavailable(context: Context) -> Iterator[Doubt]:
     """Counters without a value: a name that is misspelt or of another chip, or no permission."""
     for case, kernels in _launches(context):
-        said = list(dict.fromkeys(note for r in kernels for note in r.notes if _UNAVAILABLE.search(note)))
-        if said:
-            yield Doubt(case.label(), "; ".join(said), {"launches": len(kernels)})
+        notes = list(dict.fromkeys(note for r in kernels for note in r.notes if _UNAVAILABLE.search(note)))
+        if notes:
+            yield Doubt(case.label(), "; ".join(notes), {"launches": len(kernels)})
 
 
 @check("start-up-profiled", "info", "profile a step after warm-up: --profile-from-start off, inputs made before")
@@ -127,7 +127,7 @@ def half_in_fp32(context: Context) -> Iterator[Doubt]:
 
 
 def _is_copy(record: Record) -> bool:
-    """Whether a profiler timed it beside counted kernels: copies and fills, which ncu does not count."""
+    """True if a profiler timed it beside counted kernels: copies and fills, which ncu does not count."""
     return record.work is None and record.timing is not None and record.timing.origin == "profiler"
 
 

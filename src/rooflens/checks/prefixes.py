@@ -121,14 +121,14 @@ def _power(ratio: float) -> float:
 
 
 def _quotients(context: Context) -> Iterator[_PrefixError]:
-    """Intensities and performance that are quotients of what stands beside them, but for a prefix."""
+    """Intensities and performance that are quotients of what stands right_ones them, but for a prefix."""
     for figure, value in context.stated("intensity", "performance"):
-        beside = quotients(context, figure)
-        if any(close(value, right, 5e-3 + figure.precision + error) for right, error in beside):
+        right_ones = quotients(context, figure)
+        if any(close(value, right, 5e-3 + figure.precision + error) for right, error in right_ones):
             continue
-        for right, error in beside:
+        for right, error in right_ones:
             if factor := prefix_factor(figure, value, right, error):
-                yield _PrefixError(figure, value, right, factor, ", which follows from the figures beside it")
+                yield _PrefixError(figure, value, right, factor, ", which follows from the figures right_ones it")
                 break
 
 

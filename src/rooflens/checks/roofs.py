@@ -40,13 +40,13 @@ def ridge_off(context: Context) -> Iterator[Doubt]:
         yield Doubt(
             figure.subject,
             f"{value:.4g} FLOP/B is not {units.show(peak, 'FLOP/s')} over {units.show(rate, 'B/s')}, which is"
-            f" {nearest:.4g}: what lies between is called memory-bound or compute-bound wrongly",
+            f" {nearest:.4g}: work between the two is wrongly called memory-bound or compute-bound",
             {"ridge FLOP/B": value, "peak over bandwidth FLOP/B": nearest, "ratio": value / nearest},
         )
 
 
 def _same_type(one: ReportedFigure, other: ReportedFigure) -> bool:
-    """Whether a peak may be that of a ridge: of its dtype, or of any where one of them does not say."""
+    """True if a peak may be that of a ridge: of its dtype, or of any where one of them does not say."""
     return not one.dtype or not other.dtype or one.dtype == other.dtype
 
 

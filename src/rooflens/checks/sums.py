@@ -212,7 +212,7 @@ def memory_below_weights(context: Context) -> Iterator[Doubt]:
     """Less memory than the weights alone take."""
     for figure, value in context.stated(*FOOTPRINTS):
         parameters = context.right.parameters(figure)
-        # Who does not tell the dtype may have weights of 16 bits.
+        # Without a dtype the weights may be of 16 bits.
         weights = None if parameters is None else parameters * item_bytes(figure.dtype or "fp16")
         if weights is not None and value * (1 + figure.precision + SUM) < weights:
             yield Doubt(

@@ -70,7 +70,7 @@ def _is_gpu(device: Device | None) -> bool:
 
 
 def _changed(figure: ReportedFigure) -> bool:
-    """Whether operations do not run one by one."""
+    """True if operations do not run one by one."""
     options = {} if figure.recorded is None else dict(figure.recorded.options)
     return bool(options.get("compile") or options.get("cuda_graph"))
 
@@ -92,8 +92,8 @@ def first_call(context: Context) -> Iterator[Doubt]:
 
 def _bound(context: Context, figure: ReportedFigure) -> float | None:
     """The bound of a figure, in the dtype that takes longest where it does not tell its own."""
-    told = figure.dtype or figure.recorded is not None
-    return context.bound(figure if told else replace(figure, dtype="fp32"))
+    has_dtype = figure.dtype or figure.recorded is not None
+    return context.bound(figure if has_dtype else replace(figure, dtype="fp32"))
 
 
 def _is_unexplained(context: Context, figure: ReportedFigure, value: float, bound: float) -> bool:
@@ -175,7 +175,7 @@ def identical_measurements(context: Context) -> Iterator[Doubt]:
 def _identical(subjects: Sequence[str], value: float) -> Doubt:
     return Doubt(
         "; ".join(subjects),
-        f"{len(subjects)} different runs have the same result to the last digit, {value!r}: measurements never do",
+        f"{len(subjects)} different runs have the same result to the last digit, {value!r}: two measurements never do",
         {"value": value, "runs": len(subjects)},
     )
 

@@ -27,7 +27,7 @@ def last_level_cache(device: Device | None) -> float:
 
 @check("footprint-as-traffic", "error", "divide by the DRAM bytes that were moved: counted, or `rooflens estimate`")
 def footprint_as_traffic(context: Context) -> Iterator[Doubt]:
-    """Intensity or time was computed from memory that is occupied."""
+    """Intensity or time was computed from memory in use."""
     for figure, value in context.stated("intensity"):
         works = [(flops, other.precision) for other, flops in context.beside(figure, "flops", "counted_flops")]
         expected = context.expected(figure)
@@ -38,7 +38,7 @@ def footprint_as_traffic(context: Context) -> Iterator[Doubt]:
                 yield Doubt(
                     figure.subject,
                     f"{value:.4g} FLOP/B is {units.show(flops, 'FLOP')} over {units.show(nbytes, 'B')} of {what}:"
-                    " memory that is occupied is no traffic, and the point stands at a wrong intensity",
+                    " memory in use is not traffic, so the point stands at a wrong intensity",
                     {"intensity FLOP/B": value, "FLOP": flops, "footprint B": nbytes},
                 )
                 break
@@ -49,7 +49,7 @@ def footprint_as_traffic(context: Context) -> Iterator[Doubt]:
                     yield Doubt(
                         figure.subject,
                         f"{units.show(value, 's')} is {units.show(nbytes, 'B')} over {units.show(rate, 'B/s')}:"
-                        " memory that is occupied is no traffic",
+                        " memory in use is not traffic",
                         {"estimated s": value, "footprint B": nbytes, "bandwidth B/s": rate},
                     )
                     break
@@ -131,9 +131,9 @@ def bytes_low(context: Context) -> Iterator[Doubt]:
         expected, device = context.expected(context.quickest(figure)), context.device(figure)
         if expected is None or expected.nbytes is None or expected.compulsory is None or _fused(figure):
             continue
-        # What does not fit into the cache is said to be below the weights and inputs, which is graver.
-        told = value < expected.compulsory and expected.compulsory > last_level_cache(device)
-        below = value < LOW * expected.nbytes and not told
+        # bytes_below_compulsory says so where they do not fit into the cache, which is graver.
+        is_graver = value < expected.compulsory and expected.compulsory > last_level_cache(device)
+        below = value < LOW * expected.nbytes and not is_graver
         if below and expected.nbytes > LARGER_THAN_CACHE * last_level_cache(device):
             yield Doubt(
                 figure.subject,

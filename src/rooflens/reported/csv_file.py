@@ -24,7 +24,7 @@ _IMAGE = re.compile(r"\b([0-9]{2,4})\s*[xX×]\s*\1\b")
 
 
 def holds_figures(path: Path) -> bool:
-    """Whether a file is such a table: its first line names at least the columns ``quantity`` and ``value``."""
+    """True if a file is such a table: its first line names at least the columns ``quantity`` and ``value``."""
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             first = file.readline(10_000)
@@ -162,7 +162,7 @@ def _batch(place: str, text: str) -> int | None:
     """Samples per step: ``256`` or ``10 images``; None for an empty cell, or where several are named (``1,64``)."""
     if not text or _BATCHES.fullmatch(text):
         return None
-    found = _BATCH.fullmatch(text)
-    if found is None or not int(found[1]):
+    match = _BATCH.fullmatch(text)
+    if match is None or not int(match[1]):
         raise FiguresError(f"{place}: {text!r} is no batch; write 256, '256 images' or '1,64,256'")
-    return int(found[1])
+    return int(match[1])

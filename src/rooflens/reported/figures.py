@@ -190,8 +190,8 @@ def _figure(case: Case, origin: Origin, quantity: str, value: float, phase: str)
 
 def _phase(case: Case, records: Iterable[Record], part: RecordSet) -> str:
     """The word for the phases of some records of a part; a record without one spans what the part saw."""
-    seen = {record.phase for record in records}
-    phases = set(part.phases) if seen == {None} else seen - {None}
+    own = {record.phase for record in records}
+    phases = set(part.phases) if own == {None} else own - {None}
     if not phases and case.mode == "inference":
         return "forward"
     spanned = tuple(phase for phase in PHASES if phase in phases)

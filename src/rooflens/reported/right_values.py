@@ -144,7 +144,7 @@ def mode_of(phases: Iterable[Phase]) -> str:
 
 
 def _answers(case: Case, figure: ReportedFigure, phases: tuple[Phase, ...]) -> bool:
-    """Whether an estimate is that of a typed figure: of its model, batch, dtype, mode and image size."""
+    """True if an estimate is that of a typed figure: of its model, batch, dtype, mode and image size."""
     image = dict(case.options).get("img_size")
     same = (case.model, case.batch, image) == (figure.model, figure.batch, figure.image)
     return same and case.dtype == (figure.dtype or "fp32") and case.mode == mode_of(phases)
@@ -224,7 +224,7 @@ def own_image(model: str) -> int | None:
 
 
 def in_table(figure: ReportedFigure) -> bool:
-    """Whether the table answers for the figure's model and image size."""
+    """True if the table answers for the figure's model and image size."""
     row = _table().get((figure.model, "inference", "forward"))
     return row is not None and figure.image in (None, row.image)
 
@@ -235,10 +235,10 @@ def from_table(figure: ReportedFigure, phases: Iterable[Phase]) -> Expected | No
         return None
     mode = mode_of(phases) if figure.recorded is None else figure.recorded.mode
     rows = [_table().get((figure.model, mode, phase)) for phase in phases]
-    found = [row for row in rows if row is not None]
-    if len(found) < len(rows):
+    known = [row for row in rows if row is not None]
+    if len(known) < len(rows):
         return None
-    matmul, flops, nbytes, weights, operations = (sum(row.at(a, figure.batch) for row in found) for a in AMOUNTS)
+    matmul, flops, nbytes, weights, operations = (sum(row.at(a, figure.batch) for row in known) for a in AMOUNTS)
     size = item_bytes(figure.dtype)
     # Vector work has no part in the bound: the table does not say how much of it is special functions.
     work = Work(flops={"matmul.fp32": matmul}, bytes={"dram": nbytes * size / 4})
@@ -246,16 +246,16 @@ def from_table(figure: ReportedFigure, phases: Iterable[Phase]) -> Expected | No
         matmul=matmul,
         flops=flops,
         nbytes=nbytes * size / 4,
-        weights=min(weights, 4 * found[0].parameters) * size / 4,
-        inputs=CHANNELS * found[0].image ** 2 * figure.batch * size,
+        weights=min(weights, 4 * known[0].parameters) * size / 4,
+        inputs=CHANNELS * known[0].image ** 2 * figure.batch * size,
         operations=operations,
-        parameters=found[0].parameters,
+        parameters=known[0].parameters,
         parts=((work, 1),),
     )
 
 
 def _plain(figure: ReportedFigure) -> bool:
-    """Whether no option of a recorded case changes what the step computes."""
+    """True if no option of a recorded case changes what the step computes."""
     return figure.recorded is None or {name for name, _ in step_of(figure.recorded).options} <= {"channels_last"}
 
 

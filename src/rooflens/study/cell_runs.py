@@ -1,4 +1,4 @@
-"""Working through cells: what is done is skipped, what is running elsewhere is left alone, the rest is run and kept."""
+"""Running the cells of a study: what is done or runs elsewhere is skipped, the rest is run and kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rooflens.study.lease import lease
 from rooflens.study.study import Cell
 
 CellRunner = Callable[[Cell, Progress], RecordFile]
-"""Runs a cell, whatever comes of it; handed in, since a study does not know how its sources work."""
+"""Runs a cell; handed in, since a study does not know how its sources work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class CellNews:
     """News of a cell.
 
     Attributes:
-        what: ``running`` (again and again while it runs), ``done``, ``failed``, or ``elsewhere``: another has it.
+        what: ``running`` (repeatedly, while it runs), ``done``, ``failed``, or ``elsewhere``: another runs it.
         share: how much of the cell is done, 0 to 1.
         text: what is being done, or why it failed.
         seconds: how long it took, once it is over.
@@ -51,9 +51,9 @@ def run_each(
     retry: bool = False,
     until: float | None = None,
 ) -> None:
-    """Run cells one after another; each is kept before the next one begins.
+    """Run cells one after another, each written before the next one begins.
 
-    Several of these may work on the same cells at once, on any nodes that share the folder: no cell is run by two.
+    Several processes may do so with the same cells, on any nodes that share the folder: no cell is run by two.
 
     Args:
         retry: also run cells that failed before.
@@ -68,42 +68,42 @@ def run_each(
             return
         if not folder.wants(cell, retry=retry):
             continue
-        with lease(folder.files, cell.key) as held:
-            if held is None:
+        with lease(folder.files, cell.key) as own:
+            if own is None:
                 tell(CellNews(cell=cell, what="elsewhere"))
                 continue
             if not folder.wants(cell, retry=retry):  # done by another while this runner was looking
                 continue
             begun = time.monotonic()
-            found = _ran(run, cell, tell, folder.home)
-            if not held.is_held():  # lost to another, who runs it again: one of the two is kept
+            contents = _contents(run, cell, tell, folder.home)
+            if not own.is_held():  # lost to another, who runs it again: one of the two is kept
                 tell(CellNews(cell=cell, what="elsewhere"))
                 continue
-            folder.keep(cell, found)
+            folder.keep(cell, contents)
             seconds = time.monotonic() - begun
             _note(journal, cell, seconds)
-        why = "" if found.records else "; ".join(failure.message for failure in found.failures)
-        tell(CellNews(cell=cell, what="done" if found.records else "failed", share=1.0, text=why, seconds=seconds))
+        why = "" if contents.records else "; ".join(failure.message for failure in contents.failures)
+        tell(CellNews(cell=cell, what="done" if contents.records else "failed", share=1.0, text=why, seconds=seconds))
 
 
 def could_not(cell: Cell, error: RooflensError, home: Path) -> Failure:
-    """Why a cell was not even begun."""
+    """The failure of a cell that could not be begun."""
     source: Source = "measure" if cell.source == "replay" else cell.source
     return _as_named(Failure(case=cell.case, source=source, stage="start", kind="error", message=str(error)), home)
 
 
-def _ran(run: CellRunner, cell: Cell, tell: Tell, home: Path) -> RecordFile:
-    """What came of a cell; what makes no sense, or cannot be built, is a failure like any other."""
+def _contents(run: CellRunner, cell: Cell, tell: Tell, home: Path) -> RecordFile:
+    """The records of a cell, or why there are none; what makes no sense, or cannot be built, is a failure too."""
     tell(CellNews(cell=cell, what="running"))
     try:
-        found = run(cell, lambda share, text: tell(CellNews(cell=cell, what="running", share=share, text=text)))
+        contents = run(cell, lambda share, text: tell(CellNews(cell=cell, what="running", share=share, text=text)))
     except RooflensError as error:
         return RecordFile(records=(), failures=(could_not(cell, error, home),))
-    return replace(found, failures=tuple(_as_named(failure, home) for failure in found.failures))
+    return replace(contents, failures=tuple(_as_named(failure, home) for failure in contents.failures))
 
 
 def _as_named(failure: Failure, home: Path) -> Failure:
-    """The same with files called what the study calls them, wherever it lies."""
+    """A failure whose message calls files as the study does, wherever it lies."""
     if home == Path():
         return failure
     return replace(failure, message=failure.message.replace(f"{home}{os.sep}", ""))

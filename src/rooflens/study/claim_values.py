@@ -79,7 +79,7 @@ class Lacking:
         return ClaimValue(facts=facts, label=label, number=None, lacks=self.lacks, why=f"{label} {self.why}")
 
     def tells(self, quantity: str, *, measured: bool, with_time: bool) -> bool:
-        """Whether it would have told a quantity, as it was observed or as it was estimated.
+        """True if it would have told a quantity, as it was observed or as it was estimated.
 
         What is measured is times and memory; amounts of work are counted. With `with_time`, an estimate beside a
         measurement tells them.
@@ -120,12 +120,12 @@ def correlated(
     """Correlations of quantities with the time, over the models of each setting."""
     step: Phase | None = next((each for each in records.phases if each == phase), None)
     try:
-        found = correlations(
+        every = correlations(
             records, quantities=tuple(of), methods=[method], time="measured" if measured else "bound", phase=step
         )
     except Incomparable:  # no such time
         return
-    for each in found:
+    for each in every:
         coefficient = each.coefficients.get(method)
         number = None if coefficient is None else coefficient.value
         label = f"{method} of {each.quantity} with time ({len(each.points)} models; {each.setting.label()})"
@@ -156,6 +156,6 @@ def _source(item: Evidence, *, measured: bool) -> str | None:
     """Where such evidence of a case comes from; None where there is none."""
     if not measured:
         return "estimate" if item.work is not None and item.work.sources[0] == "estimate" else None
-    seen = item.time if item.time is not None else item.work
-    source = None if seen is None else seen.sources[0]
+    observed = item.time if item.time is not None else item.work
+    source = None if observed is None else observed.sources[0]
     return None if source == "estimate" else source

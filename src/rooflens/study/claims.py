@@ -223,7 +223,7 @@ def _pair(claim: Claim, left: ClaimValue, right: ClaimValue) -> Pair:
 
 
 def _holds(relation: Relation, left: Interval, right: Interval, margin: float) -> bool | None:
-    """Whether a relation holds, or fails, wherever in their intervals the two values lie; None if that decides it."""
+    """True or false if a relation holds, or fails, wherever in their intervals the values lie; else None."""
     less, more = (_moved(right, share) for share in (-margin, margin))
     if relation == "<":
         return _below(left, less, strict=True)

@@ -27,34 +27,34 @@ def clusters(top: TomlTable) -> dict[str, Cluster]:
 def _cluster(name: str, table: TomlTable, *, whole: bool) -> Cluster:
     known = (*_KEYS, "devices") if whole else _KEYS
     table.refuse_others(known, "; further options of sbatch go under [cluster.NAME.options]")
-    words = {key: table.text_of(key) or None for key in _TEXTS}
+    texts = {key: table.text_of(key) or None for key in _TEXTS}
     devices = table.table("devices")
     return Cluster(
         name=name,
-        partition=words["partition"],
-        gres=words["gres"],
-        account=words["account"],
+        partition=texts["partition"],
+        gres=texts["gres"],
+        account=texts["account"],
         time=_minutes(table),
         cpus=table.count("cpus"),
-        memory=words["memory"],
+        memory=texts["memory"],
         parallel=table.count("parallel"),
         setup=table.texts("setup"),
-        prefix=words["prefix"] or "",
-        python=words["python"],
+        prefix=texts["prefix"] or "",
+        python=texts["python"],
         options=_options(table.table("options")),
         devices={_device(devices, key): _cluster(name, devices.table(key), whole=False) for key in devices.values},
     )
 
 
 def _options(table: TomlTable) -> dict[str, Scalar]:
-    found: dict[str, Scalar] = {}
+    options: dict[str, Scalar] = {}
     for name, value in table.values.items():
         if isinstance(value, list):
             table.fail(name, "is a list; sbatch takes one value")
         if name.startswith("-"):
             table.fail(name, f"is the name of an option with its dashes; write {name.lstrip('-')!r}")
-        (found[name],) = table.scalars(name)
-    return found
+        (options[name],) = table.scalars(name)
+    return options
 
 
 def _minutes(table: TomlTable) -> int | None:

@@ -89,19 +89,19 @@ class Status:
 
     @property
     def complete(self) -> bool:
-        """Whether every cell is done."""
+        """True if every cell is done."""
         return self.count("done") == len(self.states)
 
     def left_by_device(self) -> dict[str | None, int]:
         """Cells left by the device that they need, None for those that run anywhere."""
-        found: dict[str | None, int] = {}
+        counts: dict[str | None, int] = {}
         for cell in self.cells("left"):
-            found[cell.needs] = found.get(cell.needs, 0) + 1
-        return found
+            counts[cell.needs] = counts.get(cell.needs, 0) + 1
+        return counts
 
 
 class StudyFolder:
-    """A study and what has been done of it: ``StudyFolder.open("out/resnets").records()``."""
+    """A study and its records so far: ``StudyFolder.open("out/resnets").records()``."""
 
     def __init__(self, path: Path, file: StudyFile) -> None:
         self.path, self._file = path, file
@@ -125,7 +125,7 @@ class StudyFolder:
 
     @classmethod
     def begin(cls, path: str | Path, study: str | Path) -> tuple[StudyFolder, StudyChange | None]:
-        """Make the folder of a study, or go on with the one that is there.
+        """Make the folder of a study, or take the one that is there.
 
         Returns:
             The folder, and how the study changed since, None if it did not.
@@ -181,11 +181,11 @@ class StudyFolder:
             InvalidValue: the study has no such cell.
         """
         wanted = set(keys)
-        found = tuple(cell for cell in self.cells if cell.key in wanted)
-        if len(found) < len(wanted):
-            unknown = sorted(wanted - {cell.key for cell in found})
+        cells = tuple(cell for cell in self.cells if cell.key in wanted)
+        if len(cells) < len(wanted):
+            unknown = sorted(wanted - {cell.key for cell in cells})
             raise InvalidValue(f"the study in {str(self.path)!r} has no cell {unknown[0]!r}")
-        return found
+        return cells
 
     @property
     def files(self) -> Path:
@@ -193,13 +193,13 @@ class StudyFolder:
         return self.path / CELLS
 
     def has(self, cell: Cell) -> Literal["done", "failed"] | None:
-        """What the folder holds of a cell: its records, why it failed, or nothing."""
+        """``done`` or ``failed`` where the folder has a file of a cell, else None."""
         if (self.files / f"{cell.key}{DONE}").exists():
             return "done"
         return "failed" if (self.files / f"{cell.key}{FAILED}").exists() else None
 
     def wants(self, cell: Cell, *, retry: bool) -> bool:
-        """Whether a cell is still to be run.
+        """True if a cell is still to be run.
 
         Args:
             retry: whether one that failed is.
@@ -208,13 +208,13 @@ class StudyFolder:
         return has is None or (has == "failed" and retry)
 
     def has_any(self) -> bool:
-        """Whether anything came of any cell yet."""
+        """True if any cell is done or failed."""
         return any(_key(name) is not None for name in self._listed())
 
-    def keep(self, cell: Cell, found: RecordFile) -> None:
-        """Write what came of a cell: its records, or why there are none."""
-        good = bool(found.records)
-        write_records(self.files / f"{cell.key}{DONE if good else FAILED}", found)
+    def keep(self, cell: Cell, contents: RecordFile) -> None:
+        """Write the records of a cell, or why there are none."""
+        good = bool(contents.records)
+        write_records(self.files / f"{cell.key}{DONE if good else FAILED}", contents)
         if good:
             (self.files / f"{cell.key}{FAILED}").unlink(missing_ok=True)
 
@@ -236,7 +236,7 @@ class StudyFolder:
                 (self.files / name).unlink(missing_ok=True)
 
     def status(self) -> Status:
-        """How far the study is, and how long the rest should take."""
+        """Which cells are done, failed, running or left, and how long the rest should take."""
         names = self._listed()
         states = {cell: self._state(cell, names) for cell in self.cells}
         keys = {cell.key for cell in self.cells}
@@ -253,7 +253,7 @@ class StudyFolder:
         )
 
     def states(self) -> dict[Cell, CellState]:
-        """What became of every cell so far, without a look into the files."""
+        """The state of every cell, from a listing of the folder alone."""
         names = self._listed()
         return {cell: self._state(cell, names) for cell in self.cells}
 
@@ -265,7 +265,7 @@ class StudyFolder:
             return set()
 
     def _state(self, cell: Cell, names: set[str]) -> CellState:
-        """What is known of a cell, from a listing of the folder."""
+        """The state of a cell, from a listing of the folder."""
         if f"{cell.key}{DONE}" in names:
             return "done"
         if f".{cell.key}.lease-1" in names and is_leased(self.files, cell.key):
@@ -318,7 +318,7 @@ class StudyFolder:
         return judge(self.study.hypotheses, contents.records, contents.aliases, left)
 
     def journal(self) -> Path:
-        """A new file to note seconds in, for one run."""
+        """A new file for the seconds that the cells of one run take."""
         folder = self.path / "journal"
         try:
             folder.mkdir(exist_ok=True)
@@ -328,7 +328,7 @@ class StudyFolder:
         return folder / f"{os.urandom(6).hex()}.jsonl"
 
     def _took(self) -> dict[str, float]:
-        """Seconds of cells by key, as far as they were noted; a line that a killed run left half is skipped."""
+        """Seconds of cells by key, as far as they were noted; half a line of a killed run is skipped."""
         took: dict[str, float] = {}
         for path in sorted((self.path / "journal").glob("*.jsonl")):
             for line in path.read_text().splitlines():
@@ -341,7 +341,7 @@ class StudyFolder:
 
 
 def _begun(folder: Path) -> Mapping[str, object] | None:
-    """What a folder says of the study that it holds, None if it holds none."""
+    """The contents of the ``study.json`` of a folder, None if it has none."""
     path = folder / "study.json"
     try:
         begun = json.loads(path.read_text())
@@ -355,7 +355,7 @@ def _begun(folder: Path) -> Mapping[str, object] | None:
 
 
 def _keys_before(folder: Path) -> set[str]:
-    """The cells that a folder was asked for; of a study that can no longer be read, those that it has files of."""
+    """The cells of the study that a folder was begun with; if that can no longer be read, those that have files."""
     try:
         return {cell.key for cell in StudyFolder.open(folder).cells}
     except StudyFileError:  # a device or a recorded file has gone, which the new file no longer needs
@@ -370,10 +370,10 @@ def _key(name: str) -> str | None:
 
 
 def _expected(left: Iterable[Cell], cells: Iterable[Cell], took: Mapping[str, float]) -> tuple[float | None, int]:
-    """Seconds that cells will take, each as those like it took on average, and how many have none like them."""
+    """Seconds that cells will take, each the mean of those like it, and how many have none like them."""
 
     def kinds(cell: Cell) -> tuple[tuple[str, ...], ...]:
-        """What makes cells alike, the closest first."""
+        """What cells may share, most of it first."""
         return (cell.source, cell.case.model, cell.case.mode), (cell.source, cell.case.model), (cell.source,)
 
     examples = sorted((kind, took[cell.key]) for cell in cells if cell.key in took for kind in kinds(cell))

@@ -37,18 +37,18 @@ def cells(study: Study, home: Path) -> tuple[Cell, ...]:
     """
     own = [cell for cell in _product(study.grids) if not _excluded(cell, study.excluded)]
     names = {cell.key for cell in own}
-    found = (
+    every = (
         *own,
         *(cell for cell in _replays(study.recorded, home) if _stands_for(Path(cell.file or "")) not in names),
     )
-    return tuple(sorted(dict.fromkeys(found), key=lambda cell: SOURCES.index(cell.source)))
+    return tuple(sorted(dict.fromkeys(every), key=lambda cell: SOURCES.index(cell.source)))
 
 
 def standing(study: Study, home: Path, own: Iterable[Cell]) -> dict[str, Path]:
     """The recorded files that are named for cells of the study, by the key of the cell."""
     names = {cell.key for cell in own}
-    found = {_stands_for(path): path for entry in study.recorded for path in _files(entry, home)}
-    return {key: path for key, path in found.items() if key in names}
+    files = {_stands_for(path): path for entry in study.recorded for path in _files(entry, home)}
+    return {key: path for key, path in files.items() if key in names}
 
 
 def excluding_nothing(study: Study) -> list[Exclusion]:
@@ -59,12 +59,12 @@ def excluding_nothing(study: Study) -> list[Exclusion]:
 
 def excluded(study: Study) -> dict[Cell, str]:
     """The cells that are left out, and why."""
-    found: dict[Cell, str] = {}
+    reasons: dict[Cell, str] = {}
     for cell in _product(study.grids):
         for exclusion in study.excluded:
             if _meets(cell, exclusion):
-                found.setdefault(cell, exclusion.why)
-    return found
+                reasons.setdefault(cell, exclusion.why)
+    return reasons
 
 
 def _product(grids: Iterable[Grid]) -> Iterator[Cell]:
@@ -88,7 +88,7 @@ def _product(grids: Iterable[Grid]) -> Iterator[Cell]:
 
 
 def _is_said(name: str, value: Scalar, source: SourceName, mode: str) -> bool:
-    """Whether an option belongs to a case: it means something there, and is not what holds anyway."""
+    """True if a case names an option: it means something there, and is not the default."""
     return means_something(name, source, mode) and (name not in OPTIONS or value != default_of(name))
 
 
@@ -99,7 +99,7 @@ def means_something(name: str, source: SourceName, mode: str) -> bool:
 
 
 def default_of(name: str) -> Scalar | None:
-    """What holds for an option that a case does not name; None is unknown."""
+    """The default of an option that a case does not name; None is unknown."""
     return OPTIONS[name].default if name in OPTIONS else None
 
 
@@ -114,7 +114,7 @@ def _meets(cell: Cell, exclusion: Exclusion) -> bool:
 
 
 def value_of(cell: Cell, name: str) -> Scalar | None:
-    """A field of a cell or of its case, or an option: what holds anyway where the case does not name it."""
+    """A field of a cell or of its case, or an option: its default where the case does not name it."""
     if name == "source":
         return cell.source
     if name in ("model", "device", "batch", "dtype", "mode"):
@@ -127,7 +127,7 @@ def value_of(cell: Cell, name: str) -> Scalar | None:
 
 
 def agrees(value: Scalar | None, wanted: Scalar) -> bool:
-    """Whether a value is the one that is wanted: equal, matching a pattern, or as a comparison says."""
+    """True if a value equals what is wanted, matches its pattern or meets its comparison."""
     if value is None:
         return False
     if not isinstance(wanted, str):
@@ -141,14 +141,14 @@ def agrees(value: Scalar | None, wanted: Scalar) -> bool:
 def _replays(recorded: Iterable[Recorded], home: Path) -> Iterator[Cell]:
     for entry in recorded:
         for path in _files(entry, home):
-            said = dict(entry.case)
+            stated = dict(entry.case)
             name = path.relative_to(home).as_posix() if path.is_relative_to(home) else path.as_posix()
             case = Case(
-                model=str(said.get("model", path.name.partition(".")[0])),
-                device=None if "device" not in said else str(said["device"]),
-                batch=None if "batch" not in said else int(said["batch"]),
-                dtype=str(said.get("dtype", AS_IS)),
-                mode=str(said.get("mode", "inference")),
+                model=str(stated.get("model", path.name.partition(".")[0])),
+                device=None if "device" not in stated else str(stated["device"]),
+                batch=None if "batch" not in stated else int(stated["batch"]),
+                dtype=str(stated.get("dtype", AS_IS)),
+                mode=str(stated.get("mode", "inference")),
             )
             yield Cell(case=case, source="replay", file=name)
 
@@ -165,13 +165,13 @@ def _files(entry: Recorded, home: Path) -> list[Path]:
     Raises:
         FileError: a pattern names none.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     for pattern in entry.files:
         fitting = sorted(path for path in home.glob(pattern) if path.is_file())
         if not fitting:
             raise FileError(f"no recorded file {pattern!r} in {str(home)!r}")
-        found += fitting
-    return list(dict.fromkeys(found))
+        paths += fitting
+    return list(dict.fromkeys(paths))
 
 
 def _stands_for(path: Path) -> str:

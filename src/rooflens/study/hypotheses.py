@@ -163,12 +163,12 @@ def _number(table: TomlTable, key: str, quantity: str, value: str | float) -> fl
 
 
 def _for(table: TomlTable) -> tuple[Amount, str]:
-    said = table.text_of("for", "every case")
-    match = _FOR.fullmatch(said)
+    text = table.text_of("for", "every case")
+    match = _FOR.fullmatch(text)
     known = ("case", *FIELDS)
     if match is None or match[2] not in known:
         hint = "" if match is None else near(match[2], known)
-        table.fail("for", f"is {said!r}{hint}; write every, most or some, and one of {', '.join(known)}")
+        table.fail("for", f"is {text!r}{hint}; write every, most or some, and one of {', '.join(known)}")
     (amount,) = (each for each in AMOUNTS if each == match[1])
     return amount, match[2]
 
@@ -186,22 +186,22 @@ def _conditions(table: TomlTable, study: Study, other: tuple[str, ...]) -> dict[
     """What cases have to be like; a name that the study does not hold is a mistake, since no case could meet it."""
     known = (*FIELDS, "phase", "source", "of")
     table.refuse_others((*known, *other))
-    found: dict[str, Scalar] = {}
+    conditions: dict[str, Scalar] = {}
     for key in table.values:
         if key in other:
             continue
         if isinstance(table.values[key], list):
             table.fail(key, f"is {table.values[key]!r}; give one value, or a pattern like 'resnet*'")
-        (found[key],) = table.scalars(key)
-        check_condition(table, key, found[key])
+        (conditions[key],) = table.scalars(key)
+        check_condition(table, key, conditions[key])
         allowed = _allowed(key, study)
         if key == "device":
-            found[key] = _device(table, found[key], allowed)
-        elif found[key] is not False and allowed and not any(agrees(value, found[key]) for value in allowed):
-            words = [str(value) for value in allowed]
-            hint = near(found[key], words)
-            table.fail(key, f"is {found[key]!r}, which the study does not hold{hint}; it holds: {', '.join(words)}")
-    return found
+            conditions[key] = _device(table, conditions[key], allowed)
+        elif conditions[key] is not False and allowed and not any(agrees(value, conditions[key]) for value in allowed):
+            names = [str(value) for value in allowed]
+            problem = f"is {conditions[key]!r}, which the study does not hold{near(conditions[key], names)}"
+            table.fail(key, f"{problem}; it holds: {', '.join(names)}")
+    return conditions
 
 
 def _device(table: TomlTable, value: Scalar, allowed: Sequence[Scalar] | None) -> Scalar:

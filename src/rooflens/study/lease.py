@@ -1,4 +1,4 @@
-"""Leases: who runs a cell now, told by files, so that runners on any number of nodes need no server between them.
+"""Leases: files that say who runs a cell now, so that runners on any number of nodes need no server between them.
 
 A lease is a file that only one runner can create. Its holder touches it while it works. A runner on the same machine
 knows at once that a holder is dead; one on another machine waits until the file has not been touched for `STALE`
@@ -28,7 +28,7 @@ STALE = 180.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A process: where it lives and what tells it from all others.
+    """A process, with what identifies it among all others.
 
     Attributes:
         place: a hash of the machine's boot and the space of its process numbers; empty where the system tells neither.
@@ -53,7 +53,7 @@ def lease(folder: Path, key: str) -> Iterator[Lease | None]:
 
 
 def is_leased(folder: Path, key: str) -> bool:
-    """Whether some runner that is alive holds the lease of a cell."""
+    """True if a living runner holds the lease of a cell."""
     number = 1
     while (holder := _holder(path := _path(folder, key, number))) is not None:
         if _alive(holder, path, folder):
@@ -72,18 +72,18 @@ class Lease:
 
     @property
     def took_over(self) -> bool:
-        """Whether a runner before this one died amid the cell."""
+        """True if an earlier runner died while it ran the cell."""
         return self._number > 1
 
     def is_held(self) -> bool:
-        """Whether it is still ours: a process that was stopped for minutes may have lost it to another."""
+        """True if it is still ours: a process that stood still for minutes may have lost it to another."""
         return (
             _holder(_path(self._folder, self._key, self._number)) == self._holder
             and _holder(_path(self._folder, self._key, self._number + 1)) is None
         )
 
     def release(self) -> None:
-        """Give the cell free; what was stale goes too, the oldest first."""
+        """Free the cell; stale leases go too, the oldest first."""
         self._over.set()
         if self.is_held():
             for number in range(1, self._number + 1):
@@ -118,7 +118,7 @@ def _path(folder: Path, key: str, number: int) -> Path:
 
 
 def _created(path: Path, holder: Holder) -> bool:
-    """Write the lease whole, unless it exists."""
+    """Write a lease, whole, and return True; False if it exists."""
     text = json.dumps(asdict(holder))
     whole = path.with_name(f"{path.name}.{holder.token}")
     whole.write_text(text)
@@ -150,7 +150,7 @@ def _holder(path: Path) -> Holder | None:
 
 
 def _alive(holder: Holder, path: Path, folder: Path) -> bool:
-    """Whether the holder of a lease still works on its cell."""
+    """True if the holder of a lease still works on its cell."""
     here = _myself()
     if here.place and holder.place == here.place:
         return _started(holder.pid) == holder.started
@@ -160,7 +160,7 @@ def _alive(holder: Holder, path: Path, folder: Path) -> bool:
 
 
 def _now(folder: Path) -> float:
-    """The time on the clock that stamps the files of a folder."""
+    """The time by the clock that dates the files of a folder."""
     probe = folder / f".clock-{uuid.uuid4().hex}"
     try:
         probe.touch()
@@ -189,7 +189,7 @@ def _place() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process began, as /proc tells it; "" for one that is over."""
+    """When a process began, by /proc; "" for one that has ended."""
     try:
         # The name of the program, in parentheses, may hold anything.
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""Which cases a claim is about, and which of them are held against each other: those that differ in nothing else."""
+"""Which cases a claim is about, and which of them it compares: those that differ in nothing else."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from rooflens.study.grid import agrees, default_of, means_something
 from rooflens.study.study import SOURCES, SourceName
 
 CaseFacts = Mapping[str, Scalar | None]
-_TOLD = ("model", "device", "batch", "dtype", "mode")
-"""Facts that most cases tell, whether they have records or not."""
+_USUAL = ("model", "device", "batch", "dtype", "mode")
+"""Facts of most cases, whether they have records or not."""
 
 
 def meets(facts: CaseFacts, wanted: Mapping[str, Scalar], aliases: DeviceAliases) -> bool:
-    """Whether a case is one of those that are wanted."""
+    """True if a case meets every condition."""
     return all(_agrees(facts, name, value, aliases) for name, value in wanted.items())
 
 
 def anyway(facts: CaseFacts, name: str) -> Scalar | None:
-    """A fact, or what holds for an option that the case does not name, if it means anything there."""
+    """A fact, or the default of an option that the case does not name, if the option means anything there."""
     value = facts.get(name)
     if value is not None:
         return value
@@ -32,10 +32,10 @@ def anyway(facts: CaseFacts, name: str) -> Scalar | None:
 def matched(
     lefts: Sequence[ClaimValue], rights: Sequence[ClaimValue], free: Collection[str], aliases: DeviceAliases
 ) -> Iterator[tuple[ClaimValue, ClaimValue]]:
-    """Each value beside those that differ in nothing but the facts in `free`.
+    """Pair each value with those that differ in nothing but the facts in `free`.
 
-    One that has no counterpart is not compared: the study leaves the other out. What failed, or is not run yet, is told
-    once, beside the first that it would have been held against.
+    A value without a counterpart is not compared: the study leaves the other out. A case that failed, or is not run
+    yet, is paired once, with the first that it would have been held against.
     """
     ours, theirs = ([value for value in side if not value.is_missing] for side in (lefts, rights))
     partners: dict[tuple[object, ...], list[ClaimValue]] = {}
@@ -51,22 +51,20 @@ def matched(
 def first_partners(
     missing: Sequence[ClaimValue], others: Sequence[ClaimValue], free: Collection[str], aliases: DeviceAliases
 ) -> Iterator[tuple[ClaimValue, ClaimValue]]:
-    """Each case without records beside the first other from which it may differ in nothing but the facts in `free`."""
-    told = [name for name in _TOLD if name not in free and _tells_apart(name, missing, others, aliases)]
+    """Pair each case without records with the first other that may differ in nothing but the facts in `free`."""
+    names = [name for name in _USUAL if name not in free and _is_known(name, missing, others, aliases)]
     alike: dict[tuple[object, ...], list[ClaimValue]] = {}
     for other in others:
-        alike.setdefault(tuple(other.facts[name] for name in told), []).append(other)
+        alike.setdefault(tuple(other.facts[name] for name in names), []).append(other)
     for value in missing:
-        fitting = alike.get(tuple(value.facts[name] for name in told), ())
-        found = next((other for other in fitting if _may_be_alike(value.facts, other.facts, free, aliases)), None)
-        if found is not None:
-            yield value, found
+        fitting = alike.get(tuple(value.facts[name] for name in names), ())
+        partner = next((other for other in fitting if _may_be_alike(value.facts, other.facts, free, aliases)), None)
+        if partner is not None:
+            yield value, partner
 
 
-def _tells_apart(
-    name: str, missing: Sequence[ClaimValue], others: Sequence[ClaimValue], aliases: DeviceAliases
-) -> bool:
-    """Whether all values tell a fact, and none as a word that may mean several."""
+def _is_known(name: str, missing: Sequence[ClaimValue], others: Sequence[ClaimValue], aliases: DeviceAliases) -> bool:
+    """True if every value has this fact and none is an alias of a device."""
     facts = [value.facts.get(name) for value in (*missing, *others)]
     return all(fact is not None and fact not in aliases for fact in facts)
 
@@ -79,12 +77,12 @@ def _agrees(facts: CaseFacts, name: str, wanted: Scalar, aliases: DeviceAliases)
 
 
 def _same(one: Scalar, other: Scalar, aliases: DeviceAliases) -> bool:
-    """Whether two facts are the same, or two words for one device."""
+    """True if two facts are the same, or one is an alias of the other."""
     return one == other or one in aliases.get(str(other), ()) or other in aliases.get(str(one), ())
 
 
 def _may_be_alike(missing: CaseFacts, other: CaseFacts, free: Collection[str], aliases: DeviceAliases) -> bool:
-    """Whether a case without records may be alike to another: the length of a sequence, say, only records tell."""
+    """True if no known fact tells a case without records from another; only records know the length of a sequence."""
     pairs = [(_or_default(missing, name), _or_default(other, name)) for name in {*missing, *other} if name not in free]
     return all(one is None or two is None or _same(one, two, aliases) for one, two in pairs)
 

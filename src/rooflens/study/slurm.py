@@ -1,9 +1,8 @@
 """Cells on a Slurm cluster, through submitit: one array of jobs per kind of device, and Slurm schedules.
 
-What is done and what is left is told by the study's folder alone, and which jobs are alive by ``squeue`` alone, asked
-for the name that only this study's jobs have. So nothing is remembered about jobs, no accounting is needed (``sacct``
-is never called), and a run that was killed goes on where it was: it waits for the jobs that are still there, then
-submits what they left.
+The study's folder alone says what is done and what is left, and ``squeue`` alone says which jobs are alive: they have a
+name that only this study's jobs have. So nothing is remembered about jobs, ``sacct`` is never called, and a run that
+was killed goes on where it was: it waits for the jobs that are still there, then submits the cells that they left.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from submitit.core.utils import DelayedSubmission
 
 JOBS = "jobs"
-"""The folder in a study's folder with what jobs are told and what they say: ``ARRAY_TASK_0_log.out`` and ``.err``."""
+"""The folder of jobs in that of the study, with their logs: ``ARRAY_TASK_0_log.out`` and ``.err``."""
 ANYWHERE = "cpu"
 """The kind of device whose jobs also take the cells that any machine can run."""
 TIME = 60
@@ -38,7 +37,7 @@ TIME = 60
 PARALLEL = 8
 """Jobs of an array that run at once, where the study file does not say."""
 SPLIT = 4
-"""By what the number of jobs grows after jobs that brought nothing."""
+"""Times as many jobs after jobs that finished no cell."""
 MOST = 256
 """Most jobs in an array: clusters allow 1000 or more."""
 NOTICE = 90
@@ -48,12 +47,12 @@ START = 60
 POLLS = (0.5, 30.0)
 """Seconds between two looks at the queue: at first, and what they grow to."""
 PATIENCE = 20
-"""Looks at the queue that may fail in a row: a controller that is being restarted does not answer for a while."""
+"""Looks at the queue that may fail in a row: a controller that restarts does not answer for a while."""
 FIRST = 4
-"""Those at the very beginning, in a few seconds: where no Slurm answers, nobody wants to wait for that."""
+"""The same at the very beginning, a few seconds: where no Slurm answers nobody wants to wait."""
 
 Look = Callable[[Status, Sequence[str]], None]
-"""Told at each look how far the study is, and of each job in the queue its state and why it waits."""
+"""Takes the status of the study, and of each job in the queue its state and why it waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class ArrayJob:
     """What one job of an array does: its cells, in a process of its own.
 
     Slurm sends its signals to every process of a job. A worker that died of one would look like a case that crashes.
-    So the process that runs the cells, with all that it starts, is deaf to them; this one hears them, and kills it.
+    So the process that runs the cells, with all that it starts, ignores them; this one takes them, and kills it.
 
     Args:
         words: what follows the interpreter to run cells, before their keys.
@@ -72,20 +71,20 @@ class ArrayJob:
 
     def __call__(self) -> None:
         """Run the cells; called in the job, by submitit. A process that ends badly takes the job with it."""
-        told_to_end = False
+        is_ending = False
 
         def end(number: int, frame: FrameType | None) -> None:
-            nonlocal told_to_end
-            told_to_end = True
+            nonlocal is_ending
+            is_ending = True
             process.kill()
 
-        deaf = ("sh", "-c", "trap '' TERM USR2; exec \"$@\"", "sh")
-        # The pipe tells the process when this one is gone.
-        with subprocess.Popen([*deaf, sys.executable, *self.words, *self.keys], stdin=subprocess.PIPE) as process:
+        run = ("sh", "-c", "trap '' TERM USR2; exec \"$@\"", "sh", sys.executable, *self.words, *self.keys)
+        # The pipe closes when this process is gone, so that the other one ends too.
+        with subprocess.Popen(run, stdin=subprocess.PIPE) as process:
             signal.signal(signal.SIGTERM, end)
             try:
                 code = process.wait()
-                if told_to_end:
+                if is_ending:
                     # What comes next is the cluster's: the end, or SIGUSR2, at which submitit has the job queued again.
                     time.sleep(NOTICE)
             finally:
@@ -104,13 +103,13 @@ class ArrayJob:
 def run(
     folder: StudyFolder, cells: Sequence[Cell], cluster: Cluster, words: Sequence[str], *, tell: Look = lambda *_: None
 ) -> None:
-    """Run cells on a cluster, and come back when none of them is left.
+    """Run cells on a cluster, and return when none of them is left.
 
     Jobs of the study that are in the queue already are waited for first. When none is there and cells are left, since
-    jobs died or were cancelled, these are submitted again. If the first jobs bring nothing at all, the cluster is not
-    what the table says, and they are not; if later ones bring nothing, their cells are split into more jobs, in the end
-    one each, so that a cell that takes its job with it takes no other. A cell whose worker crashed is tried twice: what
-    kills jobs on a cluster kills workers too. With a budget, nothing is submitted twice.
+    jobs died or were cancelled, the cells are submitted again. If the first jobs finish no cell, the cluster is not
+    what the table says: an error. If later ones finish none, their cells are split into more jobs, in the end one each,
+    so that a cell that ends its job ends no other cell. A cell whose worker crashed is tried twice: what kills jobs on
+    a cluster kills workers too. With a budget, nothing is submitted twice.
 
     Args:
         words: what follows the interpreter to run cells on a node; their keys are added.
@@ -126,7 +125,7 @@ def run(
     before: list[tuple[int, int]] = []
     crashed: set[Cell] = set()
     split, finest = 1, False
-    while left := _left(folder, cells, _quiet(folder, cells, name, tell), crashed):
+    while left := _left(folder, cells, _when_idle(folder, cells, name, tell), crashed):
         if before and folder.study.budget is not None:
             return
         now = len(left), len(crashed)
@@ -161,12 +160,12 @@ def by_kind(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
 
 
 def shares(cells: Sequence[Cell], number: int) -> list[tuple[str, ...]]:
-    """The keys of cells in so many parts or fewer, each from all over the grid: neighbours in it cost alike."""
+    """The keys of cells in so many parts or fewer, each from all over the grid: neighbours take as long."""
     return [tuple(cell.key for cell in cells[first::number]) for first in range(min(number, len(cells)))]
 
 
 def sbatch_options(cluster: Cluster, name: str, kind: str, parallel: int) -> dict[str, Any]:
-    """The options of a cluster as submitit takes them; those that it does not know go to sbatch as they are."""
+    """The options of a cluster for submitit; those that it does not know go to sbatch as they are."""
     setup = [
         *cluster.setup,
         # Since 22.05, the step that srun starts gets one core unless told what the job has.
@@ -233,12 +232,12 @@ def _submit(folder: StudyFolder, name: str, kind: str, cluster: Cluster, parts: 
             for part in parts:
                 executor.submit(part)
     except (FailedJobError, FailedSubmissionError) as error:
-        words = " ".join(str(error).split()) or "sbatch failed without a word"
-        raise ClusterError(f"Slurm refuses the jobs for {kind} of [cluster.{cluster.name}]: {words}") from error
+        message = " ".join(str(error).split()) or "sbatch failed without a message"
+        raise ClusterError(f"Slurm refuses the jobs for {kind} of [cluster.{cluster.name}]: {message}") from error
 
 
 def _left(folder: StudyFolder, cells: Iterable[Cell], status: Status, crashed: set[Cell]) -> list[Cell]:
-    """The cells that are left, with those that crashed for the first time; what was kept of these is removed.
+    """The cells that are left, and those that crashed for the first time, whose files are removed.
 
     Args:
         crashed: the cells that crashed before; those of now are added.
@@ -255,8 +254,8 @@ def _left(folder: StudyFolder, cells: Iterable[Cell], status: Status, crashed: s
     return left
 
 
-def _quiet(folder: StudyFolder, cells: Sequence[Cell], name: str, tell: Look) -> Status:
-    """Wait until no job of the study is in the queue, and cells are left or nobody runs one; how far it is then.
+def _when_idle(folder: StudyFolder, cells: Sequence[Cell], name: str, tell: Look) -> Status:
+    """Return the status when no job of the study is in the queue, and cells are left or nobody runs one.
 
     A cell whose job died on another node counts as running until its lease is stale.
     """
@@ -279,7 +278,7 @@ def _pauses() -> Iterator[float]:
 
 
 def _queued(name: str, patience: int = PATIENCE) -> list[str]:
-    """The jobs of a name that Slurm has in its queue, each of an array by itself: its state, and why it waits.
+    """The state of each job of a name in Slurm's queue, and why it waits; jobs of an array one by one.
 
     Args:
         patience: how many looks may fail in a row.
@@ -289,27 +288,27 @@ def _queued(name: str, patience: int = PATIENCE) -> list[str]:
     """
     command = ["squeue", "--noheader", "--array", f"--name={name}", "--format=%T %r"]
     for seconds, _ in zip(_pauses(), range(patience), strict=False):
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-        if found.returncode == 0:
-            return [line.strip().removesuffix(" None") for line in found.stdout.splitlines()]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        if answer.returncode == 0:
+            return [line.strip().removesuffix(" None") for line in answer.stdout.splitlines()]
         time.sleep(seconds)
     raise ClusterError(
-        f"squeue fails: {' '.join(found.stderr.split()) or 'no message'}; jobs of this study, if there are any, go on,"
+        f"squeue fails: {' '.join(answer.stderr.split()) or 'no message'}; jobs of this study, if there are any, go on,"
         " and 'rooflens study resume' waits for them"
     )
 
 
 def _lost(folder: StudyFolder, left: Sequence[Cell]) -> str:
-    """What is said of cells whose jobs end without a result."""
-    words = _last_words(folder.path / JOBS)
+    """The message on cells whose jobs end without a result."""
+    error = _last_error(folder.path / JOBS)
     return (
         f"{len(left)} cells are left whose jobs end without a result, among them {left[0].label()}; their logs are in"
-        f" {os.fspath(folder.path / JOBS)!r}{words}"
+        f" {os.fspath(folder.path / JOBS)!r}{error}"
     )
 
 
-def _last_words(jobs: Path) -> str:
-    """What the last job said last on its standard error, Slurm's own words about it apart."""
+def _last_error(jobs: Path) -> str:
+    """The last line that the last job wrote to its standard error, Slurm's own messages left out."""
     logs = sorted(jobs.glob("*_log.err"), key=lambda path: path.stat().st_mtime)
     lines = [line.strip() for path in logs[-1:] for line in path.read_text(errors="replace").splitlines()]
     own = [line for line in lines if line and not line.startswith(("srun: ", "slurmstepd", "submitit "))] or lines

@@ -1,4 +1,4 @@
-"""How far a study is, in words and as JSON."""
+"""The status of a study as text and as JSON."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _MOST = 20
 
 
 def status_text(status: Status) -> str:
-    """A few lines for people: counts, what each source has, what is left and for how long, and what failed."""
+    """A status for people: counts of cells, in all and by source, what is left and for how long, and what failed."""
     return "\n".join(_lines(status)) + "\n"
 
 
 def status_json(status: Status) -> str:
-    """Everything of a status as one JSON object; times in seconds."""
+    """A status as a JSON object; times in seconds."""
     counts: dict[str, int] = {state: status.count(state) for state in STATES}
     sources: dict[str, dict[str, int]] = dict(_by_source(status))
     cells = {cell.key: cell for cell in status.states}
-    told = {
+    contents = {
         "format": 1,
         "cells": len(status.states),
         **counts,
@@ -44,22 +44,22 @@ def status_json(status: Status) -> str:
         ],
         "not_asked_for": list(status.strangers),
     }
-    return json.dumps(told, indent=2) + "\n"
+    return json.dumps(contents, indent=2) + "\n"
 
 
 def change_text(change: StudyChange) -> str:
     """How a study file differs from the one that its folder was begun with."""
-    said = []
+    changes = []
     if change.added:
         more = len(change.added)
-        said.append(f"asks for {more} more {'cell' if more == 1 else 'cells'}")
+        changes.append(f"asks for {more} more {'cell' if more == 1 else 'cells'}")
     if change.dropped:
-        said.append(f"no longer asks for {_cells(len(change.dropped))}, whose files stay")
-    return f"the study file changed since: it {' and '.join(said) or 'asks for the same cells'}"
+        changes.append(f"no longer asks for {_cells(len(change.dropped))}, whose files stay")
+    return f"the study file changed since: it {' and '.join(changes) or 'asks for the same cells'}"
 
 
 def duration(seconds: float) -> str:
-    """A time that somebody has to wait, in two digits or so.
+    """A time to wait, in about two digits.
 
     >>> duration(4.21), duration(754), duration(11000)
     ('4.2 s', '13 min', '3.1 h')
@@ -78,8 +78,8 @@ def plain(text: str) -> str:
     '  a: no \N{REPLACEMENT CHARACTER}[31mmemory'
     """
     indent = text[: len(text) - len(text.lstrip(" "))]
-    words = " ".join(text.split())
-    return indent + "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in words)
+    line = " ".join(text.split())
+    return indent + "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
 
 
 def _lines(status: Status) -> Iterator[str]:

@@ -48,16 +48,16 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Its name, and that of its record file: words for people, and a hash that tells apart all that differ.
+        """Its name, and that of its record file: some words for people, and a hash of the case and the source.
 
-        It depends on the case and the source alone, so that a study that grows keeps what it has.
+        It depends on nothing else, so that a study that grows keeps what it has.
         """
         case = self.case
         batch = "" if case.batch is None else f"b{case.batch}"
-        said = (self.source, self.file or case.model, batch, case.dtype, case.mode, case.device or "")
-        words = "-".join(filter(None, (re.sub(r"[^a-z0-9_.]+", "-", word.lower()).strip("-.") for word in said)))
-        told = {f.name: getattr(case, f.name) for f in fields(case)} | {"source": self.source, "file": self.file}
-        text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+        names = (self.source, self.file or case.model, batch, case.dtype, case.mode, case.device or "")
+        words = "-".join(filter(None, (re.sub(r"[^a-z0-9_.]+", "-", name.lower()).strip("-.") for name in names)))
+        identity = {f.name: getattr(case, f.name) for f in fields(case)} | {"source": self.source, "file": self.file}
+        text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
         return f"{words[:_LONGEST]}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
     @property
@@ -120,7 +120,7 @@ class Exclusion:
 
     Attributes:
         conditions: field or option to what it may be: values, patterns (``vgg*``) or comparisons (``>= 512``).
-        why: told wherever the gap shows.
+        why: shown wherever the gap shows.
         line: where the file says so.
     """
 
@@ -135,7 +135,7 @@ class Recorded:
 
     Attributes:
         files: patterns, relative to the study file.
-        case: what is to be said of their cases where the files do not: fields of a case.
+        case: fields of their cases, for files that do not name them.
     """
 
     files: tuple[str, ...]
@@ -221,13 +221,13 @@ class Cluster:
     devices: Mapping[str, Cluster] = field(default_factory=dict)
 
     def on(self, device: str | None) -> Cluster:
-        """What holds for jobs that need a device: its own words first, then the cluster's."""
+        """The options of jobs that need a device: its own first, then the cluster's."""
         own = self.devices.get(device or "")
         if own is None:
             return self
         empty = Cluster(name=own.name)
-        said = {f.name: getattr(own, f.name) for f in fields(own) if getattr(own, f.name) != getattr(empty, f.name)}
-        return replace(self, **said | {"options": {**self.options, **own.options}})
+        given = {f.name: getattr(own, f.name) for f in fields(own) if getattr(own, f.name) != getattr(empty, f.name)}
+        return replace(self, **given | {"options": {**self.options, **own.options}})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -216,15 +216,15 @@ def _recorded(top: TomlTable, home: Path) -> Iterator[Recorded]:
                 table.fail("files", f"is {pattern!r}; name files from the folder of the study", n)
             if not any(path.is_file() for path in home.glob(pattern)):
                 table.fail("files", f"is {pattern!r}, and no such file is in {str(home)!r}", n)
-        said: dict[str, Scalar] = {key: table.text_of(key) for key in ("model",) if table.has(key)}
+        case: dict[str, Scalar] = {key: table.text_of(key) for key in ("model",) if table.has(key)}
         for key, allowed in (("dtype", (*DTYPES, AS_IS)), ("mode", MODES)):
             if table.has(key):
-                said[key] = table.word(key, allowed)
+                case[key] = table.word(key, allowed)
         if (batch := table.count("batch")) is not None:
-            said["batch"] = batch
+            case["batch"] = batch
         if table.has("device"):
             try:
-                said["device"] = find(table.text_of("device")).name
+                case["device"] = find(table.text_of("device")).name
             except RooflensError as error:
                 table.fail("device", f"is {table.text_of('device')!r}: {error}")
-        yield Recorded(files=files, case=said)
+        yield Recorded(files=files, case=case)

@@ -20,9 +20,9 @@ def line_of(text: str, path: Path) -> int | None:
     """
     begin = 1
     for end, table in _readable(text):
-        found = _at(table, path)
-        if found is not None:
-            return begin + _offset(text.splitlines()[begin - 1 : end], table, found[0], path)
+        value = _at(table, path)
+        if value is not None:
+            return begin + _offset(text.splitlines()[begin - 1 : end], table, value[0], path)
         begin = end + 1
     return None
 

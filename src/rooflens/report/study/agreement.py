@@ -37,11 +37,11 @@ class BoundAndTime:
 
 def pairs(evidence: Iterable[Evidence]) -> list[BoundAndTime]:
     """Every step that was estimated on a device and timed."""
-    found = []
+    steps = []
     for item in evidence:
         total, measured = item.total(), item.measured()
         if total is not None and total.seconds and measured is not None and measured.seconds:
-            found.append(
+            steps.append(
                 BoundAndTime(
                     item=item,
                     bound=total.seconds,
@@ -52,15 +52,15 @@ def pairs(evidence: Iterable[Evidence]) -> list[BoundAndTime]:
                     high=total.predicted_high,
                 )
             )
-    return found
+    return steps
 
 
 def agreement(view: StudyView) -> Section | None:
     """How far measured times lie from bounds and predictions."""
-    found = pairs(view.evidence)
+    steps = pairs(view.evidence)
     blocks: list[Block] = []
-    if found:
-        blocks += [FigureBlock(chart=against_measured(found)), FigureBlock(chart=achieved(found))]
+    if steps:
+        blocks += [FigureBlock(chart=against_measured(steps)), FigureBlock(chart=achieved(steps))]
     try:
         tables = agreement_tables(compare_evidence(view.records))
     except Incomparable:
@@ -71,10 +71,10 @@ def agreement(view: StudyView) -> Section | None:
     return Section(key="agreement", title="Estimated and measured", blocks=tuple(blocks)) if blocks else None
 
 
-def against_measured(found: Sequence[BoundAndTime]) -> Plot:
+def against_measured(steps: Sequence[BoundAndTime]) -> Plot:
     """Predicted against measured with its band, where there is a prediction, else the bound against measured."""
-    predicted = [pair for pair in found if pair.predicted is not None]
-    shown = predicted or found
+    predicted = [pair for pair in steps if pair.predicted is not None]
+    shown = predicted or steps
     points = [(pair, pair.predicted if predicted else pair.bound) for pair in shown]
     placed = [(pair, x) for pair, x in points if x]
     ends = [value for pair, x in placed for value in (x, pair.seconds)]
@@ -97,10 +97,10 @@ def against_measured(found: Sequence[BoundAndTime]) -> Plot:
     )
 
 
-def achieved(found: Sequence[BoundAndTime]) -> Plot:
+def achieved(steps: Sequence[BoundAndTime]) -> Plot:
     """FLOP/s that the bound allows against FLOP/s that were reached."""
     points = [
-        (pair.item.case, pair.flops / pair.bound, pair.flops / pair.seconds, _tip(pair)) for pair in found if pair.flops
+        (pair.item.case, pair.flops / pair.bound, pair.flops / pair.seconds, _tip(pair)) for pair in steps if pair.flops
     ]
     ends = [value for _, x, y, _ in points for value in (x, y)] or [1.0]
     return Plot(
@@ -118,10 +118,10 @@ def _line(low: float, high: float, name: str) -> Series:
 
 
 def _tip(pair: BoundAndTime) -> tuple[str, ...]:
-    told = [f"bound: {units.show(pair.bound, 's')}", f"measured: {units.show(pair.seconds, 's')}"]
+    tip = [f"bound: {units.show(pair.bound, 's')}", f"measured: {units.show(pair.seconds, 's')}"]
     if pair.predicted is not None:
-        told.append(f"predicted: {units.show(pair.predicted, 's')}")
-    return (*told, f"efficiency: {100 * pair.bound / pair.seconds:.3g} %")
+        tip.append(f"predicted: {units.show(pair.predicted, 's')}")
+    return (*tip, f"efficiency: {100 * pair.bound / pair.seconds:.3g} %")
 
 
 def _band(predicted: Sequence[BoundAndTime]) -> tuple[tuple[float, float], ...]:

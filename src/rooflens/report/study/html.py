@@ -34,15 +34,15 @@ def render(report: Report) -> str:
 def _templates() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    found = Environment(
+    templates = Environment(
         loader=PackageLoader("rooflens.report.study"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(kind=_kind, runs=_runs, view=_view, draw=svg.draw, legend=svg.legend, printable=_shown)
-    return found
+    templates.filters.update(kind=_kind, runs=_runs, view=_view, draw=svg.draw, legend=svg.legend, printable=_shown)
+    return templates
 
 
 def _shown(words: str) -> str:

@@ -1,4 +1,4 @@
-"""What tells how long a model takes: latency against FLOP and parameters, correlations, exponents."""
+"""By what a latency can be known: FLOP and parameters, correlations, exponents."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _SHOWN: tuple[Compared, ...] = ("flops", "parameters")
 
 
 def latency(view: StudyView) -> Section | None:
-    """Whether FLOP or parameters tell the time."""
+    """Latency against FLOP and parameters, and how it correlates with each quantity."""
     try:
         known = timed_cases(view.records)
     except Incomparable:
         return None
     blocks: list[Block] = [FigureBlock(chart=chart) for x in _SHOWN if (chart := against(known, x)) is not None]
-    found = view.correlations
-    if found:
-        blocks += [FigureBlock(chart=heat_map(found)), TableBlock(key="correlations", table=correlation_table(found))]
+    if view.correlations:
+        blocks.append(FigureBlock(chart=heat_map(view.correlations)))
+        blocks.append(TableBlock(key="correlations", table=correlation_table(view.correlations)))
     grown = exponents(view.records, BATCH)
     if grown:
         blocks.append(TableBlock(key="exponents", table=exponent_table(grown), folded=len(grown) > MOST_ROWS))
@@ -56,11 +56,11 @@ def against(known: Sequence[TimedCase], x: Compared) -> Plot | None:
     )
 
 
-def heat_map(found: Sequence[Correlation]) -> HeatMap:
+def heat_map(every: Sequence[Correlation]) -> HeatMap:
     """Spearman's rank correlation of each quantity with latency, setting by setting."""
-    columns = list(dict.fromkeys(item.quantity for item in found))
+    columns = list(dict.fromkeys(item.quantity for item in every))
     settings: dict[Case, dict[Compared, Correlation]] = {}
-    for item in found:
+    for item in every:
         settings.setdefault(item.setting, {})[item.quantity] = item
     named = naming(list(settings))
     shown = list(settings.items())[:MOST_ROWS]
@@ -80,10 +80,10 @@ def _cell(item: Correlation | None) -> HeatCell:
     rho = None if item is None else item.coefficients.get("spearman")
     if item is None or rho is None:
         return HeatCell(None, "-")
-    return HeatCell(rho.value, f"{rho.value:.2f}", tuple(_told(item)))
+    return HeatCell(rho.value, f"{rho.value:.2f}", tuple(_tip(item)))
 
 
-def _told(item: Correlation) -> Iterator[str]:
+def _tip(item: Correlation) -> Iterator[str]:
     yield f"{quantity_of(item.quantity).title} and latency, {len(item.points)} models"
     for method, coefficient in item.coefficients.items():
         low, high = coefficient.interval or (None, None)

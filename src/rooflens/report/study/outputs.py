@@ -8,7 +8,7 @@ from pathlib import Path
 from rooflens.errors import InvalidValue, OutputError
 from rooflens.records import check_writable, write_atomically
 from rooflens.report.study import html as page
-from rooflens.report.study import markdown as words
+from rooflens.report.study import markdown
 from rooflens.report.study.content import FigureBlock, Report
 from rooflens.report.text_formats import as_csv, as_latex
 
@@ -43,14 +43,14 @@ def write(report: Report, path: Path) -> None:
         _folder(images)
         for drawn in report.charts:
             write_atomically(images / f"{drawn.chart.key}.svg", render(drawn, "svg"))
-        write_atomically(path, words.as_markdown(report, images.name))
+        write_atomically(path, markdown.as_markdown(report, images.name))
     elif suffix == ".tex":
         write_atomically(path, as_latex([listed.table for listed in report.tables]))
     else:
-        found = [listed.table for listed in report.tables if listed.key == "results"]
-        if not found:
+        tables = [listed.table for listed in report.tables if listed.key == "results"]
+        if not tables:
             raise InvalidValue("the study has no results yet: there is no table of them to write")
-        write_atomically(path, as_csv(found[0]))
+        write_atomically(path, as_csv(tables[0]))
 
 
 def write_figures(report: Report, folder: Path) -> None:

@@ -32,8 +32,8 @@ def environment(view: StudyView) -> Section | None:
     if not view.environments:
         return None
     rows = list(_environment_rows(view.environments))
-    made = sorted(found.created for found, _ in view.environments)
-    notes = [f"records were made between {made[0]} and {made[-1]} (UTC)"] if made[0] != made[-1] else []
+    times = sorted(made.created for made, _ in view.environments)
+    notes = [f"records were made between {times[0]} and {times[-1]} (UTC)"] if times[0] != times[-1] else []
     table = build("Environment", _ENVIRONMENT, rows, notes=notes)
     return Section(key="environment", title="Environment", blocks=(TableBlock(key="environment", table=table),))
 
@@ -44,8 +44,8 @@ def repeat(view: StudyView) -> Section:
         "The study file below names every case. These commands run it, tell how far it is, and write this report.",
         Code("Commands", "\n".join(_commands(view.name))),
     ]
-    versions = {found.rooflens for found, _ in view.environments}
-    commits = {found.commit for found, _ in view.environments if found.commit}
+    versions = {made.rooflens for made, _ in view.environments}
+    commits = {made.commit for made, _ in view.environments if made.commit}
     facts = [("rooflens", ", ".join(sorted(versions)))] if versions else []
     facts += [("working tree", ", ".join(sorted(commits)))] if commits else []
     blocks += [Facts(tuple(facts))] if facts else []
@@ -111,8 +111,8 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def _environment_rows(environments: tuple[tuple[Environment, int], ...]) -> Iterator[Entries]:
     counted: dict[tuple[str, str, str], int] = {}
-    for found, files in environments:
-        for what, values in _parts(found).items():
+    for made, files in environments:
+        for what, values in _parts(made).items():
             for name, value in sorted(values.items()):
                 key = (what, name, str(value))
                 counted[key] = counted.get(key, 0) + files
@@ -123,5 +123,5 @@ def _environment_rows(environments: tuple[tuple[Environment, int], ...]) -> Iter
 _ORDER = ("versions", "machine", "flags")
 
 
-def _parts(found: Environment) -> Mapping[str, Mapping[str, Scalar]]:
-    return {"versions": {"rooflens": found.rooflens, **found.versions}, "machine": found.machine, "flags": found.flags}
+def _parts(made: Environment) -> Mapping[str, Mapping[str, Scalar]]:
+    return {"versions": {"rooflens": made.rooflens, **made.versions}, "machine": made.machine, "flags": made.flags}
