@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -14,10 +12,9 @@ from tests.report_samples import SMALL, TINY, studied
 
 import rooflens as rl
 from rooflens.api.studies import study_view
-from rooflens.records import Bound, Device, RecordFile, Work, read_records
+from rooflens.records import RecordFile, read_records
 from rooflens.report.study import compose
 from rooflens.report.study.content import Code
-from rooflens.results import Evidence, RecordSet
 from rooflens.study import StudyFolder
 from rooflens.study import folder as state
 
@@ -53,33 +50,6 @@ def test_every_record_file_is_read_once(tmp_path: Path, monkeypatch: pytest.Monk
     seen.clear()
     rl.study_verdicts(folder.path)
     assert set(seen.values()) == {1}
-
-
-def test_evidence_is_joined_once_and_each_work_is_bounded_once_per_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = studied(tmp_path, SMALL)
-    bounded: Counter[tuple[Work, str]] = Counter()
-    joined: Counter[int] = Counter()
-
-    def counted_bound(work: Work, device: Device) -> Bound:
-        bounded[work, device.name] += 1
-        return bound(work, device)
-
-    def counted_join(records: RecordSet) -> Iterator[Evidence]:
-        joined[len(records)] += 1
-        return join_of(records)
-
-    bounds, evidence = (import_module(f"rooflens.{name}") for name in ("roofline.bound", "results.evidence"))
-    bound: Callable[[Work, Device], Bound] = bounds.bound
-    join_of: Callable[[RecordSet], Iterator[Evidence]] = evidence._evidence
-    monkeypatch.setattr(bounds, "bound", counted_bound)
-    monkeypatch.setattr(evidence, "_evidence", counted_join)
-    rl.study_report(folder.path)
-    # The whole study, and the part of each of its two devices for the roofline of that device.
-    assert sum(joined.values()) == 1 + 2
-    assert len(bounded) > 100
-    assert set(bounded.values()) == {1}
 
 
 def test_each_side_of_a_comparison_has_its_own_unit(tmp_path: Path) -> None:
