@@ -239,7 +239,9 @@ def _how(tool: Tool, done: CollectedReport, launches: int, kernels: int | None, 
     notes = [f"counted by ncu {tool.version}{passes}; caches {state}"]
     if not done.whole:
         of = "" if kernels is None else f" of {kernels}"
-        why = "the time limit was over" if done.stopped else "; ".join(done.said) or f"ncu ended with code {done.code}"
+        why = (
+            "the time limit was over" if done.stopped else "; ".join(done.errors) or f"ncu ended with code {done.code}"
+        )
         notes.append(f"partial: {launches}{of} launches were counted ({why}); totals are of these alone")
     return notes
 

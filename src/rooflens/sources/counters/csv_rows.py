@@ -17,19 +17,19 @@ _HEADER = re.compile(r'"?(?:ID|Process ID)"?,')
 
 
 def is_header(text: str) -> bool:
-    """Whether a table begins here."""
+    """True if a table begins here."""
     return text.startswith(('"ID",', '"Process ID",', "ID,", "Process ID,")) and "Kernel Name" in text
 
 
 def begins(text: str) -> bool:
-    """Whether a line looks like the beginning of a row: its first field is a number, or empty (units)."""
+    """True if a line looks like the beginning of a row: its first field is a number, or empty (units)."""
     return _BEGINS.match(text) is not None
 
 
 def fields(text: str) -> list[str] | None:
-    """The fields of a row, None if it is damaged.
+    """Return the fields of a row, None if it is damaged.
 
-    ncu quotes every field. Where none holds a quote of its own, cutting at the separators is all there is to do.
+    ncu quotes every field. Where none holds a quote of its own, cutting at the separators is enough.
     """
     if text[:1] == '"' == text[-1:]:
         found = text[1:-1].split(SEPARATOR)
@@ -43,24 +43,24 @@ def fields(text: str) -> list[str] | None:
 
 
 def damaged(where: str, line: int, why: str) -> FileError:
-    """A row that cannot be read."""
+    """Return the error of a row that cannot be read."""
     return FileError(f"{where}, line {line}: {why}; the row is damaged: remove it or export the report again")
 
 
 def misshapen(where: str, line: int, row: Sequence[str] | None, size: int) -> FileError:
-    """A row that has not the fields of its header; None is one that has no fields at all."""
+    """Return the error of a row without the fields of its header; None is a row without any field."""
     if row is None:
         return damaged(where, line, "a quote is in the wrong place")
     return damaged(where, line, f"it has {len(row)} fields, and the header {size}")
 
 
 def is_open(text: str) -> bool:
-    """Whether a row goes on in the next line: a text in it has a line break."""
+    """True if a row goes on in the next line: a text in it has a line break."""
     return text[:1] == '"' and text.count('"') % 2 == 1 and (begins(text) or _HEADER.match(text) is not None)
 
 
 def continued(number: int, text: str, following: Iterator[tuple[int, str]], where: str) -> str:
-    """A row that goes on in the lines that follow, whole; FileError if it has no end."""
+    """Return the whole of a row that goes on in the lines that follow; FileError if it has no end."""
     parts, size, quotes = [text], len(text), text.count('"')
     for _, line in following:
         more = line.rstrip("\r\n")

@@ -1,4 +1,4 @@
-"""The header of a table: where its columns are."""
+"""The header of a table."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Header:
         return self._places[name]
 
     def get(self, row: Sequence[str], name: str) -> str:
-        """A field by the name of its column, "" where there is none."""
+        """Return a field by the name of its column, "" where there is none."""
         i = self._places.get(name)
         return "" if i is None or i >= len(row) else row[i]
 
     def longest(self, beginnings: tuple[str, ...]) -> slice:
-        """The most columns side by side whose names begin in one of these ways."""
+        """Return the longest run of columns whose names begin in one of these ways."""
         runs = groupby(range(self.size), lambda i: self.names[i].startswith(beginnings))
         places = max((list(run) for begins, run in runs if begins), key=len, default=[])
         return slice(places[0], places[-1] + 1) if places else slice(self.size, self.size)
 
     def launch(self, row: Sequence[str], line: int, key: tuple[str, ...] | None = None) -> KernelLaunch:
-        """What a row tells about its launch, without its counters; its `key` is process, number and device."""
+        """Return the launch of a row without its counters; its `key` is process, number and device."""
         size = len(row)
         cells = ["" if i is None or i >= size else row[i] for i in self._identity]
         process, number, device, name, cc = cells

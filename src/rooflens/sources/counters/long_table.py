@@ -39,10 +39,9 @@ class LongTable:
         self._targets: dict[tuple[str, str, str], Target] = {}
 
     def quick(self, line: int, text: str) -> tuple[KernelLaunch, ...] | None:
-        """Take a row that repeats all that the rows before said of launch and counter, but for the value.
+        """Take a row that differs from the rows before in its value alone, as most do; FileError if that is damaged.
 
-        Most rows do, and nothing of that is read again. None where the row is another one; nothing has happened then.
-        FileError if the value is damaged.
+        Return None and do nothing if it is another row.
         """
         if text[-1:] == ",":
             text = text[:-1]
@@ -59,7 +58,7 @@ class LongTable:
         return ()
 
     def add(self, line: int, text: str) -> KernelLaunch | None:
-        """Take any row; gives back a launch that is complete by it; FileError if the row is damaged."""
+        """Take any row and return the launch that it completes; FileError if the row is damaged."""
         if text[-1:] == ",":  # ncu ends rows of counters so where the header has columns for rules
             text = text[:-1]
         row = fields(text)
@@ -79,7 +78,7 @@ class LongTable:
         return None if done is None else self._complete(done)
 
     def finish(self) -> Iterator[KernelLaunch]:
-        """The launches that were still open."""
+        """Give the launches that were still open."""
         yield from map(self._complete, self._open.values())
 
     def _complete(self, launch: KernelLaunch) -> KernelLaunch:
@@ -138,7 +137,7 @@ class LongTable:
 
 
 def table(reading: CounterReading, text: str, line: int) -> LongTable | RawTable:
-    """The reader of the table that begins with this header.
+    """Return the table that begins with this header.
 
     Raises:
         FileError: the header is damaged, or columns are missing.

@@ -21,7 +21,7 @@ _SM_CLOCK, _DRAM_CLOCK = "sm__cycles_elapsed.avg.per_second", "dram__cycles_elap
 
 @lru_cache(maxsize=1024)
 def has_peaks(names: CounterNames) -> bool:
-    """Whether some of these counters are peaks."""
+    """True if some of these counters are peaks."""
     return any(name.endswith(_SUFFIX) for name in names.all)
 
 
@@ -35,10 +35,7 @@ class Peaks:
         return bool(self._rates)
 
     def see(self, counters: Mapping[str, CounterValue]) -> None:
-        """Take the peaks of a launch, each with the clock of its own unit.
-
-        Of tensor operations only the dense peak counts: that of a counter of both kinds is twice as high.
-        """
+        """Take the peaks of a launch, each with the clock of its own unit; of tensor operations the dense peak only."""
         for metric, value in counters.items():
             if not metric.endswith(_SUFFIX) or not value:
                 continue
@@ -49,7 +46,7 @@ class Peaks:
                 self._rates[resource] = max(self._rates.get(resource, 0.0), factor * value * hertz)
 
     def ceilings(self, reference: str) -> Iterator[Ceiling]:
-        """As ceilings with this reference."""
+        """Give the ceilings, with this reference."""
         for resource, rate in sorted(self._rates.items()):
             silicon = "memory" if resource == "dram" else "tensor" if resource.startswith("matmul.") else "fma"
             yield Ceiling(

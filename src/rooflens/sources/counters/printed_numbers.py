@@ -68,7 +68,7 @@ CounterValue = int | float | None
 
 @cache
 def power_of(unit: str, kind: UnitKind) -> int | None:
-    """The power of ten that turns a number in `unit` into the base unit of its kind, None where it is no such unit.
+    """Return the power of ten that turns a number in `unit` into the base unit of its kind, None for another unit.
 
     >>> power_of("Kbyte", "byte"), power_of("usecond", "second"), power_of("cycle/nsecond", "hertz")
     (3, -6, 9)
@@ -86,8 +86,8 @@ class Numbers:
 
     Attributes:
         style: decimal separator, None as long as nothing has decided.
-        waiting: whether there ever was a cell that had to wait for that.
-        guessed: whether cells were read in the likelier way because nothing ever did.
+        waiting: whether a cell had to wait for that.
+        guessed: whether cells were read in the likelier way because nothing decided.
     """
 
     def __init__(self, where: str) -> None:
@@ -98,7 +98,7 @@ class Numbers:
         self._line = 0
 
     def read(self, text: str, power: int, line: int) -> CounterValue | Deferred:
-        """A cell in its base unit; None where ncu says that it has no value.
+        """Return a cell in its base unit, None where ncu says that it has no value.
 
         Raises:
             FileError: it is no number, or contradicts the locale of the cells before.
@@ -111,7 +111,7 @@ class Numbers:
         return self._unusual(text, power, line)
 
     def whole(self, texts: Sequence[str]) -> list[int] | None:
-        """Cells in their own units if every one is a whole number, None if one is not or nothing has decided yet."""
+        """Return cells in their own units if all are whole numbers; None if one is not, or nothing has decided yet."""
         if not texts:
             return []
         joined = "|".join(texts) + "|"
@@ -126,7 +126,7 @@ class Numbers:
             self._decide(text, line)
 
     def settle(self, cell: Deferred) -> CounterValue:
-        """The number of a cell that had to wait.
+        """Return the number of a cell that had to wait.
 
         Where nothing has decided, a comma separates thousands, as ncu prints them in English; so does a point in base
         units (counts, bytes, nanoseconds), which are whole numbers. A scaled unit has decimals.
@@ -169,7 +169,7 @@ class Numbers:
 
 
 def is_whole(text: str) -> bool:
-    """Whether it is a whole number in digits of ASCII: Python takes those of every script, and ncu writes no other."""
+    """True for a whole number in digits of ASCII: Python takes those of every script, and ncu writes no other."""
     return text.isascii() and text.isdecimal()
 
 
@@ -178,7 +178,7 @@ def _plain(text: str, style: Style) -> str:
 
 
 def scaled(text: str, power: int) -> int | float:
-    """Exact where the result is whole, else the nearest number."""
+    """Return a number times a power of ten: exact where the result is whole, else the nearest number."""
     if "e" in text or "E" in text:
         value = Decimal(text).scaleb(power)
         return int(value) if power >= 0 and value == value.to_integral_value() else float(value)
@@ -190,5 +190,5 @@ def scaled(text: str, power: int) -> int | float:
 
 
 def shifted(number: int, power: int) -> int | float:
-    """A whole number times a power of ten, as :func:`scaled`."""
+    """Return a whole number times a power of ten, as :func:`scaled`."""
     return number * int(10**power) if power >= 0 else number / int(10**-power)

@@ -22,8 +22,8 @@ _MOST_KNOWN = 1024
 class RawTable:
     """The raw page.
 
-    What a row tells of its device, the row before told too; and as a kernel executes the same instructions each time,
-    the cells that count them stood in some row before, word for word. Both are read once, and then known by their text.
+    A row repeats the device of the row before. As a kernel executes the same instructions each time, some row before
+    has the same cells that count them. Both are read once, and then known by their text.
     """
 
     def __init__(self, reading: CounterReading, header: Header) -> None:
@@ -54,9 +54,9 @@ class RawTable:
         self._repeats = False
 
     def quick(self, line: int, text: str) -> tuple[KernelLaunch, ...] | None:
-        """Take a row that tells the same of its device as the one before, and has no odd cell behind that.
+        """Take a row with the device of the row before and no odd cell behind it; FileError if a value is damaged.
 
-        None where it is another one; nothing has happened then. FileError if a value is damaged.
+        Return None and do nothing if it is another row.
         """
         if not self._device_text or not text.endswith('"'):
             return None
@@ -84,7 +84,7 @@ class RawTable:
         return (launch,)
 
     def add(self, line: int, text: str) -> KernelLaunch | None:
-        """Take a row; every one but that of units is a launch; FileError if the row is damaged."""
+        """Take a row, a launch or the units; FileError if the row is damaged."""
         row = fields(text)
         if row is not None and text[0] == '"' and text[-1] == ",":  # ncu quotes what is empty: nothing follows here
             row.pop()
@@ -108,7 +108,7 @@ class RawTable:
         return launch
 
     def finish(self) -> Iterator[KernelLaunch]:
-        """Nothing: every row was complete."""
+        """Give nothing: every row was complete."""
         yield from ()
 
     def _fill(self, launch: KernelLaunch, shape: RowShape, texts: tuple[str, ...]) -> None:
@@ -130,10 +130,7 @@ class RawTable:
         self._counts_known[counts] = replace(self._other_shape, given=given, keys=self._shape.keys)
 
     def _again(self, before: str, line: int) -> KernelLaunch | None:
-        """A launch whose row begins so; None if that is no beginning of a row.
-
-        All but its number stood in some row before, if the kernel was launched before.
-        """
+        """The launch whose row begins so, known but for its number if the kernel ran before; None if no row does."""
         number, _, others = before[1:].partition(SEPARATOR)
         known = self._launches_known.get(others)
         if known is None or not is_whole(number) or before[0] != '"':
@@ -183,12 +180,12 @@ class RawTable:
 
 
 def _cells_at(places: Sequence[int]) -> Callable[[Sequence[str]], tuple[str, ...]]:
-    """What takes the fields at these places out of a row."""
+    """Return a function that takes the fields at these places out of a row."""
     # Of one place an itemgetter gives no tuple, of none there is no itemgetter.
     return itemgetter(*places) if len(places) > 1 else lambda row: tuple(row[place] for place in places)
 
 
 def _make_room(known: dict[str, Any] | set[str]) -> None:
-    """Forget all where it is too much: what is remembered does not grow with the file."""
+    """Forget all if it is too much: what is remembered does not grow with the file."""
     if len(known) >= _MOST_KNOWN:
         known.clear()

@@ -25,7 +25,7 @@ Amount = str | float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What one launch of some kernels does by its algorithm.
+    """The work of one launch of some kernels by their algorithm.
 
     Attributes:
         pattern: a part of a kernel's name, or with ``*``, ``?`` or ``[`` a pattern for the whole of it.
@@ -38,7 +38,7 @@ class Statement:
     bytes: Mapping[str, float]
 
     def fits(self, kernel: str) -> bool:
-        """Whether a kernel is meant, by its full name, with its result or without, or by that of its function."""
+        """True if a kernel is meant: by its full name, with its result or without, or by that of its function."""
         if self.pattern in kernel:  # which may have stars of pointers in it
             return True
         names = (kernel, kernel.removeprefix(_RESULT), short(kernel))
@@ -46,7 +46,7 @@ class Statement:
 
 
 def parse_statement(text: str) -> Statement:
-    """A statement as it is typed: ``PATTERN:flops=2*4096**3,dram=100663296``.
+    """Return a statement as it is typed: ``PATTERN:flops=2*4096**3,dram=100663296``.
 
     >>> parse_statement("gemm*:flops=2*8**3,dram=3*4*8**2")
     Statement(pattern='gemm*', flops={'flops': 1024}, bytes={'dram': 768})
@@ -65,7 +65,7 @@ def parse_statement(text: str) -> Statement:
 
 
 def statement(pattern: str, amounts: Mapping[str, Amount]) -> Statement:
-    """A statement from its parts; amounts are numbers or arithmetic on numbers.
+    """Return a statement from its parts; amounts are numbers or arithmetic on numbers.
 
     Raises:
         InvalidValue: an amount has an unknown name or an impossible value, or there is none.
@@ -88,10 +88,10 @@ def statement(pattern: str, amounts: Mapping[str, Amount]) -> Statement:
 
 
 def stated(records: Iterable[Record], statements: Iterable[Statement]) -> Iterator[Record]:
-    """A second record for each kernel that a statement is about, with the algorithm's work and the same time.
+    """Give a second record for each kernel that a statement is about, with the algorithm's work and the same time.
 
-    They are of a case of their own, so that stated and executed work are seen side by side and never added. Of several
-    statements that fit a kernel the first counts, so that no launch is there twice.
+    They have a case of their own, so that stated and executed work stand side by side and are never added. Of several
+    statements that fit a kernel the first counts.
 
     Raises:
         UnknownName: a statement is about no kernel.
@@ -134,7 +134,7 @@ def _stated(record: Record, its: Statement) -> Record:
 
 
 def _resource(record: Record) -> tuple[str, tuple[str, ...]]:
-    """The unit that did most of the executed work."""
+    """The unit that did most of the executed work, and notes."""
     executed = record.work.flops if record.work is not None else {}
     if executed:
         return max(executed, key=lambda name: executed[name]), ()

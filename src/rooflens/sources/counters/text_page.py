@@ -24,7 +24,7 @@ _PROCESS = re.compile(r"\[(\d+)\] \S.*")
 
 
 def is_kernel(text: str) -> bool:
-    """Whether the text page of a launch begins here."""
+    """True if the text page of a launch begins here."""
     return text.startswith("  ") and _KERNEL.fullmatch(text) is not None
 
 
@@ -41,7 +41,7 @@ class TextPage:
         self._is_below_titles = False
 
     def add(self, line: int, text: str) -> KernelLaunch | None:
-        """Take a line; gives back a launch that is complete by it; FileError if a row of a table is damaged."""
+        """Take a line and return the launch that it completes; FileError if a row of a table is damaged."""
         if (kernel := _KERNEL.fullmatch(text)) is not None:
             return self._begin(kernel, line)
         if (process := _PROCESS.fullmatch(text)) is not None:
@@ -58,7 +58,7 @@ class TextPage:
         return None
 
     def finish(self) -> Iterator[KernelLaunch]:
-        """The last launch."""
+        """Give the last launch."""
         if self._launch is not None:
             yield self._launch
 

@@ -28,7 +28,7 @@ _IN_CACHE = "writes were still in L2 at the end of a kernel: dram bytes are less
 def work_of(
     name: str, names: CounterNames, counters: Mapping[str, CounterValue], cc: str | None
 ) -> tuple[Work | None, tuple[str, ...]]:
-    """What a launch did, None where its counters tell nothing; and what to know about that.
+    """Return the work of a launch, None where its counters tell nothing, and notes.
 
     A level without a complete set of counters is not named; FLOP that are not known are `missing` under the kernel's
     short name.
@@ -48,7 +48,7 @@ def work_of(
 
 
 def bytes_of(names: CounterNames, counters: Mapping[str, CounterValue]) -> tuple[dict[str, float], list[str]]:
-    """Bytes by level, and by which definition."""
+    """Return bytes by level, and notes on their definitions."""
     levels: dict[str, float] = {}
     notes = []
     for way in _ways(names):
@@ -74,12 +74,12 @@ def bytes_of(names: CounterNames, counters: Mapping[str, CounterValue]) -> tuple
 
 @lru_cache(maxsize=1024)
 def _ways(names: CounterNames) -> tuple[ByteFormula, ...]:
-    """The ways to know bytes for which these counters are enough."""
+    """The formulas of bytes for which these counters are enough."""
     return tuple(way for way in traffic() if set(way.terms) <= set(names.all))
 
 
 def seconds_of(counters: Mapping[str, CounterValue]) -> float | None:
-    """Duration of a launch: ncu's own, else cycles over clock."""
+    """Return the duration of a launch: ncu's own, else cycles over clock."""
     duration = counters.get("gpu__time_duration.sum")
     if duration is not None:
         return float(duration)
@@ -88,7 +88,7 @@ def seconds_of(counters: Mapping[str, CounterValue]) -> float | None:
 
 
 def clock_of(counters: Mapping[str, CounterValue]) -> float | None:
-    """SM clock during the launch, Hz."""
+    """Return the SM clock during the launch, Hz."""
     clock = counters.get("sm__cycles_elapsed.avg.per_second")
     if clock is not None:
         return float(clock)
@@ -97,14 +97,14 @@ def clock_of(counters: Mapping[str, CounterValue]) -> float | None:
 
 
 def timing_of(counters: Mapping[str, CounterValue]) -> Timing | None:
-    """The duration as a timing; None where it is unknown."""
+    """Return the duration as a timing, None where it is unknown."""
     seconds = seconds_of(counters)
     return None if seconds is None else Timing(samples=(seconds,), origin="ncu")
 
 
 @lru_cache(maxsize=65536)
 def short(name: str) -> str:
-    """The name of a kernel's function, without namespace, result, template and parameters.
+    """Return the name of a kernel's function, without namespace, result, template and parameters.
 
     >>> short("void at::native::relu<float, Op<(int)4>>(int, T2)"), short("ampere_sgemm_128x64_tn")
     ('relu', 'ampere_sgemm_128x64_tn')
@@ -125,7 +125,7 @@ def short(name: str) -> str:
 def _doubts(
     flops: Mapping[str, CounterValue], levels: Mapping[str, float], counters: Mapping[str, CounterValue], cc: str | None
 ) -> list[str]:
-    """Levels at which the counters do not tell what a kernel moved."""
+    """Notes on levels at which the counters do not tell what a kernel moved."""
     notes = []
     few = "l1" in levels and levels["l1"] < _FAR_BELOW * levels.get("l2", 0)
     if few and (cc is None or float(cc) >= _TMA) and any(flops[name] for name in flops if name.startswith("matmul.")):

@@ -29,7 +29,8 @@ LOCKED = (
     " users with the line 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in a file under /etc/modprobe.d and a"
     " reload of the driver, or for one program with CAP_SYS_ADMIN (root; in a container --cap-add=SYS_ADMIN)"
 )
-_MOST_SAID = 20
+_MOST_KEPT = 20
+"""Lines of errors, and of the program's output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class CollectedReport:
         seconds: of the whole run.
         stopped: whether the time limit ended it.
         code: ncu's exit code.
-        said: its errors.
+        errors: in ncu's words.
         output: the last lines of the program.
     """
 
@@ -52,13 +53,13 @@ class CollectedReport:
     seconds: float
     stopped: bool
     code: int
-    said: tuple[str, ...]
+    errors: tuple[str, ...]
     output: tuple[str, ...]
 
     @property
     def whole(self) -> bool:
-        """Whether every launch is in the report."""
-        return self.code == 0 and not self.stopped and not self.said
+        """True if every launch is in the report."""
+        return self.code == 0 and not self.stopped and not self.errors
 
 
 def collect(
@@ -72,20 +73,19 @@ def collect(
     echo: Callable[[str], None] | None = None,
     grace: float = GRACE_SECONDS,
 ) -> CollectedReport:
-    """Run ncu to its end, or until `limit` seconds are over: then it is told to stop, and writes what it has.
+    """Run ncu to its end. After `limit` seconds it is told to stop, and writes what it has.
 
     Args:
         command: of ncu, with the program that it runs.
         report: what the command writes.
         expected: launches, for the time that is left.
-        progress: told the share that is done, and what is being done.
         echo: given what the program prints.
 
     Raises:
         CountersUnavailable: counters are locked, or nothing was counted; ncu's own words are quoted.
     """
     begun = time.monotonic()
-    said = _Said(expected, progress, echo)
+    output = _Output(expected, progress, echo)
     run = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -95,26 +95,26 @@ def collect(
         start_new_session=True,  # so that what it starts can be ended with it
     )
     try:
-        stopped = _followed(run, said, begun + limit, grace)
+        stopped = _followed(run, output, begun + limit, grace)
     finally:
         _kill(run)
-    found = CollectedReport(
+    done = CollectedReport(
         report=report,
-        kernels=said.kernels,
-        passes=said.passes,
+        kernels=output.kernels,
+        passes=output.passes,
         seconds=time.monotonic() - begun,
         stopped=stopped,
         code=run.returncode,
-        said=tuple(said.errors),
-        output=tuple(said.output),
+        errors=tuple(output.errors),
+        output=tuple(output.program),
     )
     if not report.exists():
-        raise CountersUnavailable(_why(found, limit))
-    return found
+        raise CountersUnavailable(_no_report(done, limit))
+    return done
 
 
-def _followed(run: subprocess.Popen[bytes], said: _Said, deadline: float, grace: float) -> bool:
-    """Read what ncu says until it ends; whether it had to be stopped."""
+def _followed(run: subprocess.Popen[bytes], output: _Output, deadline: float, grace: float) -> bool:
+    """Read what ncu prints until it ends; True if it had to be stopped."""
     lines: queue.Queue[str | None] = queue.Queue()
     threading.Thread(target=_listen, args=(run, lines), daemon=True).start()
     stopped = False
@@ -131,7 +131,7 @@ def _followed(run: subprocess.Popen[bytes], said: _Said, deadline: float, grace:
             with suppress(subprocess.TimeoutExpired):  # it closed its output and hangs: it is killed
                 run.wait(timeout=grace)
             return stopped
-        said.take(line)
+        output.take(line)
 
 
 def _listen(run: subprocess.Popen[bytes], lines: queue.Queue[str | None]) -> None:
@@ -152,8 +152,8 @@ def _kill(run: subprocess.Popen[bytes]) -> None:
     run.stdout.close()
 
 
-class _Said:
-    """What ncu and the program said so far."""
+class _Output:
+    """What ncu and the program printed so far."""
 
     def __init__(
         self, expected: int | None, progress: Progress | None, echo: Callable[[str], None] | None = None
@@ -161,7 +161,7 @@ class _Said:
         self.kernels = 0
         self.passes: int | None = None
         self.errors: list[str] = []
-        self.output: list[str] = []
+        self.program: list[str] = []
         self._expected, self._progress, self._echo = expected, progress, echo
         self._first = 0.0
 
@@ -169,11 +169,12 @@ class _Said:
         if (profiling := _PROFILING.match(line)) is not None:
             self._kernel(profiling[1], profiling[2])
         elif (trouble := _TROUBLE.match(line)) is not None:
-            kept = self.errors if trouble[1] == "ERROR" or trouble[2].startswith(_NOTHING) else []
-            if trouble[2] not in kept and len(kept) < _MOST_SAID:
-                kept.append(trouble[2])
+            level, message = trouble.groups()
+            counts = level == "ERROR" or message.startswith(_NOTHING)
+            if counts and message not in self.errors and len(self.errors) < _MOST_KEPT:
+                self.errors.append(message)
         elif not line.startswith("=="):
-            self.output = [*self.output, *([line] if line else [])][-_MOST_SAID:]
+            self.program = [*self.program, *([line] if line else [])][-_MOST_KEPT:]
             if self._echo is not None:
                 self._echo(line)
 
@@ -189,26 +190,22 @@ class _Said:
         if self._expected is None:
             self._progress(0.0, f"kernel {self.kernels}: {name}")
             return
-        left = max(0, self._expected - self.kernels)
-        about = (now - self._first) / max(1, self.kernels - 1) * left
+        about = (now - self._first) / max(1, self.kernels - 1) * max(0, self._expected - self.kernels)
         until = f", about {units.show(about, 's', 2)} left" if self.kernels > 1 else ""
-        self._progress(
-            self.kernels / max(self._expected, self.kernels), f"kernel {self.kernels} of {self._expected}{until}"
-        )
+        share = self.kernels / max(self._expected, self.kernels)
+        self._progress(share, f"kernel {self.kernels} of {self._expected}{until}")
 
 
-def _why(found: CollectedReport, limit: float) -> str:
-    """Why there is no report."""
-    words = " ".join((*found.said, *found.output))
-    if _LOCKED.search(words):
+def _no_report(done: CollectedReport, limit: float) -> str:
+    """The reason why there is no report."""
+    if _LOCKED.search(" ".join((*done.errors, *done.output))):
         return LOCKED
-    if found.stopped and not found.kernels:
+    if done.stopped and not done.kernels:
         return f"no kernel was counted within the time limit of {limit:g} s; give more (--time-limit)"
-    if not found.said or any(words.startswith(_NOTHING) for words in found.said):
+    if not done.errors or any(message.startswith(_NOTHING) for message in done.errors):
         return (
             "the program marked no step: put torch.cuda.profiler.start() and stop() around one warm step, or"
-            f" rooflens.region around the loop; it ended with code {found.code}"
-            + (f", its last words: {found.output[-1]}" if found.output and found.code else "")
+            f" rooflens.region around the loop; it ended with code {done.code}"
+            + (f", its last words: {done.output[-1]}" if done.output and done.code else "")
         )
-    quoted = "; ".join(found.said)
-    return f"ncu counted nothing: {quoted}"
+    return f"ncu counted nothing: {'; '.join(done.errors)}"

@@ -13,7 +13,7 @@ _ATEN = "aten::"
 _NODE = "autograd::engine::evaluate_function: "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Marked:
     """A range as it is written; `thread` is a number of ours, `process` the system's."""
 

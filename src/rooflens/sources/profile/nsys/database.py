@@ -1,4 +1,4 @@
-"""SQLite files that nobody trusts: plain tables, known columns, checked types, a bounded number of steps."""
+"""Untrusted SQLite files: plain tables, known columns, checked types, a bounded number of steps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rooflens.errors import FileError
 from rooflens.opening import at_most
 
-SqlValue = int | str | None
 SqlType = type[int] | type[str]
 
 MAGIC = b"SQLite format 3\x00"
@@ -25,12 +25,7 @@ _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlColumn:
-    """A column that is read.
-
-    Attributes:
-        kind: what its cells hold; SQLite itself enforces none.
-        needed: whether every row must have a value.
-    """
+    """A column that is read: the kind of its cells, which SQLite does not enforce; `needed` in every row or not."""
 
     name: str
     kind: SqlType = int
@@ -38,11 +33,7 @@ class SqlColumn:
 
 
 class Database:
-    """The plain tables of one file.
-
-    Raises, from everything that reads:
-        FileError: naming file, table, row and column.
-    """
+    """The plain tables of one file. Everything that reads raises FileError, which names file, table, row and column."""
 
     def __init__(self, connection: sqlite3.Connection, where: str) -> None:
         self.where = where
@@ -51,7 +42,7 @@ class Database:
         self._known: dict[str, Sequence[str]] = {}
 
     def columns(self, table: str) -> Sequence[str]:
-        """The names of the columns of a table, none where the file lacks it."""
+        """Return the names of the columns of a table, none where the file lacks it."""
         if table not in self._known:
             # A view or a virtual table would run what its author wrote.
             if not self._plain.get(table, True):
@@ -59,8 +50,11 @@ class Database:
             self._known[table] = self._columns(table) if table in self._plain else ()
         return self._known[table]
 
-    def rows(self, table: str, *columns: SqlColumn) -> Iterator[tuple[SqlValue, ...]]:
-        """The cells of these columns, row by row; None for a column that the file lacks. No rows without the table."""
+    def rows(self, table: str, *columns: SqlColumn) -> Iterator[tuple[Any, ...]]:
+        """Give the cells of these columns, row by row: each None or of the kind of its column.
+
+        A column that the file lacks is None, a table that it lacks has no rows.
+        """
         has = self.columns(table)
         if not has:
             return
@@ -83,7 +77,7 @@ class Database:
             raise _damaged(self.where, f"table {table}", error) from error
 
     def _names(self) -> Mapping[str, bool]:
-        """What the file holds by its name, and whether that is a plain table."""
+        """Everything in the file by its name, and True for a plain table."""
         every = "SELECT name, type = 'table' AND substr(sql, 1, 13) = 'CREATE TABLE ' FROM sqlite_master"
         try:
             return {name: plain == 1 for name, plain in self._connection.execute(every) if isinstance(name, str)}
@@ -107,7 +101,7 @@ _WORDS: Mapping[SqlType, str] = {int: "whole number", str: "text"}
 
 @contextmanager
 def opened(path: Path) -> Iterator[Database]:
-    """The database in a file, for reading.
+    """Open the database in a file for reading.
 
     Raises:
         FileError: it cannot be opened, is no whole database, or was not closed by its writer.
@@ -160,7 +154,7 @@ _FUNCTIONS = frozenset({"substr"})
 
 
 def _may(action: int, first: str | None, second: str | None, _: str | None, inside: str | None) -> int:
-    """Whether SQLite may do something: read, and nothing on behalf of a view or trigger."""
+    """SQLite's answer to what a statement wants to do: it may read, but nothing on behalf of a view or trigger."""
     if inside is not None:
         return sqlite3.SQLITE_DENY
     known = (

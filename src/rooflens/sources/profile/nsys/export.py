@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from rooflens.errors import FileError
 from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events, LaunchCall
 from rooflens.sources.profile.nsys.annotations import Marked, as_events
-from rooflens.sources.profile.nsys.database import Database, SqlColumn, SqlValue, opened
+from rooflens.sources.profile.nsys.database import Database, SqlColumn, opened
 
 _KERNEL, _MEMCPY, _MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
 _GRAPH, _RUNTIME = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -18,18 +17,7 @@ _KINDS: Mapping[str, ActivityKind] = {_KERNEL: "kernel", _MEMCPY: "memcpy", _MEM
 _NVTX, _STRINGS = "NVTX_EVENTS", "StringIds"
 _GPUS, _CUDA_DEVICES = "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
 _NAMES = ("demangledName", "shortName", "mangledName")
-_COPIES = {
-    1: "HtoD",
-    2: "DtoH",
-    3: "HtoA",
-    4: "AtoH",
-    5: "AtoA",
-    6: "AtoD",
-    7: "DtoA",
-    8: "DtoD",
-    9: "HtoH",
-    10: "PtoP",
-}
+_COPIES = ("", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP")
 """CUpti_ActivityMemcpyKind; Nsight Systems numbers the moves of unified memory after them."""
 _UNIFIED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}
 _PUSH_POP = (59, 70)
@@ -64,7 +52,7 @@ class Export:
 
 
 def read_export(path: str | Path) -> Export:
-    """The database that ``nsys export --type sqlite`` writes.
+    """Return what a database of ``nsys export --type sqlite`` holds.
 
     Raises:
         FileError: it cannot be read, is damaged or no such export, or saw no kernel and no copy; the message names the
@@ -76,20 +64,20 @@ def read_export(path: str | Path) -> Export:
                 f"{database.where} is a database, but no export of Nsight Systems: it has no table {_KERNEL}; make one"
                 " with 'nsys export --type sqlite'"
             )
-        return _Reader(database).export()
+        return _ExportReader(database).export()
 
 
-class _Reader:
+class _ExportReader:
     """One export on its way to events; times count from the first of them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._strings: dict[SqlValue, SqlValue] = {
+        self._strings: dict[int, str] = {
             number: text
             for number, text in database.rows(_STRINGS, SqlColumn(name="id"), SqlColumn(name="value", kind=str))
             if number is not None and text is not None
         }
-        self._threads: dict[SqlValue, int] = {}
+        self._threads: dict[int | None, int] = {}
         self._numbers: dict[tuple[int | None, int], int] = {}
         self._begin: int | None = None
 
@@ -112,9 +100,8 @@ class _Reader:
             notes=tuple(notes),
         )
 
-    def _times(self, table: str, start: SqlValue, end: SqlValue) -> tuple[float, float]:
+    def _times(self, table: str, begin: int, finish: int) -> tuple[float, float]:
         """Start and duration in seconds, from the first event on: a difference is exact only between whole numbers."""
-        begin, finish = cast("int", start), cast("int", end)
         if not 0 <= begin <= finish:
             raise FileError(
                 f"{self._database.where}: table {table} has an event from {begin} to {finish} ns, which cannot be;"
@@ -130,12 +117,12 @@ class _Reader:
         for start, end, device, stream, correlation, process, *rest in self._database.rows(table, *common, *names):
             begin, seconds = self._times(table, start, end)
             yield DeviceActivity(
-                name=self._name(table, rest),
+                name=self._name(table, rest[0] if rest else None),
                 kind=_KINDS[table],
                 start=begin,
                 seconds=seconds,
-                device=cast("int | None", device),
-                stream=cast("int | None", stream),
+                device=device,
+                stream=stream,
                 correlation=self._number(process, correlation),
             )
 
@@ -150,33 +137,32 @@ class _Reader:
             )
         return (SqlColumn(name=named or _NAMES[0], needed=True),)
 
-    def _name(self, table: str, cells: list[SqlValue]) -> str:
-        number = cells[0] if cells else None
+    def _name(self, table: str, number: int | None) -> str:
         if table == _KERNEL:
             return self._string(table, number)
         if table == _GRAPH:
             return "CUDA graph" if number is None else f"CUDA graph {number}"
-        return _copy(cast("int | None", number)) if table == _MEMCPY else "Memset"
+        return _copy(number) if table == _MEMCPY else "Memset"
 
-    def _string(self, table: str, number: SqlValue) -> str:
-        found = self._strings.get(number)
-        if found is None:
+    def _string(self, table: str, number: int | None) -> str:
+        text = None if number is None else self._strings.get(number)
+        if text is None:
             raise FileError(
                 f"{self._database.where}: table {table} names text {number}, which table {_STRINGS} does not hold;"
                 " export the report again"
             )
-        return cast("str", found)
+        return text
 
-    def _number(self, process: SqlValue, correlation: SqlValue) -> int | None:
+    def _number(self, process: int | None, correlation: int | None) -> int | None:
         """A number of our own for a launch: CUDA counts anew in every process."""
         if not correlation:
             return None
-        key = None if process is None else cast("int", process) >> _THREAD_BITS, cast("int", correlation)
+        key = None if process is None else process >> _THREAD_BITS, correlation
         return self._numbers.setdefault(key, len(self._numbers))
 
     def _launches(self) -> Iterator[LaunchCall]:
         """The calls that started something."""
-        found: dict[int, LaunchCall | None] = {}
+        launches: dict[int, LaunchCall | None] = {}
         columns = (_START, _END, _THREAD, _CORRELATION, SqlColumn(name="nameId"))
         for start, end, thread, correlation, name in self._database.rows(_RUNTIME, *columns):
             number = self._launched(thread, correlation)
@@ -184,65 +170,55 @@ class _Reader:
                 continue
             begin, seconds = self._times(_RUNTIME, start, end)
             launch = LaunchCall(
-                name=cast("str", self._strings.get(name, "")),
+                name=self._strings.get(name, ""),
                 start=begin,
                 seconds=seconds,
                 thread=self._thread(thread),
                 correlation=number,
             )
             # Two threads that may both have launched it: nobody knows which did.
-            seen = found.setdefault(number, launch)
-            if seen is not None and seen.thread != launch.thread:
-                found[number] = None
-        yield from (launch for launch in found.values() if launch is not None)
+            other = launches.setdefault(number, launch)
+            if other is not None and other.thread != launch.thread:
+                launches[number] = None
+        yield from (launch for launch in launches.values() if launch is not None)
 
-    def _launched(self, thread: SqlValue, correlation: SqlValue) -> int | None:
+    def _launched(self, thread: int | None, correlation: int | None) -> int | None:
         """Our number of a launch, if it started something; older exports do not tell the process of what runs."""
         if thread is None or correlation is None:
             return None
-        process, number = cast("int", thread) >> _THREAD_BITS, cast("int", correlation)
-        return self._numbers.get((process, number), self._numbers.get((None, number)))
+        return self._numbers.get((thread >> _THREAD_BITS, correlation), self._numbers.get((None, correlation)))
 
     def _marks(self) -> tuple[list[Marked], list[str]]:
-        columns = (SqlColumn(name="eventType"), _THREAD, SqlColumn(name="domainId"), SqlColumn(name="textId"))
-        found, unclosed = [], 0
-        for start, end, text, kind, thread, domain, number in self._database.rows(
-            _NVTX, _START, SqlColumn(name="end"), SqlColumn(name="text", kind=str), *columns
+        """The ranges, and a note on those that were left out."""
+        kind, text = SqlColumn(name="eventType"), SqlColumn(name="text", kind=str)
+        columns = (_START, SqlColumn(name="end"), text, kind, _THREAD, SqlColumn(name="domainId"))
+        marks, unclosed = [], 0
+        for start, end, written, event, thread, domain, number in self._database.rows(
+            _NVTX, *columns, SqlColumn(name="textId")
         ):
             # Libraries (NCCL, cuBLAS ...) have domains of their own; programs and torch write into domain 0.
-            if thread is None or domain or kind not in (None, *_PUSH_POP):
+            if thread is None or domain or event not in (None, *_PUSH_POP):
                 continue
             if end is None:
-                unclosed += kind is not None
+                unclosed += event is not None
                 continue
-            name = text if text is not None else None if number is None else self._string(_NVTX, number)
+            name = self._string(_NVTX, number) if written is None and number is not None else written
             if name:
                 begin, seconds = self._times(_NVTX, start, end)
-                process = cast("int", thread) >> _THREAD_BITS
-                found.append(
-                    Marked(
-                        text=cast("str", name),
-                        start=begin,
-                        seconds=seconds,
-                        thread=self._thread(thread),
-                        process=process,
-                    )
-                )
-        return found, [f"{unclosed} NVTX ranges have no end and are left out"] if unclosed else []
+                process = thread >> _THREAD_BITS
+                marks.append(Marked(name, begin, seconds, thread=self._thread(thread), process=process))
+        return marks, [f"{unclosed} NVTX ranges have no end and are left out"] if unclosed else []
 
-    def _thread(self, identity: SqlValue) -> int:
+    def _thread(self, identity: int | None) -> int:
         return self._threads.setdefault(identity, len(self._threads))
 
     def _titles(self) -> Mapping[int, str]:
         """GPU names by CUDA's number; where only numbers of the system are told, if all GPUs have one name."""
-        by_gpu = {
-            number: cast("str", name)
-            for number, name in self._database.rows(_GPUS, SqlColumn(name="id"), SqlColumn(name="name", kind=str))
-            if isinstance(number, int) and name
-        }
+        names = self._database.rows(_GPUS, SqlColumn(name="id"), SqlColumn(name="name", kind=str))
+        by_gpu = {number: name for number, name in names if number is not None and name}
         by_cuda: dict[int, set[str]] = {}
         for cuda, gpu in self._database.rows(_CUDA_DEVICES, SqlColumn(name="cudaId"), SqlColumn(name="gpuId")):
-            if isinstance(cuda, int) and isinstance(gpu, int) and gpu in by_gpu:
+            if cuda is not None and gpu in by_gpu:
                 by_cuda.setdefault(cuda, set()).add(by_gpu[gpu])
         if by_cuda:
             # Processes may number the same cards differently.
