@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -169,7 +170,8 @@ def test_a_chart_of_records_saves_itself(tmp_path: Path) -> None:
     picture = rl.chart("throughput", timed)
     assert isinstance(picture.chart, Plot)
     assert [pytest.approx(point) for point in picture.chart.series[0].path] == [(1.0, 1000.0), (4.0, 2000.0)]
-    assert picture.save(tmp_path / "throughput.svg").read_bytes().startswith(b"<?xml")
+    drawn = picture.save(tmp_path / "throughput.svg").read_text()
+    assert drawn.startswith("<?xml")
     assert picture._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(InvalidValue, match=r"its suffix is '\.html', known are \.png, \.svg, \.pdf"):
         picture.save(tmp_path / "throughput.html")
@@ -192,6 +194,13 @@ def test_the_agreement_of_bound_and_time() -> None:
     assert isinstance(picture.chart, Plot)
     dots = [dot for series in picture.chart.series for dot in series.dots]
     assert [(dot.x, dot.y) for dot in dots] == [pytest.approx((1e-3, 2e-3))]
+
+
+def test_the_notes_of_a_chart_are_written_below_it() -> None:
+    plain, noted = (
+        with_matplotlib.render(replace(PLOT, notes=("a <note> of $x$",)), "svg", notes=n) for n in (False, True)
+    )
+    assert (b"a &lt;note&gt; of $x$" in plain, b"a &lt;note&gt; of $x$" in noted) == (False, True)
 
 
 def test_a_chart_from_the_command_line(tmp_path: Path) -> None:

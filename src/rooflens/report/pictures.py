@@ -31,7 +31,7 @@ class ChartPicture(Picture):
         """Return the contents of a file; equal charts give equal files."""
         from rooflens.report.charts.with_matplotlib import render
 
-        return render(self.chart, suffix)
+        return render(self.chart, suffix, notes=True)
 
 
 def agreement(records: RecordSet) -> Chart | None:

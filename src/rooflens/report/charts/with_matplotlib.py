@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -25,12 +25,16 @@ _MOST_KEYS = 24
 """Rows that a legend shows."""
 
 
-def render(chart: Chart, suffix: str) -> bytes:
-    """Return the bytes of a PNG, SVG or PDF file; equal charts give equal bytes."""
-    return file_bytes(lambda: _draw(chart), suffix, font_size=9, tight=True)
+def render(chart: Chart, suffix: str, *, notes: bool = False) -> bytes:
+    """Return the bytes of a PNG, SVG or PDF file; equal charts give equal bytes.
+
+    Args:
+        notes: True writes the notes of the chart below it; the page of a report has them in its text.
+    """
+    return file_bytes(lambda: _draw(chart, chart.notes if notes else ()), suffix, font_size=9, tight=True)
 
 
-def _draw(chart: Chart) -> Canvas:
+def _draw(chart: Chart, notes: Sequence[str]) -> Canvas:
     rows = 0 if isinstance(chart, Plot) else len(chart.bars if isinstance(chart, Bars) else chart.rows)
     canvas = empty(_WIDTH, _PLANE if isinstance(chart, Plot) else _EDGE + _ROW * rows)
     plane = canvas.add_subplot()
@@ -41,6 +45,9 @@ def _draw(chart: Chart) -> Canvas:
         _bars(plane, chart)
     else:
         _heat(plane, chart)
+    if notes:
+        text = "\n".join(map(_plain, notes))
+        canvas.text(plane.get_position().x0, -0.02, text, fontsize=7.4, color=GREY, verticalalignment="top")
     return canvas
 
 
