@@ -36,6 +36,7 @@ from rooflens.results import RecordSet
 from rooflens.sources import counters as counters_of
 from rooflens.sources import profile
 from rooflens.sources.counters.reports.outline import outline
+from rooflens.sources.profile import chrome
 from rooflens.study import cells, read_study
 
 FOLDER = Path(tempfile.mkdtemp(prefix="rooflens-fuzz-"))
@@ -166,7 +167,7 @@ def report(data: bytes) -> None:
 
 def trace(data: bytes) -> None:
     """The time on the device is the sum of the durations in the file, and records hold no more than that."""
-    events = profile.parse_trace(data, "fuzz.json")
+    events = chrome.parse_trace(data, "fuzz.json")
     shares = profile.attribute(events)
     made = list(profile.records_of(shares, Case(model="fuzz"), events.notes))
     text = re.sub(r":\s*-?(?:inf|nan|NaN|Infinity)(?=\s*[,}\]])", ": null", data.decode(errors="replace"))

@@ -14,7 +14,9 @@ from rooflens.records import Case, Phase, Record, Timing, Work
 from rooflens.report.executed_work import below
 from rooflens.results import UNATTRIBUTED, RecordSet
 from rooflens.running.attributing import REPLAYED, attributed
-from rooflens.sources.profile import DeviceActivity, EventPlace, TimeShare
+from rooflens.sources.profile import TimeShare
+from rooflens.sources.profile.events import DeviceActivity
+from rooflens.sources.profile.places import EventPlace
 
 OWN = Path(__file__).parent / "data" / "ncu"
 CASE = Case(model="net", device="h200-sxm-141gb", batch=2, dtype="bf16")

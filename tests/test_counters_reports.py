@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 
 import rooflens as rl
 from rooflens.errors import FileError
-from rooflens.sources.counters import CounterReading, KernelLaunch, launches
+from rooflens.sources.counters import CounterReading, launches
+from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.nvtx import cell_of, place_of, ranges_of
 from rooflens.sources.counters.reports import launches_of
 from rooflens.sources.counters.reports import supervisor as reading

@@ -10,18 +10,9 @@ from hypothesis import strategies as st
 
 from rooflens.records import Case, Phase, Record
 from rooflens.results import UNATTRIBUTED, RecordSet
-from rooflens.sources.profile import (
-    DeviceActivity,
-    Events,
-    HostOperation,
-    LaunchCall,
-    NamedRange,
-    TimeShare,
-    attribute,
-    module_range,
-    phase_range,
-    records_of,
-)
+from rooflens.sources.profile import TimeShare, attribute, records_of
+from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
+from rooflens.sources.range_names import module_range, phase_range
 
 MAIN, ENGINE = 0, 1
 OUTSIDE: dict[Phase, str] = {"forward": "(loss)", "backward": "(loss)", "optimizer": "(optimizer)"}

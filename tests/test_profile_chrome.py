@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 import rooflens as rl
 from rooflens import opening
 from rooflens.errors import FileError
-from rooflens.sources.profile import Events, attribute, is_attributed, parse_trace, read_trace
+from rooflens.sources.profile import attribute, read_trace
+from rooflens.sources.profile.chrome import parse_trace
+from rooflens.sources.profile.events import Events
+from rooflens.sources.profile.operation_records import is_attributed
 
 SHARED = Path(__file__).parents[2] / "shared"
 TRACES = SHARED / "data" / "traces"

@@ -20,7 +20,7 @@ from rooflens.errors import FileError, InvalidValue, UnknownName
 from rooflens.sources.counters import CounterReading, parse, parse_statement
 from rooflens.sources.counters.arithmetic import calculate
 from rooflens.sources.counters.nvtx import RangePlace, place_of, ranges_of
-from rooflens.sources.profile import module_range, phase_range
+from rooflens.sources.range_names import module_range, phase_range
 
 TRACE = {
     "schemaVersion": 1,

@@ -5,9 +5,7 @@
 """
 
 from rooflens.sources.counters.counter_cells import CounterReading
-from rooflens.sources.counters.launch_records import Chip, CounterFile, chip_of, found_in, record_of
-from rooflens.sources.counters.launches import KernelLaunch
-from rooflens.sources.counters.metrics import near
+from rooflens.sources.counters.launch_records import Chip, CounterFile, found_in
 from rooflens.sources.counters.printed import launches, parse
 from rooflens.sources.counters.reports import REPORT_SIGN
 from rooflens.sources.counters.statements import Statement, parse_statement, stated, statement
@@ -18,15 +16,11 @@ __all__ = [
     "Chip",
     "CounterFile",
     "CounterReading",
-    "KernelLaunch",
     "Statement",
-    "chip_of",
     "found_in",
     "launches",
-    "near",
     "parse",
     "parse_statement",
-    "record_of",
     "short",
     "stated",
     "statement",

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rooflens.records.record import MOST_CALLS
 from rooflens.sources.counters.counter_cells import CounterReading, Target, shape_of, unread
-from rooflens.sources.counters.csv_rows import SEPARATOR, damaged, fields, misshapen
-from rooflens.sources.counters.header import Header
+from rooflens.sources.counters.csv_rows import SEPARATOR, Header, damaged, fields, misshapen
 from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import kind_of, labelled
 from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE, Deferred

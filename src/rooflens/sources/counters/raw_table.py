@@ -8,8 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from rooflens.sources.counters.counter_cells import CounterReading, RowShape, collected, shape_of
-from rooflens.sources.counters.csv_rows import SEPARATOR, damaged, fields, misshapen
-from rooflens.sources.counters.header import Header
+from rooflens.sources.counters.csv_rows import SEPARATOR, Header, damaged, fields, misshapen
 from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import is_fact, kind_of
 from rooflens.sources.counters.printed_numbers import is_whole

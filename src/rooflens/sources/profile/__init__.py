@@ -7,26 +7,8 @@ A step is profiled here by :mod:`rooflens.sources.profile.profiled_step`, which 
 """
 
 from rooflens.sources.profile.attribution import TimeShare, attribute
-from rooflens.sources.profile.chrome import parse_trace, read_trace
-from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
-from rooflens.sources.profile.operation_records import is_attributed, records_of
-from rooflens.sources.profile.places import EventPlace, outside
-from rooflens.sources.range_names import module_range, phase_range
+from rooflens.sources.profile.chrome import read_trace
+from rooflens.sources.profile.operation_records import records_of
+from rooflens.sources.profile.places import outside
 
-__all__ = [
-    "DeviceActivity",
-    "EventPlace",
-    "Events",
-    "HostOperation",
-    "LaunchCall",
-    "NamedRange",
-    "TimeShare",
-    "attribute",
-    "is_attributed",
-    "module_range",
-    "outside",
-    "parse_trace",
-    "phase_range",
-    "read_trace",
-    "records_of",
-]
+__all__ = ["TimeShare", "attribute", "outside", "read_trace", "records_of"]

@@ -48,17 +48,13 @@ class _State:
 class _Phases:
     """The phases of a step that ranges mark."""
 
-    def __init__(self, calls: Iterable[NestedEvent]) -> None:
-        events = [call.event for call in calls if isinstance(call.event, NamedRange)]
-        self._marked = sorted(
-            (event.start, event.start + event.seconds, phase)
-            for event in events
-            if (phase := phase_of(event.name)) is not None
-        )
+    def __init__(self, ranges: Iterable[NamedRange]) -> None:
+        phases = ((its.start, its.end, phase_of(its.name)) for its in ranges)
+        self._marked = sorted((start, end, phase) for start, end, phase in phases if phase is not None)
         self._starts = [start for start, _, _ in self._marked]
 
     def of(self, state: _State, start: float) -> Phase | None:
-        """The phase at a time, on whichever thread; where none is marked, what runs tells it."""
+        """Return the phase at a time, on any thread; where none is marked, the phase of what runs."""
         if self._marked:
             n = bisect_right(self._starts, start) - 1
             return self._marked[n][2] if n >= 0 and start < self._marked[n][1] else None
@@ -66,19 +62,20 @@ class _Phases:
 
 
 def outside(training: bool) -> Mapping[Phase, str]:
-    """The path of what runs outside of the modules of a step, by phase."""
+    """Return the path of what runs outside of the modules of a step, by phase."""
     return {"forward": _LOSS, "backward": _LOSS, "optimizer": OPTIMIZER_PATH} if training else {}
 
 
 def places_of(calls: Iterable[NestedEvent], outside: Mapping[Phase, str]) -> dict[NestedEvent, EventPlace]:
-    """The place of each call; they come in order of time, so that forward operations come before their backward ones.
+    """Return the place of each host event, given in order of time: forward operations come before their backward ones.
 
     Args:
         outside: path of what runs outside of modules, by phase.
     """
     calls = list(calls)
-    phases = _Phases(calls)
-    named = any(isinstance(call.event, NamedRange) and module_of(call.event.name, None) is not None for call in calls)
+    ranges = [call.event for call in calls if isinstance(call.event, NamedRange)]
+    phases = _Phases(ranges)
+    named = any(module_of(its.name, None) is not None for its in ranges)
     nowhere = _State(path=None if named else "")
     states: dict[NestedEvent, _State] = {}
     nodes = _Nodes()
@@ -101,20 +98,20 @@ class _Nodes:
         self._run: dict[int, str | None] = {}
 
     def see(self, event: HostEvent, path: str | None) -> None:
-        """An operation begins at a path."""
+        """Take down that an operation begins at a path."""
         if isinstance(event, HostOperation) and event.sequence is not None and not event.backward:
             # Several may begin before the node with this number is made: the last of them made it.
             self._made[event.thread, event.sequence] = path
 
     def of(self, event: HostOperation) -> str | None:
-        """The path of the module that made the node which a backward operation runs."""
+        """Return the path of the module that made the node which a backward operation runs."""
         known = event.forward_thread is not None and event.sequence is not None
         path = self._made.get((event.forward_thread, event.sequence)) if known else None  # type: ignore[arg-type]
         self._run[event.thread] = path
         return path
 
     def latest(self, thread: int) -> str | None:
-        """The path of the node that a thread ran last."""
+        """Return the path of the node that a thread ran last."""
         return self._run.get(thread)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rooflens.errors import FileError
@@ -22,17 +21,6 @@ _RATE = re.compile(rf"({_VALUE})\s+(\S.*?)(?:\s+EMP)?", re.ASCII)
 _SETTING = re.compile(r"[A-Z][A-Z_]+\b.*")
 _END = "META_DATA"
 _DIGITS = 19
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Trial:
-    """One timed run of the micro-kernel."""
-
-    size: int
-    trials: int
-    seconds: float
-    bytes: int
-    flops: int
 
 
 def from_text(text: str, path: Path, _: str, told: Device | None) -> Roofs:
@@ -58,21 +46,21 @@ def _of_rates(lines: Sequence[tuple[int, str]], where: str) -> tuple[list[NamedR
     memory: list[NamedRoof] = []
     seen: dict[str, int] = {}
     for n, line in lines:
-        found = _RATE.fullmatch(line)
-        if found is None:
+        match = _RATE.fullmatch(line)
+        if match is None:
             raise FileError(f"{where}, line {n}: {line[:60]!r} is no rate of the Empirical Roofline Tool")
-        name, place = found[2], f"line {n}"
+        name, place = match[2], f"line {n}"
         if name in seen:
             raise FileError(
                 f"{where}: lines {seen[name]} and {n} both tell {name!r}; these are several runs, read roofline.json"
             )
         seen[name] = n
         if name == "Weight":  # how long the run's plateaus are, by which the tool chooses between runs
-            number(found[1], f"{where}, line {n}")
+            number(match[1], f"{where}, line {n}")
         elif "GFLOPs" in name:
-            compute.append(compute_roof(name, place, rate(found[1], f"{where}, line {n}")))
+            compute.append(compute_roof(name, place, rate(match[1], f"{where}, line {n}")))
         else:
-            memory.append(memory_roof(name, place, rate(found[1], f"{where}, line {n}")))
+            memory.append(memory_roof(name, place, rate(match[1], f"{where}, line {n}")))
     return compute, memory
 
 
@@ -80,9 +68,8 @@ def _of_trials(lines: Sequence[tuple[int, str]], where: str, gpu: bool) -> tuple
     """The best rates of one run: of arithmetic, of the fastest working set, and of the largest one."""
     best: dict[int, float] = {}
     flops = 0.0
-    for trial in _trials(lines, where):
-        best[trial.size] = max(best.get(trial.size, 0.0), trial.bytes / trial.seconds)
-        flops = max(flops, trial.flops / trial.seconds)
+    for size, speed, performance in _trials(lines, where):
+        best[size], flops = max(best.get(size, 0.0), speed), max(flops, performance)
     roofs = [NamedRoof(name="best of the run", place="trials", rate=flops, resource="vector.fp64")] if flops else []
     if not any(best.values()):
         return roofs, []
@@ -96,16 +83,16 @@ def _of_trials(lines: Sequence[tuple[int, str]], where: str, gpu: bool) -> tuple
     return roofs, memory
 
 
-def _trials(lines: Sequence[tuple[int, str]], where: str) -> Iterator[_Trial]:
-    """The runs; what a pass moves and computes per byte of its set is the same in all of them."""
+def _trials(lines: Sequence[tuple[int, str]], where: str) -> Iterator[tuple[int, float, float]]:
+    """Working set in bytes, B/s and FLOP/s of each run; bytes and FLOP per byte of the set are the same in all."""
     shape: tuple[float, float] | None = None
     for n, line in lines:
-        found = TRIAL.fullmatch(line)
-        if found is None or max(map(len, found.groups())) > _DIGITS:
+        match = TRIAL.fullmatch(line)
+        if match is None or max(map(len, match.groups())) > _DIGITS:
             raise FileError(
                 f"{where}, line {n}: {line[:60]!r} is no run; working set, trials, us, bytes and FLOP belong there"
             )
-        size, trials, nbytes, flops = (int(found[k]) for k in (1, 2, 4, 5))
+        size, trials, nbytes, flops = (int(match[k]) for k in (1, 2, 4, 5))
         passed = size * trials
         ratios = (nbytes / passed, flops / passed) if passed else None
         shape = shape or ratios
@@ -113,6 +100,6 @@ def _trials(lines: Sequence[tuple[int, str]], where: str) -> Iterator[_Trial]:
             raise FileError(
                 f"{where}, line {n}: {nbytes} bytes and {flops} FLOP do not belong to {trials} x {size} bytes"
             )
-        microseconds = number(found[3], f"{where}, line {n}")
-        if microseconds:  # a run too short for the clock
-            yield _Trial(size=size, trials=trials, seconds=microseconds * 1e-6, bytes=nbytes, flops=flops)
+        seconds = number(match[3], f"{where}, line {n}") * 1e-6
+        if seconds:  # else a run too short for the clock
+            yield size, nbytes / seconds, flops / seconds
