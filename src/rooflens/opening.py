@@ -1,4 +1,4 @@
-"""Files that others wrote, opened within bounds: plain or gzip, with one error for all that cannot be read."""
+"""Files opened within bounds: plain or gzip, with one error for all that cannot be read."""
 
 from __future__ import annotations
 

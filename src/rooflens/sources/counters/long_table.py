@@ -99,10 +99,8 @@ class LongTable:
     def _enter(self, row: Sequence[str], line: int) -> KernelLaunch | None:
         header = self._header
         process = header.get(row, "Process ID")
-        if self._summary:
-            key = tuple(row[: self._before])
-        else:
-            key = (process, header.get(row, "ID"), header.get(row, "Device"))
+        of_launch = (process, header.get(row, "ID"), header.get(row, "Device"))
+        key = tuple(row[: self._before]) if self._summary else of_launch
         current = self._open.get(process)
         if current is not None and current.key == key:
             self._launch, self._launch_cells = current, self._cells[key]
@@ -148,14 +146,9 @@ def table(reading: CounterReading, text: str, line: int) -> LongTable | RawTable
     is_wide = "Metric Name" not in header
     if is_wide and "ID" not in header:
         raise damaged(reading.where, line, "the header has neither an ID nor a Metric Name")
-    needed = (
-        ()
-        if is_wide
-        else ("Metric Unit", "Metric Value")
-        if "ID" in header
-        else ("Metric Unit", "Average", "Invocations")
-    )
-    lacking = [name for name in ("Kernel Name", *needed) if name not in header]
+    values = ("Metric Value",) if "ID" in header else ("Average", "Invocations")
+    needed = ("Kernel Name", *(() if is_wide else ("Metric Unit", *values)))
+    lacking = [name for name in needed if name not in header]
     if lacking:
         raise damaged(reading.where, line, f"the header lacks {', '.join(lacking)}")
     return RawTable(reading, header) if is_wide else LongTable(reading, header)

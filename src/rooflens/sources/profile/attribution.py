@@ -35,10 +35,10 @@ class TimeShare:
 
 
 def attribute(events: Events, outside: Mapping[Phase, str] | None = None) -> tuple[TimeShare, ...]:
-    """All device time by operation, module and phase; host time where no device was seen.
+    """Return all device time by operation, module and phase; host time where no device was seen.
 
-    Host time is that of operations: what Python does between them is none of it. Where the phases of a step are marked,
-    what was started outside of them is left out.
+    Host time is that of operations, without what Python does between them. Where the phases of a step are marked, what
+    was started outside of them is left out.
 
     Args:
         outside: path of what runs outside of modules, by phase.
@@ -52,42 +52,42 @@ def _device_shares(
     events: Events, calls: list[NestedEvent], places: Mapping[NestedEvent, EventPlace]
 ) -> tuple[TimeShare, ...]:
     numbers = {call: n for n, call in enumerate(calls)}
-    launches = {call.event.correlation: call for call in calls if isinstance(call.event, LaunchCall)}
-    by_identity = {
-        call.event.identity: call
-        for call in calls
-        if isinstance(call.event, HostOperation) and call.event.identity is not None
-    }
+    launches: dict[int | None, NestedEvent] = {}
+    by_identity: dict[int | None, NestedEvent] = {}
+    for call in calls:
+        if isinstance(call.event, LaunchCall):
+            launches[call.event.correlation] = call
+        elif isinstance(call.event, HostOperation) and call.event.identity is not None:
+            by_identity[call.event.identity] = call
     claimants = _claimants(calls)
-    found = []
+    shares = []
     for activity in events.activities:
-        launch = launches.get(activity.correlation) if activity.correlation is not None else None
-        launch = launch or (by_identity.get(activity.identity) if activity.identity is not None else None)
-        if launch is not None and places[launch].phase is None:
-            continue
-        claimed = None if launch is None else claimants[launch]
-        place = EventPlace() if launch is None else places[launch if claimed is None else claimed]
-        found.append(
-            TimeShare(
-                seconds=activity.seconds,
-                place=place,
-                operation=None if claimed is None else short(claimed.event.name),
-                call=None if claimed is None else numbers[claimed],
-                activity=activity,
+        launch = launches.get(activity.correlation) or by_identity.get(activity.identity)
+        if launch is None:
+            shares.append(TimeShare(seconds=activity.seconds, place=EventPlace(), activity=activity))
+        elif places[launch].phase is not None:
+            operation = claimants[launch]
+            shares.append(
+                TimeShare(
+                    seconds=activity.seconds,
+                    place=places[operation or launch],
+                    operation=None if operation is None else short(operation.event.name),
+                    call=None if operation is None else numbers[operation],
+                    activity=activity,
+                )
             )
-        )
-    return tuple(found)
+    return tuple(shares)
 
 
 def _claimants(calls: Iterable[NestedEvent]) -> dict[NestedEvent, NestedEvent | None]:
-    """The operation to which what is launched during each event belongs.
+    """By event the operation to which belongs what is launched during it.
 
     It is the outermost, within the module or node that runs, of the best kind: one that an estimate counts, else one
     with a namespace (a custom operator), else any (a custom autograd function), else the node itself.
     """
-    found: dict[NestedEvent, tuple[int, NestedEvent | None]] = {}
+    claims: dict[NestedEvent, tuple[int, NestedEvent | None]] = {}
     for call in calls:
-        best = found[call.parent] if call.parent is not None else _NOBODY
+        best = claims[call.parent] if call.parent is not None else _NOBODY
         if isinstance(call.event, NamedRange):
             best = best if module_of(call.event.name, None) is None else _NOBODY
         elif isinstance(call.event, HostOperation):
@@ -97,8 +97,8 @@ def _claimants(calls: Iterable[NestedEvent]) -> dict[NestedEvent, NestedEvent | 
                 best = _NODE, call
             else:
                 best = min(best, (_kind(call.event.name), call), key=lambda item: item[0])
-        found[call] = best
-    return {call: claimant for call, (_, claimant) in found.items()}
+        claims[call] = best
+    return {call: claimant for call, (_, claimant) in claims.items()}
 
 
 _KNOWN, _NAMED, _OTHER, _NODE = range(4)
@@ -110,12 +110,12 @@ def _kind(name: str) -> int:
 
 
 def _is_node(call: NestedEvent) -> bool:
-    """Whether it stands for an autograd node that is run, around the operations that do its work."""
+    """True if it stands for an autograd node that is run, around the operations that do its work."""
     return isinstance(call.event, HostOperation) and call.event.backward
 
 
 def _host_shares(calls: list[NestedEvent], places: Mapping[NestedEvent, EventPlace]) -> tuple[TimeShare, ...]:
-    """Host time of operations, where the host is the device; what torch calls around them belongs to the longest."""
+    """Host time of operations, where the host is the device. What torch runs around them belongs to the longest."""
     knowing = _with_known_inside(calls)
     folded = _folded(calls, knowing)
     claims: dict[NestedEvent, NestedEvent] = {}
@@ -154,12 +154,12 @@ def _host_shares(calls: list[NestedEvent], places: Mapping[NestedEvent, EventPla
 
 def _with_known_inside(calls: Iterable[NestedEvent]) -> set[NestedEvent]:
     """The events in which an operation runs that an estimate would count."""
-    found: set[NestedEvent] = set()
+    around: set[NestedEvent] = set()
     for call in reversed(list(calls)):
-        inside = call in found or (isinstance(call.event, HostOperation) and is_known(call.event.name))
+        inside = call in around or (isinstance(call.event, HostOperation) and is_known(call.event.name))
         if inside and call.parent is not None:
-            found.add(call.parent)
-    return found
+            around.add(call.parent)
+    return around
 
 
 def _folded(calls: Iterable[NestedEvent], knowing: set[NestedEvent]) -> set[NestedEvent]:
@@ -167,16 +167,16 @@ def _folded(calls: Iterable[NestedEvent], knowing: set[NestedEvent]) -> set[Nest
 
     A view, an allocation or a copy that a call makes on its way to an operation is part of it: ``linear`` transposes.
     """
-    found: set[NestedEvent] = set()
+    folded: set[NestedEvent] = set()
     for call in calls:
         around = call.parent
         if around is None or not isinstance(around.event, HostOperation) or isinstance(call.event, NamedRange):
             continue
         transparent = around in knowing and not is_known(around.event.name)
         makes_its_way = transparent and not is_engine(around.event.name) and not _is_node(around)
-        if around in found or (makes_its_way and call not in knowing and not is_known(call.event.name)):
-            found.add(call)
-    return found
+        if around in folded or (makes_its_way and call not in knowing and not is_known(call.event.name)):
+            folded.add(call)
+    return folded
 
 
 def _counts(call: NestedEvent, folded: set[NestedEvent]) -> bool:
@@ -184,7 +184,5 @@ def _counts(call: NestedEvent, folded: set[NestedEvent]) -> bool:
 
 
 def _can_claim(call: NestedEvent) -> bool:
-    """Whether an operation without a formula stands for itself, and not for what runs inside of it."""
-    if is_engine(call.event.name):
-        return False
-    return not _is_node(call) or not any(call.operations())
+    """True if an operation without a formula stands for itself, and not for what runs inside of it."""
+    return not is_engine(call.event.name) and not (_is_node(call) and any(call.operations()))

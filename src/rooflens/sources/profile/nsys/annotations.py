@@ -1,4 +1,4 @@
-"""What NVTX ranges say: modules, phases, and operations as ``torch.autograd.profiler.emit_nvtx`` names them."""
+"""NVTX ranges as modules, phases, and operations, which ``torch.autograd.profiler.emit_nvtx`` names."""
 
 from __future__ import annotations
 
@@ -6,45 +6,40 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.costs.profiler_names import is_engine
-from rooflens.sources.profile.events import HostOperation, NamedRange
+from rooflens.sources.profile.events import HostEvent, HostOperation, NamedRange
 from rooflens.sources.range_names import OURS, emitted, is_optimizer, module_of, module_range, phase_of, phase_range
 
 _ATEN = "aten::"
 _NODE = "autograd::engine::evaluate_function: "
 
 
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """A range as it is written; `thread` is a number of ours, `process` the system's."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenRange(HostEvent):
+    """A range under the name that is written; `thread` is a number of ours, `process` the system's."""
 
-    text: str
-    start: float
-    seconds: float
-    thread: int
     process: int
 
 
-def as_events(marks: Iterable[Marked]) -> tuple[tuple[NamedRange, ...], tuple[HostOperation, ...], bool]:
-    """Ranges and operations, and whether they tell the phase of what runs.
+def as_events(marks: Iterable[WrittenRange]) -> tuple[tuple[NamedRange, ...], tuple[HostOperation, ...], bool]:
+    """Return ranges and operations, and True if they tell the phase of what runs.
 
     Where torch wrote ranges, one is an operation if its name has a namespace (``aten::``) or the number of an autograd
-    node. Any other is a module or a phase, by the words of rooflens; where rooflens wrote none, a range called forward,
-    backward or optimizer is a phase, and every other one a module.
+    node. Any other is a module or a phase by its name. Where rooflens wrote none, a range called forward, backward or
+    optimizer is a phase, and every other one a module.
     """
     ordered = sorted(marks, key=lambda mark: (mark.start, -mark.seconds))
-    ours = any(mark.text.startswith(OURS) for mark in ordered)
-    by_torch = any(mark.text.startswith(_ATEN) or emitted(mark.text)[0] != mark.text for mark in ordered)
+    ours = any(mark.name.startswith(OURS) for mark in ordered)
+    by_torch = any(mark.name.startswith(_ATEN) or emitted(mark.name)[0] != mark.name for mark in ordered)
     ranges: list[NamedRange] = []
     operations: list[tuple[int, HostOperation]] = []
     nodes: dict[int, HostOperation] = {}
     for mark in ordered:
-        name, sequence = emitted(mark.text)
+        name, sequence = emitted(mark.name)
         if by_torch and ("::" in name or sequence is not None):
-            operation = _operation(mark, name, sequence, nodes)
-            operations.append((mark.process, operation))
+            operations.append((mark.process, _operation(mark, name, sequence, nodes)))
         else:
-            words = name if ours else _as_ours(name)
-            ranges.append(NamedRange(name=words, start=mark.start, seconds=mark.seconds, thread=mark.thread))
+            name = name if ours else _as_ours(name)
+            ranges.append(NamedRange(name=name, start=mark.start, seconds=mark.seconds, thread=mark.thread))
     named = bool(operations) or any(phase_of(its.name) or is_optimizer(its.name) for its in ranges)
     return tuple(ranges), tuple(_with_makers(operations)), named
 
@@ -56,26 +51,22 @@ def _as_ours(name: str) -> str:
     return name if is_optimizer(name) or module_of(name, None) is not None else module_range(name)
 
 
-def _operation(mark: Marked, name: str, sequence: int | None, nodes: dict[int, HostOperation]) -> HostOperation:
+def _operation(mark: WrittenRange, name: str, sequence: int | None, nodes: dict[int, HostOperation]) -> HostOperation:
     """An operation; within the engine's call of a node, the range that has its number is the node itself."""
     around = nodes.get(mark.thread)
-    if around is not None and mark.start >= around.start + around.seconds:
-        around = None
+    inside = around is not None and mark.start < around.end and sequence == around.sequence
     evaluates = name.startswith(_NODE)
-    is_node = evaluates or (
-        around is not None and sequence is not None and sequence == around.sequence and "::" not in name
-    )
-    made = HostOperation(
+    operation = HostOperation(
         name=name,
         start=mark.start,
         seconds=mark.seconds,
         thread=mark.thread,
         sequence=sequence,
-        backward=is_node,
+        backward=evaluates or (inside and sequence is not None and "::" not in name),
     )
     if evaluates:
-        nodes[mark.thread] = made
-    return made
+        nodes[mark.thread] = operation
+    return operation
 
 
 def _with_makers(operations: Sequence[tuple[int, HostOperation]]) -> Iterable[HostOperation]:

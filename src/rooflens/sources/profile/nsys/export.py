@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rooflens.errors import FileError
 from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events, LaunchCall
-from rooflens.sources.profile.nsys.annotations import Marked, as_events
+from rooflens.sources.profile.nsys.annotations import WrittenRange, as_events
 from rooflens.sources.profile.nsys.database import Database, SqlColumn, opened
 
 _KERNEL, _MEMCPY, _MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
@@ -188,7 +188,7 @@ class _ExportReader:
             return None
         return self._numbers.get((thread >> _THREAD_BITS, correlation), self._numbers.get((None, correlation)))
 
-    def _marks(self) -> tuple[list[Marked], list[str]]:
+    def _marks(self) -> tuple[list[WrittenRange], list[str]]:
         """The ranges, and a note on those that were left out."""
         kind, text = SqlColumn(name="eventType"), SqlColumn(name="text", kind=str)
         columns = (_START, SqlColumn(name="end"), text, kind, _THREAD, SqlColumn(name="domainId"))
@@ -205,8 +205,8 @@ class _ExportReader:
             name = self._string(_NVTX, number) if written is None and number is not None else written
             if name:
                 begin, seconds = self._times(_NVTX, start, end)
-                process = thread >> _THREAD_BITS
-                marks.append(Marked(name, begin, seconds, thread=self._thread(thread), process=process))
+                ours, process = self._thread(thread), thread >> _THREAD_BITS
+                marks.append(WrittenRange(name=name, start=begin, seconds=seconds, thread=ours, process=process))
         return marks, [f"{unclosed} NVTX ranges have no end and are left out"] if unclosed else []
 
     def _thread(self, identity: int | None) -> int:
