@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from rooflens.records import PHASES, Phase, Record
 from rooflens.results import RecordSet, Total
 from rooflens.results.partners import same_step
+from rooflens.results.quantities import BYTES, ratio
 
-Level = Literal["family", "module"]
+PieceOfStep = tuple[Phase | None, str]
+"""A phase, and a module path or an operation family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +37,19 @@ class Executed:
     @property
     def flops_ratio(self) -> float | None:
         """Executed over algorithmic FLOP, recomputed ones in both; None where one of them is unknown or zero."""
-        if self.algorithmic is None or self.executed.missing:
+        works = (self.executed.all_work, None if self.algorithmic is None else self.algorithmic.all_work)
+        if self.executed.missing:
             return None
-        return _ratio(_flops(self.executed), _flops(self.algorithmic))
+        return ratio(*(None if work is None else work.total_flops for work in works))
 
     @property
     def bytes_ratio(self) -> float | None:
         """Measured DRAM bytes over compulsory ones."""
-        if self.algorithmic is None:
-            return None
-        return _ratio(self.executed.bytes.get("dram"), self.algorithmic.bytes.get("dram"))
+        return ratio(BYTES.of(self.executed).value, BYTES.of(self.algorithmic).value)
 
 
-def executed(rs: RecordSet, by: Level) -> tuple[Executed, ...]:
-    """Every group of the only counted case, phases in the order of a step, then the groups that only the estimate has.
+def executed(rs: RecordSet, by: Literal["family", "module"]) -> tuple[Executed, ...]:
+    """Return every group of the only counted case, in the order of a step, then those that only the estimate has.
 
     A kernel counts where its operation lies. Where one call on the device does all that a module does (multi-head
     attention with its projections), the estimate's operations of that module count as the family of that call. What
@@ -64,73 +65,52 @@ def executed(rs: RecordSet, by: Level) -> tuple[Executed, ...]:
     estimates = [records for its, source, records in rs.split() if source == "estimate" and same_step(its, case)]
     if len(estimates) != 1:
         return ()
-    device = counted[0].device()
+    device, add = counted[0].device(), counted[0].sum
     estimated = [r for r in estimates[0] if r.work is not None]
     launched = _in_phases([r for r in counted[0] if r.scope == "kernel"], {r.phase for r in estimated})
     ours = _grouped(launched, lambda r: r.kind if by == "family" else r.path)
     fused = _fused(launched, estimated)
     theirs = _grouped(estimated, lambda r: fused.get((r.phase, r.path), r.kind) if by == "family" else r.path)
-    return tuple(
-        Executed(
-            phase=phase,
-            key=key,
-            kernels=sum(r.calls for r in ours.get((phase, key), ()) if r.work is not None),
-            seconds=_seconds(ours.get((phase, key), ())),
-            executed=counted[0].sum((r for r in ours.get((phase, key), ()) if r.work is not None), device),
-            algorithmic=counted[0].sum(theirs[phase, key], device) if (phase, key) in theirs else None,
+    rows = []
+    for piece in sorted(dict.fromkeys((*ours, *theirs)), key=lambda piece: (*PHASES, None).index(piece[0])):
+        records = ours.get(piece, [])
+        worked = [r for r in records if r.work is not None]
+        rows.append(
+            Executed(
+                phase=piece[0],
+                key=piece[1],
+                kernels=sum(r.calls for r in worked),
+                seconds=add(records, None).measured_seconds,
+                executed=add(worked, device),
+                algorithmic=add(theirs[piece], device) if piece in theirs else None,
+            )
         )
-        for phase, key in _keys(ours, theirs)
-    )
+    return tuple(rows)
 
 
 def _in_phases(launched: list[Record], phases: Set[Phase | None]) -> list[Record]:
-    """The launches, in the only phase of the estimate where the counters tell of none."""
+    """Return the launches, in the only phase of the estimate where the counters tell of none."""
     if len(phases) != 1 or any(r.phase is not None for r in launched):
         return launched
     (only,) = phases
     return [replace(r, phase=only) for r in launched]
 
 
-Places = dict[tuple[Phase | None, str], list[Record]]
-
-
-def _grouped(records: Iterable[Record], key: Callable[[Record], str]) -> Places:
-    found: Places = {}
+def _grouped(records: Iterable[Record], key: Callable[[Record], str]) -> dict[PieceOfStep, list[Record]]:
+    groups: dict[PieceOfStep, list[Record]] = {}
     for record in records:
-        found.setdefault((record.phase, key(record)), []).append(record)
-    return found
+        groups.setdefault((record.phase, key(record)), []).append(record)
+    return groups
 
 
-def _fused(launched: Iterable[Record], estimated: Iterable[Record]) -> dict[tuple[Phase | None, str], str]:
-    """The family of the only call in a module, where the estimate knows no such call but others in its place."""
-    known = {place: {r.name for r in records} for place, records in _grouped(estimated, lambda r: r.path).items()}
-    found: dict[tuple[Phase | None, str], str] = {}
-    for place, records in _grouped(launched, lambda r: r.path).items():
+def _fused(launched: Iterable[Record], estimated: Iterable[Record]) -> dict[PieceOfStep, str]:
+    """Return the family of the only call in a module, where the estimate knows no such call but others in its place."""
+    known = {piece: {r.name for r in records} for piece, records in _grouped(estimated, lambda r: r.path).items()}
+    families: dict[PieceOfStep, str] = {}
+    for piece, records in _grouped(launched, lambda r: r.path).items():
         calls = {(r.operation, r.kind) for r in records}
-        if len(calls) == 1 and place in known:
+        if len(calls) == 1 and piece in known:
             ((operation, family),) = calls
-            if operation and operation not in known[place]:
-                found[place] = family
-    return found
-
-
-def _keys(
-    ours: Mapping[tuple[Phase | None, str], object], theirs: Mapping[tuple[Phase | None, str], object]
-) -> Iterator[tuple[Phase | None, str]]:
-    for phase in (*PHASES, None):
-        yield from (key for key in dict.fromkeys((*ours, *theirs)) if key[0] == phase)
-
-
-def _seconds(records: Iterable[Record]) -> float | None:
-    timings = [(r.timing, r.calls) for r in records]
-    known = [timing.median * calls for timing, calls in timings if timing is not None]
-    return sum(known) if known and len(known) == len(timings) else None
-
-
-def _flops(total: Total) -> float | None:
-    works = [work for work in (total.work, total.recomputed_work) if work is not None]
-    return sum(work.total_flops for work in works) if works else None
-
-
-def _ratio(part: float | None, of: float | None) -> float | None:
-    return part / of if part is not None and of else None
+            if operation and operation not in known[piece]:
+                families[piece] = family
+    return families

@@ -17,16 +17,15 @@ from rooflens.report.columns import (
     PHASE,
     SHARE,
     WORK,
+    at_least,
     coverage_line,
-    efficiency_entry,
-    ratio,
     sum_of_known,
     total_notes,
     whole,
 )
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 from rooflens.results import RecordSet, Total
-from rooflens.results.quantities import EFFICIENCY, TIME, efficiency
+from rooflens.results.quantities import EFFICIENCY, TIME, efficiency, ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +57,7 @@ _CALLS = Column(
 _FAMILY = (
     *CASE,
     PHASE,
-    Column("family", "family", read=lambda row: row.name, align="left"),
+    Column("family", "family", read="name", align="left"),
     _CALLS,
     *WORK,
     Column(
@@ -84,8 +83,8 @@ _OPERATION = (
     *CASE,
     PHASE,
     Column("path", "module", align="left"),
-    Column("operation", "operation", read=lambda row: row.name, align="left"),
-    Column("family", "family", read=lambda row: row.kind, align="left", show="files"),
+    Column("operation", "operation", read="name", align="left"),
+    Column("family", "family", read="kind", align="left", show="files"),
     _CALLS,
     *PART_OF_WORK,
     *BOUNDS,
@@ -161,23 +160,23 @@ _TREE = (
             row.module.path, indent=row.module.depth, label=row.module.name if row.module.path else row.case.model
         ),
     ),
-    Column("depth", "depth", COUNT, lambda row: row.module.depth, show="files"),
+    Column("depth", "depth", COUNT, "module.depth", show="files"),
     _CALLS,
     *PART_OF_WORK,
     *BOUNDS,
     SHARE,
-    Column("measured_seconds", TIME.header, "s", lambda row: row.seconds, group="time"),
+    Column("measured_seconds", TIME.header, "s", "seconds", group="time"),
     Column(
         "efficiency",
         EFFICIENCY.header,
         PERCENT,
-        lambda row: efficiency_entry(row.reached, bool(row.total.missing)),
+        lambda row: at_least(row.reached, bool(row.total.missing), 1),
         group="time",
     ),
     _own("own_matmul_flops", "own matmul FLOP", "FLOP", lambda row: whole(row.own.matmul_flops)),
     _own("own_flops", "own FLOP", "FLOP", lambda row: whole(row.own.flops)),
     _own("own_dram_bytes", "own DRAM", "B", lambda row: whole(row.own.bytes.get("dram"))),
-    _own("own_seconds", "own bound", "s", lambda row: row.own.seconds),
+    _own("own_seconds", "own bound", "s", "own.seconds"),
     _own(
         "own_measured_seconds",
         "own measured",

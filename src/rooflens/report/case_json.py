@@ -6,9 +6,22 @@ from typing import Any
 
 from rooflens.records import LEVELS, LINKS, MEMORY_CAUSES, PHASES, Memory, Phase
 from rooflens.report.columns import device_notes, total_notes, whole
-from rooflens.results import RecordSet
-from rooflens.results.evidence import Evidence, Measured, join
-from rooflens.results.quantities import efficiency, hfu, mfu, throughput
+from rooflens.results import Evidence, Measured, RecordSet, join
+from rooflens.results.quantities import (
+    ALL_FLOPS,
+    BOUND,
+    EFFICIENCY,
+    HFU,
+    INTENSITY,
+    MACS,
+    MATMUL_FLOPS,
+    MFU,
+    PREDICTED,
+    RECOMPUTED_FLOPS,
+    TIME,
+    WHOLE_MODEL,
+    throughput,
+)
 
 FORMAT = 1
 """Version of the shape; it rises when a promised key changes its name or meaning."""
@@ -50,29 +63,24 @@ def _case(item: Evidence) -> dict[str, Any]:
 
 
 def _phase(item: Evidence, phase: Phase | None) -> dict[str, Any] | None:
-    total, measured = item.total(phase), item.measured(phase)
+    total = item.total(phase)
     if total is None:
         return None
-    seconds = None if measured is None else measured.seconds
     levels = ["dram", *(level for level in (*LEVELS, *LINKS) if level != "dram" and level in total.bytes)]
+    counted = (MATMUL_FLOPS, RECOMPUTED_FLOPS, ALL_FLOPS, MACS)
     return {
-        "matmul_flops": whole(total.matmul_flops),
-        "recomputed_flops": whole(total.recomputed_flops),
-        "flops": whole(total.flops),
-        "macs": whole(total.macs),
+        **{quantity.name: whole(quantity.of(total).value) for quantity in counted},
         "bytes": {level: whole(total.bytes.get(level)) for level in levels},
-        "intensity": total.intensity,
-        "seconds": total.seconds,
+        "intensity": INTENSITY.of(total).value,
+        "seconds": BOUND.of(total).value,
         "bound_by": total.bound_by or None,
-        "predicted_seconds": total.predicted_seconds,
+        "predicted_seconds": PREDICTED.of(total).value,
         "predicted_low": total.predicted_low,
         "predicted_high": total.predicted_high,
-        "whole_model_seconds": None if total.whole_bound is None else total.whole_bound.seconds,
+        "whole_model_seconds": WHOLE_MODEL.of(total).value,
         "lower_bound": bool(total.missing),
-        "measured_seconds": seconds,
-        "efficiency": efficiency(total, seconds),
-        "mfu": mfu(total, seconds),
-        "hfu": hfu(total, seconds),
+        "measured_seconds": TIME.read(item, phase).value,
+        **{quantity.name: quantity.read(item, phase).value for quantity in (EFFICIENCY, MFU, HFU)},
     }
 
 
@@ -81,20 +89,15 @@ def _memory(memory: Memory | None) -> dict[str, int | None]:
 
 
 def _measured(item: Evidence, time: RecordSet) -> dict[str, Any]:
-    whole_step = item.measured()
-    rate, origin = throughput(item.case, item.total(), whole_step)
-    memory = time.memory
+    step = item.measured()
+    rate, origin = throughput(item.case, item.total(), step)
+    names = ("peak", "reserved", "monitor", "before")
     return {
         "source": time.sources[0],
         "phases": {phase: _timing(measured) for phase in item.phases if (measured := item.measured(phase)) is not None},
-        "step": None if whole_step is None else _timing(whole_step),
+        "step": None if step is None else _timing(step),
         "throughput": rate if origin == "measured" else None,
-        "memory": {
-            "peak": None if memory is None else memory.peak,
-            "reserved": None if memory is None else memory.reserved,
-            "monitor": None if memory is None else memory.monitor,
-            "before": None if memory is None else memory.before,
-        },
+        "memory": {name: None if time.memory is None else getattr(time.memory, name) for name in names},
     }
 
 

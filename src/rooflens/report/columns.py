@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rooflens.records import MEMORY_CAUSES, Case, Memory
+from rooflens.records import MEMORY_CAUSES, Case
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, percent
 from rooflens.results import Coverage, Evidence, Quantity, Total
-from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, INTENSITY, MACS, MATMUL_FLOPS, RECOMPUTED_FLOPS
+from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, INTENSITY, MACS, MATMUL_FLOPS, RECOMPUTED_FLOPS, ratio
 
 _NAMED, _LONG = 3, 48
 NO_DEVICE = "no device is named: bounds are unknown"
@@ -19,14 +19,14 @@ FASTER = (
 )
 
 
-def at_least(value: float | None, lower: bool) -> Entry:
-    """Return a value, marked where it is a lower bound; "at least nothing" is unknown to a person."""
-    return Entry(value, ">=" if lower and value else "", label="-" if lower and not value else None)
+def at_least(value: float | None, lower: bool, most: float | None = None) -> Entry:
+    """Return a value, marked where it is a lower bound; "at least nothing" is unknown to a person.
 
-
-def efficiency_entry(reached: float | None, lower: bool) -> Entry:
-    """Return bound over measured time, marked where something was faster than its bound."""
-    return replace(at_least(reached, lower), mark="!" if (reached or 0) > 1 else "")
+    Args:
+        most: a value above it is marked: an efficiency above 1 is faster than its bound.
+    """
+    mark = "!" if most is not None and (value or 0) > most else ""
+    return Entry(value, ">=" if lower and value else "", mark, label="-" if lower and not value else None)
 
 
 def whole(number: float | None) -> int | float | None:
@@ -34,20 +34,10 @@ def whole(number: float | None) -> int | float | None:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def ratio(part: float | None, of: float | None) -> float | None:
-    """Return a share; None where either is unknown or the whole is zero."""
-    return part / of if part is not None and of else None
-
-
 def sum_of_known(values: Iterable[float | None]) -> float | None:
     """Return the sum of the values that are known; None where none is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
-
-
-def attribute(of: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
-    """Return a reader of an attribute of something that a row may lack."""
-    return lambda row: getattr(of(row), name, None)
 
 
 def p_entry(value: float | None) -> Entry:
@@ -67,48 +57,32 @@ def _count(quantity: Quantity, key: str = "", **how: Any) -> Column:
     return Column(key or quantity.name, quantity.header, quantity.unit, read, group="work", **how)
 
 
-def case_columns(case: Callable[[Any], Case]) -> tuple[Column, ...]:
-    """Return a column per field of the case of a row."""
+def case_columns(of: str) -> tuple[Column, ...]:
+    """Return a column per field of the case that a row holds as `of`."""
+    text: dict[str, Any] = {"align": "left", "title": "{}"}
     return (
-        Column("model", "model", read=lambda row: case(row).model, align="left", title="{}"),
-        Column("batch", "batch", COUNT, lambda row: case(row).batch, title="batch {}"),
-        Column("dtype", "dtype", read=lambda row: case(row).dtype, align="left", title="{}"),
-        Column("mode", "mode", read=lambda row: case(row).mode, align="left", title="{}"),
-        Column(
-            "options",
-            "options",
-            read=lambda row: " ".join((f"{name}={value}" for name, value in case(row).options)) or None,
-            align="left",
-            title="{}",
-        ),
-        Column("device", "device", read=lambda row: case(row).device, align="left", title="on {}"),
+        Column("model", "model", read=f"{of}.model", **text),
+        Column("batch", "batch", COUNT, f"{of}.batch", title="batch {}"),
+        Column("dtype", "dtype", read=f"{of}.dtype", **text),
+        Column("mode", "mode", read=f"{of}.mode", **text),
+        Column("options", "options", read=lambda row: _options(getattr(row, of)), **text),
+        Column("device", "device", read=f"{of}.device", align="left", title="on {}"),
     )
 
 
-def cause_columns(memory: Callable[[Any], Memory | None]) -> tuple[Column, ...]:
-    """Return a column per cause of the memory of a row."""
+def _options(case: Case) -> str | None:
+    return " ".join(f"{name}={value}" for name, value in case.options) or None
+
+
+def cause_columns(of: str) -> tuple[Column, ...]:
+    """Return a column per cause of the memory that a row holds as `of`."""
     return tuple(
-        Column(
-            cause,
-            cause.replace("_", " "),
-            "B",
-            attribute(memory, cause),
-            group="memory",
-            if_any=True,
-        )
+        Column(cause, cause.replace("_", " "), "B", f"{of}.{cause}", group="memory", if_any=True)
         for cause in MEMORY_CAUSES
     )
 
 
-def interval_columns(interval: Callable[[Any], tuple[float, float] | None], **how: Any) -> tuple[Column, Column]:
-    """Return the columns of both ends of an interval of a row."""
-    return (
-        Column("low", "low", read=lambda row: (interval(row) or (None, None))[0], **how),
-        Column("high", "high", read=lambda row: (interval(row) or (None, None))[1], **how),
-    )
-
-
-CASE = case_columns(lambda row: row.case)
+CASE = case_columns("case")
 SOURCE = Column("source", "source", align="left", title="{}")
 PHASE = Column("phase", "phase", align="left", title="{}")
 WORK = (

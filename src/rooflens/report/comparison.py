@@ -17,12 +17,12 @@ from rooflens.compare import (
     RunComparison,
     Sweep,
 )
-from rooflens.compare.agreement import ESTIMATED, PieceAmounts
+from rooflens.compare.agreement import ESTIMATED
 from rooflens.compare.kernel_pairs import spelling
 from rooflens.compare.resampling import LEVEL
 from rooflens.errors import InvalidValue
-from rooflens.records import Case, Source
-from rooflens.report.columns import CASE, PHASE, attribute, case_columns, interval_columns, p_entry, whole
+from rooflens.records import Case
+from rooflens.report.columns import CASE, PHASE, case_columns, p_entry, whole
 from rooflens.report.series import correlation_table, exponent_table, phases_table, sweep_table
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 
@@ -48,32 +48,30 @@ def comparison_tables(found: object) -> list[Table]:
 
 def _across(before: Column, after: Column) -> Column:
     """Return the column of a field of the second side where it is not that of the first."""
-    assert before.read is not None
-    assert after.read is not None
-    first, second = before.read, after.read
     return replace(
         after,
         key=f"after_{after.key}",
         header=f"{after.header} after",
         title="",
-        read=lambda row: None if second(row) == first(row) else second(row),
+        read=lambda row: None if after.value(row) == before.value(row) else after.value(row),
     )
 
 
-_BEFORE = case_columns(lambda row: row.before)
+_BEFORE = case_columns("before")
 _RUNS = (
     *_BEFORE,
-    *map(_across, _BEFORE, case_columns(lambda row: row.after)),
+    *map(_across, _BEFORE, case_columns("after")),
     replace(PHASE, read=lambda row: row.phase or STEP),
-    Column("before", "before", "s", lambda row: row.before_seconds, group="time"),
-    Column("after", "after", "s", lambda row: row.after_seconds, group="time"),
-    Column("ratio", "ratio", read=lambda row: row.change.ratio, group="change"),
-    *interval_columns(lambda row: row.change.interval, group="change", show="room"),
+    Column("before", "before", "s", "before_seconds", group="time"),
+    Column("after", "after", "s", "after_seconds", group="time"),
+    Column("ratio", "ratio", read="change.ratio", group="change"),
+    Column("low", "low", read="change.interval.0", group="change", show="room"),
+    Column("high", "high", read="change.interval.1", group="change", show="room"),
     Column("p", "p", read=lambda row: p_entry(row.p), group="change"),
-    Column("verdict", "verdict", read=lambda row: row.direction, align="left", group="change"),
-    Column("unit", "unit", read=lambda row: row.change.unit, align="left", group="change", show="files"),
-    Column("values_before", "values before", COUNT, lambda row: row.change.values[0], group="change", show="files"),
-    Column("values_after", "values after", COUNT, lambda row: row.change.values[1], group="change", show="files"),
+    Column("verdict", "verdict", read="direction", align="left", group="change"),
+    Column("unit", "unit", read="change.unit", align="left", group="change", show="files"),
+    Column("values_before", "values before", COUNT, "change.values.0", group="change", show="files"),
+    Column("values_after", "values after", COUNT, "change.values.1", group="change", show="files"),
 )
 _DIFFERENCE = (
     Column(
@@ -119,21 +117,10 @@ def _alone(sides: dict[str, Sequence[Case]]) -> Iterator[Table]:
         yield build("Without a partner", (*CASE, Column("where", "only on", align="left")), rows)
 
 
-def _seconds_of(source: Source, header: str) -> Column:
-    """Return the column of the time in which an observer saw a piece."""
-    return Column(
-        f"{source}_seconds", header, "s", attribute(lambda row: row.observed.get(source), "seconds"), group="time"
-    )
-
-
-def _counted(key: str, header: str, unit: str, of: Callable[[Joined], PieceAmounts | None], name: str) -> Column:
+def _amount(key: str, header: str, unit: str, path: str) -> Column:
     """Return the column of what one source says of the work of a piece."""
-    read = attribute(of, name)
-    return Column(key, header, unit, lambda row: whole(read(row)), group="work")
-
-
-def _by_counters(row: Joined) -> PieceAmounts | None:
-    return row.observed.get("counters")
+    plain = Column(key, header, unit, path, group="work")
+    return replace(plain, read=lambda row: whole(plain.value(row)))  # type: ignore[arg-type]
 
 
 def _piece_phase(row: Joined) -> str | None:
@@ -144,21 +131,21 @@ def _piece_phase(row: Joined) -> str | None:
 _AGREEMENT = (
     *CASE,
     replace(PHASE, read=_piece_phase),
-    Column("path", "module", read=lambda row: row.key.path, align="left"),
-    Column("kind", "family", read=lambda row: row.key.kind, align="left"),
+    Column("path", "module", read="key.path", align="left"),
+    Column("kind", "family", read="key.kind", align="left"),
     Column("name", "operation", read=lambda row: _short(row.key.name) if row.key.name else None, align="left"),
-    Column("predicted", "predicted", "s", attribute(lambda row: row.estimated, "predicted"), group="time"),
+    Column("predicted", "predicted", "s", "estimated.predicted", group="time"),
     Column("predicted_error", "error", PERCENT, lambda row: row.error("predicted"), group="time"),
-    Column("bound", "bound", "s", attribute(lambda row: row.estimated, "seconds"), group="time"),
-    _seconds_of("measure", "measured"),
-    _seconds_of("profile", "profiled"),
-    _seconds_of("counters", "under ncu"),
+    Column("bound", "bound", "s", "estimated.seconds", group="time"),
+    Column("measure_seconds", "measured", "s", "observed.measure.seconds", group="time"),
+    Column("profile_seconds", "profiled", "s", "observed.profile.seconds", group="time"),
+    Column("counters_seconds", "under ncu", "s", "observed.counters.seconds", group="time"),
     Column("bound_ratio", "over bound", read=lambda row: row.ratio("bound"), group="time"),
-    _counted("flops", "FLOP", "FLOP", lambda row: row.estimated, "flops"),
-    _counted("executed", "executed", "FLOP", _by_counters, "flops"),
+    _amount("flops", "FLOP", "FLOP", "estimated.flops"),
+    _amount("executed", "executed", "FLOP", "observed.counters.flops"),
     Column("flops_ratio", "executed over FLOP", read=lambda row: row.ratio("flops"), group="work"),
-    _counted("dram", "DRAM", "B", lambda row: row.estimated, "dram"),
-    _counted("counted", "counted", "B", _by_counters, "dram"),
+    _amount("dram", "DRAM", "B", "estimated.dram"),
+    _amount("counted", "counted", "B", "observed.counters.dram"),
     Column("dram_ratio", "counted over DRAM", read=lambda row: row.ratio("dram"), group="work"),
     Column("paired", "paired", group="work", show="files"),
 )
@@ -239,8 +226,8 @@ _LAUNCH = (
         read=lambda launch: "the first side" if launch.after is None else "the second side",
         align="left",
     ),
-    Column("seconds_before", "time before", "s", attribute(lambda launch: launch.before, "seconds"), group="seconds"),
-    Column("seconds_after", "time after", "s", attribute(lambda launch: launch.after, "seconds"), group="seconds"),
+    Column("seconds_before", "time before", "s", "before.seconds", group="seconds"),
+    Column("seconds_after", "time after", "s", "after.seconds", group="seconds"),
 )
 
 
@@ -258,13 +245,14 @@ _DEVICES = (
     *CASE,
     Column("seconds", "time", "s", group="time"),
     Column("speedup", "speed-up", group="time"),
-    *interval_columns(lambda row: row.interval, group="time", show="room"),
+    Column("low", "low", read="interval.0", group="time", show="room"),
+    Column("high", "high", read="interval.1", group="time", show="room"),
     Column("watts", "power", "W", group="power"),
     Column("joules_per_sample", "J per sample", group="power", show="room"),
     Column("speedup_per_watt", "speed-up per watt", group="power"),
     Column("price", "price", group="price"),
     Column("speedup_per_price", "speed-up per price", group="price"),
-    Column("time_is", "time is", read=lambda row: row.time, align="left", group="time", show="files"),
+    Column("time_is", "time is", read="time", align="left", group="time", show="files"),
 )
 
 

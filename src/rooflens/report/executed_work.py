@@ -25,10 +25,10 @@ def _bytes(key: str, header: str, read: Any, show: Literal["always", "room"] = "
     return Column(key, header, "B", read, group="bytes", show=show)
 
 
-_PHASE = replace(PHASE, read=lambda row: row.found.phase)
+_PHASE = replace(PHASE, read="found.phase")
 _COUNTED = (
-    Column("kernels", "kernels", COUNT, lambda row: row.found.kernels, group="time"),
-    Column("seconds", "time", "s", lambda row: row.found.seconds, group="time"),
+    Column("kernels", "kernels", COUNT, "found.kernels", group="time"),
+    Column("seconds", "time", "s", "found.seconds", group="time"),
     Column(
         "executed_flops",
         "executed FLOP",
@@ -44,7 +44,7 @@ _COUNTED = (
         group="work",
         show="room",
     ),
-    Column("flops_ratio", "executed / algorithmic", read=lambda row: row.found.flops_ratio, group="work"),
+    Column("flops_ratio", "executed / algorithmic", read="found.flops_ratio", group="work"),
     _bytes("dram_bytes", "DRAM", lambda row: whole(row.found.executed.bytes.get("dram"))),
     _bytes(
         "compulsory_bytes",
@@ -52,7 +52,7 @@ _COUNTED = (
         lambda row: row.found.algorithmic and whole(row.found.algorithmic.bytes.get("dram")),
         "room",
     ),
-    Column("bytes_ratio", "measured / compulsory", read=lambda row: row.found.bytes_ratio, group="bytes"),
+    Column("bytes_ratio", "measured / compulsory", read="found.bytes_ratio", group="bytes"),
     _bytes("l2_bytes", "L2", lambda row: whole(row.found.executed.bytes.get("l2")), "room"),
     _bytes("l1_bytes", "L1", lambda row: whole(row.found.executed.bytes.get("l1")), "room"),
 )

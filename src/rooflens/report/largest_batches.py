@@ -12,14 +12,14 @@ from rooflens.results import Fit, Fits
 from rooflens.units import show
 
 _STEP = tuple(column for column in CASE if column.key not in ("batch", "device"))
-_CAUSES = cause_columns(lambda fit: fit.held)
-_PEAK = Column("peak", "peak", "B", lambda fit: fit.held and fit.held.peak, group="fit")
+_CAUSES = cause_columns("held")
+_PEAK = Column("peak", "peak", "B", "held.peak", group="fit")
 _PEAK_BATCH = Column("peak_batch", "batch", COUNT, lambda fit: None if fit.held is None else fit.case.batch)
 _CAUSE = Column(
     "cause", "most of it", read=lambda fit: fit.cause and fit.cause.replace("_", " "), align="left", group="fit"
 )
 _ANSWER = (
-    Column("device", "device", read=lambda fit: fit.name, align="left", title="on {}"),
+    Column("device", "device", read="name", align="left", title="on {}"),
     Column(
         "memory", "memory", "B", lambda fit: Entry(fit.memory, mark="?" if _memory_unverified(fit) else ""), group="fit"
     ),
@@ -41,7 +41,7 @@ _ANSWER = (
     Column(
         "throughput", "samples /s", read=lambda fit: Entry(fit.throughput, "<=" if fit.throughput else ""), group="fit"
     ),
-    Column("devices", "devices", COUNT, lambda fit: fit.count, group="fit", show="files"),
+    Column("devices", "devices", COUNT, "count", group="fit", show="files"),
     Column(
         "total_batch",
         "batch of all devices",
@@ -51,7 +51,7 @@ _ANSWER = (
         show="files",
     ),
     Column("fits", "fits", group="fit", show="files"),
-    Column("lower_bound", "lower bound", read=lambda fit: fit.capped, group="fit", show="files"),
+    Column("lower_bound", "lower bound", read="capped", group="fit", show="files"),
     Column("needed", "needed", "B", group="fit", show="files"),
     replace(_PEAK_BATCH, header="batch of the peak", group="fit", show="files"),
     replace(_CAUSE, show="files"),

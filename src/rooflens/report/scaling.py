@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from rooflens.records import Case, Ceiling, Device, Scaling
@@ -33,22 +32,17 @@ class _Row:
         return [peak for peak in self.scaling.peaks if peak is not None]
 
 
-def _scaled(key: str, header: str, unit: str, read: Callable[[Scaling], float | None]) -> Column:
-    """Return a column of what was measured."""
-    return Column(key, header, unit, lambda row: read(row.scaling))
-
-
 _SCALING = (
     *CASE,
-    _scaled("devices", "devices", COUNT, lambda scaling: scaling.devices),
-    _scaled("alone", "step alone", "s", lambda scaling: scaling.alone.median),
-    _scaled("together", "together", "s", lambda scaling: scaling.together.median),
-    _scaled("efficiency", "scaling efficiency", PERCENT, lambda scaling: scaling.efficiency),
-    _scaled("exposed", "not hidden", "s", lambda scaling: scaling.exposed),
-    _scaled("gradients", "gradients", "B", lambda scaling: scaling.gradient_bytes),
-    _scaled("reduce", "all-reduce alone", "s", lambda scaling: scaling.reduce.median),
+    Column("devices", "devices", COUNT, "scaling.devices"),
+    Column("alone", "step alone", "s", "scaling.alone.median"),
+    Column("together", "together", "s", "scaling.together.median"),
+    Column("efficiency", "scaling efficiency", PERCENT, "scaling.efficiency"),
+    Column("exposed", "not hidden", "s", "scaling.exposed"),
+    Column("gradients", "gradients", "B", "scaling.gradient_bytes"),
+    Column("reduce", "all-reduce alone", "s", "scaling.reduce.median"),
     Column("least_reduce", "its bound", "s"),
-    _scaled("bus", "bus bandwidth", "B/s", lambda scaling: scaling.bus_bandwidth),
+    Column("bus", "bus bandwidth", "B/s", "scaling.bus_bandwidth"),
     Column("link", "of the link", PERCENT, lambda row: row.link and row.least_reduce / row.scaling.reduce.median),
     Column(
         "link_name",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
 
-from rooflens.compare import Coefficient, Correlation, Exponent, PhaseRatio, Sweep
+from rooflens.compare import Correlation, Exponent, PhaseRatio, Sweep
 from rooflens.compare.correlation import FEWEST_MODELS
-from rooflens.compare.resampling import Interval
 from rooflens.compare.statistics import FEWEST_POINTS, METHODS, Method
 from rooflens.compare.throughput import FEWEST, KNEE
 from rooflens.compare.timed_cases import COMPARED, quantity_of
 from rooflens.report.columns import CASE, case_columns, p_entry
-from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, Value, build
+from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, MATMUL_FLOPS
 
 METHOD_WORDS: Mapping[Method, str] = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall"}
@@ -22,34 +23,27 @@ def _two_decimals(value: float | None) -> Entry:
     return Entry(value, label=None if value is None else f"{value:.2f}")
 
 
-def _end(interval: Interval | None, n: int) -> float | None:
-    """Return the lower (0) or the upper (1) end of an interval."""
-    return None if interval is None else interval[n]
+def _rounded(key: str, header: str, path: str, group: str, show: Literal["always", "room"] = "always") -> Column:
+    """Return the column of a coefficient or an exponent, in two decimals for people."""
+    plain = Column(key, header, "", path, group=group, show=show)
+    return replace(plain, read=lambda item: _two_decimals(plain.value(item)))  # type: ignore[arg-type]
 
 
 def _coefficient(method: Method) -> tuple[Column, ...]:
     """Return the columns of a correlation coefficient: its value, interval and p-value."""
-
-    def read(number: Callable[[Coefficient], Value | Entry]) -> Callable[[Correlation], Value | Entry]:
-        return lambda item: number(item.coefficients[method]) if method in item.coefficients else None
-
-    value, low, high, p = (
-        read(lambda known: _two_decimals(known.value)),
-        read(lambda known: _two_decimals(_end(known.interval, 0))),
-        read(lambda known: _two_decimals(_end(known.interval, 1))),
-        read(lambda known: p_entry(known.p)),
-    )
+    path = f"coefficients.{method}"
+    p = Column(f"{method}_p", "p", "", f"{path}.p", group=method, show="room")
     return (
-        Column(method, METHOD_WORDS[method], read=value, group=method),
-        Column(f"{method}_low", "low", read=low, group=method, show="room"),
-        Column(f"{method}_high", "high", read=high, group=method, show="room"),
-        Column(f"{method}_p", "p", read=p, group=method, show="room"),
+        _rounded(method, METHOD_WORDS[method], f"{path}.value", method),
+        _rounded(f"{method}_low", "low", f"{path}.interval.0", method, "room"),
+        _rounded(f"{method}_high", "high", f"{path}.interval.1", method, "room"),
+        replace(p, read=lambda item: p_entry(p.value(item))),  # type: ignore[arg-type]
     )
 
 
 _TIME = Column("time", "time is", align="left", show="files")
 _CORRELATION = (
-    *case_columns(lambda item: item.setting)[1:],
+    *case_columns("setting")[1:],
     Column("quantity", "quantity", read=lambda item: quantity_of(item.quantity).title, align="left"),
     Column("models", "models", COUNT, lambda item: len(item.points)),
     *(column for method in METHODS for column in _coefficient(method)),
@@ -73,14 +67,14 @@ def correlation_table(found: Sequence[Correlation]) -> Table:
 _EXPONENT = (
     *CASE,
     Column("over", "over", read=lambda item: _title(item.over), align="left"),
-    Column("points", "points", COUNT, lambda item: item.fit.points),
-    Column("exponent", "exponent", read=lambda item: _two_decimals(item.fit.exponent), group="fit"),
-    Column("low", "low", read=lambda item: _two_decimals(_end(item.fit.interval, 0)), group="fit"),
-    Column("high", "high", read=lambda item: _two_decimals(_end(item.fit.interval, 1)), group="fit"),
+    Column("points", "points", COUNT, "fit.points"),
+    _rounded("exponent", "exponent", "fit.exponent", "fit"),
+    _rounded("low", "low", "fit.interval.0", "fit"),
+    _rounded("high", "high", "fit.interval.1", "fit"),
     Column(
         "r_squared", "R2", read=lambda item: Entry(item.fit.r_squared, label=f"{item.fit.r_squared:.3f}"), group="fit"
     ),
-    Column("factor", "factor", read=lambda item: item.fit.factor, group="fit", show="files"),
+    Column("factor", "factor", read="fit.factor", group="fit", show="files"),
     Column("of", "of", read=lambda item: quantity_of(item.of).title, align="left", show="files"),
     _TIME,
 )
@@ -101,8 +95,8 @@ def _title(over: str) -> str:
 _PHASES = (
     *CASE,
     Column("time", "time", group="ratio"),
-    Column("time_low", "low", read=lambda item: _end(item.time_interval, 0), group="ratio", show="room"),
-    Column("time_high", "high", read=lambda item: _end(item.time_interval, 1), group="ratio", show="room"),
+    Column("time_low", "low", read="time_interval.0", group="ratio", show="room"),
+    Column("time_high", "high", read="time_interval.1", group="ratio", show="room"),
     Column("bound", BOUND.header, group="ratio"),
     Column("matmul_flops", MATMUL_FLOPS.header, group="ratio"),
     Column("flops", ALL_FLOPS.header, group="ratio"),
@@ -121,8 +115,8 @@ _SWEEP = (
     *(column for column in CASE if column.key != "batch"),
     Column("origin", "throughput", align="left"),
     Column("batches", "batches", COUNT, lambda item: len(item.rates)),
-    Column("best", "highest, samples /s", read=lambda item: item.best[1]),
-    Column("best_batch", "at batch", COUNT, lambda item: item.best[0]),
+    Column("best", "highest, samples /s", read="best.1"),
+    Column("best_batch", "at batch", COUNT, "best.0"),
     Column("knee", "knee", COUNT),
     Column("largest", "largest that fits", COUNT),
 )

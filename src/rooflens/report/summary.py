@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from rooflens.compare.executed_work import executed
 from rooflens.records import Case, Memory, Phase, Source
@@ -18,11 +18,9 @@ from rooflens.report.columns import (
     SOURCE,
     WORK,
     at_least,
-    attribute,
     cause_columns,
     coverage_notes,
     device_notes,
-    efficiency_entry,
     total_notes,
 )
 from rooflens.report.executed_work import by_family, by_module
@@ -72,81 +70,51 @@ class _Row:
         return noise is not None and noise > NOISY
 
 
-def _of_time(key: str, header: str, unit: str, name: str, show: Show) -> Column:
-    """Return the column of something that a measured time knows."""
-    return Column(key, header, unit, attribute(lambda row: row.measured, name), group="time", show=show)
+def _time(key: str, header: str, unit: str, read: Any, show: Show = "always") -> Column:
+    return Column(key, header, unit, read, group="time", show=show)
 
 
-def _of_both(quantity: Quantity, show: Show) -> Column:
+def _of_both(quantity: Quantity, show: Show, most: float | None = None) -> Column:
     """Return the column of what a measured time reaches of what the device allows."""
 
     def read(row: _Row) -> Entry | None:
         if row.total is None or row.measured is None:
             return None
         reading = quantity.read(row.evidence, row.only)
-        entry = efficiency_entry if quantity is EFFICIENCY else at_least
-        return entry(reading.value, reading.at_least)
+        return at_least(reading.value, reading.at_least, most)
 
-    return Column(quantity.name, quantity.header, PERCENT, read, group="time", show=show)
+    return _time(quantity.name, quantity.header, PERCENT, read, show)
 
 
 _SUMMARY = (
     *CASE,
     SOURCE,
     PHASE,
-    Column("parameters", PARAMETERS.header, read=lambda row: row.evidence.parameters, group="work", show="room"),
+    Column("parameters", PARAMETERS.header, read="evidence.parameters", group="work", show="room"),
     *WORK,
     *BOUNDS,
-    Column(
-        "whole_model_seconds",
-        WHOLE_MODEL.header,
-        "s",
-        lambda row: WHOLE_MODEL.of(row.total).value,
-        group="time",
-        show="room",
-    ),
-    Column("predicted_seconds", PREDICTED.header, "s", lambda row: PREDICTED.of(row.total).value, group="time"),
-    *(
-        Column(
-            f"predicted_{end}",
-            f"predicted {end}",
-            "s",
-            attribute(lambda row: row.total, f"predicted_{end}"),
-            group="time",
-            show="files",
-        )
-        for end in ("low", "high")
-    ),
-    Column(
+    _time("whole_model_seconds", WHOLE_MODEL.header, "s", lambda row: WHOLE_MODEL.of(row.total).value, "room"),
+    _time("predicted_seconds", PREDICTED.header, "s", "total.predicted_seconds"),
+    _time("predicted_low", "predicted low", "s", "total.predicted_low", "files"),
+    _time("predicted_high", "predicted high", "s", "total.predicted_high", "files"),
+    _time(
         "measured_seconds",
         TIME.header,
-        TIME.unit,
+        "s",
         lambda row: row.measured and Entry(row.measured.seconds, mark="~" if row.noisy else ""),
-        group="time",
     ),
-    _of_time("measured_spread", "+-", PERCENT, "spread", "room"),
-    Column(
-        "measured_low", "low", "s", lambda row: row.measured and row.measured.interval[0], group="time", show="files"
-    ),
-    Column(
-        "measured_high", "high", "s", lambda row: row.measured and row.measured.interval[1], group="time", show="files"
-    ),
-    _of_time("measured_noise", "noise", PERCENT, "noise", "files"),
-    _of_time("measured_samples", "samples", COUNT, "samples", "files"),
-    _of_time("measured_cold", "first call", "s", "cold", "room"),
-    _of_time("measured_compiling", "compiling", "s", "compiling", "room"),
-    _of_both(EFFICIENCY, "always"),
+    _time("measured_spread", "+-", PERCENT, "measured.spread", "room"),
+    _time("measured_low", "low", "s", "measured.interval.0", "files"),
+    _time("measured_high", "high", "s", "measured.interval.1", "files"),
+    _time("measured_noise", "noise", PERCENT, "measured.noise", "files"),
+    _time("measured_samples", "samples", COUNT, "measured.samples", "files"),
+    _time("measured_cold", "first call", "s", "measured.cold", "room"),
+    _time("measured_compiling", "compiling", "s", "measured.compiling", "room"),
+    _of_both(EFFICIENCY, "always", most=1),
     _of_both(MFU, "files"),
     _of_both(HFU, "files"),
-    Column(
-        "throughput",
-        THROUGHPUT.header,
-        read=lambda row: Entry(row.rate[0], "<=" if row.rate[1] == "bound" else ""),
-        group="time",
-    ),
-    Column(
-        "throughput_from", "throughput from", read=lambda row: row.rate[1], align="left", group="time", show="files"
-    ),
+    _time("throughput", THROUGHPUT.header, "", lambda row: Entry(row.rate[0], "<=" if row.rate[1] == "bound" else "")),
+    replace(_time("throughput_from", "throughput from", "", "rate.1", "files"), align="left"),
 )
 _FAILED = (
     *CASE,
@@ -170,11 +138,11 @@ _MEMORY = (
     *CASE[:-1],
     replace(CASE[-1], read=lambda row: None if row.source == "estimate" else row.case.device),
     SOURCE,
-    Column("peak", "peak", "B", lambda row: row.memory.peak, group="memory"),
-    *cause_columns(lambda row: row.memory),
-    Column("reserved", "reserved by the allocator", "B", lambda row: row.memory.reserved, group="memory"),
-    Column("monitor", "shown by a monitor", "B", lambda row: row.memory.monitor, group="memory"),
-    Column("before", "before the model", "B", lambda row: row.memory.before, group="memory", show="room"),
+    Column("peak", "peak", "B", "memory.peak", group="memory"),
+    *cause_columns("memory"),
+    Column("reserved", "reserved by the allocator", "B", "memory.reserved", group="memory"),
+    Column("monitor", "shown by a monitor", "B", "memory.monitor", group="memory"),
+    Column("before", "before the model", "B", "memory.before", group="memory", show="room"),
 )
 
 

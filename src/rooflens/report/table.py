@@ -49,7 +49,8 @@ class Column:
         key: name in CSV and JSON.
         header: name for people.
         unit: base unit of the numbers; `PERCENT` for a ratio, `COUNT` for an integer, ``""`` for a bare number.
-        read: how the value is read from what a row is about; default: its attribute of the column's key.
+        read: how the value is read from what a row is about: a function, or a dotted path of attributes, keys and
+            indices like ``change.interval.0``, unknown where a step of it is; default: the column's key.
         align: left for text, right for numbers.
         show: always; only where a terminal has room; only in files (CSV and JSON).
         group: columns that stay together where a terminal must break a table.
@@ -60,13 +61,24 @@ class Column:
     key: str
     header: str
     unit: str = ""
-    read: Callable[[Any], Value | Entry] | None = None
+    read: str | Callable[[Any], Value | Entry] = ""
     _: KW_ONLY
     align: Literal["left", "right"] = "right"
     show: Literal["always", "room", "files"] = "always"
     group: str = ""
     title: str = ""
     if_any: bool = False
+
+    def value(self, about: Any) -> Value | Entry:
+        """Return the value of what a row is about."""
+        if callable(self.read):
+            return self.read(about)
+        for name in (self.read or self.key).split("."):
+            if isinstance(about, Mapping):
+                about = about.get(name)
+            elif about is not None:
+                about = about[int(name)] if name.isdigit() else getattr(about, name)
+        return about  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +109,7 @@ def build(
     """
     shown, lines = tuple(columns), list[Row]()
     for row in (*rows, *([] if total is None else [total])):
-        if isinstance(row, Mapping):
-            values = [row.get(column.key) for column in shown]
-        else:
-            values = [getattr(row, column.key) if column.read is None else column.read(row) for column in shown]
+        values = [column.value(row) for column in shown]
         lines.append(tuple(value if isinstance(value, Entry) else Entry(value) for value in values))
     return Table(
         title=title,

@@ -89,11 +89,14 @@ class Quantity:
         return (value * measured.seconds / high, value * measured.seconds / low) if low and high else None
 
 
+def ratio(part: float | None, whole: float | None) -> float | None:
+    """Return a share or a quotient; None where either is unknown or the whole is zero."""
+    return part / whole if part is not None and whole else None
+
+
 def efficiency(total: Total | None, seconds: float | None) -> float | None:
     """Return bound over measured time; None where either is unknown."""
-    if total is None or total.work is None or total.seconds is None:
-        return None
-    return total.seconds / seconds if seconds else None
+    return None if total is None or total.work is None else ratio(total.seconds, seconds)
 
 
 def mfu(total: Total | None, seconds: float | None) -> float | None:
