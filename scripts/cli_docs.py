@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from rooflens.cli.main import cli
+from rooflens.runs.options import OPTIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 WIDTH = 80
@@ -33,9 +34,30 @@ Written by `scripts/cli_docs.py` from the help texts; change those, then run it.
 """
 
 
+OF_A_RUN = """\
+## Options of a run
+
+Beside batch, dtype and mode. On the command line `seq_len` is `--seq-len`, and `dims` is `--dim`. Sources are those
+that know an option. Two cases that differ only in what is *counted* or how it was *run* are of the same step.
+
+"""
+
+
 def page() -> str:
     """The text of docs/cli.md."""
-    return "\n".join([INTRODUCTION, *(_section(path, command) for path, command in commands())])
+    return "\n".join([INTRODUCTION, OF_A_RUN + options(), *(_section(path, command) for path, command in commands())])
+
+
+def options() -> str:
+    """The table of options of a run."""
+    lines = ["| option | default | sources | concerns | |", "|---|---|---|---|---|"]
+    for name, line in OPTIONS.items():
+        default = "" if line.default in (None, ()) else f"`{str(line.default).lower()}`"
+        concerns = {"step": "step", "graph": "ONNX file", "counting": "counted", "running": "run"}[line.concerns]
+        concerns += ", train only" if line.training else ""
+        choices = f" One of {', '.join(line.choices)}." if line.choices else ""
+        lines.append(f"| `{name}` | {default} | {', '.join(line.sources)} | {concerns} | {line.help}{choices} |")
+    return "\n".join(lines) + "\n"
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
