@@ -23,12 +23,15 @@ from rooflens.running.isolation import WORKER, Lost, Workers, search_path
 from rooflens.running.jobs import Answer, Count, Profile, StageEntered, Start
 from rooflens.running.outcomes import lost, taken
 from rooflens.runs.run import Run
+from rooflens.sources import counters as source
+from rooflens.sources import profile
+from rooflens.sources.counters import ncu
+from rooflens.sources.counters.ncu import CollectedReport, Tool
 from rooflens.sources.environment import capture
+from rooflens.sources.profile import TimeShare
 
 if TYPE_CHECKING:
     from rooflens.models import Workload
-    from rooflens.sources.counters.ncu import CollectedReport, Tool
-    from rooflens.sources.profile import TimeShare
 
 TIMED = 0.1
 """Share of a batch's progress for the run that is timed; counting takes the rest."""
@@ -37,10 +40,8 @@ NO_GPU = "torch finds no NVIDIA GPU on this machine, and only those have the cou
 
 def check_settings(cache: str, limit: float) -> None:
     """Raise InvalidValue for settings that ncu cannot work with."""
-    from rooflens.sources.counters.ncu import CACHES
-
-    if cache not in CACHES:
-        raise InvalidValue(f"unknown cache control {cache!r}; known: {', '.join(CACHES)}")
+    if cache not in ncu.CACHES:
+        raise InvalidValue(f"unknown cache control {cache!r}; known: {', '.join(ncu.CACHES)}")
     if limit <= 0:
         raise InvalidValue(f"a time limit of {limit} s leaves no time to count; give more than 0")
 
@@ -98,8 +99,6 @@ def counted_program(
     Raises:
         CountersUnavailable: ncu is missing or locked, or the program marked no step.
     """
-    from rooflens.sources.counters import ncu
-
     if machine.where != "cuda":
         raise CountersUnavailable(NO_GPU)
     tool = ncu.find()
@@ -184,9 +183,6 @@ class _Counting:
 
     def _launches(self, trace: Path, progress: Progress) -> list[Record]:
         """Run the step again under ncu, and join its kernels with those of the trace."""
-        from rooflens.sources import profile
-        from rooflens.sources.counters import ncu
-
         if self.machine.where != "cuda":
             raise CountersUnavailable(NO_GPU)
         tool = ncu.find()
@@ -214,8 +210,6 @@ class _Counting:
 
 def _read(tool: Tool, done: CollectedReport, case: Case) -> list[Record]:
     """The launches in a report."""
-    from rooflens.sources import counters as source
-
     reading = source.CounterReading(repr(str(done.report)))
     with tool.printed(done.report) as lines:
         found = source.found_in(source.parse(lines, reading), reading, lambda _: case)

@@ -21,6 +21,7 @@ from rooflens.running.outcomes import lost, taken, telling
 from rooflens.runs.options import Options
 from rooflens.runs.run import Run, is_graph
 from rooflens.sources import conditions, environment
+from rooflens.sources import estimate as source
 
 if TYPE_CHECKING:
     import torch
@@ -73,8 +74,6 @@ def tracer(asked: Estimable) -> Callable[[Run], Trace]:
     """Traces the step of a run; the module is built once, without values."""
     if isinstance(asked, GraphWorkload):
         return asked.trace
-    from rooflens.sources import estimate as source
-
     module = asked.build("meta")
     return lambda run: source.traced(asked.step(run, module, "meta"))
 
@@ -85,8 +84,6 @@ def estimated(asked: Estimable, devices: Sequence[Device] = (), progress: Progre
     Raises:
         ModelError, MissingCeiling: a step cannot be traced, or a device has no rate for it.
     """
-    from rooflens.sources import estimate as source
-
     records: list[Record] = []
     trace = tracer(asked)
     for n, run in enumerate(asked.runs):

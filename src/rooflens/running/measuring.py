@@ -20,6 +20,8 @@ from rooflens.running.jobs import Measure, Share, StageEntered, Start
 from rooflens.running.outcomes import contents, lost, taken, telling
 from rooflens.runs.run import Run
 from rooflens.sources import conditions
+from rooflens.sources import measure as source
+from rooflens.sources.profile import profiled_step
 from rooflens.timing import Policy
 
 PROBE = Policy(warmup=1, settle=1, settle_seconds=0.0, min_samples=1, max_samples=1, budget=0.1)
@@ -96,8 +98,6 @@ def measurer_in_workers(where: str, *, limit: float, fresh: bool) -> Iterator[Me
 
 def begin(start: Start) -> Serve:
     """The worker's side: look at the machine before anything runs on it."""
-    from rooflens.sources import measure as source
-
     if start.where == "cpu":
         conditions.bound_memory()
     observer = conditions.Observer(start.where)
@@ -156,9 +156,6 @@ def _measure(
     Raises:
         InvalidValue: what was asked for makes no sense for any batch.
     """
-    from rooflens.sources import measure as source
-    from rooflens.sources.profile import profiled_step as profile
-
     where, case, options = observer.where, run.case(device), run.options
     policy = PROBE if budget is None else Policy(budget=budget)
     at = "build"
@@ -181,7 +178,7 @@ def _measure(
             )
             if options.profile:  # a run of its own: a profiler slows what it looks at
                 enter(PROFILE)
-                kept += profile.records(compiled(step) if options.compile else step, case, where)
+                kept += profiled_step.records(compiled(step) if options.compile else step, case, where)
     except InvalidValue:
         raise
     except RooflensError as error:

@@ -11,7 +11,7 @@ from rooflens.running.isolation import AnswerListener, Serve
 from rooflens.running.jobs import Count, Profile, StageEntered, Start
 from rooflens.running.outcomes import contents
 from rooflens.sources import measure
-from rooflens.sources.profile import profiled_step as profile
+from rooflens.sources.profile import profiled_step
 
 
 def begin(start: Start) -> Serve:
@@ -24,7 +24,7 @@ def begin(start: Start) -> Serve:
             step = _step(asked, start.where)
             stage = "profile"
             tell(StageEntered(name=stage))
-            file = contents(profile.records(step, case, start.where, keep=job.trace), start.command)
+            file = contents(profiled_step.records(step, case, start.where, keep=job.trace), start.command)
         except RooflensError as error:
             file = contents([measure.failure(case, error, stage)], start.command)
         write_records(Path(job.out), file)
@@ -37,7 +37,7 @@ def count(job: Count) -> None:
     """Run one step between the marks at which ncu starts and stops."""
     step = _step(workload_of(job.run), "cuda")
     with switches(job.run.dtype), running(step.name):
-        profile.counted(step, eager(step, "cuda"))
+        profiled_step.counted(step, eager(step, "cuda"))
 
 
 def _step(asked: Workload, where: str) -> Step:
