@@ -1,4 +1,4 @@
-"""Kernels that ncu counted, joined with the same kernels of a run that was not replayed."""
+"""Joins kernels that ncu counted with the same kernels of a plain run."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ UNCOUNTED = "copies and fills have a time and no counters"
 
 
 def attributed(counted: Sequence[Record], shares: Iterable[TimeShare], *, whole: bool = True) -> list[Record]:
-    """Each counted kernel with the time, the operation, the module and the phase of its launch in a plain run.
+    """Return each counted kernel with time, operation, module and phase of its launch in a plain run.
 
-    Both runs launch the same kernels in the same order; where they differ, the longest common parts are joined.
+    Both runs launch the same kernels in the same order. Where they differ, the longest common parts are joined.
 
     Args:
-        counted: of one step, in the order of launches.
-        shares: what the profiler saw of the same step.
-        whole: whether all of the step was counted; then what has no counters (copies and fills) is listed too.
+        counted: kernels of one step, in the order of launches.
+        shares: the profile of the same step.
+        whole: all of the step was counted; then copies and fills, which have no counters, follow.
     """
     launched = _in_order(shares)
     kernels = [share for share in launched if share.activity is not None and share.activity.kind == "kernel"]
     partners = dict(_pairs([short(r.name) for r in counted], [short(_name(share)) for share in kernels]))
-    found = [
+    joined = [
         _joined(record, kernels[partners[n]]) if n in partners else replayed(record) for n, record in enumerate(counted)
     ]
     if whole and counted:
         others = [share for share in launched if share.activity is not None and share.activity.kind != "kernel"]
-        found += [_uncounted(share, counted[0]) for share in others]
-    return found
+        joined += [_uncounted(share, counted[0]) for share in others]
+    return joined
 
 
 def replayed(record: Record) -> Record:
-    """A kernel whose time is that which ncu gives."""
+    """Return a kernel with a note that its time is ncu's."""
     return replace(record, notes=(*record.notes, REPLAYED))
 
 
 def _in_order(shares: Iterable[TimeShare]) -> list[TimeShare]:
-    """Device activities in the order in which the host launched them."""
+    """Return device activities in the order in which the host launched them."""
     items = [share for share in shares if share.activity is not None]
     return sorted(items, key=lambda share: (_correlation(share) is None, _correlation(share) or 0, _start(share)))
 
@@ -65,7 +65,7 @@ def _name(share: TimeShare) -> str:
 
 
 def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Places of equal names, in order on both sides."""
+    """Yield indices of equal names, in order on both sides."""
     same = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
     yield from ((n, n) for n in range(same))
     rest = SequenceMatcher(None, ours[same:], theirs[same:], autojunk=False)

@@ -1,4 +1,4 @@
-"""How the cells of a study are run: estimates in worker processes, measurements one by one, files read."""
+"""What runs the cells of a study: one runner for each source."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rooflens.study import Cell, CellRunner, StudyFolder, could_not, stated
 
 
 class Estimates:
-    """Estimates cells; a step is traced once for all devices that it is asked for.
+    """Estimates cells. A step is traced once for all of its devices.
 
     Args:
-        cells: those that will be asked for, the devices of a step one after another.
-        estimate: what estimates a run.
+        cells: all that will follow; the devices of a step follow each other.
+        estimate: estimates a run.
     """
 
     def __init__(self, home: Path, cells: Iterable[Cell], estimate: Estimator = estimated_here) -> None:
@@ -42,11 +42,11 @@ class Estimates:
         step = replace(cell.case, device=None)
         if step != self._step:
             self._file, self._step = self._of_all_devices(step, device, progress), step
-        if self._file.failures:  # the worker was lost over the step, whatever the device
+        if self._file.failures:  # the worker was lost, whatever the device
             return replace(self._file, failures=tuple(replace(f, case=cell.case) for f in self._file.failures))
         name = None if device is None else device.name
         if all(record.case.device != name for record in self._file.records):
-            # The devices were not estimated together, since one of them cannot do what the step needs.
+            # The devices were not estimated together: one of them cannot do what the step needs.
             run = run_of(step, self._home)
             file = self._estimate(run, [] if device is None else [device], progress)
             return _of_cell(cell, replace(file, failures=tuple(replace(f, case=cell.case) for f in file.failures)))
@@ -55,7 +55,7 @@ class Estimates:
     def _of_all_devices(self, step: Case, device: Device | None, progress: Progress) -> RecordFile:
         others = [_device_or_none(name, self._home) for name in self._devices.get(step, ())]
         together = {each.name: each for each in (device, *others) if each is not None}
-        if len(together) == 1:  # alone, so that what is wrong with it is told
+        if len(together) == 1:  # whose own error counts
             return RecordFile(records=())
         try:
             return self._estimate(run_of(step, self._home), list(together.values()), progress)
@@ -63,38 +63,38 @@ class Estimates:
             return RecordFile(records=())
 
 
-def device_of(word: str, home: Path) -> Device:
-    """The device that a study means by a word, with its ceilings.
+def device_of(name: str, home: Path) -> Device:
+    """Return the device that a study names, with its ceilings; ``cpu`` and ``cuda`` are those of this machine.
 
     Raises:
-        UnknownDevice, DeviceFileError, InvalidValue: nobody knows its ceilings, or this machine has no such device.
+        UnknownDevice, DeviceFileError, InvalidValue: its ceilings are unknown, or this machine has no such device.
     """
-    if word in PLACES:
-        device = this_machine(word, None).device
+    if name in PLACES:
+        device = this_machine(name, None).device
         if device is None:
             raise InvalidValue(
-                f"the catalogue has no entry for the {word!r} of this machine; run 'rooflens calibrate' and write"
+                f"the catalogue has no entry for the {name!r} of this machine; run 'rooflens calibrate' and write"
                 f" {MEASURED!r}, or name a device file"
             )
         return device
-    return find(_roof(word, home) or word)
+    return find(_roof(name, home) or name)
 
 
-def _device_or_none(word: str, home: Path) -> Device | None:
-    """As :func:`device_of`, None where another cell will tell what is wrong with it."""
+def _device_or_none(name: str, home: Path) -> Device | None:
+    """Return the device, or None if it is unknown: its own cell fails then."""
     try:
-        return device_of(word, home)
+        return device_of(name, home)
     except RooflensError:
         return None
 
 
 def run_of(case: Case, home: Path) -> Run:
-    """The run of a case of a study."""
+    """Return the run of a case of a study."""
     return Run.of(replace(case, model=_model(case.model, home)))
 
 
 def _model(name: str, home: Path) -> str:
-    """The name of a model; a file is looked for beside the study first."""
+    """Return the name of a model; paths are relative to the study file, or else to the working folder."""
     provider, colon, rest = name.partition(":") if name.startswith("hf:") else ("", "", name)
     file, builder, function = rest.partition(":")
     if (home / file).is_file():
@@ -103,7 +103,7 @@ def _model(name: str, home: Path) -> str:
 
 
 def _of_cell(cell: Cell, file: RecordFile, device: str | None = None) -> RecordFile:
-    """What came of a cell, or what of it is of one device."""
+    """Return the records and failures as those of a cell, or those of one device."""
     return _named(
         cell,
         replace(
@@ -114,22 +114,22 @@ def _of_cell(cell: Cell, file: RecordFile, device: str | None = None) -> RecordF
     )
 
 
-def _named(cell: Cell, found: RecordFile) -> RecordFile:
-    """The same with the model called what the study calls it, wherever its file lies."""
-    cases = {record.case for record in found.records} | {failure.case for failure in found.failures}
+def _named(cell: Cell, file: RecordFile) -> RecordFile:
+    """Return the same with the study's name of the model."""
+    cases = {record.case for record in file.records} | {failure.case for failure in file.failures}
     if all(case.model == cell.case.model for case in cases):
-        return found
+        return file
     named = {case: replace(case, model=cell.case.model) for case in cases}
     return replace(
-        found,
-        records=tuple(replace(record, case=named[record.case]) for record in found.records),
-        failures=tuple(replace(failure, case=named[failure.case]) for failure in found.failures),
+        file,
+        records=tuple(replace(record, case=named[record.case]) for record in file.records),
+        failures=tuple(replace(failure, case=named[failure.case]) for failure in file.failures),
     )
 
 
 @contextmanager
 def estimating(folder: StudyFolder, cells: Iterable[Cell]) -> Iterator[CellRunner]:
-    """A worker process that estimates; a step that hangs, crashes or takes all memory costs one cell."""
+    """Estimate in a worker process, so that a step that hangs, crashes or takes all memory fails alone."""
     with estimator_in_worker(folder.study.settings.limits["estimate"]) as estimate:
         estimates = Estimates(folder.home, cells, estimate)
 
@@ -144,7 +144,7 @@ def estimating(folder: StudyFolder, cells: Iterable[Cell]) -> Iterator[CellRunne
 
 @contextmanager
 def measuring(folder: StudyFolder) -> Iterator[CellRunner]:
-    """Measures cells on this machine one after another, in a worker process that serves them all."""
+    """Measure cells on this machine one after another, in one worker process."""
     from rooflens.models import workload_of
     from rooflens.running.measuring import Measurer, check_can_run, measurer_in_workers
 
@@ -170,7 +170,7 @@ def measuring(folder: StudyFolder) -> Iterator[CellRunner]:
 
 
 def counting(folder: StudyFolder) -> AbstractContextManager[CellRunner]:
-    """Counts cells with Nsight Compute, which runs each in processes of its own."""
+    """Count cells with Nsight Compute, each in processes of its own."""
     from rooflens.models import workload_of
 
     settings = folder.study.settings
@@ -181,46 +181,46 @@ def counting(folder: StudyFolder) -> AbstractContextManager[CellRunner]:
         asked = workload_of(run_of(cell.case, folder.home))
         machine = this_machine(None, roof, progress)
         limit = settings.limits["counters"]
-        found = counted(asked, machine, cache=settings.cache, limit=limit, keep=None, progress=progress)
-        return _of_cell(cell, found.contents)
+        records = counted(asked, machine, cache=settings.cache, limit=limit, keep=None, progress=progress)
+        return _of_cell(cell, records.contents)
 
     return nullcontext(count)
 
 
 def replaying(folder: StudyFolder) -> AbstractContextManager[CellRunner]:
-    """Reads what somebody recorded."""
+    """Read recorded files; what the study says of them replaces fields of their cases."""
 
     def replay(cell: Cell, _: Progress) -> RecordFile:
         assert cell.file is not None
-        said = stated(folder.study, folder.home, cell.file)
-        path, device = folder.home / cell.file, said.get("device")
+        fields = stated(folder.study, folder.home, cell.file)
+        path, device = folder.home / cell.file, fields.get("device")
         context = ReadContext(
             name=path.name.partition(".")[0] or path.name, device=None if device is None else find(str(device))
         )
         file = read_file(path, context).contents
 
-        def as_said(case: Case) -> Case:
-            return replace(case, **said)  # type: ignore[arg-type]  # its fields, as the study file was checked
+        def named(case: Case) -> Case:
+            return replace(case, **fields)  # type: ignore[arg-type]  # the study file was checked
 
         return replace(
             file,
-            records=tuple(replace(record, case=as_said(record.case)) for record in file.records),
-            failures=tuple(replace(failure, case=as_said(failure.case)) for failure in file.failures),
+            records=tuple(replace(record, case=named(record.case)) for record in file.records),
+            failures=tuple(replace(failure, case=named(failure.case)) for failure in file.failures),
         )
 
     return nullcontext(replay)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where on this machine a cell runs, and whose ceilings hold for it; None leaves it to the machine."""
+class CellPlace:
+    """Where on this machine a cell runs, and whose ceilings apply; None is the machine's own."""
 
     where: str | None = None
     roof: str | None = None
 
 
 def runs_here(needed: str | None) -> bool:
-    """Whether this machine is, or has, the device that a cell needs."""
+    """True if this machine is, or has, the device that a cell needs."""
     if needed is None or needed == MEASURED or needed.lower().endswith(".toml"):
         return True
     return needed in _names_here()
@@ -228,36 +228,36 @@ def runs_here(needed: str | None) -> bool:
 
 @cache
 def _names_here() -> Mapping[str, str]:
-    """The devices of this machine by the words and names that a study may have for them, and where they are."""
-    found: dict[str, str] = {}
+    """Return torch's type of each device of this machine, by that type and by name."""
+    types: dict[str, str] = {}
     for where in PLACES:
         try:
-            found |= dict.fromkeys((where, identity(where).name), where)
+            types |= dict.fromkeys((where, identity(where).name), where)
         except InvalidValue:  # no such device here
             continue
-    return found
+    return types
 
 
-def _place(device: str | None, home: Path) -> Place:
+def _place(device: str | None, home: Path) -> CellPlace:
     if device is None:
-        return Place()
+        return CellPlace()
     if device == MEASURED:
-        return Place(roof=MEASURED)
+        return CellPlace(roof=MEASURED)
     if device.lower().endswith(".toml"):
-        return Place(roof=_roof(device, home))
+        return CellPlace(roof=_roof(device, home))
     where = _names_here().get(device)
     if where is None:
-        raise InvalidValue(f"this machine is no {device!r}; it is {', '.join(_names_here())}")
-    return Place(where=where)
+        raise InvalidValue(f"this machine has no {device!r}; it has {', '.join(_names_here())}")
+    return CellPlace(where=where)
 
 
-def _roof(word: str | None, home: Path) -> str | None:
-    """A device by its name, or the path of its file, which lies beside the study file."""
-    return str(home / word) if word is not None and word.lower().endswith(".toml") else word
+def _roof(name: str | None, home: Path) -> str | None:
+    """Return the name of a device; the path of a file is relative to the study file."""
+    return str(home / name) if name is not None and name.lower().endswith(".toml") else name
 
 
 @cache
 def _machine(device: str | None, roof: str | None, home: Path) -> Machine:
-    """The machine under the name that a study has for it; ceilings are measured once."""
+    """Return this machine as a study names it; its ceilings are measured once."""
     place = _place(device, home)
     return this_machine(place.where, place.roof or _roof(roof, home))

@@ -18,15 +18,15 @@ from rooflens.study import Cell, CellRunner, SourceName, StudyChange, StudyFolde
 
 
 def open_study(study: str | Path, folder: str | Path | None = None) -> tuple[StudyFolder, StudyChange | None]:
-    """The folder of a study, begun if it is not there; and how the study changed since, None if it did not.
+    """Return the folder of a study, begun if it is new, and how the study changed since; None if it did not.
 
     Args:
-        study: a study file, or the folder of a study that was begun before, which is then as it was.
+        study: a study file, or the folder of a study that was begun, whose own copy of the file is used.
         folder: as in :func:`run_study`.
 
     Raises:
-        StudyFileError: the study cannot be read, or names a model that nobody knows.
-        InvalidValue: a folder that holds no study.
+        StudyFileError: the study cannot be read, or names an unknown model.
+        InvalidValue: the folder holds no study.
     """
     path = Path(study)
     if path.is_dir() or not (path.suffix or path.exists()):
@@ -47,10 +47,10 @@ def run_cells(
     retry: bool = False,
     progress: Tell | None = None,
 ) -> dict[str, int]:
-    """CellRunner some cells of a study that was begun: the part of one node; arguments and result are plain data.
+    """Run some cells of a study that was begun; arguments and result are plain data.
 
-    Cells that are done, that run elsewhere, or that need another machine are left alone, so the same keys may be handed
-    to several nodes, and again after a job was preempted.
+    Cells that are done, run elsewhere or need another machine are left alone. So several nodes may get the same keys,
+    and get them again after a job was preempted.
 
     Args:
         folder: of the study, on a disk that all nodes share.
@@ -67,15 +67,15 @@ def run_cells(
     cells = opened.cells if keys is None else opened.named(keys)
     run_left(opened, cells, jobs=jobs, retry=retry, tell=progress)
     states = opened.status().states
-    found = Counter(states[cell] for cell in cells)
-    return {state: found[state] for state in ("done", "failed", "running", "left")}
+    counts = Counter(states[cell] for cell in cells)
+    return {state: counts[state] for state in ("done", "failed", "running", "left")}
 
 
 def chosen(folder: StudyFolder, sources: Sequence[str] = (), devices: Sequence[str] = ()) -> tuple[Cell, ...]:
-    """The cells of these sources and devices, all where none are named.
+    """Return the cells of these sources and devices; of all if none are named.
 
     Raises:
-        InvalidValue: the study has none of one of them.
+        InvalidValue: the study has no cell of one of them.
     """
     devices = [str(canonical(device)) for device in devices]
     for what, wanted, known in (
@@ -93,7 +93,7 @@ def chosen(folder: StudyFolder, sources: Sequence[str] = (), devices: Sequence[s
 
 
 def run_left(folder: StudyFolder, cells: Sequence[Cell], *, jobs: int, retry: bool, tell: Tell | None) -> None:
-    """CellRunner the cells that are left and that this machine can run, source after source."""
+    """Run the cells that are left and that this machine can run, source after source."""
     if jobs < 0:
         raise InvalidValue(f"{jobs} jobs cannot be; give 0 to estimate in this process, or how many worker processes")
     until = None if folder.study.budget is None else time.monotonic() + folder.study.budget
@@ -126,9 +126,9 @@ _RUNNERS: dict[SourceName, Callable[[StudyFolder], AbstractContextManager[CellRu
 def _side_by_side(
     folder: StudyFolder, cells: Sequence[Cell], jobs: int, one_by_one: Callable[[Iterable[Cell], CellRunner], None]
 ) -> None:
-    """Several workers, each of which takes the next step with all of its devices when it is free.
+    """Let several workers each take the next step, with all of its devices, when it is free.
 
-    An interrupt does not wait for what runs: if the process ends with it, these cells are run again by the next.
+    An interrupt does not wait for running cells. If the process ends with it, the next one runs them again.
     """
     groups = [list(group) for _, group in groupby(cells, key=lambda cell: replace(cell.case, device=None))]
     steps = iter(groups)
@@ -164,10 +164,10 @@ def _side_by_side(
 
 
 def _check_models(folder: StudyFolder, path: Path) -> None:
-    """Refuse a model that nobody knows before anything runs; a login node without torch cannot tell.
+    """Refuse an unknown model before anything runs. A login node without torch cannot check.
 
     Raises:
-        StudyFileError: the name is wrong; its line is named.
+        StudyFileError: a name is wrong; the message has its line.
     """
     if find_spec("torch") is None:
         return
@@ -175,7 +175,7 @@ def _check_models(folder: StudyFolder, path: Path) -> None:
 
     for model in dict.fromkeys(cell.case.model for cell in folder.cells if cell.source != "replay"):
         if model.endswith(".onnx") or ".py:" in model or model.startswith("hf:"):
-            continue  # a file, whose cells tell what is wrong with it
+            continue  # a file: its cells fail if something is wrong
         try:
             find(model)
         except UnknownModel as error:
@@ -183,5 +183,5 @@ def _check_models(folder: StudyFolder, path: Path) -> None:
             line = next((n for n, text in enumerate(lines, 1) if f'"{model}"' in text or f"'{model}'" in text), None)
             place = f"{path}, line {line}" if line is not None else str(path)
             raise StudyFileError(f"{place}: models: {error}") from error
-        except RooflensError:  # it is known, and cannot be built here: its cells tell
+        except RooflensError:  # a known model that cannot be built here: its cells fail
             continue

@@ -1,4 +1,4 @@
-"""Runs one after another: what has been measured is kept at once, and the largest batch is searched for."""
+"""Measurements one after another, each kept at once, and the search for the largest batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Collected:
 
     Attributes:
         estimate: of the same cases.
-        save: a record file, written anew with each run; it is whole at any moment.
+        save: a record file, rewritten after each run; it is whole at any moment.
     """
 
     machine: Machine
@@ -29,7 +29,7 @@ class Collected:
     environment: Environment | None = None
 
     def add(self, file: RecordFile) -> bool:
-        """Keep what came of a run; true if nothing failed."""
+        """Keep records and failures of a run; return True if nothing failed."""
         self.records += file.records
         self.failures += file.failures
         self.environment = file.environment if file.records or self.environment is None else self.environment
@@ -37,17 +37,17 @@ class Collected:
         return not file.failures
 
     def keep(self) -> None:
-        """Write the record file anew, if there is one."""
+        """Rewrite the record file, if there is one."""
         if self.save is not None:
             self.so_far().save(self.save)
 
     @property
     def batches(self) -> tuple[int | None, ...]:
-        """The batches that were measured, in order."""
+        """Measured batches, in order."""
         return tuple(dict.fromkeys(record.case.batch for record in self.records))
 
     def so_far(self) -> RecordSet:
-        """The estimate and everything measured."""
+        """Return the estimate and all measurements."""
         device = self.machine.device
         measured = RecordSet(
             self.records,
@@ -61,12 +61,11 @@ class Collected:
 def search_largest(first: Run, fits: Callable[[Run, bool], bool], collected: Collected) -> None:
     """Double the batch until it does not fit, then close in on the largest that does.
 
-    A batch that fails for another reason than memory ends the search: what fits is not known beyond it. Each batch is
-    tried once, since what does not fit alone fits never. The doubled ones are measured as any other; those between are
-    only asked whether they fit.
+    Doubled batches are measured like any other; those between are only tried. A failure that is not of memory ends the
+    search, because nothing is known of larger batches then.
 
     Args:
-        fits: runs a batch and keeps what comes of it in `collected`; with True, only asks whether it fits.
+        fits: runs a batch, keeps the outcome in `collected` and returns True if it fits; with True, only tries it.
     """
     assert first.batch is not None
     fitting, batch = 0, first.batch
