@@ -1,4 +1,4 @@
-"""Doubt: numbers that cannot be true, in records and in tables that somebody typed in."""
+"""Checks of records and of tables of reported figures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check(*sources: RecordSet | str | Path, progress: Progress | None = None) ->
     Args:
         sources: record sets and files: record files, whatever else :func:`read` takes, and CSV files with columns
             ``quantity`` and ``value`` (docs/check.md).
-        progress: told while models are estimated.
+        progress: called while models are estimated.
 
     Returns:
         The findings, the gravest first: code, severity, subject, message, evidence (numbers in base units) and remedy.
@@ -51,7 +51,7 @@ def check(*sources: RecordSet | str | Path, progress: Progress | None = None) ->
 
 
 def _sources(sources: Sequence[RecordSet | str | Path]) -> tuple[list[ReportedFigure], list[RecordSet]]:
-    """Typed figures, and records."""
+    """Return the reported figures and the records among the sources."""
     figures: list[ReportedFigure] = []
     sets: list[RecordSet] = []
     for source in sources:
@@ -65,7 +65,7 @@ def _sources(sources: Sequence[RecordSet | str | Path]) -> tuple[list[ReportedFi
 
 
 def _right_values(figures: Iterable[ReportedFigure], records: RecordSet, progress: Progress | None) -> RecordSet:
-    """Estimates of the steps that neither the records nor the table answer; what nobody can build has none."""
+    """Return estimates of steps that neither records nor the table cover; models that cannot be built have none."""
     known = RightValues(records)
     unanswered = (f for f in (*figures, *recorded(records)) if f.phases and known.of(f) is None)
     runs = list(dict.fromkeys(run for figure in unanswered if (run := _run_of(figure)) is not None))
@@ -77,22 +77,28 @@ def _right_values(figures: Iterable[ReportedFigure], records: RecordSet, progres
             progress(n / len(runs), f"{run.model}, batch {run.batch}")
         try:
             estimates += estimated(estimable_run(run))
-        except RooflensError:  # a name of somebody else's: its figures are compared with each other only
+        except RooflensError:  # an unknown name: its figures are only compared with each other
             continue
     return estimates
 
 
 def _run_of(figure: ReportedFigure) -> Run | None:
-    """The run that a figure is of; None where its model was read as the name of a file or of code."""
+    """Return the run of a figure, or None if its model names a file or code, or it cannot be run here."""
     model, case = figure.model, figure.recorded
     if figure.batch is None or not _NAME.fullmatch(model) or model.lower().endswith(_FILES):
         return None
-    said = {"img_size": figure.image} if case is None else dict(case.options)
+    named = {"img_size": figure.image} if case is None else dict(case.options)
     kept = {name for name, line in OPTIONS.items() if line.concerns == "step" and name != "compile"}
+    try:
+        options = Options.from_case(
+            (name, value) for name, value in named.items() if name in kept and value is not None
+        )
+    except InvalidValue:  # an option that somebody else's run has, and ours has not
+        return None
     return Run(
         model=model,
         batch=figure.batch,
         dtype=figure.dtype if figure.dtype in DTYPES else "fp32",
         mode=mode_of(figure.phases) if case is None else case.mode,
-        options=Options.from_case((name, value) for name, value in said.items() if name in kept and value is not None),
+        options=options,
     )

@@ -105,10 +105,10 @@ def compare(
     if asked in ("runs", "kernels"):
         return _two_sides(asked, sets, options)
     together = sum(sets[1:], start=sets[0])
-    found: Comparison = _ONE_SET[asked](together, **_canonical(options, together))
-    if not found:
+    comparison: Comparison = _ONE_SET[asked](together, **_canonical(options, together))
+    if not comparison:
         raise Incomparable(_NOTHING[asked])
-    return found
+    return comparison
 
 
 def _two_sides(question: Question, sets: Sequence[RecordSet], options: Mapping[str, Any]) -> Comparison:

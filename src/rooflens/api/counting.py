@@ -1,4 +1,4 @@
-"""What the hardware counts while a model runs."""
+"""Hardware counters of a model or a program."""
 
 from __future__ import annotations
 

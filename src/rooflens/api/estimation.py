@@ -1,4 +1,4 @@
-"""Arithmetic on a model: work, memory and bounds on any device, and the largest batch that fits one."""
+"""Estimates: work, memory and bounds of a model on any device, and the largest batch that fits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def estimate(
 
     Args:
         model: a name (``resnet18``, ``timm:convnext_tiny``, ``hf:llama``, ``path/file.py:function``,
-            ``path/file.onnx``) or a module, which is left exactly as it was found.
+            ``path/file.onnx``) or a module, which is left exactly as it was.
         inputs: of a module: a tensor, a tuple, a dict, or ``(args, kwargs)``. Shapes and types count, values do not.
         name: what to call a module in its cases; default is the name of its class.
         batch: samples per step, one or several.
@@ -177,17 +177,17 @@ def largest_batch(
 
 
 def _targets(device: str | Device | Sequence[str | Device]) -> list[AskedDevice]:
-    found: dict[str, AskedDevice] = {}
+    targets: dict[str, AskedDevice] = {}
     for named in listed(device):
         every = isinstance(named, str) and named.casefold() == ALL
         for whole in catalogue() if every else [find(named) if isinstance(named, str) else named]:
             one, count = one_of(whole)
-            target = found.setdefault(whole.name, AskedDevice(name=whole.name, one=one, count=count, may_lack=every))
+            target = targets.setdefault(whole.name, AskedDevice(name=whole.name, one=one, count=count, may_lack=every))
             if target.one != one:
                 raise InvalidValue(f"two different devices are called {whole.name!r}; give yours another title")
-    if not found:
+    if not targets:
         raise InvalidValue("largest_batch needs a device; name one or several, or 'all' for the whole catalogue")
-    return list(found.values())
+    return list(targets.values())
 
 
 def _asked(reserve: str | float) -> Reserve:

@@ -1,4 +1,4 @@
-"""What a model really takes on this machine."""
+"""Measurements on this machine."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def measure(
 
 
 def check_seconds(what: str, seconds: object) -> None:
-    """Raise InvalidValue for what is no time."""
+    """Raise InvalidValue for what is not a number of seconds."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise InvalidValue(f"{what} is {seconds!r}; give a number of seconds")
 
@@ -150,7 +150,7 @@ def _is_isolated(asked: Workload, wanted: bool | None) -> bool:
 
 
 def _why(failures: Sequence[Failure]) -> str:
-    """Why nothing was measured."""
+    """Return why nothing was measured."""
     last = failures[-1]
     how_many = f"; all {len(failures)} batches failed" if len(failures) > 1 else ""
     return f"{last.message} ({last.kind}, at stage {last.stage}){how_many}"

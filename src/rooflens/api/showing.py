@@ -1,4 +1,4 @@
-"""Records as tables of text, in every format of the command line, and as figures."""
+"""Records as tables of text and as figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def table(
     width: int | None = None,
     color: bool = False,
 ) -> str:
-    """The tables of the command line as text: ``print(rl.table(est, time))``; twin of ``--format``.
+    """Return the tables of the command line as text: ``print(rl.table(est, time))``; twin of ``--format``.
 
     Several cases give a summary and their memory; a single estimated case also its operation families and its modules.
 
@@ -73,7 +73,7 @@ def roofline(
     title: str | None = None,
     top: int | None = None,
 ) -> Figure:
-    """The roofline of estimates and measurements: ``rl.roofline(est, time).save("resnet18.html")``.
+    """Return the roofline of estimates and measurements: ``rl.roofline(est, time).save("resnet18.html")``.
 
     Args:
         records: sets of any sources; the estimated and the measured point of the same thing are joined by a line.

@@ -1,4 +1,4 @@
-"""Studies: a grid of cases from a file, run here or in jobs of a cluster, resumed at any moment, and reported."""
+"""Studies: run here or on a cluster, resumed at any moment, and reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rooflens.study import (
 )
 
 PLAIN = "slurm"
-"""The name of a cluster that needs no table: its jobs are as sbatch makes them where nothing is said."""
+"""A cluster without a table: its jobs have sbatch's defaults."""
 
 
 def run_study(
@@ -40,7 +40,7 @@ def run_study(
     progress: Tell | None = None,
     begun: Callable[[StudyFolder, StudyChange | None], None] | None = None,
 ) -> Status:
-    """CellRunner a study, or what is left of it: ``rl.run_study("study.toml", "out/study")``.
+    """Run a study, or what is left of it: ``rl.run_study("study.toml", "out/study")``.
 
     Each cell (a case and a source) becomes a record file in the folder. The run may be killed at any moment and started
     again, or go on in several processes and on several nodes at once: nothing is lost and nothing is done twice.
@@ -54,8 +54,8 @@ def run_study(
         sources: only these (estimate, measure, counters, replay); default is all that the study asks for.
         devices: only cells of these devices; ``cuda``, ``cpu`` and device files as the study names them.
         recorded: take files that were recorded elsewhere for the cells that they are named for.
-        progress: told of each cell.
-        begun: told of the folder before anything runs, and how the study changed since it was begun.
+        progress: called with news of each cell.
+        begun: called before anything runs, with the folder and how the study changed since it was begun.
 
     Returns:
         What is done, failed, running elsewhere and left. Cells that need another machine than this stay left.
@@ -104,7 +104,7 @@ def run_study_on_cluster(
         partition, gres, account, cpus, parallel: instead of what the table says; what it says of single devices stays.
         time: of a job, in minutes.
         retry: also run cells that failed before.
-        progress: told again and again how far the study is, and what its jobs in the queue do.
+        progress: called again and again with the status and the states of the jobs.
 
     Raises:
         ClusterError: there is no Slurm here, it refuses the jobs, or jobs end without a result.
@@ -114,8 +114,8 @@ def run_study_on_cluster(
     """
     opened, change = open_study(study, folder)
     own = _cluster(opened.study.clusters, cluster)
-    said = {"partition": partition, "gres": gres, "account": account, "time": time, "cpus": cpus, "parallel": parallel}
-    own = replace(own, **{key: value for key, value in said.items() if value is not None})  # type: ignore[arg-type]
+    given = {"partition": partition, "gres": gres, "account": account, "time": time, "cpus": cpus, "parallel": parallel}
+    own = replace(own, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
     if begun is not None:
         begun(opened, change)
     if recorded:
@@ -125,8 +125,8 @@ def run_study_on_cluster(
         for cell in cells:
             slurm.forget(opened, cell)
     # Jobs may begin elsewhere than where they were submitted.
-    words = ("-m", "rooflens.running.part", str(opened.path.resolve()))
-    slurm.run(opened, cells, own, words, tell=progress or (lambda *_: None))
+    program = ("-m", "rooflens.running.part", str(opened.path.resolve()))
+    slurm.run(opened, cells, own, program, tell=progress or (lambda *_: None))
     opened.sweep()
     return opened.status()
 
@@ -142,7 +142,7 @@ def _cluster(known: Mapping[str, Cluster], name: str) -> Cluster:
 
 
 def study_status(folder: str | Path) -> Status:
-    """How far a study is: what is done, failed, running and left, and how long the rest should take.
+    """Return how far a study is: cells done, failed, running and left, and how long the rest should take.
 
     Raises:
         InvalidValue: there is no study in this folder.
@@ -151,7 +151,7 @@ def study_status(folder: str | Path) -> Status:
 
 
 def study_records(folder: str | Path) -> RecordSet:
-    """Everything that a study has found so far: ``rl.study_records("out/study").where(device="t4")``.
+    """Return all records of a study so far: ``rl.study_records("out/study").where(device="t4")``.
 
     Raises:
         InvalidValue: there is no study in this folder, or two of its devices of one name have other rates.
@@ -161,7 +161,7 @@ def study_records(folder: str | Path) -> RecordSet:
 
 
 def study_verdicts(folder: str | Path) -> tuple[Verdict, ...]:
-    """What the records of a study say of its hypotheses: supported, rejected or not decidable, with the numbers.
+    """Return the verdicts on a study's hypotheses: supported, rejected or not decidable, with the numbers.
 
     Raises:
         InvalidValue: there is no study in this folder.
@@ -209,7 +209,7 @@ def study_report(
 
 
 def study_figures(folder: str | Path) -> tuple[ComparedFigure, ...]:
-    """The reported figures of a study beside ours.
+    """Return the reported figures of a study beside ours.
 
     Args:
         folder: of a study whose file names ``figures``.
@@ -228,7 +228,7 @@ def study_figures(folder: str | Path) -> tuple[ComparedFigure, ...]:
 
 
 def figures_of(folder: StudyFolder, contents: StudyContents) -> tuple[ComparedFigure, ...]:
-    """As :func:`study_figures`, of a study whose record files were read."""
+    """Return the same for a study whose record files were read."""
     if folder.figures is None:
         raise InvalidValue(
             f"the study in {str(folder.path)!r} has no reported figures; name a CSV file in it: figures = 'FILE.csv'"
@@ -238,7 +238,7 @@ def figures_of(folder: StudyFolder, contents: StudyContents) -> tuple[ComparedFi
 
 
 def study_view(folder: StudyFolder) -> StudyView:
-    """All that a report says of a study."""
+    """Return all that a report of a study shows."""
     contents = folder.contents()
     if folder.figures is None:
         return StudyView.of(folder, contents)

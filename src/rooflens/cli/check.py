@@ -47,9 +47,9 @@ def check(context: click.Context, files: tuple[Path, ...], fail_on: str, format_
     from rooflens.report.findings import findings_text
 
     with progress_bar() as tell, redirect_stdout(sys.stderr):
-        found = rl.check(*files, progress=tell)
-    click.echo(findings_text(found, format_, color=in_color()), nl=False)
+        findings = rl.check(*files, progress=tell)
+    click.echo(findings_text(findings, format_, color=in_color()), nl=False)
     if format_ in ("json", "csv"):
-        for note in found.notes:
+        for note in findings.notes:
             click.echo(note, err=True)
-    context.exit(FOUND if found.at_least(fail_on) else 0)
+    context.exit(FOUND if findings.at_least(fail_on) else 0)

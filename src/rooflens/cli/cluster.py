@@ -1,4 +1,4 @@
-"""Running on a Slurm cluster: the options for it, and what is told meanwhile."""
+"""Options for a Slurm cluster, and progress of its jobs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NAMES = ("partition", "gres", "account", "time", "cpus", "parallel")
 
 
 def cluster_options(command: Command) -> Command:
-    """Where the jobs of a cluster run; the command is given ``cluster``, a dictionary or None."""
+    """Add options for jobs of a cluster; the command gets ``cluster``, a dictionary or None."""
 
     @wraps(command)
     def called(*args: Any, cluster: str | None, **options: Any) -> Any:
-        said = {name: value for name in NAMES if (value := options.pop(name)) is not None}
-        if said and cluster is None:
-            raise click.UsageError(f"--{next(iter(said))} is for jobs of a cluster; add --cluster NAME")
-        return command(*args, cluster=None if cluster is None else {"cluster": cluster, **said}, **options)
+        given = {name: value for name in NAMES if (value := options.pop(name)) is not None}
+        if given and cluster is None:
+            raise click.UsageError(f"--{next(iter(given))} is for jobs of a cluster; add --cluster NAME")
+        return command(*args, cluster=None if cluster is None else {"cluster": cluster, **given}, **options)
 
     for option in reversed(
         (
@@ -58,15 +58,15 @@ def run_on_cluster(what: Path, *, cluster: Mapping[str, Any], folder: Path | Non
 
 
 def progress_text(status: Status, jobs: Sequence[str]) -> str:
-    """How far a study is, and what its jobs do, in one line."""
+    """Return how far a study is, and the states of its jobs, in one line."""
     failed = status.count("failed")
-    said = [f"{status.count('done')} of {len(status.states)} cells done", *([f"{failed} failed"] if failed else [])]
+    parts = [f"{status.count('done')} of {len(status.states)} cells done", *([f"{failed} failed"] if failed else [])]
     states = Counter(jobs)
-    what = ", ".join(f"{number} {_words(state)}" for state, number in sorted(states.items()))
-    return f"{', '.join(said)}; jobs: {what or 'none'}"
+    what = ", ".join(f"{number} {_state_text(state)}" for state, number in sorted(states.items()))
+    return f"{', '.join(parts)}; jobs: {what or 'none'}"
 
 
-def _words(state: str) -> str:
-    """A state as squeue tells it, ``PENDING Resources``, in words."""
+def _state_text(state: str) -> str:
+    """Return a state of squeue, like ``PENDING Resources``, as text."""
     name, _, why = state.partition(" ")
     return f"{name.lower()} ({why})" if why else name.lower()

@@ -34,7 +34,7 @@ SLOWER = 3
 
 
 class Percent(click.ParamType):  # type: ignore[type-arg]
-    """A share, written in percent."""
+    """A share in percent."""
 
     name = "n%"
 
@@ -52,7 +52,7 @@ class Percent(click.ParamType):  # type: ignore[type-arg]
 
 
 class Price(click.ParamType):  # type: ignore[type-arg]
-    """What a device costs."""
+    """A device and its price."""
 
     name = "device=price"
 
@@ -116,7 +116,7 @@ def compare(
     outputs: tuple[Path, ...],
     prices: tuple[tuple[str, float], ...],
     across: tuple[str, ...],
-    **words: Any,
+    **options: Any,
 ) -> None:
     """Compare runs, sources, kernels or devices, with intervals and tests.
 
@@ -130,30 +130,30 @@ def compare(
     if junit is not None and threshold is None:
         raise click.UsageError("--junit needs --fail-if-slower: without a threshold there are no verdicts")
     check_outputs([*outputs, *([] if junit is None else [junit])])
-    found = rl.compare(*files, across=across or None, prices=dict(prices) or None, **words)
-    if threshold is not None and not isinstance(found, RunComparison):
+    comparison = rl.compare(*files, across=across or None, prices=dict(prices) or None, **options)
+    if threshold is not None and not isinstance(comparison, RunComparison):
         raise click.UsageError("--fail-if-slower needs two measured sides; add --question runs to see what is missing")
-    emit_text(lambda wanted, color: rl.table(found, format=wanted, color=color), format_, outputs)
-    if threshold is not None and isinstance(found, RunComparison):
-        _judge(context, found, threshold, junit)
+    emit_text(lambda wanted, color: rl.table(comparison, format=wanted, color=color), format_, outputs)
+    if threshold is not None and isinstance(comparison, RunComparison):
+        _judge(context, comparison, threshold, junit)
 
 
-def _judge(context: click.Context, found: RunComparison, threshold: float, junit: Path | None) -> None:
-    """Say what is too slow, write the verdicts, and leave with the exit code of the gate."""
+def _judge(context: click.Context, comparison: RunComparison, threshold: float, junit: Path | None) -> None:
+    """Print steps that are too slow, write the verdicts, and exit with the code of the gate."""
     from rooflens.report.escape import printable
     from rooflens.report.junit import gate_xml, sentence
 
     if junit is not None:
-        write(junit, gate_xml(found, threshold))
-    slower = found.slower_than(threshold)
+        write(junit, gate_xml(comparison, threshold))
+    slower = comparison.slower_than(threshold)
     for row in slower:
         label = printable(row.after.label())
         click.echo(f"slower than {100 * threshold:g} %: {label}: {sentence(row)}", err=True)
-    for failure in found.failed:
-        said = printable(f"{failure.case.label()}: {failure.kind}, {failure.message}")
-        click.echo(f"failed on the second side: {said}", err=True)
+    for failure in comparison.failed:
+        text = printable(f"{failure.case.label()}: {failure.kind}, {failure.message}")
+        click.echo(f"failed on the second side: {text}", err=True)
     if not slower:
-        unsure = sum(row.significant is None for row in found.steps)
+        unsure = sum(row.significant is None for row in comparison.steps)
         rest = f"; of {unsure} nothing can be said" if unsure else ""
-        click.echo(f"none of {len(found.steps)} steps is slower than {100 * threshold:g} %{rest}", err=True)
-    context.exit(SLOWER if slower or found.failed else 0)
+        click.echo(f"none of {len(comparison.steps)} steps is slower than {100 * threshold:g} %{rest}", err=True)
+    context.exit(SLOWER if slower or comparison.failed else 0)

@@ -23,7 +23,7 @@ _SHOWN = ("outputs", "format_", "depth", "by")
 
 
 class ModelOrProgram(click.Command):
-    """What stands behind ``--`` is a program, as it is typed; else a model is named."""
+    """Takes a program after ``--``, else a model."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         model = next(param for param in self.params if param.name == "model")
@@ -89,16 +89,16 @@ def counters(
     program: list[str] | None = ctx.meta.get(_PROGRAM)
     with progress_bar() as tell, redirect_stdout(sys.stderr):
         if program is None:
-            found = rl.counters(model, progress=tell, **options)  # type: ignore[arg-type]
+            records = rl.counters(model, progress=tell, **options)  # type: ignore[arg-type]
         else:
             _check_program(ctx, model, program)
             kept = {name: options[name] for name in _COUNTING}
-            found = rl.count_program(program, progress=tell, echo=lambda line: click.echo(line, err=True), **kept)
-    emit(found, format_=format_, outputs=outputs, depth=depth, by=by)
+            records = rl.count_program(program, progress=tell, echo=lambda line: click.echo(line, err=True), **kept)
+    emit(records, format_=format_, outputs=outputs, depth=depth, by=by)
 
 
 def _check_program(ctx: click.Context, model: str | None, program: list[str]) -> None:
-    """A program says itself what it runs."""
+    """Raise UsageError for a model, or options of one, beside a program."""
     if model is not None:
         raise click.UsageError(f"give a model ({model}) or a program (-- {' '.join(program)}), not both")
     if not program:
@@ -112,6 +112,6 @@ def _check_program(ctx: click.Context, model: str | None, program: list[str]) ->
 
 
 def _as_typed(param: click.Parameter, value: Any) -> str:
-    """The flag of an option as it stands on the command line: that of a pair, or the long form."""
+    """Return the flag of an option as it was given."""
     flags = param.secondary_opts if value is False and param.secondary_opts else param.opts
     return max(flags, key=len)

@@ -75,5 +75,5 @@ def estimate(
     call = rl.largest_batch if largest else rl.estimate
     # What a user's model prints is no part of the result.
     with progress_bar() as tell, redirect_stdout(sys.stderr):
-        found = call(model, device=devices, progress=tell, **options)
-    emit(found, format_=format_, outputs=outputs, depth=depth, by=by)
+        records = call(model, device=devices, progress=tell, **options)
+    emit(records, format_=format_, outputs=outputs, depth=depth, by=by)

@@ -63,7 +63,7 @@ def explain(
     format_: str,
     listed: bool,
 ) -> None:
-    """Show the formula of an operation in words, and with its numbers filled in: pen and paper.
+    """Show the formula of an operation in words and with its numbers filled in.
 
     WHAT is an operation (convolution, mm, attention, lstm, or any operator of torch) with the shapes of its tensors and
     its other arguments, each by its name; or a record file; or a model, as in 'rooflens estimate', which is estimated
@@ -85,7 +85,7 @@ def explain(
 
 
 def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str | bool | int]]:
-    """The further options: ``--stride 2``, ``--stride=2``, and a bare ``--is-causal`` is true."""
+    """Yield further arguments: of ``--stride 2``, ``--stride=2``, and ``--is-causal``, which is True."""
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -101,10 +101,10 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str | bool | int]]:
 
 
 def _named(flag: str, value: str | bool) -> tuple[str, str | bool | int]:
-    """An argument by its name in Python.
+    """Return an argument with its name in Python.
 
-    Whole numbers become such, and so do words of truth for the options of a model. All else is left to the operation,
-    which reads text by the type of its argument.
+    Whole numbers are converted, and ``true`` and ``false`` for options of a model. The operation reads all other text by
+    the type of its argument.
     """
     name = flag.replace("-", "_")
     if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
@@ -115,7 +115,7 @@ def _named(flag: str, value: str | bool) -> tuple[str, str | bool | int]:
 
 
 def _listing(words: Sequence[str], format_: str) -> str:
-    """Families and their operations."""
+    """Return families and their operations as text."""
     from rooflens.costs import families
     from rooflens.errors import UnknownName
 

@@ -1,4 +1,4 @@
-"""``rooflens``: the group of commands, and how errors leave it."""
+"""``rooflens``: the group of commands, and how errors end it."""
 
 from __future__ import annotations
 
@@ -62,24 +62,24 @@ def cli(debug: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; errors of rooflens end it with exit code 1 and one sentence, wrong usage with 2."""
-    words = sys.argv[1:] if arguments is None else arguments
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        cli.main(args=words, prog_name="rooflens")
+        cli.main(args=given, prog_name="rooflens")
     except OSError as error:
-        if "--debug" in words[:1]:
+        if "--debug" in given[:1]:
             raise
         click.echo(f"error: {_plain(str(error))}", err=True)
         sys.exit(1)
     except RooflensError as error:
-        if "--debug" in words[:1]:
+        if "--debug" in given[:1]:
             raise
         for line in (f"error: {error}", *getattr(error, "__notes__", ())):
             click.echo(_plain(line), err=True)
         if isinstance(error, ModelError) and error.__cause__ is not None:
-            click.echo(f"'rooflens --debug {words[0]} ...' shows where", err=True)
+            click.echo(f"'rooflens --debug {given[0]} ...' shows where", err=True)
         sys.exit(1)
 
 
 def _plain(text: str) -> str:
-    """The text without control characters: it may quote a file's contents."""
+    """Return text without control characters, since it may quote a file."""
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -85,5 +85,5 @@ def measure(
 
 
 def _record_file(outputs: tuple[Path, ...]) -> Path | None:
-    """Where records are kept while others are still being measured."""
+    """Return the file in which records are kept during the measurement."""
     return next((path for path in outputs if path.suffix.lower() == RECORDS), None)

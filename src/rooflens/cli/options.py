@@ -1,4 +1,4 @@
-"""Options that commands share, made from the table of options, and how results leave a command."""
+"""Options that commands share, and output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def examples(*lines: str) -> str:
-    """Lines below the help text that click leaves as they are (the sign in front asks for that)."""
+    """Return lines below the help text; the sign in front stops click from wrapping them."""
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
 
 
@@ -76,7 +76,7 @@ class OutputPath(click.ParamType):  # type: ignore[type-arg]
 
 
 class NamedSize(click.ParamType):  # type: ignore[type-arg]
-    """A name and a whole number; the name may be anything, and is cut off at the last ``=``."""
+    """A name and a whole number, split at the last ``=``."""
 
     name = "name=n"
 
@@ -90,7 +90,7 @@ class NamedSize(click.ParamType):  # type: ignore[type-arg]
 
 
 def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator, in the order of ``--help``."""
+    """Join options into one decorator; they keep their order in ``--help``."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -101,7 +101,7 @@ def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Comman
 
 
 def run_options(source: str) -> Callable[[Command], Command]:
-    """MODEL, batch, dtype, mode, and the options of the table that mean something to a source."""
+    """Return MODEL, batch, dtype, mode, and the options of the table for a source."""
     return all_of(
         click.argument("model"),
         click.option("-b", "--batch", type=IntList(), help="Samples per step, one or several: 1,64,256."),
@@ -122,7 +122,7 @@ def run_options(source: str) -> Callable[[Command], Command]:
 
 
 def table_option(line: Option) -> Callable[[Command], Command]:
-    """An option of the command line from its line in the table."""
+    """Return the option of the command line for a line of the table."""
     flag = "--" + line.name.replace("_", "-")
     if line.kind is dict:
         return click.option(
@@ -139,14 +139,14 @@ def _as_dict(ctx: click.Context, param: click.Parameter, given: tuple[tuple[str,
 
 
 def format_option(help: str) -> Callable[[Command], Command]:
-    """How a command prints what it finds."""
+    """Return the option for the printed format."""
     return click.option(
         "--format", "format_", type=click.Choice(FORMATS), default="table", show_default=True, help=help
     )
 
 
 def output_option(*suffixes: str, help: str) -> Callable[[Command], Command]:
-    """Files that a command writes too."""
+    """Return the option for output files."""
     return click.option("-o", "--output", "outputs", type=OutputPath(*suffixes), multiple=True, help=help)
 
 
@@ -173,7 +173,7 @@ output_options = all_of(
 
 
 def emit(records: RecordSet | Fits, *, format_: Format, outputs: Sequence[Path], depth: int, by: Any) -> None:
-    """Print records in a format and write each output; paths are told on stderr."""
+    """Print records in a format and write each output."""
     drawn = records if isinstance(records, rl.RecordSet) else records.records
     tables = [path for path in outputs if path.suffix.lower() in TABLES]
     emit_text(lambda wanted, color: rl.table(records, format=wanted, depth=depth, color=color), format_, tables)
@@ -198,7 +198,7 @@ def emit_text(text: Callable[[Format, bool], str], format_: Format, outputs: Seq
 
 
 def write(path: Path, text: str | bytes) -> None:
-    """Write a file and say so."""
+    """Write a file and print its path on stderr."""
     from rooflens.records import write_atomically
 
     write_atomically(path, text)
@@ -211,7 +211,7 @@ def in_color() -> bool:
 
 
 def check_outputs(outputs: Sequence[Path]) -> None:
-    """Fail before the work and not after it if a file cannot be written."""
+    """Raise OutputError if a file cannot be written, before the work and not after it."""
     from rooflens.records import check_writable
 
     for path in outputs:
@@ -220,7 +220,7 @@ def check_outputs(outputs: Sequence[Path]) -> None:
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[float, str], None]]:
-    """A progress bar on stderr, where that is a terminal."""
+    """Show a progress bar on stderr, if that is a terminal."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

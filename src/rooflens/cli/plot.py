@@ -100,7 +100,7 @@ def plot(
 
 
 def _target(path: Path, format_: str | None) -> Path:
-    """Where to write: a suffix says how to draw, and --format gives one to a path that has none."""
+    """Return the path to write; --format adds a suffix to a path without one."""
     suffix = path.suffix.lower()
     if suffix in FIGURES:
         if format_ is not None and suffix != f".{format_}":

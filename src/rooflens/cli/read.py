@@ -66,21 +66,21 @@ def read(
 
     check_outputs(outputs)
     case = {"model": model, "batch": batch, "dtype": dtype, "mode": mode}
-    found = rl.read(*files, device=device, work=[parse_statement(text) for text in statements], case=case)
-    if found.records:
-        emit(found, format_=format_, outputs=outputs, depth=depth, by=by)
+    records = rl.read(*files, device=device, work=[parse_statement(text) for text in statements], case=case)
+    if records.records:
+        emit(records, format_=format_, outputs=outputs, depth=depth, by=by)
     else:
-        _emit_roofs(found, format_, outputs)
+        _emit_roofs(records, format_, outputs)
 
 
-def _emit_roofs(found: RecordSet, format_: Format, outputs: Sequence[Path]) -> None:
-    """What a file of nothing but roofs tells of its device."""
+def _emit_roofs(records: RecordSet, format_: Format, outputs: Sequence[Path]) -> None:
+    """Print and write the devices of files that hold only roofs."""
     tables = [path for path in outputs if path.suffix.lower() in TABLES]
-    show_devices(tuple(found.devices.values()), format_, tables)
+    show_devices(tuple(records.devices.values()), format_, tables)
     for path in outputs:
         if path not in tables:
             if path.suffix.lower() == RECORDS:
-                found.save(path)
+                records.save(path)
             else:
-                rl.roofline(found).save(path)
+                rl.roofline(records).save(path)
             click.echo(f"wrote {path}", err=True)

@@ -108,9 +108,9 @@ def status(context: click.Context, /, folder: Path, format_: str) -> None:
     """
     from rooflens.study.status_text import status_json, status_text
 
-    found = rl.study_status(folder)
-    click.echo(status_json(found) if format_ == "json" else status_text(found), nl=False)
-    context.exit(FAILED if found.count("failed") else 0)
+    reached = rl.study_status(folder)
+    click.echo(status_json(reached) if format_ == "json" else status_text(reached), nl=False)
+    context.exit(FAILED if reached.count("failed") else 0)
 
 
 @study.command(
@@ -145,22 +145,22 @@ def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Pa
 
 
 def _run(context: click.Context, what: Path, *, cluster: Mapping[str, Any] | None, jobs: int, **options: Any) -> None:
-    """Run what is left, telling of it on stderr; then how far the study is, on stdout."""
+    """Run what is left with progress on stderr; then print how far the study is."""
     from rooflens.study.status_text import status_text
 
     with _live() as live, redirect_stdout(sys.stderr):
         if cluster is None:
-            with _told_of_interrupts(live):
-                found = rl.run_study(what, begun=live.begun, progress=live, jobs=jobs, **options)
+            with _hint_on_interrupt(live):
+                reached = rl.run_study(what, begun=live.begun, progress=live, jobs=jobs, **options)
         else:
-            found = run_on_cluster(what, cluster=cluster, begun=live.begun, progress=live.look, **options)
-    click.echo(status_text(found), nl=False)
+            reached = run_on_cluster(what, cluster=cluster, begun=live.begun, progress=live.look, **options)
+    click.echo(status_text(reached), nl=False)
     click.echo(f"records are in {live.folder}", err=True)
-    context.exit(FAILED if found.count("failed") else 0)
+    context.exit(FAILED if reached.count("failed") else 0)
 
 
 class _Display:
-    """Tells what is being done: a bar where there is a terminal, else a line for each cell that is over.
+    """Shows progress: a bar on a terminal, else a line for each finished cell.
 
     Args:
         bar: moves the bar.
@@ -171,7 +171,7 @@ class _Display:
         self._total, self._failed = 0, 0
         self._over: set[str] = set()
         self._shares: dict[str, float] = {}
-        self._said = ""
+        self._last = ""
         self.folder = Path()
 
     def begun(self, folder: StudyFolder, change: StudyChange | None) -> None:
@@ -198,23 +198,23 @@ class _Display:
         self._bar(share, f"{len(self._over)} of {self._total}{failed}: {step.cell.label()}")
 
     def look(self, status: Status, jobs: Sequence[str]) -> None:
-        """The same for a study whose cells are run by the jobs of a cluster."""
+        """Show progress of a study that runs in jobs of a cluster."""
         text = progress_text(status, jobs)
-        if self._lines and text != self._said:
+        if self._lines and text != self._last:
             click.echo(text, err=True)
-        self._said = text
+        self._last = text
         self._bar(status.count("done") / max(1, self._total), text)
 
     def _line(self, step: CellNews) -> str:
         from rooflens.study.status_text import duration, plain
 
-        said = plain(f"{step.cell.label()}: {step.text}" if step.text else step.cell.label())
+        label = plain(f"{step.cell.label()}: {step.text}" if step.text else step.cell.label())
         place = f"{len(self._over):>{len(str(self._total))}}/{self._total}"
-        return f"{place}  {step.what:<6}  {duration(step.seconds or 0.0):>6}  {said}"
+        return f"{place}  {step.what:<6}  {duration(step.seconds or 0.0):>6}  {label}"
 
 
 @contextmanager
-def _told_of_interrupts(live: _Display) -> Iterator[None]:
+def _hint_on_interrupt(live: _Display) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""A name, a file or a module becomes a Step: module, inputs, and what to run in a mode."""
+"""From a name, a file or a module to a Step: module, inputs, and what a mode runs."""
 
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.load import build, check_not_generating, check_words, find, make_example, make_step

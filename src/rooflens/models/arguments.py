@@ -1,4 +1,4 @@
-"""Arguments of an operation, from text or from Python: shapes become tensors on meta, words become values."""
+"""Arguments of an operation, from text or Python: shapes become tensors on meta, text becomes values."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Parameter:
     """An argument that an operation takes.
 
     Attributes:
-        default: `ABSENT` where it has to be given.
-        by_name: whether it is passed by name only.
+        default: `ABSENT` if it has to be given.
+        by_name: it is passed by name only.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Parameter:
 
 
 def read_tensor(operation: str, parameter: Parameter, given: Any, dtype: str, backward: bool) -> torch.Tensor:
-    """The tensor of a shape, which is a tuple, a number, or text like ``32x128:int64``; a tensor stands for its shape.
+    """Return a tensor of a shape: of a tuple, a number, text like ``32x128:int64``, or another tensor.
 
     Raises:
         InvalidValue: it is none of these.
@@ -84,17 +84,17 @@ def _usual(parameter: Parameter, dtype: str) -> str:
 
 
 def _element_type(name: str) -> torch.dtype:
-    """An element type by the name that rooflens or torch has for it."""
+    """Return the element type of a name of rooflens or torch."""
     ours = floating_types()
-    found = ours.get(name) or getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
+    element = ours.get(name) or getattr(torch, name, None)
+    if not isinstance(element, torch.dtype):
         known = ", ".join(ours)
         raise InvalidValue(f"unknown element type {name!r}; known: {known}, and torch's own (int64, bool ...)")
-    return found
+    return element
 
 
 def read_value(operation: str, parameter: Parameter, given: Any) -> Any:
-    """A value that is no tensor, from text or as it is.
+    """Return a value that is not a tensor, read from text or as it is.
 
     Raises:
         InvalidValue: it is not what the parameter takes.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """Inputs of a model, the targets of its loss, the prompt that fills its cache first, and the cache's name."""
+    """Inputs of a model, targets of its loss, the prompt that fills its cache, and the name of the cache."""
 
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] | None = None
@@ -29,14 +29,14 @@ class Blueprint:
 
     Attributes:
         name: the model as the user named it.
-        build: makes the module; parameters land on torch's current default device.
-        example: makes random inputs for a batch size (None: as the user's code gives them), on the default device.
+        build: makes the module, on torch's default device.
+        example: makes random inputs for a batch, on the default device; None is the batch of the user's code.
         loss: loss of a training step.
-        batched: whether a batch size can be chosen.
-        default_batch: the batch size where none is chosen.
-        images: whether its inputs are images whose size can be chosen.
+        batched: a batch can be chosen.
+        default_batch: the batch if none is chosen.
+        images: its inputs are images whose size can be chosen.
         tokens: tokens per sequence of a language model; such a model has the modes prefill and decode.
-        module: the module itself, where it was handed in: it is never moved, and copied before it runs.
+        module: the module, if it was handed in: it is never moved, and copied before it runs.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""torch's element types by the names that rooflens has for them."""
+"""torch's element types by their names in rooflens."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ import torch
 
 @cache
 def floating_types() -> Mapping[str, torch.dtype]:
-    """The floating types with names of rooflens's own; the other types go by torch's."""
+    """Return the floating types by name; other types have torch's names."""
     return {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

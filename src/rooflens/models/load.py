@@ -1,4 +1,4 @@
-"""From what the user named to a Step."""
+"""From a name to a Step."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from rooflens.runs.options import OPTIONS, Options
 
 
 def find(model: str, options: Options | None = None, mode: str = "inference") -> Blueprint:
-    """The blueprint that a name stands for, able to run in a mode.
+    """Return the blueprint of a name, for a mode.
 
     ``resnet18`` is torchvision's, ``timm:NAME`` timm's, ``hf:FAMILY`` or ``hf:config.json`` transformers', and
     ``path/file.py:function`` the user's own.
 
     Raises:
-        UnknownModel: nobody knows the name; near names are listed.
+        UnknownModel: the name is unknown; near names are listed.
         InvalidValue: the model has no such mode.
     """
     options = options or Options()
-    found = _blueprint(model, options, mode)
-    if found.tokens is None:
+    blueprint = _blueprint(model, options, mode)
+    if blueprint.tokens is None:
         check_not_generating(mode, model)
         _refuse("seq_len", options.seq_len, model, "takes no sequences of tokens")
-    if not found.images:
+    if not blueprint.images:
         _refuse("img_size", options.img_size, model, "takes no images whose size rooflens chooses")
-    return found
+    return blueprint
 
 
 def _refuse(option: str, value: int | None, model: str, why: str) -> None:
-    """An option that would change nothing is an error: the case would claim what did not happen."""
+    """Raise InvalidValue for an option that changes nothing: the case would say what did not happen."""
     if value is not None:
         raise InvalidValue(f"{option}={value} has no meaning for {model!r}, which {why}; leave it out")
 
@@ -62,19 +62,19 @@ def _blueprint(model: str, options: Options, mode: str) -> Blueprint:
     if "/" in model or model.endswith(".py"):
         raise UnknownModel("model", model, [], "; give a file as path/file.py:function")
     torchvision.require()
-    found = torchvision.blueprint(model, options)
-    if found is None:
+    blueprint = torchvision.blueprint(model, options)
+    if blueprint is None:
         raise UnknownModel(
             "model",
             model,
             torchvision.names(),
             " (torchvision names; others: timm:NAME, hf:FAMILY, path/file.py:function)",
         )
-    return found
+    return blueprint
 
 
 def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
-    """The module of a blueprint with its tensors on `device`; one that was handed in stays where it is.
+    """Return the module of a blueprint on `device`; one that was handed in stays where it is.
 
     On meta nothing is allocated. Models that read values while they are built cannot be built there: everything but
     their parameters lies on the CPU meanwhile, and for those that read parameters too, these as well.
@@ -97,7 +97,7 @@ def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
 
 
 def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Example:
-    """The inputs of a blueprint on a device, with the same way out for code that reads values.
+    """Return inputs of a blueprint on a device; on meta, code that reads values gets them on the CPU.
 
     Raises:
         InvalidValue: a batch is given to a model that decides its own.
@@ -125,7 +125,7 @@ Made = TypeVar("Made")
 
 
 def _first_that_works(what: str, first: Callable[[], Made], *others: Callable[[], Made]) -> Made:
-    """What the first way makes: without values, and if these are asked for, with more and more of them."""
+    """Return what the first way makes, or the next one if code reads values that are not there."""
     try:
         return _guarded(what, first)
     except ModelError as error:
@@ -141,7 +141,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _guarded(what: str, call: Callable[[], Made]) -> Made:
-    """Run a provider's or the user's code; errors are told in a sentence, and switches that it turns are put back."""
+    """Run code of a provider or the user; errors become a sentence, and switches are put back."""
     with kept_switches(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # providers warn about initialisation, which does not matter here
         try:
@@ -164,7 +164,7 @@ def make_step(
     fused: bool = False,
     channels_last: bool = False,
 ) -> Step:
-    """The step of a module and its inputs in the words of a case.
+    """Return the step of a module and its inputs.
 
     Raises:
         InvalidValue: dtype, mode or optimizer is not known.
@@ -190,7 +190,7 @@ def make_step(
 
 
 def _types(dtype: str) -> tuple[torch.dtype | None, torch.dtype | None]:
-    """The types to cast to and to compute in under autocast."""
+    """Return the type to cast to, and that of autocast."""
     if dtype.startswith("amp-"):
         return None, floating_types()[dtype.removeprefix("amp-")]
     return floating_types()[dtype] if dtype in ("fp16", "bf16") else None, None

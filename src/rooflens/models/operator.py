@@ -1,4 +1,4 @@
-"""A single operation as a model: its name and the shapes of its tensors become a Step like any other.
+"""A single operation as a Step, from its name and the shapes of its tensors.
 
 Names are those of torch's operators (``convolution``, ``mm``, ``layer_norm``), ``attention``, and the recurrent layers
 ``lstm``, ``gru`` and ``rnn`` with the arguments of their modules.
@@ -56,7 +56,7 @@ _PER_DIMENSION = ("stride", "padding", "dilation", "output_padding")
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One form of an operation: what it takes, and the function that runs it on these arguments."""
+    """One form of an operation: its parameters, and the function that runs it."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -66,25 +66,25 @@ class Operator:
         return [parameter.name for parameter in self.parameters]
 
     def named(self, name: str) -> str:
-        """The parameter that a user means: hyphens are underscores, and the first tensor may be called input."""
+        """Return the parameter of a name; hyphens are underscores, and the first tensor may be called input."""
         plain = name.replace("-", "_")
         return "self" if plain == "input" and "input" not in self.names() and "self" in self.names() else plain
 
 
 def is_operator(name: str) -> bool:
-    """Whether torch, or rooflens for it, has an operation of this name."""
+    """True if torch or rooflens has an operation of this name."""
     return bool(_forms(name))
 
 
 def operator_names() -> set[str]:
-    """Every name that can be given."""
+    """Names of all operations."""
     return {"attention", *RECURRENT, *(name for name in dir(torch.ops.aten) if not name.startswith("__"))}
 
 
 def operator_step(
     name: str, shapes: Sequence[Any], arguments: Mapping[str, Any], *, dtype: str, backward: bool
 ) -> Step:
-    """The step that runs one operation.
+    """Return the step that runs one operation.
 
     Args:
         name: see :func:`operator_names`.
@@ -114,7 +114,7 @@ def operator_step(
 
 
 def _forms(name: str) -> list[Operator]:
-    """The forms (overloads) of an operation that can be called with shapes and plain values."""
+    """Return the overloads of an operation that shapes and plain values can call."""
     if name in RECURRENT:
         return [Operator(name, _recurrent_parameters(name), getattr(torch.nn, name.upper()))]
     packet = getattr(torch.ops.aten, "scaled_dot_product_attention" if name == "attention" else name, None)
@@ -126,7 +126,7 @@ def _forms(name: str) -> list[Operator]:
 
 
 def _form(name: str, overload: torch._ops.OpOverload) -> Operator | None:
-    """One overload, or None where it writes into a given tensor or needs what has no text here."""
+    """Return one overload, or None if it writes into a given tensor or needs what has no text form."""
     parameters = []
     for argument in overload._schema.arguments:
         written = str(argument.type)
@@ -148,7 +148,7 @@ def _form(name: str, overload: torch._ops.OpOverload) -> Operator | None:
 
 
 def _given(form: Operator, shapes: Sequence[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by the operation's own names.
+    """Return the arguments by the operation's own names.
 
     Raises:
         UnknownName, InvalidValue: one is not known, is missing or is too much.
@@ -183,7 +183,7 @@ def _refuse_incomplete(form: Operator, given: Mapping[str, Any]) -> None:
 def _values(
     form: Operator, given: Mapping[str, Any], dtype: str, backward: bool
 ) -> tuple[dict[str, Any], list[torch.Tensor]]:
-    """The values of all parameters, a tensor's being its place in the list of tensors that follows.
+    """Return the values of all parameters, and the tensors that they refer to by number.
 
     Raises:
         InvalidValue: a value cannot be read.
@@ -213,13 +213,13 @@ def _values(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Stands for the tensor of this number among a step's inputs."""
+    """A reference to one of the step's inputs by number."""
 
     index: int
 
 
 def _spread(name: str, value: Any, spatial: int) -> Any:
-    """One number for all dimensions of a convolution is written once."""
+    """Repeat a number for every dimension of a convolution."""
     return [*value] * spatial if name in _PER_DIMENSION and len(value) == 1 else value
 
 
@@ -228,7 +228,7 @@ def _listed(value: Any) -> Iterator[Any]:
 
 
 def _module(form: Operator, values: Mapping[str, Any]) -> torch.nn.Module:
-    """A module that calls an operation with these values, its inputs put into their places."""
+    """Return a module that calls an operation with these values and its inputs."""
     by_place = [values[p.name] for p in form.parameters if not p.by_name]
     by_name = {p.name: values[p.name] for p in form.parameters if p.by_name}
 
@@ -253,7 +253,7 @@ def _step(name: str, module: torch.nn.Module, inputs: tuple[Any, ...], *, dtype:
 
 
 def _sum_of_squares(output: Any, targets: Any) -> torch.Tensor:
-    """A loss whose gradients are as large as the outputs; that of a plain sum is one number, stored once."""
+    """Sum of squares, whose gradients are as large as the outputs; a plain sum has one number, stored once."""
     total = torch.zeros(())
     for tensor in floating_tensors(output):
         total = total + (tensor * tensor.conj()).real.sum() if tensor.is_complex() else total + tensor.square().sum()
@@ -261,7 +261,7 @@ def _sum_of_squares(output: Any, targets: Any) -> torch.Tensor:
 
 
 def _recurrent_parameters(name: str) -> tuple[Parameter, ...]:
-    """Those of the module, less the input's width, which its shape tells."""
+    """Parameters of a recurrent module, without the input's width, which its shape gives."""
     own = {"lstm": Parameter("proj_size", "int", 0), "rnn": Parameter("nonlinearity", "str", "tanh")}.get(name)
     return (
         Parameter("input", "tensor"),
@@ -278,7 +278,7 @@ def _recurrent_parameters(name: str) -> tuple[Parameter, ...]:
 def _recurrent_step(
     name: str, shapes: Sequence[Any], arguments: Mapping[str, Any], *, dtype: str, backward: bool
 ) -> Step:
-    """A recurrent layer, built as a module: its weights follow from its sizes."""
+    """Return the step of a recurrent layer, built as a module, whose sizes give its weights."""
     (form,) = _forms(name)
     given = _given(form, shapes, arguments)
     values, (inputs,) = _values(form, given, dtype, backward)

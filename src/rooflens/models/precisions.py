@@ -1,4 +1,4 @@
-"""In which precision torch computes on fp32 tensors, in both of the ways in which it can be set."""
+"""The precision in which torch computes on fp32 tensors, which can be set in two ways."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 
 
 def tf32_allowed() -> tuple[bool, bool]:
-    """Whether products, and cuDNN's convolutions, may use TF32.
+    """True, for products and for cuDNN's convolutions, if they may use TF32.
 
-    Asked for by operation: the switches ``allow_tf32`` refuse to answer where somebody has set the newer precisions.
+    Read by operation, because ``allow_tf32`` raises an error if the newer precisions were set.
     """
     products, convolutions, _ = _on_cards()
     return products.fp32_precision == "tf32", convolutions.fp32_precision == "tf32"
@@ -20,7 +20,7 @@ def tf32_allowed() -> tuple[bool, bool]:
 
 @contextmanager
 def precisions(tf32: bool) -> Iterator[None]:
-    """Let products, convolutions and recurrent layers of fp32 tensors use TF32 on a card, or compute them in full."""
+    """Compute products, convolutions and recurrent layers of fp32 tensors in TF32 or in fp32."""
     with kept_precisions():
         # The older switches first: torch refuses to compile where they contradict the newer ones.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
@@ -33,7 +33,7 @@ def precisions(tf32: bool) -> Iterator[None]:
 
 @contextmanager
 def kept_precisions() -> Iterator[None]:
-    """Put the precisions of fp32 operations back on leaving, whichever of torch's two ways they were set in."""
+    """Put the precisions of fp32 operations back on leaving, whichever way they were set."""
     every: list[Any] = [torch.backends, torch.backends.cudnn, torch.backends.mkldnn]
     each = [*_on_cards(), *_on_processors()]
     before = [(owner, owner.fp32_precision) for owner in (*every, *each)]
@@ -58,12 +58,12 @@ def kept_precisions() -> Iterator[None]:
 
 
 def _on_cards() -> tuple[Any, Any, Any]:
-    """What has a precision of its own for fp32 tensors on a card: products, convolutions and recurrent layers."""
+    """Return torch's settings for products, convolutions and recurrent layers on a GPU."""
     cudnn: Any = torch.backends.cudnn
     return torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn
 
 
 def _on_processors() -> tuple[Any, Any, Any]:
-    """The same on a processor."""
+    """Return the same for a CPU."""
     onednn: Any = torch.backends.mkldnn
     return onednn.matmul, onednn.conv, onednn.rnn

@@ -1,4 +1,4 @@
-"""What a user's code may change of a process, put back; and where parameters are made."""
+"""Puts back what a user's code may change in a process, and decides where parameters are made."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kept_switches() -> Iterator[None]:
 
 @contextmanager
 def kept_random_numbers() -> Iterator[None]:
-    """Let torch's random numbers go on afterwards as if nothing had drawn any inside."""
+    """Put torch's random number generators back on leaving."""
     cards = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(cards):
         yield
@@ -44,7 +44,7 @@ def kept_random_numbers() -> Iterator[None]:
 
 @contextmanager
 def meta_parameters() -> Iterator[None]:
-    """Let every parameter that a module registers lie on meta, and everything else where it is made.
+    """Put every parameter that a module registers on meta, and leave all else where it is made.
 
     One that several modules share stays one; lazy ones, which have no shape yet, are left alone.
     """

@@ -1,6 +1,6 @@
-"""A step that really runs: placed on a device, then run eagerly, compiled, or replayed from CUDA graphs.
+"""A step on its device: eager, compiled, or replayed from CUDA graphs.
 
-Every source that runs a model runs it in this one way, so that what is timed, profiled and counted is the same.
+Every source runs a model in this one way, so that the same is timed, profiled and counted.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Executable:
 
 
 def placed(step: Step, device: str, *, copy: bool = True) -> Step:
-    """The step with its module and inputs on `device`, in the types of the step.
+    """Return the step with module and inputs on `device`, in the types of the step.
 
     Args:
-        copy: whether the module that was handed in, and its inputs, must stay as they are.
+        copy: module and inputs were handed in, and must stay as they are.
 
     Raises:
         InvalidValue: the module holds no values.
@@ -71,16 +71,16 @@ def placed(step: Step, device: str, *, copy: bool = True) -> Step:
 
 
 def compiled(step: Step) -> Step:
-    """The step with its module handed to torch.compile; it is compiled when it is first run."""
+    """Return the step with its module in torch.compile, which compiles it when it first runs."""
     module: Any = torch.compile(step.module)
     return replace(step, module=module)
 
 
 def eager(step: Step, device: str, *, capturable: bool = False) -> Executable:
-    """The step as it is written. Its module and inputs lie on `device`.
+    """Return the eager step; its module and inputs are on `device`.
 
     Args:
-        capturable: whether the optimizer keeps its step counts on the device, which a CUDA graph needs.
+        capturable: the optimizer keeps its step counts on the device, as a CUDA graph needs.
     """
     if step.module.training != step.training:
         step.module.train(step.training)
@@ -104,10 +104,10 @@ def eager(step: Step, device: str, *, capturable: bool = False) -> Executable:
 
 
 def replayed(step: Step) -> Executable:
-    """The step captured once in CUDA graphs, one for each phase, and replayed: the host no longer launches kernels.
+    """Return the step captured in CUDA graphs, one for each phase: the host launches no kernels.
 
     Raises:
-        InvalidValue: the step scales its loss, which the host has to look at.
+        InvalidValue: the step scales its loss, which the host reads.
     """
     if step.scaled:
         raise InvalidValue("the gradient scaler of amp-fp16 looks at values on the host: no CUDA graph; use amp-bf16")
@@ -146,14 +146,14 @@ def replayed(step: Step) -> Executable:
 
 @contextmanager
 def switches(dtype: str) -> Iterator[None]:
-    """Set torch's TF32 switches for a case's dtype, and put them back; `default` and `as-is` touch nothing."""
+    """Set torch's TF32 switches for a dtype, and put them back; `default` and `as-is` change nothing."""
     with nullcontext() if dtype in ("default", AS_IS) else precisions(dtype == "tf32"):
         yield
 
 
 @contextmanager
 def running(name: str) -> Iterator[None]:
-    """Tell in a sentence what a model raises while it runs.
+    """Turn what a model raises while it runs into a sentence.
 
     Raises:
         ModelError: the model raised, or ended the program.
@@ -175,7 +175,7 @@ def _infer(step: Step, device: str, mark: PhaseEnd) -> None:
 
 
 def _decode(step: Step, device: str, cache: Any, mark: PhaseEnd) -> None:
-    """One more token; the cache is cut back afterwards, outside of what is timed."""
+    """Decode one token; the cache is cut back afterwards, which is not timed."""
     assert step.cache is not None
     with torch.no_grad(), step.precision(device):
         step.module(*step.args, **step.kwargs, **{step.cache: cache})

@@ -1,4 +1,4 @@
-"""Step: a module, its inputs, and what is run in a mode. The same step is traced and measured."""
+"""Step: a module, its inputs, and what a mode runs. The same step is traced and measured."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Step:
         cache: the name under which a language model takes and gives its cache (prefill and decode), or None.
         loss: used in train mode.
         optimizer: used in train mode.
-        fused: whether the optimizer updates all parameters in one kernel, instead of an operation at a time.
+        fused: the optimizer updates all parameters in one kernel, instead of an operation at a time.
         cast: type to which the floating tensors of module and inputs are brought, or None to leave them.
         autocast: element type under autocast, or None.
-        channels_last: whether images and convolution weights are laid out with channels last.
+        channels_last: images and convolution weights have channels last.
     """
 
     name: str
@@ -61,21 +61,21 @@ class Step:
 
     @property
     def scaled(self) -> bool:
-        """Whether the loss is scaled: fp16 gradients underflow without it."""
+        """True if the loss is scaled, without which fp16 gradients underflow."""
         return self.training and self.autocast is torch.float16
 
     def precision(self, device_type: str) -> AbstractContextManager[Any]:
-        """The autocast context of the forward pass, on a type of device."""
+        """Return the autocast context of the forward pass."""
         return torch.autocast(device_type, self.autocast) if self.autocast is not None else nullcontext()
 
 
 def make_optimizer(name: str, parameters: Sequence[torch.Tensor], fused: bool = False) -> torch.optim.Optimizer | None:
-    """The optimizer of a training step in torch's CUDA form (foreach), or in its fused form; None for "none".
+    """Return the optimizer of a training step, in torch's form ``foreach`` or fused; None for "none".
 
     SGD has the ImageNet example's momentum of 0.9 and weight decay of 1e-4; Adam and AdamW have torch's defaults.
 
     Raises:
-        InvalidValue: nobody knows the name.
+        InvalidValue: the name is unknown.
     """
     OPTIONS["optimizer"].check(name)
     if name == "none" or not parameters:
@@ -87,7 +87,7 @@ def make_optimizer(name: str, parameters: Sequence[torch.Tensor], fused: bool = 
 
 
 def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
-    """The model inside of wrappers that only change how it is run: torch.compile, DataParallel, its distributed kin."""
+    """Return the model inside of torch.compile, DataParallel and DistributedDataParallel."""
     from torch._dynamo import OptimizedModule  # seconds, which most runs need not spend
 
     while True:
@@ -100,7 +100,7 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def sum_of_outputs(output: Any, targets: Any) -> torch.Tensor:
-    """The sum of every floating tensor in `output`; of complex ones, the sum of real and imaginary parts.
+    """Return the sum of all floating tensors in `output`; of complex ones, of real and imaginary parts.
 
     Raises:
         InvalidValue: there is none, or none needs a gradient.
@@ -116,7 +116,7 @@ def sum_of_outputs(output: Any, targets: Any) -> torch.Tensor:
 
 
 def cross_entropy(output: Any, targets: Any) -> torch.Tensor:
-    """Cross entropy of every output of logits against the same targets: auxiliary heads are trained too.
+    """Return the cross entropy of all logits in the output, of auxiliary heads too, against the same targets.
 
     Logits are (batch, classes), (batch, classes, height, width) or (batch, sequence, classes) with targets of the same
     shape less the classes.
@@ -134,7 +134,7 @@ def cross_entropy(output: Any, targets: Any) -> torch.Tensor:
 
 
 def floating_tensors(structure: Any) -> list[torch.Tensor]:
-    """Every floating or complex tensor in a nested structure: lists, dicts, dataclasses and other known ones."""
+    """Return all floating or complex tensors in nested lists, dicts, dataclasses and other known structures."""
     return [tensor for tensor in _tensors(structure) if tensor.is_floating_point() or tensor.is_complex()]
 
 

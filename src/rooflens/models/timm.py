@@ -13,7 +13,7 @@ PREFIX = "timm:"
 
 
 def blueprint(name: str, options: Options) -> Blueprint:
-    """The blueprint of a timm model, with the input size of its default configuration.
+    """Return the blueprint of a timm model; its input size is that of the default configuration.
 
     Raises:
         MissingDependency: timm is not installed.

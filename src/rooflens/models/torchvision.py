@@ -16,7 +16,7 @@ CLASSIFICATION, SEGMENTATION = "torchvision.models", "torchvision.models.segment
 
 
 def names() -> list[str]:
-    """Every name that this provider builds; none without torchvision."""
+    """Names of all models; none without torchvision."""
     try:
         from torchvision.models import list_models, segmentation
     except ImportError:
@@ -27,7 +27,7 @@ def names() -> list[str]:
 
 
 def blueprint(name: str, options: Options) -> Blueprint | None:
-    """The blueprint of a torchvision model, or None if it has none of this name.
+    """Return the blueprint of a torchvision model, or None if the name is unknown.
 
     Raises:
         InvalidValue: torchvision has the model, but for another task whose inputs are not plain images.
@@ -77,7 +77,7 @@ def _weights(name: str) -> list[Any]:
 
 
 def _own_size(name: str) -> int:
-    """Height and width of the images for which the model was first published.
+    """Return height and width of the images for which the model was first published.
 
     Weights carry the crop with which they are evaluated. The oldest set (V1) has the original size; models without one
     take the smallest crop.
@@ -93,7 +93,7 @@ def _own_size(name: str) -> int:
 
 
 def _size_arguments(builder: Any, size: int) -> dict[str, Any]:
-    """Arguments of models whose layers depend on the image size."""
+    """Return the arguments that set the image size, of models whose layers depend on it."""
     module = inspect.getmodule(builder)
     source = module.__name__.rpartition(".")[2] if module is not None else ""
     if source == "vision_transformer":
@@ -104,6 +104,6 @@ def _size_arguments(builder: Any, size: int) -> dict[str, Any]:
 
 
 def _classes(name: str, package: str) -> int:
-    """Classes of the model without weights: what its weights were trained for."""
+    """Return how many classes the weights were trained for."""
     categories = [len(w.meta["categories"]) for w in _weights(name) if w.meta.get("categories")]
     return categories[0] if categories else (21 if package == SEGMENTATION else 1000)

@@ -26,7 +26,7 @@ FILLING = {"use_cache": True, "logits_to_keep": 1}
 
 
 def blueprint(name: str, options: Options, mode: str) -> Blueprint:
-    """The blueprint of a causal language model: token ids in, logits out.
+    """Return the blueprint of a causal language model: token ids in, logits out.
 
     Inference and train are the plain call, which gives the logits of every position and fills a cache if the model's
     configuration says so. Prefill gives the last position's logits only. Decode adds one token to a cache that holds
@@ -54,7 +54,7 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-any-return]
 
     def ids(batch: int, begin: int, end: int) -> dict[str, Any]:
-        """Random tokens at positions `begin` to `end`. Given positions, no model looks for them in the values."""
+        """Return random tokens at positions `begin` to `end`, so that no model computes positions from values."""
         positions = torch.arange(begin, end).expand(batch, end - begin)
         placed = {"position_ids": positions} if "position_ids" in accepted else {}
         return {"input_ids": torch.randint(0, vocabulary, positions.shape), **placed}
@@ -73,7 +73,7 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
 
 
 def cache_tensors(cache: Any) -> list[torch.Tensor]:
-    """The tensors that a cache of transformers holds: keys and values, or the state of linear attention, per layer."""
+    """Return the tensors of a cache of transformers: keys and values, or states of linear attention."""
     held = [value for layer in cache.layers for value in vars(layer).values()]
     return [tensor for tensor in torch.utils._pytree.tree_leaves(held) if isinstance(tensor, torch.Tensor)]
 

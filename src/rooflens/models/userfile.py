@@ -25,7 +25,7 @@ _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def blueprint(name: str) -> Blueprint:
-    """The blueprint of a model that a user's function makes.
+    """Return the blueprint of a model that a user's function makes.
 
     Raises:
         UnknownModel: the file does not exist or has no such function.
@@ -78,7 +78,7 @@ def _function(file: Path, name: str) -> Callable[..., Any]:
 
 
 def _guarded(name: str, call: Callable[[], Any]) -> Any:
-    """Run the user's code; whatever it raises is reported with its line."""
+    """Run the user's code; errors name its line."""
     try:
         return call()
     except SystemExit as error:
@@ -107,7 +107,7 @@ def _example(inputs: Any) -> Example:
 
 
 def split_inputs(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and named inputs: from a tensor, a tuple, a dict, or (args, kwargs)."""
+    """Return positional and named inputs of a tensor, a tuple, a dict, or (args, kwargs)."""
     if isinstance(inputs, dict):
         return (), inputs
     if not isinstance(inputs, tuple | list):

@@ -1,4 +1,4 @@
-"""Workload: runs of one model that differ in their batch, and the model that they share."""
+"""Workload: runs of one model that differ in their batch."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rooflens.runs.run import Run, is_graph, without_home
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What is to be run, checked, and how its model comes about.
+    """Checked runs, and the blueprint of their model.
 
     Attributes:
-        runs: one for each batch; they agree in all else.
-        local: its module or its loss was handed in from Python, so that no other process can run it.
+        runs: one for each batch; all else is equal.
+        local: module or loss were handed in from Python: no other process can run it.
     """
 
     runs: tuple[Run, ...]
@@ -32,11 +32,11 @@ class Workload:
     local: bool
 
     def build(self, device: str) -> torch.nn.Module:
-        """The module, built on a device unless it was handed in."""
+        """Return the module, built on a device unless it was handed in."""
         return build(self.blueprint, device)
 
     def step(self, run: Run, module: torch.nn.Module, device: str) -> Step:
-        """The step of a run; a named model's inputs are made on `device`."""
+        """Return the step of a run; inputs of a named model are made on `device`."""
         return make_step(
             without_home(run.model),
             module,
@@ -61,16 +61,16 @@ def workload(
     inputs: Any = None,
     loss: Loss | None = None,
 ) -> Workload:
-    """Check what is asked for before anything is built.
+    """Return a workload whose arguments are checked; nothing is built yet.
 
     Args:
         name: what to call a module that is handed in.
-        inputs: of such a module; a function from the batch to inputs serves every batch.
+        inputs: of such a module, or a function from the batch to inputs.
         loss: instead of the blueprint's.
 
     Raises:
         InvalidValue: an argument cannot be used.
-        UnknownModel: nobody knows the model.
+        UnknownModel: the model is unknown.
     """
     options = options or Options()
     if is_graph(model):
@@ -103,12 +103,12 @@ def workload(
 
 
 def workload_of(run: Run) -> Workload:
-    """The workload of one run of a named model."""
+    """Return the workload of one run of a named model."""
     return workload(run.model, batch=run.batch, dtype=run.dtype, mode=run.mode, options=run.options)
 
 
 def _handed(run: Run, module: object, inputs: Any) -> Blueprint:
-    """The blueprint of a module that was handed in with its inputs."""
+    """Return the blueprint of a module that was handed in with its inputs."""
     if not isinstance(module, torch.nn.Module):
         kind = "a class, not an instance of it" if isinstance(module, type) else type(module).__name__
         raise InvalidValue(f"the model is {kind}; give a name or an nn.Module")

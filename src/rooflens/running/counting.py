@@ -134,8 +134,8 @@ def _folder(keep: str | Path | None) -> Iterator[Path]:
 
 def _named(program: Sequence[str]) -> str:
     """What a program is called: its first argument that is no option, without folder; else the program itself."""
-    words = [word for word in program[1:] if not word.startswith("-")]
-    return Path(words[0] if words else program[0]).stem
+    arguments = [word for word in program[1:] if not word.startswith("-")]
+    return Path(arguments[0] if arguments else program[0]).stem
 
 
 def _labelled(progress: Progress, case: Case) -> Progress:
@@ -212,8 +212,8 @@ def _read(tool: Tool, done: CollectedReport, case: Case) -> list[Record]:
     """The launches in a report."""
     reading = source.CounterReading(repr(str(done.report)))
     with tool.printed(done.report) as lines:
-        found = source.found_in(source.parse(lines, reading), reading, lambda _: case)
-    return list(found.records)
+        launches = source.found_in(source.parse(lines, reading), reading, lambda _: case)
+    return list(launches.records)
 
 
 def joined(

@@ -194,12 +194,12 @@ def begin(start: Start) -> Serve:
     def do(job: Estimate, tell: AnswerListener) -> bool:
         tell(StageEntered(name=TRACE))
         try:
-            found = estimated_here(job.run, job.devices, lambda share, _: tell(Share(done=share)))
+            file = estimated_here(job.run, job.devices, lambda share, _: tell(Share(done=share)))
         except RooflensError as error:
             tell(Refused(message=str(error), by_model=isinstance(error, ModelError)))
             return True
         here = environment.capture(start.command)
-        write_records(Path(job.out), replace(found, environment=here))
+        write_records(Path(job.out), replace(file, environment=here))
         return True
 
     return do

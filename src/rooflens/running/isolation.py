@@ -38,7 +38,7 @@ class Lost:
     """A job whose worker did not live to answer.
 
     Attributes:
-        stage: the last that the worker told.
+        stage: the last stage of the worker.
     """
 
     kind: Literal["timeout", "crash"]

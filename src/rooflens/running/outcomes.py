@@ -1,4 +1,4 @@
-"""What comes of jobs: records and failures, and what is told on the way."""
+"""Outcomes of jobs: records and failures, and progress on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of options: everything that a run may be told beyond model, batch, dtype and mode, one line for each.
+"""The table of options: all that a run has beside model, batch, dtype and mode, one line for each.
 
 From it are made the options of the command line, the check of Python arguments, the keys of study files, what a worker
 is sent, what a case says, and which options tell two steps apart. A new option is a line here and its use; the promised
@@ -37,7 +37,7 @@ class Option:
 
     Attributes:
         kind: the type of its value; `dict` is sizes by name.
-        default: what holds where nothing else is said; None leaves it to the model.
+        default: the value if none is given; None leaves it to the model.
         help: the text of ``--help`` and of the docs.
         choices: its known values, if only these are allowed.
         least: its smallest value.
@@ -136,9 +136,9 @@ class Options:
         return cls(**given | {"dims": tuple(sorted(dict(given.get("dims") or ()).items()))})
 
     @classmethod
-    def from_case(cls, said: Iterable[tuple[str, Scalar]]) -> Options:
+    def from_case(cls, options: Iterable[tuple[str, Scalar]]) -> Options:
         """The options that a case names."""
-        given: dict[str, Any] = dict(said)
+        given: dict[str, Any] = dict(options)
         if "dims" in given:
             sizes = (size.rpartition("=") for size in str(given["dims"]).split(", "))
             given["dims"] = tuple((name, int(size)) for name, _, size in sizes)
@@ -146,14 +146,14 @@ class Options:
 
     def in_case(self, mode: str) -> tuple[tuple[str, Scalar], ...]:
         """What a case in `mode` says of them: what is not the default and means something, sorted by name."""
-        said: dict[str, Scalar] = {}
+        named: dict[str, Scalar] = {}
         for name, line in OPTIONS.items():
             value = getattr(self, name)
             if line.recorded and value != line.default and (mode == "train" or not line.training):
-                said[name] = ", ".join(f"{of}={size}" for of, size in value) if line.kind is dict else value
+                named[name] = ", ".join(f"{of}={size}" for of, size in value) if line.kind is dict else value
         if self.optimizer == "none":
-            said.pop("fused", None)
-        return tuple(sorted(said.items()))
+            named.pop("fused", None)
+        return tuple(sorted(named.items()))
 
     def of_source(self, source: str) -> Options:
         """The same, less what means nothing to a source. In an estimate, a compiler fuses element-wise work."""
