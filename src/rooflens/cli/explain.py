@@ -103,8 +103,8 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str | bool | int]]:
 def _named(flag: str, value: str | bool) -> tuple[str, str | bool | int]:
     """Return an argument with its name in Python.
 
-    Whole numbers are converted, and ``true`` and ``false`` for options of a model. The operation reads other text by the
-    type of its argument.
+    Whole numbers are converted, and ``true`` and ``false`` for options of a model. The operation reads other text by
+    the type of its argument.
     """
     name = flag.replace("-", "_")
     if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
