@@ -19,7 +19,7 @@ INTRODUCTION = """\
 # Command line
 
 Written by `scripts/cli_docs.py` from the help texts; change those, then run it. Each command has a
-[twin in Python](python.md).
+[function in Python](python.md).
 
 - **Results go to stdout, everything else to stderr:** `rooflens estimate resnet18 --format json | jq` works, and a
   progress bar appears only where stderr is a terminal.
