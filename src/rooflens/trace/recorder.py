@@ -125,11 +125,7 @@ class Recorder(TorchDispatchMode):
             yield
 
     def __torch_dispatch__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         assert isinstance(func, torch._ops.OpOverload)
         if _wrapping(tuple(types)):
@@ -144,12 +140,13 @@ class Recorder(TorchDispatchMode):
         path, recomputed = self._place(schema.name)
         results = func(*args, **kwargs)
         outputs = _tensors(results)
-        for tensor in outputs:
-            self._lifetimes.see(tensor)
-        if schema.view:
-            self._views[path, self.phase] += 1
-        elif not schema.free:
-            self.operations.append(self._operation(schema, args, kwargs, outputs, path, recomputed))
+        with torch._C.DisableTorchFunction():  # to look at a tensor is no call of the model's
+            for tensor in outputs:
+                self._lifetimes.see(tensor)
+            if schema.view:
+                self._views[path, self.phase] += 1
+            elif not schema.free:
+                self.operations.append(self._operation(schema, args, kwargs, outputs, path, recomputed))
         return results
 
     def _operation(
@@ -164,25 +161,25 @@ class Recorder(TorchDispatchMode):
         given = dict(zip(schema.arguments, args, strict=False)) | kwargs
         taken = [t for name, value in given.items() if name not in schema.unread for t in _tensors(value)]
         changed = [t for name in schema.mutated for t in _tensors(given.get(name))]
-        reads, writes = self._regions(taken), self._regions([*changed, *outputs])
+        reads, writes = self._accesses(taken), self._accesses([*changed, *outputs])
         call = Call(
             name=schema.name,
             arguments=tuple((name, _described(value)) for name, value in given.items()),
             outputs=tuple(map(describe, outputs)),
-            reads=sum(region.nbytes for region in reads),
-            writes=sum(region.nbytes for region in writes),
-            weight_reads=sum(r.nbytes for r in reads if self._lifetimes.is_parameter(r.block)),
+            reads=sum(access.nbytes for access in reads),
+            writes=sum(access.nbytes for access in writes),
+            weight_reads=sum(a.nbytes for a in reads if self._lifetimes.is_parameter(a.block)),
         )
         return Operation(call, path, self.phase, recomputed, reads, writes)
 
-    def _regions(self, tensors: list[torch.Tensor]) -> tuple[Access, ...]:
-        """The distinct regions of memory behind some tensors: a matrix and its transpose are one."""
-        found: dict[tuple[int, int, int], Access] = {}
-        for tensor in (part for whole in tensors for part in plain_tensors(whole)):
+    def _accesses(self, tensors: list[torch.Tensor]) -> tuple[Access, ...]:
+        """The distinct pieces of memory behind some tensors: a matrix and its transpose are one."""
+        accesses: dict[tuple[int, int, int], Access] = {}
+        for tensor in (plain for whole in tensors for plain in plain_tensors(whole)):
             block, nbytes = self._lifetimes.number(tensor), distinct_bytes(tensor)
-            region = Access(block, nbytes, nbytes // max(1, tensor.element_size()))
-            found[block, int(tensor.storage_offset()), nbytes] = region
-        return tuple(found.values())
+            access = Access(block, nbytes, nbytes // max(1, tensor.element_size()))
+            accesses[block, int(tensor.storage_offset()), nbytes] = access
+        return tuple(accesses.values())
 
     def _place(self, name: str) -> tuple[str, bool]:
         """The module path of the operation that is running now, and whether it repeats forward work."""
