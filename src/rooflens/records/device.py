@@ -1,4 +1,4 @@
-"""Device and Ceiling: a vector of rates over the names that work uses."""
+"""Device and Ceiling: a vector of rates over the same names as work."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Ceiling:
 
     @property
     def computes(self) -> bool:
-        """Whether it is of a compute unit, in FLOP/s; else it is of a level or a link, in B/s."""
+        """True for a compute unit (FLOP/s), False for a level or a link (B/s)."""
         return self.resource in COMPUTE_RESOURCES
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A number of a device that is no rate: its memory, clock, power ... in base units."""
+    """A number of a device that is not a rate: memory, clock, power ... in base units."""
 
     value: float
     origin: CeilingOrigin = "datasheet"
@@ -82,12 +82,12 @@ class Device:
         return next((c for c in self.ceilings if c.resource == resource), None)
 
     def require(self, resource: str) -> Ceiling:
-        """The ceiling of `resource`; MissingCeiling names what the device has."""
-        found = self.ceiling(resource)
-        if found is None:
+        """The ceiling of `resource`; MissingCeiling names those that the device has."""
+        ceiling = self.ceiling(resource)
+        if ceiling is None:
             has = ", ".join(c.resource for c in self.ceilings) or "none"
             raise MissingCeiling(
                 f"device {self.name!r} has no ceiling for {resource!r}; it has {has}."
                 " Choose another dtype, or give a device file that has one"
             )
-        return found
+        return ceiling

@@ -1,9 +1,8 @@
 """Record files: JSON lines, one object per line.
 
-The first line is the header: format version, environment and the devices that the cases name, whole, so that a file can
-be read where the catalogue has changed or where a device was the user's own. Then come ``case`` lines, each with a
-number, ``call`` lines, each with a number too, and ``record`` and ``failure`` lines that refer to a case by its number.
-A record refers to a call in the same way: one that many records share (a record per device) is written once.
+The first line is the header: format version, environment, and the devices that the cases name, so that a file does not
+depend on the catalogue. ``case`` and ``call`` lines have numbers, by which ``record`` and ``failure`` lines refer to
+them: a call that many records share is written once.
 
 Format history (the version rises when an older reader would misunderstand a file):
 

@@ -77,7 +77,7 @@ Argument = Tensor | str | int | float | bool | None | tuple["Argument", ...]
 class Call:
     """The signature of an operation: equal calls cost the same, so a formula is evaluated once per signature.
 
-    The layout of the tensors takes no part in that: calls that differ in it alone are equal.
+    Calls that differ in the layout of their tensors alone are equal.
 
     Attributes:
         name: the operation's name without namespace and overload, like ``convolution_backward``.
@@ -182,13 +182,13 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCalls:
-    """What the host does for a module in one phase beside launching its operations; modules in it not included.
+    """What the host does for a module in one phase, besides launching its operations; without the modules in it.
 
     Attributes:
-        path: as that of an operation.
-        phase: forward, backward or optimizer; what backward runs again counts there.
-        views: operations that look at memory in another way: views, and a tensor that is detached.
-        module_calls: entries of ``nn.Module.__call__``; None where nobody saw modules being called.
+        path: as of an operation.
+        phase: forward, backward or optimizer; what backward runs again counts as backward.
+        views: operations that give another view of the same memory, ``detach`` included.
+        module_calls: entries of ``nn.Module.__call__``; None for a graph.
     """
 
     path: str

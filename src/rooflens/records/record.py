@@ -1,4 +1,4 @@
-"""Case, Record and what they hold: the one shape in which every source reports what it saw."""
+"""Case, Record and what they hold: the one form in which every source reports its observations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Case:
             raise InvalidValue(f"batch {self.batch} cannot be a case; it has at least 1 sample")
 
     def label(self) -> str:
-        """The case in words, for tables, captions and messages."""
+        """The case as text, for tables, captions and messages."""
         parts = [self.model, f"batch {self.batch}" if self.batch is not None else "", self.dtype, self.mode]
         parts += [f"{name}={value}" for name, value in self.options]
         parts += [f"on {self.device}" if self.device else ""]
@@ -65,15 +65,13 @@ class Memory:
     """Bytes of memory. None is unknown.
 
     Attributes:
-        peak: bytes allocated at the moment of the peak. The causes below add up to it where they are known. On a
-            processor nobody counts what is allocated: only `monitor` is known.
+        peak: bytes allocated at the moment of the peak; the known causes below add up to it. None on a processor,
+            where only `monitor` is known.
         activations: kept from forward for backward.
         temporaries: everything that lives shorter than a phase, outputs included.
         reserved: peak bytes that the caching allocator held (measured).
-        monitor: what a system monitor shows: bytes in use on the card, by whomever; on a processor the peak of
-            resident memory.
-        before: what it showed before the model was there: other processes on the card; interpreter and libraries on a
-            processor.
+        monitor: what a system monitor shows: all bytes in use on the card; on a processor the peak of resident memory.
+        before: what it showed before the model was loaded.
     """
 
     peak: int | None = None
@@ -100,7 +98,7 @@ MEMORY_CAUSES = ("parameters", "buffers", "inputs", "activations", "gradients", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """DRAM bytes of one call by what they are; they add up to its work's."""
+    """The DRAM bytes of one call, by what is moved."""
 
     weights: float
     inputs: float
@@ -109,7 +107,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a machine was like right before and right after a run: facts by name, in base units.
+    """The state of a machine right before and right after a run, by name, in base units.
 
     ``clock`` and ``memory clock`` in Hz, ``power`` in W, ``temperature`` in degrees Celsius, ``utilisation`` 0 to 1.
     """
@@ -131,18 +129,18 @@ class Record:
         name: operation or kernel name, "" for a whole.
         operation: the operation that launched a kernel, "" where it is not known.
         phase: forward, backward or optimizer; None where the piece spans several.
-        work: work of one call. `kernel_work`, where it differs, is what a kernel needs of the device for that work: a
-            causal attention call is counted in full and timed by the half that it executes.
+        work: work of one call.
+        kernel_work: what a kernel executes, where that is less: a causal attention call is counted in full.
         traffic: the DRAM bytes of one call, weights, inputs and outputs apart.
         timing: seconds of one call.
-        call: what was called, with which shapes; None for a whole, and where only a name was seen.
+        call: what was called, with which shapes; None for a whole, and where only a name is known.
         calls: how many calls are this same observation.
-        layouts: where the tensors of these calls do not all lie alike, a call of each layout and how many there are.
+        layouts: a call of each layout and how many there are, where `calls` have several.
         recomputed: the work repeats forward work during backward.
         parameters: parameter elements of a model, shared ones once.
         memory: peak memory of a model.
         host_calls: views and calls of modules in a model, by module and phase.
-        conditions: what the machine was like around a measured run of a model.
+        conditions: the state of the machine around a measured run of a model.
         scaling: how a training step on several devices compares with one.
         notes: what a reader must know before using the numbers.
     """

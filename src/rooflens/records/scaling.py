@@ -1,4 +1,4 @@
-"""Scaling: a training step on several devices beside the same step on one."""
+"""Scaling: a training step on several devices, compared with the same step on one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class Scaling:
     """Data parallel training on the devices of one machine, each with a whole batch (weak scaling).
 
     Attributes:
-        devices: how many took part.
+        devices: how many.
         alone: seconds of the whole step on one of them, the others idle.
         together: seconds of the whole step on all; of each sample, those of the slowest device.
         gradient_bytes: bytes of gradients that each device hands in.
-        reduce: seconds of an all-reduce of that many bytes, with nothing beside it.
+        reduce: seconds of an all-reduce of that many bytes, alone.
         peaks: peak bytes allocated on each device, None where nobody counts them.
     """
 
@@ -36,8 +36,7 @@ class Scaling:
     def bus_bytes(self) -> float:
         """Bytes that an all-reduce sends from each device, at least: 2 (n - 1) / n of the gradients.
 
-        Each device must pass on n - 1 of n parts twice, once to be summed and once as a sum (NCCL tests, "bus
-        bandwidth").
+        Each device sends n - 1 of n pieces twice, once to be summed and once as a sum (NCCL tests, "bus bandwidth").
         """
         return 2 * (self.devices - 1) / self.devices * self.gradient_bytes
 

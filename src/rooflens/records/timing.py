@@ -1,4 +1,4 @@
-"""Timing: every sample of a duration, and what can be said from them."""
+"""Timing: every sample of a duration, and their statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trace: the operations of a step, wherever they were read from, before they have a cost."""
+"""Trace: the operations of a step, before they have a cost."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Trace:
         operations: every operation that does work, in order.
         memory: bytes by cause at the peak; None where the size of something is not known.
         parameters: elements of the model's parameters, shared ones once.
-        lasting: numbers of the blocks of memory that are there when the step has ended.
-        unsized: path and name of operations whose shapes are not known, so that neither their FLOP nor their bytes are.
-        host_calls: views and calls of modules, by module and phase; None where they were not seen.
-        with_values: the step was run for real, since a shape or a branch depends on values.
+        lasting: numbers of the blocks of memory that outlive the step.
+        unsized: path and name of operations whose shapes, FLOP and bytes are not known.
+        host_calls: views and calls of modules, by module and phase; None where they are not known.
+        with_values: the step was really run, because a shape or a branch depends on values.
         notes: what a reader must know.
     """
 
