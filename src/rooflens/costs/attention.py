@@ -45,9 +45,8 @@ def backward(call: Call) -> Demand:
     The gradient of the weights leads to that of Q, of K and of a mask. What a flash kernel recomputes (Q K^T and the
     softmax) is executed work, not the algorithm's.
     """
-    needed = call.get("needed", call.get("grad_input_mask", (True, True, True, False)))
-    assert isinstance(needed, tuple)
-    for_query, for_key, for_value, for_mask = map(bool, needed)
+    asked = call.integers("grad_input_mask", (True, True, True, False))
+    for_query, for_key, for_value, for_mask = map(bool, call.integers("needed", asked))
     of_weights = for_query or for_key or for_mask
     width, value_width = call.tensor("query").shape[-1], call.tensor("value").shape[-1]
     return _demand(
@@ -99,8 +98,7 @@ def _layer(call: Call, tokens: Tensor, out: Tensor) -> dict[str, float]:
     *_, sequence, width = tokens.shape
     rows = tokens.elements // width
     projections = call.tensor("qkv_weight").elements + call.tensor("proj_weight").elements
-    heads = call.get("num_head", call.get("num_heads"))
-    assert isinstance(heads, int)
+    heads = call.integer("num_head" if call.get("num_head") else "num_heads")
     attending = rows * sequence
     return matrix(rows * projections + 2 * attending * width, tokens) | pointwise(
         tokens, vector=4 * out.elements + SOFTMAX_VECTOR * heads * attending, special=heads * attending

@@ -45,9 +45,7 @@ def backward(call: Call) -> Demand:
     gradient sums over the same pairs. Input and weight are read only for the gradient that needs them.
     """
     grad, inputs, weight = call.tensor("grad_output"), call.tensor("input"), call.tensor("weight")
-    mask = call["output_mask"]
-    assert isinstance(mask, tuple)
-    for_input, for_weight, for_bias = mask
+    for_input, for_weight, for_bias = call.integers("output_mask")
     once = macs(inputs, weight, grad.shape, bool(call["transposed"]))
     flops = matrix(once * (bool(for_input) + bool(for_weight)), inputs)
     if for_bias:

@@ -16,9 +16,7 @@ COMPLEX, REAL = 5.0, 2.5
 def transform(call: Call) -> Demand:
     """5 n log2 n for a complex transform of n points, half of it where one side is real; n spans all its dimensions."""
     whole = max((call.tensor("self"), call.outputs[0]), key=lambda t: t.elements)
-    dims = call["dim"]
-    assert isinstance(dims, tuple)
-    points = prod(whole.shape[d] for d in dims if isinstance(d, int))
+    points = prod(whole.shape[dim] for dim in call.integers("dim"))
     factor = COMPLEX if call.name == "_fft_c2c" else REAL
     real = next((t for t in (call.tensor("self"), call.outputs[0]) if not t.dtype.startswith("complex")), whole)
     flops = pointwise(real, vector=factor * whole.elements * log2(max(points, 1)))

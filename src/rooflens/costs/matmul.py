@@ -34,25 +34,20 @@ def trilinear(call: Call) -> Demand:
     Bilinear layers are x1 W x2 for every feature: (batch, i) times (features, i, j), and the result times (batch, j).
     Their gradients are the same with other operands. A product that sums over nothing is element-wise.
     """
-    operands = [call.tensor(name) for name in ("i1", "i2", "i3")]
-    added = [call[name] for name in ("expand1", "expand2", "expand3")]
-    summed = call["sumdim"]
-    assert isinstance(summed, tuple)
-    assert all(isinstance(dims, tuple) for dims in added)
     sizes: dict[int, int] = {}
     dims_of: list[set[int]] = []
-    for operand, lacking in zip(operands, added, strict=True):
-        rank = len(operand.shape) + len(lacking)  # type: ignore[arg-type]
-        dims = [dim for dim in range(rank) if dim not in lacking]  # type: ignore[operator]
-        sizes |= dict(zip(dims, operand.shape, strict=True))
+    for number in (1, 2, 3):
+        shape, lacking = call.tensor(f"i{number}").shape, call.integers(f"expand{number}")
+        dims = [dim for dim in range(len(shape) + len(lacking)) if dim not in lacking]
+        sizes |= dict(zip(dims, shape, strict=True))
         dims_of.append(set(dims))
-    first = dims_of[0] | dims_of[1]
-    inner = {dim for dim in summed if isinstance(dim, int) and dim not in dims_of[2]}
-    second = (first - inner) | dims_of[2]
-    steps = ((first, inner), (second, {dim for dim in summed if isinstance(dim, int)} - inner))
+    first, summed = dims_of[0] | dims_of[1], set(call.integers("sumdim"))
+    inner = summed - dims_of[2]
+    steps = ((first, inner), ((first - inner) | dims_of[2], summed - inner))
     macs = sum(prod(sizes[dim] for dim in dims) for dims, over in steps if over)
     products = sum(prod(sizes[dim] for dim in dims) for dims, over in steps if not over)
-    return Demand(flops=matrix(macs, operands[0]) | pointwise(operands[0], vector=products))
+    operand = call.tensor("i1")
+    return Demand(flops=matrix(macs, operand) | pointwise(operand, vector=products))
 
 
 @register("matmul", "_euclidean_dist")

@@ -138,8 +138,7 @@ def _places(call: Call, target: Tensor) -> int:
     if name.startswith("scatter"):
         return call.tensor("index").elements
     if name.startswith("index_") and name != "index_put":
-        dim = call["dim"]
-        assert isinstance(dim, int)
+        dim = call.integer("dim")
         return call.tensor("index").elements * (prod(target.shape) // max(1, target.shape[dim] if target.shape else 1))
     return _indexed(call, target)
 

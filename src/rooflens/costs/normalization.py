@@ -91,9 +91,7 @@ def rms_norm_backward(call: Call) -> Demand:
     With a weight the input gradient begins with one more multiplication.
     """
     inputs = call.tensor("input")
-    mask = call["output_mask"]
-    assert isinstance(mask, tuple)
-    for_input, for_weight = map(bool, mask)
+    for_input, for_weight = map(bool, call.integers("output_mask"))
     weighted = isinstance(call.get("weight"), Tensor)
     per_element = (for_input or for_weight) + WEIGHT_GRADIENT * for_weight + (5 + weighted) * for_input
     return Demand(flops=pointwise(inputs, vector=per_element * inputs.elements))
@@ -104,10 +102,8 @@ def _normalize(call: Call) -> int:
 
 
 def _mask(call: Call) -> tuple[bool, bool, bool]:
-    """Whether the gradients of input, weight and bias are asked for: all of them where the operation has no mask."""
-    mask = call.get("output_mask", (True, True, True))
-    assert isinstance(mask, tuple)
-    for_input, for_weight, for_bias = map(bool, mask)
+    """True for each gradient of input, weight and bias that is asked for: all where the operation has no mask."""
+    for_input, for_weight, for_bias = map(bool, call.integers("output_mask", (True, True, True)))
     return for_input, for_weight, for_bias
 
 

@@ -11,11 +11,8 @@ from rooflens.records import Call, Tensor
 
 def _window(call: Call) -> int:
     """Elements of the pooling window; one number stands for all dimensions."""
-    kernel = call["kernel_size"]
-    assert isinstance(kernel, tuple)
-    sizes = [k for k in kernel if isinstance(k, int)]
-    spatial = 3 if "3d" in call.name else 2
-    return prod(sizes) if len(sizes) > 1 else sizes[0] ** spatial
+    sizes = call.integers("kernel_size")
+    return prod(sizes) if len(sizes) > 1 else sizes[0] ** (3 if "3d" in call.name else 2)
 
 
 @register("pooling", "max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool2d", "avg_pool2d", "avg_pool3d")
@@ -43,10 +40,7 @@ def avg_pool_backward(call: Call) -> Demand:
     return Demand(flops=pointwise(grad, vector=_window(call) * grad.elements), bytes=grad.nbytes + out.nbytes)
 
 
-@register(
-    "pooling",
-    *("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d"),
-)
+@register("pooling", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_pool(call: Call) -> Demand:
     """Windows of variable size tile the input: one operation per element of the larger side.
 

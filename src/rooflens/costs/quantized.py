@@ -45,9 +45,8 @@ def convolution(call: Call) -> Demand:
 @register("recurrent", *_RECURRENT)
 def recurrent(call: Call) -> Demand:
     """Per step, layer and direction the gates meet an input and a hidden vector, on integers."""
-    inputs, outputs, layers = call.tensor("input"), call.outputs[0], call["num_layers"]
+    inputs, outputs, layers = call.tensor("input"), call.outputs[0], call.integer("num_layers")
     directions = 2 if call["bidirectional"] else 1
-    assert isinstance(layers, int)
     steps = inputs.elements // max(1, inputs.shape[-1])
     hidden = outputs.shape[-1] // directions
     vectors = directions * (inputs.shape[-1] + hidden) + (layers - 1) * directions * (directions * hidden + hidden)

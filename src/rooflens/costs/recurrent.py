@@ -36,8 +36,7 @@ def backward(call: Call) -> Demand:
     """
     steps, matrices = _steps(call), _matrices(call)
     inputs = call.tensor("input")
-    needed = call["needed"]
-    assert isinstance(needed, tuple)
+    needed = call.integers("needed")
     states = len(call.tensors("states"))
     all_weights = call.tensors("weights")
     wanted = [w for w, want in zip(all_weights, needed[1 + states :], strict=True) if want and len(w.shape) == 2]
@@ -65,9 +64,7 @@ def _matrices(call: Call) -> tuple[Tensor, ...]:
 
 def _layers(call: Call) -> tuple[int, int]:
     """Layers, and directions of each."""
-    layers = call["layers"]
-    assert isinstance(layers, int)
-    return layers, 2 if call["bidirectional"] else 1
+    return call.integer("layers"), 2 if call["bidirectional"] else 1
 
 
 def _pointwise_per_step(call: Call) -> tuple[int, int]:

@@ -8,28 +8,15 @@ from rooflens.records import Call, Tensor
 
 # (vector per input element, vector per result, special per result)
 PER_ELEMENT: dict[str, tuple[float, float, float]] = {
-    "sum": (1, 0, 0),
-    "nansum": (2, 0, 0),
+    **dict.fromkeys(("any", "all"), (0, 0, 0)),
+    **dict.fromkeys(("sum", "prod", "cumsum", "cumprod"), (1, 0, 0)),
+    **dict.fromkeys(("amax", "amin", "max", "min", "argmax", "argmin"), (1, 0, 0)),
+    **dict.fromkeys(("nansum", "aminmax"), (2, 0, 0)),
     "mean": (1, 1, 0),
-    "prod": (1, 0, 0),
-    "amax": (1, 0, 0),
-    "amin": (1, 0, 0),
-    "aminmax": (2, 0, 0),
-    "max": (1, 0, 0),
-    "min": (1, 0, 0),
-    "argmax": (1, 0, 0),
-    "argmin": (1, 0, 0),
-    "any": (0, 0, 0),
-    "all": (0, 0, 0),
-    "var": (4, 1, 0),  # mean; subtract, square, add
-    "var_mean": (4, 1, 0),
-    "std": (4, 1, 1),
-    "std_mean": (4, 1, 1),
-    "linalg_vector_norm": (2, 0, 1),  # square and add, root
-    "norm": (2, 0, 1),
+    **dict.fromkeys(("var", "var_mean"), (4, 1, 0)),  # mean; subtract, square, add
+    **dict.fromkeys(("std", "std_mean"), (4, 1, 1)),
+    **dict.fromkeys(("linalg_vector_norm", "norm"), (2, 0, 1)),  # square and add, root
     "logsumexp": (3, 1, 1),  # and one exponential per element, below
-    "cumsum": (1, 0, 0),
-    "cumprod": (1, 0, 0),
 }
 
 

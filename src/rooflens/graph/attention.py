@@ -104,17 +104,7 @@ def _attend(
 ) -> None:
     batch, heads, length, _ = query.shape
     out = node.output().seen_as((batch, heads, length, value.shape[-1]))
-    node.emit(
-        "attention",
-        out,
-        query=query,
-        key=key,
-        value=value,
-        mask=mask,
-        dropout=0.0,
-        causal=causal,
-        saving=False,
-    )
+    node.emit("attention", out, query=query, key=key, value=value, mask=mask, dropout=0.0, causal=causal, saving=False)
 
 
 def _heads(value: GraphValue, heads: int) -> GraphValue:

@@ -6,14 +6,7 @@ Importing this package needs nothing but the standard library.
 from rooflens.records.allocation import MemoryBlock, allocated, peak_memory
 from rooflens.records.bound import Bound, Point
 from rooflens.records.device import Ceiling, CeilingOrigin, Device, Fact, Silicon
-from rooflens.records.files import (
-    FORMAT,
-    RecordFile,
-    check_writable,
-    read_records,
-    write_atomically,
-    write_records,
-)
+from rooflens.records.files import FORMAT, RecordFile, check_writable, read_records, write_atomically, write_records
 from rooflens.records.operation import (
     PHASES,
     Access,
@@ -46,16 +39,7 @@ from rooflens.records.record import (
 from rooflens.records.scaling import Scaling
 from rooflens.records.timing import Timing, in_sequence
 from rooflens.records.trace import Trace
-from rooflens.records.work import (
-    COMPUTE_RESOURCES,
-    DATA_RESOURCES,
-    LEVELS,
-    LINKS,
-    PRECISIONS,
-    UNITS,
-    Origin,
-    Work,
-)
+from rooflens.records.work import COMPUTE_RESOURCES, DATA_RESOURCES, LEVELS, LINKS, PRECISIONS, UNITS, Origin, Work
 
 __all__ = [
     "AS_IS",

@@ -12,10 +12,7 @@ PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
 
 
 Strides = tuple[int, ...]
-_INNERMOST_FIRST: dict[str, tuple[int, ...]] = {
-    "channels_last": (1, 3, 2, 0),
-    "channels_last_3d": (1, 4, 3, 2, 0),
-}
+_INNERMOST_FIRST: dict[str, tuple[int, ...]] = {"channels_last": (1, 3, 2, 0), "channels_last_3d": (1, 4, 3, 2, 0)}
 """Dimensions by how close their elements lie; only a tensor of so many dimensions has the format."""
 
 
@@ -124,6 +121,20 @@ class Call:
         value = self[argument]
         items = value if isinstance(value, tuple) else (value,)
         return tuple(item for item in items if isinstance(item, Tensor))
+
+    def integer(self, argument: str) -> int:
+        """The whole number given as `argument`."""
+        value = self[argument]
+        if not isinstance(value, int):
+            raise TypeError(f"argument {argument!r} of {self.name!r} is {value!r}, not a whole number")
+        return value
+
+    def integers(self, argument: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """The whole numbers (or flags) in the list given as `argument`."""
+        value = self.get(argument, default)
+        if not isinstance(value, tuple):
+            raise TypeError(f"argument {argument!r} of {self.name!r} is {value!r}, not a list")
+        return tuple(item for item in value if isinstance(item, int))
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
