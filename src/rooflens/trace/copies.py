@@ -54,7 +54,7 @@ class Copies(ABC):
         with torch.no_grad():
             made = self._wrapped(tensor) if hasattr(tensor, "__tensor_flatten__") else self._make(tensor, dtype)
         made.requires_grad_(tensor.requires_grad)
-        # The original is kept beside its copy so that its id cannot be used again.
+        # The original is kept too, so that its id cannot be used again.
         self._made[id(tensor)] = (tensor, made)
         return made
 
@@ -71,10 +71,10 @@ class Copies(ABC):
             return mapping
         if not is_dataclass(leaf) or isinstance(leaf, type):
             return leaf
-        found = copy(leaf)
-        for part in fields(leaf):
-            object.__setattr__(found, part.name, self.tree(getattr(leaf, part.name)))  # also where it is frozen
-        return found
+        copied = copy(leaf)
+        for field in fields(leaf):
+            object.__setattr__(copied, field.name, self.tree(getattr(leaf, field.name)))  # also where it is frozen
+        return copied
 
     def _wrapped(self, tensor: Tensor) -> Tensor:
         """A tensor of a class that is made of others, around the copies of these."""

@@ -28,8 +28,8 @@ class Lifetimes:
 
     def see(self, tensor: Tensor, cause: str = "temporaries") -> None:
         """Note the storages of `tensor` that are new."""
-        for part in plain_tensors(tensor):
-            self._block(part, cause)
+        for plain in plain_tensors(tensor):
+            self._block(plain, cause)
 
     def _block(self, tensor: Tensor, cause: str = "temporaries") -> MemoryBlock:
         storage = tensor.untyped_storage()
@@ -45,7 +45,7 @@ class Lifetimes:
         return block
 
     def number(self, tensor: Tensor) -> int:
-        """The number of the tensor's block; a negative one for memory that was never seen to appear (a constant)."""
+        """The number of the tensor's block; negative for memory whose appearance nobody saw (a constant)."""
         key: int = tensor.untyped_storage()._cdata
         return self._alive.get(key, -key)
 
@@ -59,8 +59,8 @@ class Lifetimes:
 
     def label(self, tensor: Tensor, cause: str) -> None:
         """Say why the storages of `tensor` are there."""
-        for part in plain_tensors(tensor):
-            self._block(part).cause = cause
+        for plain in plain_tensors(tensor):
+            self._block(plain).cause = cause
 
     def label_alive(self, cause: str) -> None:
         """Give `cause` to every living block that has none yet."""

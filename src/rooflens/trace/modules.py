@@ -1,4 +1,4 @@
-"""Which module is running, and leaving a model exactly as it was found."""
+"""Which module is running, and how a model is left exactly as it was."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class ModulePaths:
 
     @property
     def inside(self) -> bool:
-        """Whether a module is being called."""
+        """True while a module is being called."""
         return len(self._stack) > 1
 
     def enter(self, path: str) -> None:
-        """Call the work outside of modules `path` from here on ("(loss)")."""
+        """Give the work outside of modules this path from here on, like "(loss)"."""
         self.base = path
         self._note()
 
@@ -83,10 +83,9 @@ class ModulePaths:
 
 @contextmanager
 def untouched(root: nn.Module, copied: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Put every attribute of every module back on leaving: flags, parameters, buffers, hooks, lists and dicts.
+    """Replace every tensor of every module by its copy, and put all attributes back on leaving.
 
-    Inside, every tensor of theirs is replaced by what `copied` makes of it: parameters, buffers, and those in plain
-    attributes. They stay replaced in backward, which runs a checkpointed module again.
+    Tensors are parameters, buffers, and those in plain attributes; attributes are flags, hooks, lists and dicts too.
     """
     # A script module keeps its state in C++ and its attributes are how to reach it; it is never run in place.
     modules = [module for module in reachable(root) if not isinstance(module, torch.jit.ScriptModule)]
@@ -102,17 +101,17 @@ def untouched(root: nn.Module, copied: Callable[[Tensor], Tensor]) -> Iterator[N
 
 def reachable(root: nn.Module) -> list[nn.Module]:
     """Every module of `root`, and those that stand in plain attributes, lists and dicts of them."""
-    found: dict[nn.Module, None] = {}
+    reached: dict[nn.Module, None] = {}
     waiting = [root]
     while waiting:
         module = waiting.pop()
-        if module in found:
+        if module in reached:
             continue
-        found[module] = None
+        reached[module] = None
         waiting += [value for value in module._modules.values() if value is not None]
         held = [value for name, value in vars(module).items() if name not in _REGISTERS]
         waiting += [value for value in tree_leaves(held) if isinstance(value, nn.Module)]
-    return list(found)
+    return list(reached)
 
 
 def _swap(module: nn.Module, copied: Callable[[Tensor], Tensor]) -> None:
@@ -121,9 +120,7 @@ def _swap(module: nn.Module, copied: Callable[[Tensor], Tensor]) -> None:
         if isinstance(value, Tensor):
             vars(module)[name] = copied(value)
         elif type(value) in (list, dict) and name not in _REGISTERS:
-            swapped = tree_map_only(Tensor, copied, value)
-            value.clear()
-            (value.extend if isinstance(value, list) else value.update)(swapped)
+            _refill(value, tree_map_only(Tensor, copied, value))
     for register in (module._parameters, module._buffers):
         for name, tensor in register.items():
             if tensor is not None:
@@ -145,5 +142,9 @@ def _restore(attributes: dict[str, Any], saved: dict[str, tuple[Any, Any]]) -> N
     for name, (value, contents) in saved.items():
         attributes[name] = value
         if contents is not None:
-            value.clear()
-            (value.extend if isinstance(value, list) else value.update)(contents)
+            _refill(value, contents)
+
+
+def _refill(container: Any, contents: Any) -> None:
+    container.clear()
+    (container.extend if isinstance(container, list) else container.update)(contents)

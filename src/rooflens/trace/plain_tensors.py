@@ -1,4 +1,4 @@
-"""Tensors that are not plain arrays: sparse ones are made of several."""
+"""The plain tensors behind one that is not a plain array: sparse, jagged, or of a class around others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def plain_tensors(tensor: Tensor) -> tuple[Tensor, ...]:
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is not None:
         names, _ = flatten()
-        return tuple(part for name in names for part in plain_tensors(getattr(tensor, name)))
+        return tuple(plain for name in names for plain in plain_tensors(getattr(tensor, name)))
     if tensor.is_nested:
         raise ModelError("a nested tensor of strided layout tells no shape; make it with layout=torch.jagged")
     if tensor.layout is torch.strided:

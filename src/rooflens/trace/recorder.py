@@ -107,7 +107,7 @@ class Recorder(TorchDispatchMode):
 
     @contextmanager
     def following_functions(self) -> Iterator[None]:
-        """Notice where a function with a gradient of its own begins: its forward runs with recording off, as backward.
+        """Tell apart what functions with a gradient of their own run: their forward has recording off, as backward has.
 
         In backward, one that is called with recording on is called again, by a checkpoint.
         """
@@ -199,12 +199,12 @@ class Recorder(TorchDispatchMode):
 
 @cache
 def _wrapping(types: tuple[type, ...]) -> bool:
-    """Whether a tensor is a class of Python around others: a jagged batch, or quantised weights and their scales."""
+    """True if a tensor is of a Python class around others: a jagged batch, or quantised weights and their scales."""
     return any(hasattr(kind, "__tensor_flatten__") for kind in types)
 
 
 def _on_host(arguments: Any) -> bool:
-    """Whether an optimizer's operation counts its steps: torch keeps these counters in memory of the host."""
+    """True if an optimizer's operation counts its steps: torch keeps these counters in memory of the host."""
     tensors = _tensors(arguments[0]) + _tensors(tuple(arguments[1].values()))
     return bool(tensors) and all(t.dim() == 0 for t in tensors)
 

@@ -92,17 +92,15 @@ def _attention(
 
 
 def _fusing() -> bool:
-    """Whether a call may be one operation: function transforms (vmap, grad, jvp) need its parts."""
+    """True if a call may be one operation: function transforms (vmap, grad, jvp) need its parts."""
     return bool(torch._C._functorch.peek_interpreter_stack() is None)
 
 
 def _check_attention(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -> None:
-    """Refuse what torch's own attention refuses."""
+    """Raise where torch's own attention does."""
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
-        raise RuntimeError(
-            f"attention shapes do not fit: query {tuple(query.shape)}, key {tuple(key.shape)},"
-            f" value {tuple(value.shape)}"
-        )
+        shapes = ", ".join(f"{n} {tuple(t.shape)}" for n, t in (("query", query), ("key", key), ("value", value)))
+        raise RuntimeError(f"attention shapes do not fit: {shapes}")
     if not grouped:
         torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     elif query.shape[-3] % key.shape[-3]:
@@ -233,7 +231,7 @@ def _grouped_product(
 
 
 def _valued(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that hands out values, which a fake tensor does not have."""
+    """A method that gives values, which a fake tensor does not have."""
 
     def call(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
         if isinstance(tensor, FakeTensor):
@@ -245,7 +243,7 @@ def _valued(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache
 def _unchecked(function: FunctionType) -> FunctionType:
-    """`function` of torch.nn.functional without its look for overrides: its body runs where our mode sees the calls."""
+    """`function` of torch.nn.functional that ignores overrides, so that our mode sees the calls of its body."""
     namespace = {**function.__globals__, "has_torch_function": _no_override}
     copy = FunctionType(function.__code__, namespace, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -27,27 +28,29 @@ from rooflens.trace.replaced_calls import AcceleratorCalls, without_mkldnn
 from rooflens.units import show
 
 LOSS, OPTIMIZER = "(loss)", "(optimizer)"
+_FAKE_TENSOR_LOG = logging.getLogger("torch._subclasses.fake_tensor")
+"""Repeats errors that are raised too."""
 
 
 def trace(step: Step) -> Trace:
     """The operations of one step, as an accelerator would run them, without computing anything.
 
-    Where a shape or a branch depends on values, the step is run for real on the CPU, on a copy, if it fits in memory.
-    The module is left exactly as it was found.
+    Where a shape or a branch depends on values, a copy of the step is really run on the CPU, if it fits in memory. The
+    module is left exactly as it was.
 
     Raises:
         ModelError: the module raised; the message names the module that was running.
         DataDependent: a shape or branch depends on values, and the model is too large to run here.
     """
     _refuse_lazy(step)
-    with kept_rng_state(), kept_switches(), _quiet():
+    with kept_rng_state(), kept_switches(), patch.object(_FAKE_TENSOR_LOG, "disabled", True):
         try:
             _refuse_what_has_no_fake(step)
             return _Run(step, FakeCopies(step.cast, step.channels_last)).trace()
         except DataDependent as error:
             _refuse_what_does_not_fit(step, error)
-            found = _Run(step, RealCopies(step.cast, step.channels_last)).trace()
-            return replace(found, with_values=True, notes=(f"{error}: the step was run on the CPU with values",))
+            done = _Run(step, RealCopies(step.cast, step.channels_last)).trace()
+            return replace(done, with_values=True, notes=(f"{error}: the step was run on the CPU with values",))
 
 
 def _same(tensor: Tensor) -> Tensor:
@@ -69,20 +72,20 @@ def _switch(module: torch.nn.Module, training: bool) -> None:
         module.train(training)
     except NotImplementedError:
         module.training = training
-        for part in module.children():
-            _switch(part, training)
+        for child in module.children():
+            _switch(child, training)
 
 
 def _scripted(module: torch.nn.Module) -> bool:
-    return any(isinstance(part, torch.jit.ScriptModule) for part in module.modules())
+    return any(isinstance(child, torch.jit.ScriptModule) for child in module.modules())
 
 
 def _refuse_what_has_no_fake(step: Step) -> None:
-    """Scripts run in C++ with their own tensors, and how much a sparse tensor stores is among its values."""
+    """Raise for scripts, which run in C++ with their own tensors, and for sparse tensors, whose size is a value."""
     if _scripted(step.module):
         raise DataDependent(f"{step.name}: what a script runs is known only when it runs")
-    for path, part in step.module.named_modules():
-        for name, value in (*vars(part).items(), *part._buffers.items(), *part._parameters.items()):
+    for path, child in step.module.named_modules():
+        for name, value in (*vars(child).items(), *child._buffers.items(), *child._parameters.items()):
             if isinstance(value, Tensor) and value.layout is not torch.strided:
                 where = f"{path}.{name}".lstrip(".")
                 raise DataDependent(
@@ -91,7 +94,7 @@ def _refuse_what_has_no_fake(step: Step) -> None:
 
 
 def _refuse_lazy(step: Step) -> None:
-    """A lazy layer has no shapes before its first call."""
+    """Raise for a lazy layer, which has no shapes before its first call."""
     for name, tensor in (*step.module.named_parameters(), *step.module.named_buffers()):
         if is_lazy(tensor):
             raise ModelError(
@@ -99,19 +102,8 @@ def _refuse_lazy(step: Step) -> None:
             )
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without torch's own log of an error in a fake tensor: it is raised too, and told in a sentence."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
-
-
 def _refuse_what_does_not_fit(step: Step, error: DataDependent) -> None:
-    """Parameters, their gradients and two numbers of an optimizer have to fit in half of the memory."""
+    """Raise if parameters, their gradients and two numbers of an optimizer take more than half of the memory."""
     nbytes = sum(p.numel() * p.element_size() for p in step.module.parameters()) * (4 if step.training else 1)
     available = _memory()
     if available is not None and nbytes > available / 2:
@@ -122,7 +114,7 @@ def _refuse_what_does_not_fit(step: Step, error: DataDependent) -> None:
 
 
 def _memory() -> int | None:
-    """Bytes of this machine's memory; None where the system does not tell, as Windows."""
+    """Bytes of this machine's memory; None where the system does not tell, like Windows."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -217,10 +209,7 @@ class _Run:
                 return output
             self.paths.enter(LOSS)
             loss = step.loss(output, targets)
-        return output, loss * self._scale() if step.scaled else loss
-
-    def _scale(self) -> Tensor:
-        return torch.empty((), dtype=torch.float32)
+        return output, loss * torch.empty((), dtype=torch.float32) if step.scaled else loss
 
     def _backward(self, output: tuple[Any, Tensor]) -> None:
         self.lifetimes.label_alive("activations")
@@ -258,16 +247,16 @@ class _Run:
         self.paths.enter(OPTIMIZER)
         if self.step.scaled:
             gradients = [p.grad for p in self.parameters if p.grad is not None]
-            found, inverse = torch.empty(()), torch.empty(())
-            torch._amp_foreach_non_finite_check_and_unscale_(gradients, found, inverse)
+            infinite, inverse = torch.empty(()), torch.empty(())
+            torch._amp_foreach_non_finite_check_and_unscale_(gradients, infinite, inverse)
             if self.step.fused:  # only looks for infinities there, and the kernel takes the scale away
-                optimizer.grad_scale, optimizer.found_inf = inverse, found  # type: ignore[attr-defined]
+                optimizer.grad_scale, optimizer.found_inf = inverse, infinite  # type: ignore[attr-defined]
         optimizer.step()
 
 
 @contextmanager
 def _model_errors(name: str, paths: ModulePaths) -> Iterator[None]:
-    """Say of an error in the model where it happened."""
+    """Raise errors of the model as ours, with the module in which they happened."""
     try:
         yield
     except RooflensError:
@@ -278,15 +267,9 @@ def _model_errors(name: str, paths: ModulePaths) -> Iterator[None]:
         ) from error
     except SystemExit as error:
         raise ModelError(f"{name} ends the program (exit code {error.code}) while it runs") from error
-    except AssertionError as error:
-        # Jagged lengths that a model makes itself are sizes known only from values.
-        if "shape_env" not in str(error):
-            raise ModelError(_told(name, paths, error)) from error
-        raise DataDependent(f"{name}: the lengths of a jagged tensor depend on values") from error
     except Exception as error:
-        raise ModelError(_told(name, paths, error)) from error
-
-
-def _told(name: str, paths: ModulePaths, error: Exception) -> str:
-    where = f" in module {paths.failed!r}" if paths.failed else ""
-    return f"{name}: {type(error).__name__}{where}: {first_line(error)}"
+        # Jagged lengths that a model makes itself are sizes known only from values.
+        if isinstance(error, AssertionError) and "shape_env" in str(error):
+            raise DataDependent(f"{name}: the lengths of a jagged tensor depend on values") from error
+        where = f" in module {paths.failed!r}" if paths.failed else ""
+        raise ModelError(f"{name}: {type(error).__name__}{where}: {first_line(error)}") from error
