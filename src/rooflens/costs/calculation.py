@@ -34,7 +34,7 @@ class Calculation:
     Attributes:
         call: what is explained.
         cost: family and work.
-        words: what the formula says.
+        formula: what it says.
         uncounted: why there is no FLOP count; None where there is one.
         flops: per resource.
         kernel_flops: the same of what a kernel executes, where that is less than what is counted.
@@ -43,7 +43,7 @@ class Calculation:
 
     call: Call
     cost: Cost
-    words: str
+    formula: str
     uncounted: str | None
     flops: tuple[WorkTerm, ...]
     kernel_flops: tuple[WorkTerm, ...]
@@ -52,16 +52,20 @@ class Calculation:
 
 def calculate(call: Call, arithmetic: Arithmetic) -> Calculation:
     """The work of a call and the arithmetic behind it; the numbers are those of :func:`rooflens.costs.cost`."""
-    told = evaluate(spelled(call), arithmetic)
+    priced = evaluate(spelled(call), arithmetic)
     entry = entry_of(call.name)
     return Calculation(
         call=call,
-        cost=Cost(told.family, _plain(told.work), None if told.kernel_work is None else _plain(told.kernel_work)),
-        words="" if entry is None else inspect.cleandoc(entry.formula.__doc__ or ""),
+        cost=Cost(
+            priced.family,
+            _plain(priced.work),
+            None if priced.kernel_work is None else _plain(priced.kernel_work),
+        ),
+        formula="" if entry is None else inspect.cleandoc(entry.formula.__doc__ or ""),
         uncounted=_why_uncounted(call),
-        flops=_lines(told.work.flops),
-        kernel_flops=() if told.kernel_work is None else _lines(told.kernel_work.flops),
-        bytes=tuple(_by_tensor(told.work.bytes["dram"])),
+        flops=_lines(priced.work.flops),
+        kernel_flops=() if priced.kernel_work is None else _lines(priced.kernel_work.flops),
+        bytes=tuple(_by_tensor(priced.work.bytes["dram"])),
     )
 
 

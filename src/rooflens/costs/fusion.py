@@ -74,8 +74,8 @@ def _flow(operations: Sequence[Operation]) -> _Flow:
     versions: dict[int, int] = {}
     for index, operation in enumerate(operations):
         reads = [((r.block, versions.get(r.block, 0)), r) for r in operation.reads]
-        for region in operation.writes:
-            versions[region.block] = versions.get(region.block, 0) + 1
+        for access in operation.writes:
+            versions[access.block] = versions.get(access.block, 0) + 1
         writes = [((r.block, versions[r.block]), r) for r in operation.writes]
         node = _Node(operation, index, reads, writes, group=index)
         flow.nodes.append(node)
@@ -102,13 +102,13 @@ def _elements(node: _Node) -> int:
 def _join_pointwise(flow: _Flow) -> None:
     anchored: set[int] = set()
     for node in flow.nodes:
-        makers = [(flow.makers.get(value), region) for value, region in node.reads]
+        makers = [(flow.makers.get(value), access) for value, access in node.reads]
         history = frozenset[int]().union(*(m.after for m, _ in makers if m is not None))
         kind = _kind(node.operation)
-        for maker, region in makers if kind else ():
+        for maker, access in makers if kind else ():
             if maker is None or not _kind(maker.operation) or maker.group in history:
                 continue
-            same = _elements(maker) == _elements(node) == region.elements
+            same = _elements(maker) == _elements(node) == access.elements
             crowded = kind == "anchor" and maker.group in anchored
             if same and not crowded and maker.operation.phase == node.operation.phase:
                 node.group = maker.group
@@ -139,7 +139,7 @@ def _join_attention(flow: _Flow) -> None:
 
 
 def _value_of(node: _Node, argument: str) -> BlockVersion:
-    """The value given as `argument`; regions stand in the order of the tensors among the arguments."""
+    """The value given as `argument`; accesses stand in the order of the tensors among the arguments."""
     names = [name for name, value in node.operation.call.arguments if isinstance(value, Tensor)]
     return node.reads[names.index(argument)][0]
 
@@ -162,8 +162,8 @@ def _around(flow: _Flow, softmax: _Node) -> list[_Node]:
 def _users_in_backward(flow: _Flow, half: list[_Node], size: int) -> Iterator[_Node]:
     """What backward does with the matrices that forward's half has made."""
     for maker in half:
-        for value, region in maker.writes:
-            for user in flow.users.get(value, ()) if region.elements == size else ():
+        for value, access in maker.writes:
+            for user in flow.users.get(value, ()) if access.elements == size else ():
                 if user.operation.phase != maker.operation.phase and _fits(user, user):
                     yield user
 
@@ -176,15 +176,15 @@ def _absorb(members: list[_Node], group: int) -> None:
 
 
 def _up(flow: _Flow, node: _Node, size: int) -> Iterator[_Node]:
-    for value, region in node.reads:
+    for value, access in node.reads:
         maker = flow.makers.get(value)
-        if maker is not None and region.elements == size and _fits(maker, node):
+        if maker is not None and access.elements == size and _fits(maker, node):
             yield maker
 
 
 def _down(flow: _Flow, node: _Node, size: int) -> Iterator[_Node]:
-    for value, region in node.writes:
-        if region.elements == size:
+    for value, access in node.writes:
+        if access.elements == size:
             yield from (user for user in flow.users.get(value, ()) if _fits(user, node))
 
 
@@ -203,15 +203,15 @@ def _charges(flow: _Flow, lasting: frozenset[int]) -> Iterator[tuple[int, int]]:
         if sizes[node.group] == 1:
             continue
         nbytes = 0
-        for value, region in node.reads:
+        for value, access in node.reads:
             maker = flow.makers.get(value)
             inside = maker is not None and maker.group == node.group
             fetch = (node.group, node.operation.phase, value)
             if not inside and fetch not in fetched:
                 fetched.add(fetch)
-                nbytes += region.nbytes
-        for value, region in node.writes:
+                nbytes += access.nbytes
+        for value, access in node.writes:
             kept = value[0] in lasting and final[value[0]] == value
             if kept or any(user.group != node.group for user in flow.users.get(value, ())):
-                nbytes += region.nbytes
+                nbytes += access.nbytes
         yield node.index, nbytes

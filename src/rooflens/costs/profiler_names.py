@@ -1,4 +1,4 @@
-"""The name under which an estimate knows what a profiler or NVTX ranges saw."""
+"""The names that an estimate has for what profilers and NVTX ranges show."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def short(name: str) -> str:
 
 @cache
 def is_known(name: str) -> bool:
-    """Whether an estimate counts what happens under this name as one operation."""
+    """True if an estimate counts what happens under this name as one operation."""
     return "::" in name and not is_engine(name) and short(name) not in TAKEN_APART and family_of(short(name)) != "other"
 
 
 def is_engine(name: str) -> bool:
-    """Whether this is the autograd engine's own bookkeeping around an operation."""
+    """True for the autograd engine's own bookkeeping around an operation."""
     return name.startswith(_ENGINE)
 
 
 def accumulates(name: str) -> bool:
-    """Whether this adds a gradient to that of a parameter."""
+    """True if this adds a gradient to that of a parameter."""
     return name.endswith("AccumulateGrad")

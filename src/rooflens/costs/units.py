@@ -20,7 +20,7 @@ _WIDE = {"fp64", "complex128"}
 
 
 def is_floating(tensor: Tensor) -> bool:
-    """Whether arithmetic on the tensor is FLOP."""
+    """True if arithmetic on the tensor counts as FLOP."""
     return tensor.dtype.startswith(("fp", "bf", "float8", "complex"))
 
 

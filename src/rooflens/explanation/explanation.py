@@ -58,7 +58,7 @@ def _plain(explained: Explained) -> dict[str, Any]:
         "calls": explained.calls,
         "family": calculation.cost.family,
         "call": to_plain(calculation.call, layout=False),
-        "formula": calculation.words,
+        "formula": calculation.formula,
         "uncounted": calculation.uncounted,
         "flops": _plain_terms(calculation.flops),
         "kernel_flops": _plain_terms(calculation.kernel_flops),

@@ -59,7 +59,7 @@ def _counted(explained: Explained) -> Iterator[_Block]:
     calculation = explained.calculation
     work = calculation.cost.work
     yield _written(calculation.call)
-    for paragraph in filter(None, calculation.words.replace("``", "").split("\n\n")):
+    for paragraph in filter(None, calculation.formula.replace("``", "").split("\n\n")):
         yield ""
         yield paragraph
     yield ""

@@ -31,18 +31,17 @@ def multi_head_attention(node: Node) -> None:
 
 def _unpacked(node: Node, heads: int) -> list[GraphValue]:
     """Queries, keys and values: apart, or in one tensor of (batch, length, heads, 3, width), or the last two so."""
-    given = [_biased(node, value) for value in node.inputs[:3] if value is not None]
-    found: list[GraphValue] = []
-    for value in given:
+    operands: list[GraphValue] = []
+    for value in [_biased(node, value) for value in node.inputs[:3] if value is not None]:
         if len(value.shape) == 5:
-            batch, length, _, parts, width = value.shape
+            batch, length, _, count, width = value.shape
             strides = (value.strides[0], value.strides[2], value.strides[1], value.strides[4])
-            found += [value.view((batch, heads, length, width), strides, i * value.strides[3]) for i in range(parts)]
+            operands += [value.view((batch, heads, length, width), strides, i * value.strides[3]) for i in range(count)]
         else:
-            found.append(value)
-    if len(found) != 3:
-        raise ModelError(f"it takes queries, keys and values; these are {len(found)} tensors")
-    return found
+            operands.append(value)
+    if len(operands) != 3:
+        raise ModelError(f"it takes queries, keys and values; these are {len(operands)} tensors")
+    return operands
 
 
 def _biased(node: Node, value: GraphValue) -> GraphValue:
@@ -50,12 +49,10 @@ def _biased(node: Node, value: GraphValue) -> GraphValue:
     bias = node.optional(3)
     if bias is None or len(value.shape) == 4:
         return value
-    if len(value.shape) == 5:
-        out = node.temporary(value.shape, value.dtype)
-        node.emit("add", out, self=value, other=bias)
-        return out
+    if len(value.shape) == 3:
+        bias = bias.view((value.shape[-1],), bias.strides[-1:])
     out = node.temporary(value.shape, value.dtype)
-    node.emit("add", out, self=value, other=bias.view((value.shape[-1],), bias.strides[-1:]))
+    node.emit("add", out, self=value, other=bias)
     return out
 
 
@@ -85,18 +82,18 @@ def projected_attention(node: Node) -> None:
         node.emit("mm", out, self=rows, mat2=weight)
     else:
         node.emit("addmm", out, self=bias, mat1=rows, mat2=weight)
-    parts, first = [], 0
+    operands, first = [], 0
     for width in widths:
-        parts.append(_heads(projected.view((batch, length, width), projected.strides, first), heads))
+        operands.append(_heads(projected.view((batch, length, width), projected.strides, first), heads))
         first += width
     mask, causal = node.optional(5), bool(node.integer("unidirectional"))
     past = node.optional(8 if node.key.endswith("QAttention") else 4)
     if past is not None:  # keys and values of earlier tokens in one tensor: (2, batch, heads, length, width)
-        for i, part in enumerate(parts[1:]):
+        for i, fresh in enumerate(operands[1:]):
             before = past.view(past.shape[1:], past.strides[1:], i * past.strides[0])
-            parts[i + 1] = _longer(node, part, past.shape[3])
-            node.emit("cat", parts[i + 1], tensors=[before, part])
-    _attend(node, *parts, mask=mask, causal=causal)
+            operands[i + 1] = _longer(node, fresh, past.shape[3])
+            node.emit("cat", operands[i + 1], tensors=[before, fresh])
+    _attend(node, *operands, mask=mask, causal=causal)
 
 
 def _attend(
@@ -120,26 +117,23 @@ def _cut(packed: GraphValue, heads: int, groups: int) -> list[GraphValue]:
     """Queries, keys and values that lie behind each other for every token."""
     batch, length, total = packed.shape
     width = total // (heads + 2 * groups)
-    found, first = [], 0
+    operands, first = [], 0
     for n in (heads, groups, groups):
-        found.append(_heads(packed.view((batch, length, n * width), packed.strides, first * width), n))
+        operands.append(_heads(packed.view((batch, length, n * width), packed.strides, first * width), n))
         first += n
-    return found
+    return operands
 
 
 def _extended(node: Node, fresh: GraphValue, *, past: int, present: int) -> GraphValue:
     """Keys or values with those of earlier tokens before them: the cache that is taken and the one that is given."""
     before = node.optional(past)
-    given = node.outputs[present] if present < len(node.outputs) else None
-    if before is None and given is None:
-        return fresh
-    if before is None:
-        assert given is not None
+    given = node.asked(present)
+    if before is not None:
+        given = given or _longer(node, fresh, before.shape[-2])
+        node.emit("cat", given, tensors=[before, fresh])
+    elif given is not None:
         node.emit("clone", given, self=fresh)
-        return given
-    longer = given if given is not None else _longer(node, fresh, before.shape[-2])
-    node.emit("cat", longer, tensors=[before, fresh])
-    return longer
+    return given or fresh
 
 
 def _longer(node: Node, fresh: GraphValue, past: int) -> GraphValue:

@@ -122,11 +122,10 @@ def _projected(node: Node) -> OutputTypes:
     inputs, weight, past = node.value(0), node.value(1), node.optional(8 if quantized else 4)
     dtype = node.value(3).dtype if quantized else inputs.dtype  # that of the scale
     widths = node.integers("qkv_hidden_sizes") or (weight.shape[1] // 3,) * 3
-    found: OutputTypes = [(dtype, (*inputs.shape[:2], widths[2]))]
-    if past is not None:
-        tokens = past.shape[3] + inputs.shape[1]
-        found.append((dtype, (*past.shape[:3], tokens, past.shape[4])))
-    return found
+    result = (dtype, (*inputs.shape[:2], widths[2]))
+    if past is None:
+        return [result]
+    return [result, (dtype, (*past.shape[:3], past.shape[3] + inputs.shape[1], past.shape[4]))]
 
 
 def joined(shape: tuple[int, ...], turned: int) -> tuple[int, ...]:

@@ -48,20 +48,19 @@ class GraphFile:
 
     @cached_property
     def quantized(self) -> bool:
-        """Whether products work on integers."""
-        return any(part in node.op_type for node in all_nodes(self.graph) for part in _QUANTIZED)
+        """True if products work on integers."""
+        return any(name in node.op_type for node in all_nodes(self.graph) for name in _QUANTIZED)
 
     @cached_property
     def floating(self) -> frozenset[str]:
         """The floating types of the matrices and kernels, or of the inputs where there are none of these."""
         weights = {name_of(t.data_type) for t in self.graph.initializer if len(t.dims) > 1}
         inputs = {name_of(info.type.tensor_type.elem_type) for info in self.inputs}
-        found = [frozenset(name for name in names if name in FLOATING) for names in (weights, inputs)]
-        return found[0] or found[1]
+        return frozenset(FLOATING) & weights or frozenset(FLOATING) & inputs
 
     @property
     def dtype(self) -> str:
-        """The word for its element types: that of its weights where there is one, else that each stays as it is."""
+        """The dtype of a case: that of the weights where they have one, else as-is."""
         if self.quantized or len(self.floating) != 1 or "fp64" in self.floating:
             return AS_IS
         (name,) = self.floating
@@ -172,9 +171,9 @@ def _check_size(name: str, model: onnx.ModelProto) -> None:
             calling.remove(key)
         return counted[key]
 
-    found = nodes_of(model.graph.node)
-    if found > MOST_NODES:
-        raise ModelError(f"{name} has {found} nodes, functions written out; rooflens reads up to {MOST_NODES}")
+    count = nodes_of(model.graph.node)
+    if count > MOST_NODES:
+        raise ModelError(f"{name} has {count} nodes, functions written out; rooflens reads up to {MOST_NODES}")
 
 
 def _written_out(name: str, model: onnx.ModelProto) -> onnx.GraphProto:

@@ -91,7 +91,7 @@ class Inference:
         if node.key == "Einsum":
             check_equation(node.text("equation"))
         try:
-            found = shape_inference.infer_node_outputs(
+            types = shape_inference.infer_node_outputs(
                 schema,
                 proto,
                 {name: named[name].type for name in proto.input if name},
@@ -107,8 +107,8 @@ class Inference:
                 " changed: give the batch and sizes that it was exported with"
             ) from error
         for name, type_ in zip(proto.output, output_types(node), strict=False):
-            found[name] = complete(found.get(name), type_) or type_
-        return found
+            types[name] = complete(types.get(name), type_) or type_
+        return types
 
     def contents(
         self, proto: onnx.NodeProto, node: Node, named: Mapping[str, GraphValue], types: Sequence[onnx.TypeProto | None]
@@ -123,11 +123,11 @@ class Inference:
             shapes = [None if type_ is None else sizes_of(type_) for type_ in types]
             if any(shape is None or prod(shape) > LARGEST for shape in shapes):
                 return nothing
-        found = self._computed(proto, named)
-        if found is None:
+        computed = self._computed(proto, named)
+        if computed is None:
             return nothing
-        self._left -= sum(data.size for data in found)
-        return list(found) if self._left > 0 else nothing
+        self._left -= sum(data.size for data in computed)
+        return list(computed) if self._left > 0 else nothing
 
     def _computed(self, proto: onnx.NodeProto, named: Mapping[str, GraphValue]) -> list[Data] | None:
         from onnx.reference import ReferenceEvaluator
@@ -175,16 +175,16 @@ def _shape(node: Node) -> Data | None:
     return np.array(tensor.shape[node.integer("start") : end], dtype=np.int64)
 
 
-def complete(found: onnx.TypeProto | None, declared: onnx.TypeProto | None) -> onnx.TypeProto | None:
+def complete(inferred: onnx.TypeProto | None, declared: onnx.TypeProto | None) -> onnx.TypeProto | None:
     """What was inferred, with the sizes that are missing there taken from what the file declares."""
-    if found is None or not found.HasField("tensor_type"):
-        return declared if found is None or declared is not None else found
-    if declared is None or sizes_of(found) is not None or name_of(found.tensor_type.elem_type) is None:
-        return found
-    if not found.tensor_type.HasField("shape"):
-        return declared if declared.tensor_type.elem_type == found.tensor_type.elem_type else found
-    mine, theirs = found.tensor_type.shape.dim, declared.tensor_type.shape.dim
+    if inferred is None or not inferred.HasField("tensor_type"):
+        return declared if inferred is None or declared is not None else inferred
+    if declared is None or sizes_of(inferred) is not None or name_of(inferred.tensor_type.elem_type) is None:
+        return inferred
+    if not inferred.tensor_type.HasField("shape"):
+        return declared if declared.tensor_type.elem_type == inferred.tensor_type.elem_type else inferred
+    mine, theirs = inferred.tensor_type.shape.dim, declared.tensor_type.shape.dim
     for dim, other in zip(mine, theirs, strict=False) if len(mine) == len(theirs) else ():
         if not dim.HasField("dim_value") and other.HasField("dim_value"):
             dim.dim_value = other.dim_value
-    return found
+    return inferred

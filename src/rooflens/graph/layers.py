@@ -32,16 +32,10 @@ INTERPOLATIONS = {
 
 @operator("BatchNormalization")
 def batch_norm(node: Node) -> None:
-    node.emit(
-        "native_batch_norm",
-        node.like(node.value(0)),
-        input=node.value(0),
-        weight=node.value(1),
-        bias=node.value(2),
-        running_mean=node.value(3),
-        running_var=node.value(4),
-        training=bool(node.integer("training_mode")),
-    )
+    names = ("input", "weight", "bias", "running_mean", "running_var")
+    given = {name: node.value(i) for i, name in enumerate(names)}
+    training = bool(node.integer("training_mode"))
+    node.emit("native_batch_norm", node.like(node.value(0)), **given, training=training)
 
 
 @operator("InstanceNormalization")
@@ -50,17 +44,9 @@ def instance_norm(node: Node) -> None:
     inputs, out = node.value(0), node.output()
     channels = prod(inputs.shape[:2])
     shape = (1, channels, *inputs.shape[2:])
-    statistics = [node.temporary((channels,), inputs.dtype) for _ in range(2)]
-    node.emit(
-        "native_batch_norm",
-        [out.seen_as(shape), *statistics],
-        input=inputs.seen_as(shape),
-        weight=node.value(1),
-        bias=node.value(2),
-        running_mean=None,
-        running_var=None,
-        training=True,
-    )
+    outputs = [out.seen_as(shape), *(node.temporary((channels,), inputs.dtype) for _ in range(2))]
+    given = {"input": inputs.seen_as(shape), "weight": node.value(1), "bias": node.value(2)}
+    node.emit("native_batch_norm", outputs, **given, running_mean=None, running_var=None, training=True)
 
 
 @operator("LayerNormalization", "com.microsoft.SkipLayerNormalization")
@@ -69,24 +55,17 @@ def layer_norm(node: Node) -> None:
     skipping = node.key != "LayerNormalization"
     inputs = _with_skipped(node) if skipping else node.value(0)
     weight, bias = (2, 3) if skipping else (1, 2)
-    statistics = [_row_statistic(node, inputs, place) for place in (1, 2)]
-    node.emit(
-        "native_layer_norm",
-        [node.output(), *statistics],
-        input=inputs,
-        weight=node.value(weight),
-        bias=node.optional(bias),
-    )
+    outputs = [node.output(), *(_row_statistic(node, inputs, place) for place in (1, 2))]
+    node.emit("native_layer_norm", outputs, input=inputs, weight=node.value(weight), bias=node.optional(bias))
 
 
 @operator("com.microsoft.EmbedLayerNormalization")
 def embedded(node: Node) -> None:
     """Rows for the tokens, their positions and their segments are added up and normalized."""
-    ids, segments, words, places = node.value(0), node.optional(1), node.value(2), node.value(3)
-    rows = (*ids.shape, words.shape[-1])
-    asked = len(node.outputs) > 2 and node.outputs[2] is not None
-    total = node.output(2) if asked else node.temporary(rows, words.dtype)
-    node.emit("embedding", total, weight=words, indices=ids)
+    ids, segments, tokens, places = node.value(0), node.optional(1), node.value(2), node.value(3)
+    rows = (*ids.shape, tokens.shape[-1])
+    total = node.asked(2) or node.temporary(rows, tokens.dtype)
+    node.emit("embedding", total, weight=tokens, indices=ids)
     positions = node.optional(8)
     if positions is None:  # the first rows, the same for every sample
         fetched = places.view((ids.shape[-1], places.shape[-1]), places.strides)
@@ -95,15 +74,14 @@ def embedded(node: Node) -> None:
         node.emit("embedding", fetched, weight=places, indices=positions)
     node.emit("add", total, self=total, other=fetched)
     if segments is not None:
-        kind = node.temporary(rows, words.dtype)
+        kind = node.temporary(rows, tokens.dtype)
         node.emit("embedding", kind, weight=node.value(4), indices=segments)
         node.emit("add", total, self=total, other=kind)
-    statistics = [node.temporary((*ids.shape, 1), "fp32") for _ in range(2)]
-    outputs = [node.output(), *statistics]
+    outputs = [node.output(), *(node.temporary((*ids.shape, 1), "fp32") for _ in range(2))]
     node.emit("native_layer_norm", outputs, input=total, weight=node.value(5), bias=node.value(6))
-    mask = node.optional(7)
-    if mask is not None and len(node.outputs) > 1 and node.outputs[1] is not None:
-        node.emit("sum", node.output(1), self=mask)
+    mask, lengths = node.optional(7), node.asked(1)
+    if mask is not None and lengths is not None:
+        node.emit("sum", lengths, self=mask)
 
 
 @operator(
@@ -122,8 +100,7 @@ def rms_norm(node: Node) -> None:
 def _with_skipped(node: Node) -> GraphValue:
     """The sum of input, skip connection and bias, which the norm is taken of; it is the fourth output."""
     inputs, skip = node.value(0), node.value(1)
-    asked = len(node.outputs) > 3 and node.outputs[3] is not None
-    total = node.output(3) if asked else node.temporary(inputs.shape, inputs.dtype)
+    total = node.asked(3) or node.temporary(inputs.shape, inputs.dtype)
     node.emit("add", total, self=inputs, other=skip)
     bias = node.optional(3 if "Simplified" in node.key else 4)
     if bias is not None:
@@ -133,20 +110,17 @@ def _with_skipped(node: Node) -> GraphValue:
 
 def _row_statistic(node: Node, inputs: GraphValue, place: int) -> GraphValue:
     """One number per row: an output where the graph asks for it."""
-    if place < len(node.outputs):
-        asked = node.outputs[place]
-        if asked is not None:
-            return asked
     rank = len(inputs.shape)
     axis = node.integer("axis", -1) % max(1, rank)
-    return node.temporary((*inputs.shape[:axis], *(1,) * (rank - axis)), "fp32")
+    return node.asked(place) or node.temporary((*inputs.shape[:axis], *(1,) * (rank - axis)), "fp32")
 
 
 @operator("GroupNormalization")
 def group_norm(node: Node) -> None:
     inputs = node.value(0)
-    statistics = [node.temporary((inputs.shape[0], node.integer("num_groups", 1)), "fp32") for _ in range(2)]
-    node.emit("native_group_norm", [node.output(), *statistics], input=inputs, weight=node.value(1), bias=node.value(2))
+    groups = (inputs.shape[0], node.integer("num_groups", 1))
+    outputs = [node.output(), *(node.temporary(groups, "fp32") for _ in range(2))]
+    node.emit("native_group_norm", outputs, input=inputs, weight=node.value(1), bias=node.value(2))
 
 
 @operator("LpNormalization")
@@ -184,14 +158,10 @@ def standardized(node: Node) -> None:
     node.emit("div", out, self=out, other=variance)
 
 
-@operator("Softmax")
+@operator("Softmax", "LogSoftmax")
 def softmax(node: Node) -> None:
-    node.emit("_softmax", node.like(node.value(0)), self=node.value(0), dim=node.integer("axis", -1))
-
-
-@operator("LogSoftmax")
-def log_softmax(node: Node) -> None:
-    node.emit("_log_softmax", node.like(node.value(0)), self=node.value(0), dim=node.integer("axis", -1))
+    name = "_softmax" if node.key == "Softmax" else "_log_softmax"
+    node.emit(name, node.like(node.value(0)), self=node.value(0), dim=node.integer("axis", -1))
 
 
 @operator(*REDUCTIONS)
@@ -216,7 +186,7 @@ def log_of_sum(node: Node) -> None:
 
 @operator("TopK")
 def topk(node: Node) -> None:
-    node.emit("topk", [v for v in node.outputs if v is not None], self=node.value(0))
+    node.emit("topk", node.made, self=node.value(0))
 
 
 @operator("MaxPool", "AveragePool")
@@ -224,11 +194,10 @@ def pool(node: Node) -> None:
     """PyTorch pools rows as images of height 1. Indices are written where the graph asks for them."""
     kernel = node.integers("kernel_shape")
     name = "max_pool" if node.key == "MaxPool" else "avg_pool"
-    outputs = [v for v in node.outputs if v is not None]
-    indexed = "_with_indices" if name == "max_pool" and (len(outputs) > 1 or len(kernel) == 3) else ""
+    indexed = "_with_indices" if name == "max_pool" and (len(node.made) > 1 or len(kernel) == 3) else ""
     node.emit(
         f"{name}{max(2, len(kernel))}d{indexed}",
-        outputs,
+        node.made,
         self=node.value(0),
         kernel_size=(1, *kernel) if len(kernel) == 1 else kernel,
         stride=node.integers("strides") or (1,) * len(kernel),
@@ -263,5 +232,5 @@ def axes_of(node: Node, position: int) -> tuple[int, ...] | None:
     """Axes as an input (newer versions) or an attribute (older ones); None where they are not known."""
     if node.optional(position) is None:
         return node.integers("axes")
-    found = integers(node.optional(position))
-    return None if found is None else tuple(found)
+    axes = integers(node.optional(position))
+    return None if axes is None else tuple(axes)

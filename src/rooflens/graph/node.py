@@ -52,10 +52,10 @@ class Node:
 
     def value(self, position: int) -> GraphValue:
         """The input at a position, which has to be there."""
-        found = self.optional(position)
-        if found is None:
+        value = self.optional(position)
+        if value is None:
             raise ModelError(f"{self.key} has no input at position {position}")
-        return found
+        return value
 
     def optional(self, position: int) -> GraphValue | None:
         """The input at a position, or None."""
@@ -63,10 +63,19 @@ class Node:
 
     def output(self, position: int = 0) -> GraphValue:
         """The output at a position, which has to be there."""
-        found = self.outputs[position] if position < len(self.outputs) else None
-        if found is None:
+        value = self.asked(position)
+        if value is None:
             raise ModelError(f"{self.key} has no output at position {position}")
-        return found
+        return value
+
+    def asked(self, position: int) -> GraphValue | None:
+        """The output at a position, or None where the graph does not ask for it."""
+        return self.outputs[position] if position < len(self.outputs) else None
+
+    @property
+    def made(self) -> list[GraphValue]:
+        """The outputs that the graph asks for."""
+        return [value for value in self.outputs if value is not None]
 
     def integer(self, name: str, default: int = 0) -> int:
         """A whole number among the attributes."""
@@ -82,8 +91,7 @@ class Node:
 
     def text(self, name: str, default: str = "") -> str:
         """A word among the attributes."""
-        found = self._attribute(name, onnx.AttributeProto.STRING, default.encode())
-        return str(found.decode(errors="replace"))
+        return str(self._attribute(name, onnx.AttributeProto.STRING, default.encode()).decode(errors="replace"))
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of words among the attributes."""
@@ -99,8 +107,8 @@ class Node:
 
     def temporary(self, shape: Sequence[int], dtype: str) -> GraphValue:
         """Memory that a step of this node writes for the next one."""
-        found = value_of(tensor_type(number_of(dtype), shape), block=0)
-        return replace(found, block=self.new_block(found.known.nbytes))
+        value = value_of(tensor_type(number_of(dtype), shape), block=0)
+        return replace(value, block=self.new_block(value.known.nbytes))
 
     def like(self, *sources: GraphValue) -> GraphValue:
         """The first output, laid out as the first source of its shape that fills its memory: as PyTorch does it."""

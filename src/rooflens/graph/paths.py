@@ -36,7 +36,7 @@ def _scope(node: onnx.NodeProto) -> tuple[str, ...]:
     """The modules around a node, outermost first, as the exporter wrote them."""
     for entry in node.metadata_props:
         if entry.key == _SCOPES:
-            names = [part.partition(": ")[0] for part in entry.value.split("/")[:-1]]
+            names = [scope.partition(": ")[0] for scope in entry.value.split("/")[:-1]]
             return (names[-1],) if names and names[-1] else ()
     name = node.name.strip("/")
     if "/" in name:
@@ -47,22 +47,22 @@ def _scope(node: onnx.NodeProto) -> tuple[str, ...]:
 
 def _first_call(scope: tuple[str, ...], called: set[tuple[str, ...]]) -> tuple[str, ...]:
     """The scope of a module that is called again: the exporter numbers it ``relu_1``, but it is ``relu``."""
-    found: tuple[str, ...] = ()
-    for part in scope:
-        bare = (*found, _REPEATED.sub("", part))
-        found = bare if bare in called else (*found, part)
-    return found
+    first: tuple[str, ...] = ()
+    for name in scope:
+        bare = (*first, _REPEATED.sub("", name))
+        first = bare if bare in called else (*first, name)
+    return first
 
 
 def _joined(scope: tuple[str, ...]) -> str:
     """The dotted path of a scope; ``layer1, layer1.0`` says the first module twice."""
     path: list[str] = []
     before = ""
-    for part in scope:
-        if before and part.startswith(f"{before}."):
+    for name in scope:
+        if before and name.startswith(f"{before}."):
             path.pop()
-        path.append(part)
-        before = part
+        path.append(name)
+        before = name
     return ".".join(path)
 
 

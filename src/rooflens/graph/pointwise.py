@@ -140,7 +140,7 @@ def dropout(node: Node) -> None:
     if training is None or not training.number:
         node.becomes(0, inputs)
         return
-    node.emit("native_dropout", [v for v in node.outputs if v is not None], input=inputs)
+    node.emit("native_dropout", node.made, input=inputs)
 
 
 @operator("Cast", "CastLike")

@@ -16,7 +16,7 @@ POINTWISE = {
     "com.microsoft.QLinearSoftmax": ("_softmax", (0,)),
     "com.microsoft.QLinearGlobalAveragePool": ("mean", (0,)),
 }
-"""PyTorch's name of what is done, and the positions of the tensors that it is done with. Scales are small change."""
+"""PyTorch's name of what is done, and the positions of the tensors that it is done with. Scales are small."""
 
 
 @operator("QuantizeLinear", "com.microsoft.QuantizeLinear")
@@ -81,5 +81,5 @@ def concat(node: Node) -> None:
 
 
 def _grain(node: Node) -> str:
-    """Whether one scale holds for the tensor or one for each channel (or block)."""
+    """``tensor`` for one scale, ``channel`` for one of each channel (or block)."""
     return "tensor" if node.value(1).known.elements == 1 else "channel"

@@ -47,7 +47,7 @@ def read(file: GraphFile, sizes: Sizes) -> Trace:
 
 
 class _GraphReading:
-    """One reading in progress."""
+    """One graph while it is read."""
 
     def __init__(self, file: GraphFile, sizes: Sizes) -> None:
         self._file = file
@@ -55,9 +55,9 @@ class _GraphReading:
         self._inference = Inference(file.opsets, file.ir_version)
         self._paths = module_paths(all_nodes(file.graph))
         self._users = _users(file.graph)
-        # A result of the graph may be told twice; what has a shape goes before what has none.
-        told = sorted((*file.graph.value_info, *file.graph.output), key=lambda i: i.type.tensor_type.HasField("shape"))
-        self._declared = {info.name: declared_type(info, sizes) for info in told}
+        # A result of the graph may be declared twice; what has a shape goes before what has none.
+        infos = sorted((*file.graph.value_info, *file.graph.output), key=lambda i: i.type.tensor_type.HasField("shape"))
+        self._declared = {info.name: declared_type(info, sizes) for info in infos}
         self._blocks = Blocks()
         self._values: ChainMap[str, GraphValue] = ChainMap()
         self._pending: dict[int, tuple[str, list[Draft]]] = {}
@@ -68,14 +68,14 @@ class _GraphReading:
         self._views: Counter[str] = Counter()
 
     def trace(self) -> Trace:
-        with self._telling("its inputs"):
+        with self._locating("its inputs"):
             for info in self._file.inputs:
                 self._define(info.name, self._new(input_type(info, self._sizes), "inputs"))
         self._graph(self._file.graph)
-        with self._telling("its outputs"):
+        with self._locating("its outputs"):
             results = {self._taken(info.name).block for info in self._file.graph.output}
         given = {self._values[info.name].block for info in self._file.inputs}
-        read_ = {region.block for operation in self._operations for region in operation.reads}
+        read_ = {access.block for operation in self._operations for access in operation.reads}
         constants = {block for block in read_ if self._blocks[block].cause in ("parameters", "buffers")}
         lasting = frozenset(results | given | constants)
         return Trace(
@@ -92,7 +92,7 @@ class _GraphReading:
         )
 
     def _graph(self, graph: onnx.GraphProto) -> None:
-        with self._telling("its tensors"):
+        with self._locating("its tensors"):
             for tensor in graph.initializer:
                 self._constant(tensor.name, tensor)
             for sparse in graph.sparse_initializer:
@@ -103,21 +103,21 @@ class _GraphReading:
             if branch is not None:
                 self._inside(branch, proto)
                 continue
-            with self._telling(proto):
+            with self._locating(proto):
                 self._node(proto)
 
     @contextmanager
-    def _telling(self, what: str | onnx.NodeProto) -> Iterator[None]:
-        """Say of an error where it is."""
+    def _locating(self, what: str | onnx.NodeProto) -> Iterator[None]:
+        """Add the place to an error."""
         try:
             yield
         except (ModelError, *DAMAGE) as error:
             if isinstance(what, onnx.NodeProto):
                 what = f"node {shown(key_of(what))!r} ({shown(what.op_type)})"
-            told = str(error)
+            message = str(error)
             if not isinstance(error, ModelError):
-                told = f"an attribute or a shape is none that it can have ({told or type(error).__name__})"
-            raise ModelError(f"{self._file.name}, {what}: {told}") from error
+                message = f"an attribute or a shape is none that it can have ({message or type(error).__name__})"
+            raise ModelError(f"{self._file.name}, {what}: {message}") from error
 
     # Branches ---------------------------------------------------------------------------------------------------------
 
@@ -135,20 +135,20 @@ class _GraphReading:
         """Names within a branch are its own; its results are those of its node."""
         self._values = self._values.new_child()
         self._graph(branch)
-        with self._telling(proto):
+        with self._locating(proto):
             results = [self._taken(result.name) for result in branch.output]
         self._values = self._values.parents
-        with self._telling(proto):
+        with self._locating(proto):
             for name, value in zip(proto.output, results, strict=False):
                 self._define(name, value)
 
     # Values -----------------------------------------------------------------------------------------------------------
 
     def _taken(self, name: str) -> GraphValue:
-        found = self._values.get(name)
-        if found is None:
+        value = self._values.get(name)
+        if value is None:
             raise ModelError(f"{shown(name)!r} is taken before anything gives it")
-        return found
+        return value
 
     def _define(self, name: str, value: GraphValue) -> None:
         if name in self._values.maps[0]:  # those of this graph
@@ -214,12 +214,12 @@ class _GraphReading:
             types: dict[str, onnx.TypeProto] = {}
         else:
             types = self._inference.types(proto, node, named)
-        found = [complete(types.get(name), self._declared.get(name)) or onnx.TypeProto() for name in proto.output]
-        contents = self._inference.contents(proto, node, named, found)
+        typed = [complete(types.get(name), self._declared.get(name)) or onnx.TypeProto() for name in proto.output]
+        contents = self._inference.contents(proto, node, named, typed)
         known = self._inference.schema(proto) is not None and node.key not in {*CONTROL, *RANDOM}
         constant = known and bool(named) and all(value.constant for value in named.values())
         roots = frozenset[int]().union(*(value.roots for value in named.values())) if constant else frozenset[int]()
-        for name, type_, data in zip(proto.output, found, contents, strict=True):
+        for name, type_, data in zip(proto.output, typed, contents, strict=True):
             made = None
             if name:
                 if data is not None:
@@ -256,8 +256,7 @@ class _GraphReading:
         if rule is not None:
             rule(node)
         else:
-            outputs = [value for value in node.outputs if value is not None]
-            node.emit(_listed(proto), outputs, **{f"input{i}": value for i, value in enumerate(node.inputs)})
+            node.emit(_listed(proto), node.made, **{f"input{i}": value for i, value in enumerate(node.inputs)})
         self._run(node, path)
 
     # Operations -------------------------------------------------------------------------------------------------------
@@ -272,7 +271,7 @@ class _GraphReading:
             self._record(draft, path)
 
     def _is_weight(self, key: str, position: int, value: GraphValue) -> bool:
-        """Whether a constant is a weight: by what takes it, and where that leaves it open, by its contents."""
+        """True if a constant is a weight: by what takes it, and where that leaves it open, by its contents."""
         if not is_weight(key, position, value) or value.dtype not in FLOATING or not may_be_none(key, position):
             return is_weight(key, position, value)
         held = [self._contents(self._tensors[root]) for root in value.roots] or [value.data]
@@ -304,29 +303,29 @@ class _GraphReading:
             place, before = self._pending.pop(value.block, (path, []))
             for dequantizing in before:
                 self._record(dequantizing, place)
-        reads, writes = _regions(draft.reads), _regions(draft.writes)
+        reads, writes = _accesses(draft.reads), _accesses(draft.writes)
         call = Call(
             name=draft.name,
             arguments=draft.arguments,
             outputs=draft.outputs,
-            reads=sum(region.nbytes for region in reads),
-            writes=sum(region.nbytes for region in writes),
+            reads=sum(access.nbytes for access in reads),
+            writes=sum(access.nbytes for access in writes),
             weight_reads=sum(r.nbytes for r in reads if self._blocks[r.block].cause == "parameters"),
         )
         self._operations.append(Operation(call, path, "forward", False, reads, writes))
 
 
-def _regions(values: Iterable[GraphValue]) -> tuple[Access, ...]:
+def _accesses(values: Iterable[GraphValue]) -> tuple[Access, ...]:
     """The distinct pieces of memory behind some values."""
-    found: dict[tuple[int, int, int], Access] = {}
+    accesses: dict[tuple[int, int, int], Access] = {}
     for value in values:
         nbytes = value.known.nbytes
-        found[value.block, value.offset, nbytes] = Access(value.block, nbytes, nbytes * 8 // bits_of(value.dtype))
-    return tuple(found.values())
+        accesses[value.block, value.offset, nbytes] = Access(value.block, nbytes, nbytes * 8 // bits_of(value.dtype))
+    return tuple(accesses.values())
 
 
 def _is_sized(node: Node, everything: bool = True) -> bool:
-    """Whether the sizes of a node's inputs (of the first one) and of its outputs are known."""
+    """True if the sizes of a node's inputs (or of the first one) and of its outputs are known."""
     inputs: Sequence[GraphValue | None] = node.inputs if everything else node.inputs[:1]
     return all(value is None or value.tensor is not None for value in (*inputs, *node.outputs))
 
@@ -349,11 +348,11 @@ def _listed(proto: onnx.NodeProto) -> str:
 
 def _users(graph: onnx.GraphProto) -> dict[str, list[onnx.NodeProto | None]]:
     """The nodes that take a value, graphs in graphs included; None stands for the graph's own result."""
-    found: dict[str, list[onnx.NodeProto | None]] = {info.name: [None] for info in graph.output}
+    users: dict[str, list[onnx.NodeProto | None]] = {info.name: [None] for info in graph.output}
     for node in all_nodes(graph):
         for name in node.input:
-            found.setdefault(name, []).append(node)
-    return found
+            users.setdefault(name, []).append(node)
+    return users
 
 
 def _constant_tensor(proto: onnx.NodeProto) -> onnx.TensorProto:
@@ -365,6 +364,5 @@ def _constant_tensor(proto: onnx.NodeProto) -> onnx.TensorProto:
     if attribute.name == "sparse_value":
         values, dims = attribute.sparse_tensor.values, attribute.sparse_tensor.dims
         return onnx.TensorProto(data_type=values.data_type, dims=dims, data_location=onnx.TensorProto.EXTERNAL)
-    found = onnx.helper.get_attribute_value(attribute)
     dtype = np.float32 if "float" in attribute.name else np.int64
-    return numpy_helper.from_array(np.array(found, dtype=dtype))
+    return numpy_helper.from_array(np.array(onnx.helper.get_attribute_value(attribute), dtype=dtype))

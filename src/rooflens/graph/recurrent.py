@@ -16,13 +16,12 @@ def recurrent(node: Node) -> None:
     kind = _kind(node)
     inputs, states = node.value(0), [node.optional(i) for i in (5, 6)]
     weights = _weights(node)
-    outputs = [value for value in node.outputs if value is not None]
     if kind is None or node.optional(7) is not None or "clip" in node.attributes:
-        node.emit(node.key, outputs, input=inputs, weights=weights)
+        node.emit(node.key, node.made, input=inputs, weights=weights)
         return
     node.emit(
         "recurrent",
-        outputs,
+        node.made,
         input=inputs,
         states=[state for state in states if state is not None],
         weights=weights,
@@ -38,8 +37,8 @@ def recurrent(node: Node) -> None:
 
 
 def _kind(node: Node) -> str | None:
-    """PyTorch's word for the cell; None for activations that it does not have."""
-    asked = {word.lower() for word in node.texts("activations")}
+    """PyTorch's name of the cell; None for activations that it does not have."""
+    asked = {name.lower() for name in node.texts("activations")}
     if node.key != "RNN":
         return node.key.lower() if asked <= {"sigmoid", "tanh"} else None
     return {"": "rnn_tanh", "tanh": "rnn_tanh", "relu": "rnn_relu"}.get(",".join(sorted(asked)))
@@ -49,17 +48,17 @@ def _weights(node: Node) -> list[GraphValue]:
     """Per direction: of the input, of the hidden state, and the two biases."""
     bias = node.optional(3)
     rows = node.value(2).shape[1]  # of the gates
-    found: list[GraphValue] = []
+    weights: list[GraphValue] = []
     directions = node.value(1).shape[0]
     if directions != 1 + (node.text("direction") == "bidirectional"):
         raise ModelError(f"its weights are for {directions} directions")
     for direction in range(directions):
-        found += [_part(matrix, direction, matrix.shape[1:]) for matrix in (node.value(1), node.value(2))]
+        weights += [_of_direction(matrix, direction, matrix.shape[1:]) for matrix in (node.value(1), node.value(2))]
         if bias is not None:
-            found += [_part(bias, direction, (rows,), column) for column in (0, rows)]
-    return found
+            weights += [_of_direction(bias, direction, (rows,), column) for column in (0, rows)]
+    return weights
 
 
-def _part(whole: GraphValue, direction: int, shape: tuple[int, ...], column: int = 0) -> GraphValue:
+def _of_direction(whole: GraphValue, direction: int, shape: tuple[int, ...], column: int = 0) -> GraphValue:
     """What one direction takes of a tensor of all."""
     return whole.view(shape, whole.strides[-len(shape) :], direction * whole.strides[0] + column)

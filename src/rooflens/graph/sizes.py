@@ -61,17 +61,17 @@ class Sizes:
 
 def open_sizes(file: GraphFile) -> tuple[OpenSize, ...]:
     """The sizes that a file leaves open, each with what it is: by its name, else by its place."""
-    found = [found for info in file.inputs for found in _of_input(info)]
+    dims = [dim for info in file.inputs for dim in _of_input(info)]
     roles: dict[str, Role] = {}
-    for dim in found:
+    for dim in dims:
         if dim.symbol and roles.get(dim.symbol, "other") == "other":
             roles[dim.symbol] = dim.role
     # Where one first dimension is called the batch, another name in that place is something else.
-    named = {dim.symbol for dim in found if _by_name(dim.symbol) == "batch"}
-    for dim in found:
+    named = {dim.symbol for dim in dims if _by_name(dim.symbol) == "batch"}
+    for dim in dims:
         if named and dim.symbol and dim.symbol not in named and roles[dim.symbol] == "batch":
             roles[dim.symbol] = "other"
-    return tuple(replace(dim, role=roles.get(dim.symbol, dim.role)) for dim in found)
+    return tuple(replace(dim, role=roles.get(dim.symbol, dim.role)) for dim in dims)
 
 
 def fixed_batch(file: GraphFile) -> int | None:
@@ -81,7 +81,7 @@ def fixed_batch(file: GraphFile) -> int | None:
 
 
 def has_open_batch(file: GraphFile, dims: Mapping[str, int]) -> bool:
-    """Whether the batch is left to choose when some sizes are given by name."""
+    """True if the batch is left to choose when some sizes are given by name."""
     return any(dim.role == "batch" and dim.name not in dims for dim in open_sizes(file))
 
 
@@ -93,19 +93,19 @@ def decide(
     Raises:
         InvalidValue: a size has none, an option has no size to decide, or the batch is built in and another one.
     """
-    found = open_sizes(file)
-    _refuse_unknown_names(file, found, dims)
-    _refuse_what_decides_nothing(file, [d for d in found if d.name not in dims], batch, img_size, seq_len)
+    left_open = open_sizes(file)
+    _refuse_unknown_names(file, left_open, dims)
+    _refuse_what_decides_nothing(file, [dim for dim in left_open if dim.name not in dims], batch, img_size, seq_len)
     roles: dict[Role, int | None] = {"batch": 1 if batch is None else batch, "spatial": img_size, "sequence": seq_len}
-    values = {dim.name: dims.get(dim.name, roles.get(dim.role)) for dim in found}
-    sums = {dim.name: _sum(dim.symbol, values) for dim in found if values[dim.name] is None}
+    values = {dim.name: dims.get(dim.name, roles.get(dim.role)) for dim in left_open}
+    sums = {dim.name: _sum(dim.symbol, values) for dim in left_open if values[dim.name] is None}
     known = {name: value for name, value in (values | sums).items() if value is not None}
-    for dim in found:
+    for dim in left_open:
         if dim.name not in known:
             raise InvalidValue(f"{file.name}: {_described(dim)} is open; {_remedy(dim)}")
     return Sizes(
-        places={dim.place: known[dim.name] for dim in found},
-        symbols={dim.symbol: known[dim.name] for dim in found if dim.symbol},
+        places={dim.place: known[dim.name] for dim in left_open},
+        symbols={dim.symbol: known[dim.name] for dim in left_open if dim.symbol},
     )
 
 
@@ -126,8 +126,8 @@ def _remedy(dim: OpenSize) -> str:
     return _REMEDY[dim.role].format(name=name, shell=shlex.quote(name))
 
 
-def _refuse_unknown_names(file: GraphFile, found: Sequence[OpenSize], dims: Mapping[str, int]) -> None:
-    known = {dim.name: dim for dim in found}
+def _refuse_unknown_names(file: GraphFile, left_open: Sequence[OpenSize], dims: Mapping[str, int]) -> None:
+    known = {dim.name: dim for dim in left_open}
     for name, size in dims.items():
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise InvalidValue(f"dims gives {name!r} the size {size!r}; give a whole number")
@@ -139,9 +139,9 @@ def _refuse_unknown_names(file: GraphFile, found: Sequence[OpenSize], dims: Mapp
 
 
 def _refuse_what_decides_nothing(
-    file: GraphFile, found: Sequence[OpenSize], batch: int | None, img_size: int | None, seq_len: int | None
+    file: GraphFile, left_open: Sequence[OpenSize], batch: int | None, img_size: int | None, seq_len: int | None
 ) -> None:
-    roles = {dim.role for dim in found}
+    roles = {dim.role for dim in left_open}
     for option, value, role in (("img_size", img_size, "spatial"), ("seq_len", seq_len, "sequence")):
         if value is not None and role not in roles:
             raise InvalidValue(f"{option}={value} has no meaning for {file.name!r}, whose inputs fix it; leave it out")

@@ -8,7 +8,7 @@ from rooflens.records import Strides, dense_strides
 
 
 def is_dense(shape: Sequence[int], strides: Strides) -> bool:
-    """Whether the elements fill their memory, in whatever order of the dimensions."""
+    """True if the elements fill their memory, in any order of the dimensions."""
     step = 1
     for stride, size in sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size != 1):
         if stride != step:
@@ -34,15 +34,15 @@ def reshaped(shape: Sequence[int], strides: Strides, new: Sequence[int]) -> Stri
         else:
             runs.append((size, stride))
     left, step = runs.pop() if runs else (1, 1)
-    found: list[int] = []
+    strides_of_new: list[int] = []
     for size in reversed(new):
         if size > 1 and left == 1 and runs:
             left, step = runs.pop()
         if left % size:
             return None
-        found.append(step)
+        strides_of_new.append(step)
         left, step = left // size, step * size
-    return tuple(reversed(found))
+    return tuple(reversed(strides_of_new))
 
 
 def expanded(shape: Sequence[int], strides: Strides, new: Sequence[int]) -> Strides:

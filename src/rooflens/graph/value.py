@@ -79,8 +79,7 @@ class GraphValue:
         """The value of a single known number."""
         if self.data is None or self.data.size != 1 or self.data.dtype.kind not in "iuf":
             return None
-        found: int | float = self.data.reshape(()).item()
-        return found
+        return self.data.reshape(()).item()  # type: ignore[no-any-return]
 
 
 def value_of(type_: onnx.TypeProto, block: int, strides: Strides | None = None, **more: Any) -> GraphValue:

@@ -53,7 +53,7 @@ _ARITHMETIC = frozenset({*BINARY, *VARIADIC, "Pow", "Where", "Mod"})
 
 
 def is_weight(key: str, position: int, value: GraphValue) -> bool:
-    """Whether a constant that an operator takes at a position is a weight.
+    """True if a constant that an operator takes at a position is a weight.
 
     A single number in arithmetic is a number of the formula, not of the model.
     """
@@ -65,12 +65,12 @@ def is_weight(key: str, position: int, value: GraphValue) -> bool:
 
 
 def may_be_none(key: str, position: int) -> bool:
-    """Whether the contents decide if a constant at a position is a weight."""
+    """True if the contents decide whether a constant at a position is a weight."""
     return key in _ARITHMETIC or position in (*STATES.get(key, ()), *MASKS.get(key, ()))
 
 
 def shows_none(key: str, contents: Data) -> bool:
-    """Whether contents are those of a mask, or of a first state that was not learned."""
+    """True if contents are those of a mask, or of a first state that was not learned."""
     if key in STATES:
         return not contents.any()
     return contents.size > 0 and bool(contents.min() <= LOWEST)
