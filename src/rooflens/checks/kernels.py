@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from rooflens import units
 from rooflens.checks.context import Context
 from rooflens.checks.registry import Doubt, check
-from rooflens.records import Case, Phase, Record, Work
-from rooflens.reported.figures import ReportedFigure
+from rooflens.records import Case, Record, Work
+from rooflens.reported.figures import STEPS, ReportedFigure
 
 PRODUCT = re.compile(
     r"gemm|s?1688|16816|884|hmma|wgmma|nvjet|xmma|tensorop|cutlass|fmha|flash|cudnn.*conv|sm80_|sm90_", re.IGNORECASE
@@ -175,7 +175,9 @@ def launches_missing(context: Context) -> Iterator[Doubt]:
     """Far fewer launches than the step has operations."""
     for case, kernels in _launches(context):
         figure = ReportedFigure(quantity="launches", value=None, recorded=case, model=case.model, batch=case.batch)
-        phases = tuple(dict.fromkeys(r.phase for r in kernels if r.phase is not None)) or _phases_of(case)
+        phases = tuple(dict.fromkeys(r.phase for r in kernels if r.phase is not None)) or STEPS.get(
+            case.mode, ("forward",)
+        )
         expected = context.expected(figure, phases)
         n = sum(r.calls for r in kernels)
         if expected is None or dict(case.options).get("compile") or n >= LAUNCHES * expected.operations:
@@ -186,7 +188,3 @@ def launches_missing(context: Context) -> Iterator[Doubt]:
             " partial, and its totals are too small",
             {"launches": n, "operations": expected.operations},
         )
-
-
-def _phases_of(case: Case) -> tuple[Phase, ...]:
-    return ("forward", "backward") if case.mode == "train" else ("forward",)

@@ -41,7 +41,7 @@ class _PrefixError:
 def unit_prefix(context: Context) -> Iterator[Doubt]:
     """A stated number is the right one but for 1024 against 1000, or for powers of ten."""
     doubted: dict[ReportedFigure, _PrefixError] = {}
-    for rule in (_flops, _rates, _capacities, _parameters, _amounts, _quotients):
+    for rule in (_single, _amounts, _quotients):
         for error in rule(context):
             doubted.setdefault(error.figure, error)
     # A figure that differs from one that is wrong may be right.
@@ -57,44 +57,34 @@ def unit_prefix(context: Context) -> Iterator[Doubt]:
         )
 
 
-def _flops(context: Context) -> Iterator[_PrefixError]:
-    for figure, value in context.stated("flops"):
-        expected = context.expected(figure)
-        if expected is None or not expected.matmul or expected.flops is None:
-            continue
-        factor = prefix_factor(figure, value, expected.matmul)
-        if factor and not expected.matmul <= value <= expected.flops:
-            yield _PrefixError(figure, value, expected.matmul, factor)
+def _single(context: Context) -> Iterator[_PrefixError]:
+    """Figures whose right number is known."""
+    for quantity in ("flops", "peak", "bandwidth", "memory", "parameters"):
+        for figure, value in context.stated(quantity):
+            for right, of in _right_numbers(context, figure, value):
+                if factor := prefix_factor(figure, value, right):
+                    yield _PrefixError(figure, value, right, factor, of)
+                    break
 
 
-def _rates(context: Context) -> Iterator[_PrefixError]:
-    for figure, value in context.stated("peak", "bandwidth"):
-        device = context.device(figure)
-        if device is None or (figure.quantity == "bandwidth" and link_of(device, value)):
-            continue
-        for right in own_rates(figure, device):
-            if factor := prefix_factor(figure, value, right):
-                yield _PrefixError(figure, value, right, factor, f", the {figure.quantity} of {device.name}")
-                break
-
-
-def _capacities(context: Context) -> Iterator[_PrefixError]:
-    """Memory that is stated of a device without a model. Chips of 16 GiB are sold as 16 GB: that is no slip."""
-    for figure, value in context.stated("memory"):
-        device = context.device(figure)
-        fact = None if device is None else device.facts.get("memory")
-        if device is None or fact is None or figure.model or figure.batch is not None:
-            continue
-        factor = prefix_factor(figure, value, fact.value)
-        if factor and not close(value, fact.value * 1.024**3, 0.01):
-            yield _PrefixError(figure, value, fact.value, factor, f", the memory of {device.name}")
-
-
-def _parameters(context: Context) -> Iterator[_PrefixError]:
-    for figure, value in context.stated("parameters"):
-        right = context.right.parameters(figure)
-        if right is not None and (factor := prefix_factor(figure, value, right)):
-            yield _PrefixError(figure, value, right, factor)
+def _right_numbers(context: Context, figure: ReportedFigure, value: float) -> Iterator[tuple[float, str]]:
+    """What a figure may have to be, and what that is; nothing where it may be right as it stands."""
+    device, expected = context.device(figure), context.expected(figure)
+    if figure.quantity == "flops":
+        right, most = (None, None) if expected is None else (expected.matmul, expected.flops)
+        if right and most is not None and not right <= value <= most:
+            yield right, ""
+    elif figure.quantity == "parameters":
+        if (parameters := context.right.parameters(figure)) is not None:
+            yield parameters, ""
+    elif device is not None and figure.quantity == "memory":
+        # Of a device without a model. Chips of 16 GiB are sold as 16 GB: that is no wrong prefix.
+        fact = device.facts.get("memory")
+        whole = fact is not None and not figure.model and figure.batch is None
+        if fact is not None and whole and not close(value, fact.value * 1.024**3, 0.01):
+            yield fact.value, f", the memory of {device.name}"
+    elif device is not None and not (figure.quantity == "bandwidth" and link_of(device, value)):
+        yield from ((rate, f", the {figure.quantity} of {device.name}") for rate in own_rates(figure, device))
 
 
 def _amounts(context: Context) -> Iterator[_PrefixError]:

@@ -23,7 +23,7 @@ class Doubt:
     code: str = ""
 
 
-Rule = Callable[[Context], Iterable[Doubt]]
+CheckRule = Callable[[Context], Iterable[Doubt]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Check:
     code: str
     severity: Severity
     remedy: str
-    rule: Rule
+    rule: CheckRule
 
 
 _CHECKS: dict[str, Check] = {}
@@ -41,11 +41,11 @@ CHECKS: Mapping[str, Check] = _CHECKS
 """Every check by its code, in the order of registration."""
 
 
-def check(code: str, severity: Severity, remedy: str) -> Callable[[Rule], Rule]:
+def check(code: str, severity: Severity, remedy: str) -> Callable[[CheckRule], CheckRule]:
     """Register a rule under a code. A code is given once; of several above one rule the lowest is registered first."""
     assert severity in SEVERITIES
 
-    def register(rule: Rule) -> Rule:
+    def register(rule: CheckRule) -> CheckRule:
         if code in _CHECKS:
             raise ValueError(f"the code {code!r} is taken by {_CHECKS[code].rule.__name__}")
         _CHECKS[code] = Check(code=code, severity=severity, remedy=remedy, rule=rule)

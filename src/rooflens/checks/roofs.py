@@ -27,7 +27,9 @@ def ridge_off(context: Context) -> Iterator[Doubt]:
     """A stated ridge is not the stated peak over the bandwidth; what is not stated are the catalogue's."""
     for figure, value in context.stated("ridge"):
         device = context.device(figure)
-        peaks = [(v, f.precision) for f, v in context.of_device(figure, "peak") if _same_type(f, figure)]
+        stated = context.of_device(figure, "peak")
+        # A peak without a dtype may be that of any ridge, and a ridge without one that of any peak.
+        peaks = [(v, f.precision) for f, v in stated if f.dtype == figure.dtype or "" in (f.dtype, figure.dtype)]
         rates = [(v, f.precision) for f, v in context.of_device(figure, "bandwidth")]
         slack = RIDGE if peaks and rates else RATE
         if device is not None:
@@ -43,11 +45,6 @@ def ridge_off(context: Context) -> Iterator[Doubt]:
             f" {nearest:.4g}: work between the two is wrongly called memory-bound or compute-bound",
             {"ridge FLOP/B": value, "peak over bandwidth FLOP/B": nearest, "ratio": value / nearest},
         )
-
-
-def _same_type(one: ReportedFigure, other: ReportedFigure) -> bool:
-    """True if a peak may be that of a ridge: of its dtype, or of any where one of them does not say."""
-    return not one.dtype or not other.dtype or one.dtype == other.dtype
 
 
 def own_rates(figure: ReportedFigure, device: Device) -> list[float]:

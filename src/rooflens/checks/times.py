@@ -36,7 +36,9 @@ def time_below_launch(context: Context) -> Iterator[Doubt]:
         expected, device = context.expected(figure), context.device(figure)
         if not _is_gpu(device):
             continue
-        operations = 1 if expected is None or _changed(figure) else expected.operations
+        options = {} if figure.recorded is None else dict(figure.recorded.options)
+        together = options.get("compile") or options.get("cuda_graph")
+        operations = 1 if expected is None or together else expected.operations
         least, of = operations * LAUNCH, "an operation" if operations == 1 else f"{operations} operations"
         if 0 < value * (1 + figure.precision) < least:
             yield Doubt(
@@ -67,12 +69,6 @@ def _short(context: Context) -> Iterator[tuple[Case, list[Record], float]]:
 
 def _is_gpu(device: Device | None) -> bool:
     return device is not None and device.kind == "gpu"
-
-
-def _changed(figure: ReportedFigure) -> bool:
-    """True if operations do not run one by one."""
-    options = {} if figure.recorded is None else dict(figure.recorded.options)
-    return bool(options.get("compile") or options.get("cuda_graph"))
 
 
 @check("first-call", "warning", "warm up, synchronize, and take the median of several steps (`rooflens measure`)")

@@ -10,7 +10,7 @@ from rooflens.devices import catalogued_or_none
 from rooflens.records import PHASES, Case, Phase, Record
 from rooflens.results import RecordSet, Total
 
-Origin = Literal["typed", "measure", "counters"]
+FigureOrigin = Literal["typed", "measure", "counters"]
 
 QUANTITIES: Mapping[str, str] = {
     "flops": "FLOP",
@@ -83,7 +83,7 @@ class ReportedFigure:
     unit: str = ""
     how: str = ""
     place: str = ""
-    origin: Origin = "typed"
+    origin: FigureOrigin = "typed"
     recorded: Case | None = None
 
     @property
@@ -171,7 +171,7 @@ def _counted(case: Case, part: RecordSet) -> Iterator[ReportedFigure]:
         yield _figure(case, "counters", "time", total.measured_seconds, phase)
 
 
-def _figure(case: Case, origin: Origin, quantity: str, value: float, phase: str) -> ReportedFigure:
+def _figure(case: Case, origin: FigureOrigin, quantity: str, value: float, phase: str) -> ReportedFigure:
     image = dict(case.options).get("img_size")
     return ReportedFigure(
         quantity=quantity,

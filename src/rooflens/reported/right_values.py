@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from rooflens.records import AS_IS, Bound, Case, Device, Phase, Record, Work
+from rooflens.records import AS_IS, Bound, Case, Device, Phase, Work
 from rooflens.reported.figures import ReportedFigure
 from rooflens.results import RecordSet, Total
 from rooflens.runs.options import COUNTING, RUNNING
@@ -106,30 +106,27 @@ class RightValues:
         for case, source, part in estimates.split():
             if source == "estimate":
                 self._estimates.setdefault(step_of(case), part)
-        self._found: dict[tuple[object, ...], Expected | None] = {}
+        self._answers: dict[tuple[object, ...], Expected | None] = {}
 
     def of(self, figure: ReportedFigure, phases: tuple[Phase, ...] | None = None) -> Expected | None:
         """The right values of the figure's step, in its own phases or in others; None where they are not known."""
         asked = figure.phases if phases is None else phases
         key = (figure.recorded, *figure.step, asked)
-        if key not in self._found:
-            self._found[key] = self._look_up(figure, asked) if asked and figure.batch is not None else None
-        return self._found[key]
+        if key not in self._answers:
+            self._answers[key] = self._answer(figure, asked) if asked and figure.batch is not None else None
+        return self._answers[key]
 
     def parameters(self, figure: ReportedFigure) -> int | None:
         """Parameters of the figure's model."""
         known = [part.parameters for case, part in self._estimates.items() if case.model == figure.model]
         return next((n for n in known if n is not None), parameters_of(figure.model))
 
-    def _look_up(self, figure: ReportedFigure, phases: tuple[Phase, ...]) -> Expected | None:
-        part = self._estimate(figure, phases)
-        return from_estimate(part, phases) if part is not None else from_table(figure, phases)
-
-    def _estimate(self, figure: ReportedFigure, phases: tuple[Phase, ...]) -> RecordSet | None:
+    def _answer(self, figure: ReportedFigure, phases: tuple[Phase, ...]) -> Expected | None:
         if figure.recorded is not None:
-            return self._estimates.get(step_of(figure.recorded))
-        fitting = (part for case, part in self._estimates.items() if _answers(case, figure, phases))
-        return next(fitting, None)
+            part = self._estimates.get(step_of(figure.recorded))
+        else:
+            part = next((part for case, part in self._estimates.items() if _answers(case, figure, phases)), None)
+        return from_table(figure, phases) if part is None else from_estimate(part, phases)
 
 
 def step_of(case: Case) -> Case:
@@ -156,11 +153,13 @@ def from_estimate(part: RecordSet, phases: Iterable[Phase]) -> Expected:
     records = [r for r in part if r.phase in wanted and r.work is not None]
     total = Total(records, None)
     memory = part.memory
+    # Each weight once: a step reads no more of them than the model holds.
+    read = sum(r.traffic.weights * r.calls for r in records if r.traffic is not None)
     return Expected(
         matmul=None if total.missing else total.matmul_flops,
         flops=None if total.missing else total.flops,
         nbytes=total.bytes.get("dram"),
-        weights=_weights(records, None if memory is None else memory.parameters),
+        weights=None if memory is None or memory.parameters is None else min(read, memory.parameters),
         inputs=None if memory is None else memory.inputs,
         operations=total.coverage.operations,
         parameters=part.parameters,
@@ -169,14 +168,8 @@ def from_estimate(part: RecordSet, phases: Iterable[Phase]) -> Expected:
     )
 
 
-def _weights(records: Iterable[Record], held: int | None) -> float | None:
-    """Weights that the records read, each once: no more than the model holds."""
-    read = sum(r.traffic.weights * r.calls for r in records if r.traffic is not None)
-    return None if held is None else min(read, held)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _ModelPhase:
     """One phase of a model in the table."""
 
     image: int
@@ -189,11 +182,11 @@ class _Row:
 
 
 @cache
-def _table() -> Mapping[tuple[str, str, str], _Row]:
+def _table() -> Mapping[tuple[str, str, str], _ModelPhase]:
     """The packaged table by model, mode and phase."""
     with TABLE.open(encoding="utf-8") as file:
         return {
-            (line["model"], line["mode"], line["phase"]): _Row(
+            (line["model"], line["mode"], line["phase"]): _ModelPhase(
                 image=int(line["image"]),
                 parameters=int(line["parameters"]),
                 amounts={a: (int(line[f"{a}_fixed"]), int(line[f"{a}_per_sample"])) for a in AMOUNTS},
@@ -223,17 +216,15 @@ def own_image(model: str) -> int | None:
     return None if row is None else row.image
 
 
-def in_table(figure: ReportedFigure) -> bool:
-    """True if the table answers for the figure's model and image size."""
-    row = _table().get((figure.model, "inference", "forward"))
-    return row is not None and figure.image in (None, row.image)
-
-
 def from_table(figure: ReportedFigure, phases: Iterable[Phase]) -> Expected | None:
     """The right values of a model of the table at its own image size; bytes of 16-bit types are half of fp32's."""
-    if not in_table(figure) or figure.batch is None or not _plain(figure):
+    recorded, own = figure.recorded, own_image(figure.model)
+    if figure.batch is None or own is None or figure.image not in (None, own):
         return None
-    mode = mode_of(phases) if figure.recorded is None else figure.recorded.mode
+    # Of the options of a recorded case this one alone leaves the step as it is.
+    if recorded is not None and not {name for name, _ in step_of(recorded).options} <= {"channels_last"}:
+        return None
+    mode = mode_of(phases) if recorded is None else recorded.mode
     rows = [_table().get((figure.model, mode, phase)) for phase in phases]
     known = [row for row in rows if row is not None]
     if len(known) < len(rows):
@@ -252,11 +243,6 @@ def from_table(figure: ReportedFigure, phases: Iterable[Phase]) -> Expected | No
         parameters=known[0].parameters,
         parts=((work, 1),),
     )
-
-
-def _plain(figure: ReportedFigure) -> bool:
-    """True if no option of a recorded case changes what the step computes."""
-    return figure.recorded is None or {name for name, _ in step_of(figure.recorded).options} <= {"channels_last"}
 
 
 def _in(work: Work, precision: str) -> Work:

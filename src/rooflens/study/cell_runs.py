@@ -81,7 +81,8 @@ def run_each(
                 continue
             folder.keep(cell, contents)
             seconds = time.monotonic() - begun
-            _note(journal, cell, seconds)
+            with journal.open("a") as file:
+                file.write(json.dumps({"cell": cell.key, "seconds": round(seconds, 3)}) + "\n")
         why = "" if contents.records else "; ".join(failure.message for failure in contents.failures)
         tell(CellNews(cell=cell, what="done" if contents.records else "failed", share=1.0, text=why, seconds=seconds))
 
@@ -107,8 +108,3 @@ def _as_named(failure: Failure, home: Path) -> Failure:
     if home == Path():
         return failure
     return replace(failure, message=failure.message.replace(f"{home}{os.sep}", ""))
-
-
-def _note(journal: Path, cell: Cell, seconds: float) -> None:
-    with journal.open("a") as file:
-        file.write(json.dumps({"cell": cell.key, "seconds": round(seconds, 3)}) + "\n")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rooflens.compare import correlations
+from rooflens.compare.resampling import Interval
 from rooflens.compare.statistics import METHODS, Method
 from rooflens.compare.timed_cases import Compared
 from rooflens.errors import Incomparable
@@ -15,7 +16,6 @@ from rooflens.results import QUANTITIES, Evidence, RecordSet
 
 TIMED = ("time", "throughput", "performance", "efficiency", "memory")
 """Quantities that can be measured, and estimated too: all but efficiency."""
-Interval = tuple[float, float]
 Lack = Literal["failed", "not run", "unknown"]
 """Why there is no number: its cell failed, or is not run yet, or its records do not tell it."""
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
+from rooflens.compare.resampling import Interval
 from rooflens.compare.statistics import METHODS
 from rooflens.records import Case
 from rooflens.reported import DeviceAliases
 from rooflens.results import RecordSet, join
-from rooflens.study.claim_values import TIMED, ClaimValue, Interval, Lack, Lacking, correlated, of_cases
+from rooflens.study.claim_values import TIMED, ClaimValue, Lack, Lacking, correlated, of_cases
 from rooflens.study.grid import agrees
 from rooflens.study.hypotheses import CORRELATED, QUANTITIES
 from rooflens.study.matching import anyway, first_partners, matched, meets

@@ -35,7 +35,8 @@ def cells(study: Study, home: Path) -> tuple[Cell, ...]:
     Raises:
         FileError: a recorded file is not there.
     """
-    own = [cell for cell in _product(study.grids) if not _excluded(cell, study.excluded)]
+    left_out = excluded(study)
+    own = [cell for cell in _product(study.grids) if cell not in left_out]
     names = {cell.key for cell in own}
     every = (
         *own,
@@ -82,12 +83,12 @@ def _product(grids: Iterable[Grid]) -> Iterator[Cell]:
                     batch=batch,
                     dtype=dtype,
                     mode=mode,
-                    options=tuple(sorted(option for option in chosen if _is_said(*option, source, mode))),
+                    options=tuple(sorted((n, v) for n, v in chosen if _is_named(n, v, source, mode))),
                 )
                 yield Cell(case=case, source=source)
 
 
-def _is_said(name: str, value: Scalar, source: SourceName, mode: str) -> bool:
+def _is_named(name: str, value: Scalar, source: SourceName, mode: str) -> bool:
     """True if a case names an option: it means something there, and is not the default."""
     return means_something(name, source, mode) and (name not in OPTIONS or value != default_of(name))
 
@@ -101,10 +102,6 @@ def means_something(name: str, source: SourceName, mode: str) -> bool:
 def default_of(name: str) -> Scalar | None:
     """The default of an option that a case does not name; None is unknown."""
     return OPTIONS[name].default if name in OPTIONS else None
-
-
-def _excluded(cell: Cell, exclusions: Iterable[Exclusion]) -> bool:
-    return any(_meets(cell, exclusion) for exclusion in exclusions)
 
 
 def _meets(cell: Cell, exclusion: Exclusion) -> bool:

@@ -17,7 +17,14 @@ _USUAL = ("model", "device", "batch", "dtype", "mode")
 
 def meets(facts: CaseFacts, wanted: Mapping[str, Scalar], aliases: DeviceAliases) -> bool:
     """True if a case meets every condition."""
-    return all(_agrees(facts, name, value, aliases) for name, value in wanted.items())
+
+    def agrees_in(name: str, value: Scalar) -> bool:
+        if facts.get(name) is None and value is False:  # of any option: it is off
+            return True
+        fact = anyway(facts, name)
+        return agrees(fact, value) or (fact is not None and _same(fact, value, aliases))
+
+    return all(agrees_in(name, value) for name, value in wanted.items())
 
 
 def anyway(facts: CaseFacts, name: str) -> Scalar | None:
@@ -67,13 +74,6 @@ def _is_known(name: str, missing: Sequence[ClaimValue], others: Sequence[ClaimVa
     """True if every value has this fact and none is an alias of a device."""
     facts = [value.facts.get(name) for value in (*missing, *others)]
     return all(fact is not None and fact not in aliases for fact in facts)
-
-
-def _agrees(facts: CaseFacts, name: str, wanted: Scalar, aliases: DeviceAliases) -> bool:
-    value = anyway(facts, name)
-    if facts.get(name) is None and wanted is False:  # of any option: it is off
-        return True
-    return agrees(value, wanted) or (value is not None and _same(value, wanted, aliases))
 
 
 def _same(one: Scalar, other: Scalar, aliases: DeviceAliases) -> bool:

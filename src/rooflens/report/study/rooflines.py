@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 
 from rooflens import units
-from rooflens.records import Device, Source
+from rooflens.records import Source
 from rooflens.report.case_names import SOURCE_WORDS
 from rooflens.report.charts import Axis, Dot, Plot, Series
 from rooflens.report.figures.labels import footnotes
@@ -15,7 +16,6 @@ from rooflens.report.figures.roofline import devices_of, roofline_figure
 from rooflens.report.figures.saving import Figure
 from rooflens.report.study.content import FigureBlock, Section
 from rooflens.report.study.view import StudyView
-from rooflens.results import RecordSet
 
 MOST_DEVICES = 12
 """Devices that have a roofline of their own, those with most cases."""
@@ -26,37 +26,18 @@ def rooflines(view: StudyView) -> Section | None:
     devices = devices_of(view.records)
     if not devices or not any(record.work is not None for record in view.records):
         return None
-    level = "dram"
-    blocks = [
-        _drawn("roofline", roofline_figure(view.records, by="model", level=level, title="All devices"))
-        for _ in range(len(devices) > 1)
-    ]
-    blocks += [
-        _drawn(
-            f"roofline-{_as_name(device.name)}",
-            roofline_figure(of, by="model", devices=[device], level=level, title=title),
-        )
-        for device, of, title in _each(view.records, devices)
-    ]
-    return Section(key="rooflines", title="Rooflines", blocks=tuple(blocks))
-
-
-def _as_name(device: str) -> str:
-    """A device in the name of a file and of a place on a page: ``2x-tesla-t4``."""
-    return re.sub(r"[^\w.-]+", "-", device)
-
-
-def _each(records: RecordSet, devices: Sequence[Device]) -> Iterator[tuple[Device, RecordSet, str]]:
-    cases = {device.name: 0 for device in devices}
-    for case in records.cases:
-        if case.device in cases:
-            cases[case.device] += 1
+    figures = {}
+    if len(devices) > 1:
+        figures["roofline"] = roofline_figure(view.records, by="model", level="dram", title="All devices")
+    cases = Counter(case.device for case in view.records.cases)
     for device in sorted(devices, key=lambda device: -cases[device.name])[:MOST_DEVICES]:
-        yield device, records.where(device=device.name), device.title
-
-
-def _drawn(key: str, figure: Figure) -> FigureBlock:
-    return FigureBlock(chart=as_plot(key, figure), figure=figure)
+        name = re.sub(r"[^\w.-]+", "-", device.name)  # in the name of a file and of a place on a page
+        own = view.records.where(device=device.name)
+        figures[f"roofline-{name}"] = roofline_figure(
+            own, by="model", devices=[device], level="dram", title=device.title
+        )
+    blocks = (FigureBlock(chart=as_plot(key, figure), figure=figure) for key, figure in figures.items())
+    return Section(key="rooflines", title="Rooflines", blocks=tuple(blocks))
 
 
 def as_plot(key: str, figure: Figure) -> Plot:
@@ -64,11 +45,12 @@ def as_plot(key: str, figure: Figure) -> Plot:
     x = Axis(label=figure.x.label, low=figure.x.low, high=figure.x.high)
     y = Axis(label="performance", low=figure.y.low, high=figure.y.high, unit="FLOP/s")
     series = (*_ceilings(figure), *_marks(figure))
-    return Plot(key=key, title=figure.title, x=x, y=y, series=series, notes=tuple(_notes(figure)))
+    notes = (*filter(None, [figure.subtitle]), *footnotes(figure, 3))
+    return Plot(key=key, title=figure.title, x=x, y=y, series=series, notes=notes)
 
 
 def _ceilings(figure: Figure) -> Iterator[Series]:
-    """A line each; on a figure of one device those of the same height share their words."""
+    """A line each; on a figure of one device those of the same height share a label."""
     several = len(figure.devices) > 1
     labels: dict[float, list[str]] = {}
     for line in figure.ceilings:
@@ -76,35 +58,29 @@ def _ceilings(figure: Figure) -> Iterator[Series]:
     for line in figure.ceilings:
         device = figure.devices[line.device]
         rate = units.show(line.rate, "B/s" if line.kind == "memory" else "FLOP/s", 3)
-        words = "" if several or line.kind == "memory" else ", ".join(labels.pop(line.rate, ()))
+        label = "" if several or line.kind == "memory" else ", ".join(labels.pop(line.rate, ()))
         yield Series(
             name=device if several else "",
             colour=ceiling_colour(line.device, len(figure.devices), line.resource, hierarchical=False),
             dash=ceiling_dash(line.device, len(figure.devices), line.resource),
             path=(line.start, line.end),
             tip=(f"{device}: {line.resource}", rate, line.origin),
-            label=f"{words} {rate}" if words else "",
+            label=f"{label} {rate}" if label else "",
         )
 
 
 def _marks(figure: Figure) -> Iterator[Series]:
-    """What a colour stands for, and below it what a shape does."""
+    """The marks of each group and source, and below them what a symbol stands for."""
     colours = group_colours(figure.groups)
-    found: list[Source] = []
+    shown: set[Source] = set()
     for group in figure.groups:
         for source in SHAPES:
             marks = [mark for mark in figure.marks if mark.group == group and mark.source == source]
             if marks:
-                found.append(source)
+                shown.add(source)
                 dots = tuple(Dot(mark.x, mark.y, (mark.label, *mark.hover)) for mark in marks)
                 yield Series(name=group, colour=colours[group], shape=SHAPES[source], dots=dots)
-    sources = [source for source in SHAPES if source in found]
+    sources = [source for source in SHAPES if source in shown]
     if sources != ["estimate"]:
         for source in sources:
             yield Series(name=SOURCE_WORDS[source], colour=GREY, shape=SHAPES[source])
-
-
-def _notes(figure: Figure) -> Iterator[str]:
-    if figure.subtitle:
-        yield figure.subtitle
-    yield from footnotes(figure, 3)

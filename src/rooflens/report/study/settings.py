@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from rooflens.records import Environment, Scalar
@@ -110,18 +111,12 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _environment_rows(environments: tuple[tuple[Environment, int], ...]) -> Iterator[Entries]:
-    counted: dict[tuple[str, str, str], int] = {}
+    counted: Counter[tuple[int, str, str, str]] = Counter()
     for made, files in environments:
-        for what, values in _parts(made).items():
-            for name, value in sorted(values.items()):
-                key = (what, name, str(value))
-                counted[key] = counted.get(key, 0) + files
-    for (what, name, value), files in sorted(counted.items(), key=lambda item: (_ORDER.index(item[0][0]), item[0])):
+        kinds: list[tuple[str, Mapping[str, Scalar]]] = [("versions", {"rooflens": made.rooflens, **made.versions})]
+        kinds += [("machine", made.machine), ("flags", made.flags)]
+        for order, (what, values) in enumerate(kinds):
+            for name, value in values.items():
+                counted[order, what, name, str(value)] += files
+    for (_, what, name, value), files in sorted(counted.items()):
         yield {"what": what, "name": name, "value": value, "cells": files}
-
-
-_ORDER = ("versions", "machine", "flags")
-
-
-def _parts(made: Environment) -> Mapping[str, Mapping[str, Scalar]]:
-    return {"versions": {"rooflens": made.rooflens, **made.versions}, "machine": made.machine, "flags": made.flags}
