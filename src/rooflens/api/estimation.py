@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rooflens.capacity import AskedDevice, Batches, largest_batches
-from rooflens.devices import catalogue
-from rooflens.devices.reserves import Reserve, one_of
+from rooflens.capacity import Batches, asked_devices, asked_reserve, largest_batches
 from rooflens.errors import InvalidValue
-from rooflens.machine import find, find_all, listed
+from rooflens.machine import find_all
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.results import Fits, RecordSet
@@ -19,15 +16,11 @@ from rooflens.running.estimating import estimable, estimated, tracer
 from rooflens.running.graphs import GraphWorkload
 from rooflens.runs.options import Fusion, Options
 from rooflens.runs.run import is_graph
-from rooflens.units import parse
 
 if TYPE_CHECKING:
     import torch
 
     from rooflens.models import Loss
-
-ALL = "all"
-"""As a device: every one of the catalogue."""
 
 
 def estimate(
@@ -148,7 +141,7 @@ def largest_batch(
             ``all`` that has no rate for the step's precision is no error but an answer without a batch.
     """
     arguments = locals()
-    targets = _targets(device)
+    targets = asked_devices(device)
     if not isinstance(model, str) and not callable(inputs):
         raise InvalidValue(
             f"the largest batch of {type(model).__name__} needs inputs of any batch; give inputs=function, which takes"
@@ -173,25 +166,4 @@ def largest_batch(
     batches = Batches(
         lambda batch: trace(replace(run, batch=batch)), run.case(), fusion=options.fusion, causal=options.causal
     )
-    return largest_batches(targets, batches, None if reserve is None else (_asked(reserve),), progress)
-
-
-def _targets(device: str | Device | Sequence[str | Device]) -> list[AskedDevice]:
-    targets: dict[str, AskedDevice] = {}
-    for named in listed(device):
-        every = isinstance(named, str) and named.casefold() == ALL
-        for whole in catalogue() if every else [find(named) if isinstance(named, str) else named]:
-            one, count = one_of(whole)
-            target = targets.setdefault(whole.name, AskedDevice(name=whole.name, one=one, count=count, may_lack=every))
-            if target.one != one:
-                raise InvalidValue(f"two different devices are called {whole.name!r}; give yours another title")
-    if not targets:
-        raise InvalidValue("largest_batch needs a device; name one or several, or 'all' for the whole catalogue")
-    return list(targets.values())
-
-
-def _asked(reserve: str | float) -> Reserve:
-    nbytes = parse(reserve, "B") if isinstance(reserve, str) else reserve
-    if isinstance(nbytes, bool) or not isinstance(nbytes, int | float) or not 0 <= nbytes < math.inf:
-        raise InvalidValue(f"reserve is {reserve!r}; give 0 or more bytes, like '2 GB'")
-    return Reserve(what="whatever needs it", nbytes=math.ceil(nbytes), reference="as asked")
+    return largest_batches(targets, batches, None if reserve is None else (asked_reserve(reserve),), progress)

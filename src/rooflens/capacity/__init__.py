@@ -1,6 +1,6 @@
 """The largest batch that fits into a device's memory."""
 
 from rooflens.capacity.batches import Batches
-from rooflens.capacity.largest import AskedDevice, largest_batches
+from rooflens.capacity.largest import asked_devices, asked_reserve, largest_batches
 
-__all__ = ["AskedDevice", "Batches", "largest_batches"]
+__all__ = ["Batches", "asked_devices", "asked_reserve", "largest_batches"]

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.capacity.batches import Batches
 from rooflens.capacity.search import CAP, largest
-from rooflens.devices.reserves import Reserve, needed, reserves
+from rooflens.devices import catalogue
+from rooflens.devices.reserves import Reserve, needed, one_of, reserves
+from rooflens.errors import InvalidValue
+from rooflens.machine import find, listed
 from rooflens.progress import Progress
 from rooflens.records import Device, Failure, Record
 from rooflens.results import Fit, Fits, RecordSet, Total
 from rooflens.sources import environment
-from rooflens.units import show
+from rooflens.units import parse, show
+
+ALL = "all"
+"""The name of all devices of the catalogue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +37,33 @@ class AskedDevice:
     one: Device
     count: int
     may_lack: bool
+
+
+def asked_devices(device: str | Device | Sequence[str | Device]) -> list[AskedDevice]:
+    """The devices of an argument, each once.
+
+    Raises:
+        InvalidValue: there is none, or two different devices have one name.
+    """
+    asked: dict[str, AskedDevice] = {}
+    for named in listed(device):
+        every = isinstance(named, str) and named.casefold() == ALL
+        for whole in catalogue() if every else [find(named) if isinstance(named, str) else named]:
+            one, count = one_of(whole)
+            target = asked.setdefault(whole.name, AskedDevice(name=whole.name, one=one, count=count, may_lack=every))
+            if target.one != one:
+                raise InvalidValue(f"two different devices are called {whole.name!r}; give yours another title")
+    if not asked:
+        raise InvalidValue("largest_batch needs a device; name one or several, or 'all' for the whole catalogue")
+    return list(asked.values())
+
+
+def asked_reserve(reserve: str | float) -> Reserve:
+    """What a user wants to stay free: bytes, or text like ``2 GB``."""
+    nbytes = parse(reserve, "B") if isinstance(reserve, str) else reserve
+    if isinstance(nbytes, bool) or not isinstance(nbytes, int | float) or not 0 <= nbytes < math.inf:
+        raise InvalidValue(f"reserve is {reserve!r}; give 0 or more bytes, like '2 GB'")
+    return Reserve(what="whatever needs it", nbytes=math.ceil(nbytes), reference="as asked")
 
 
 def largest_batches(

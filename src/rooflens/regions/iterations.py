@@ -29,6 +29,7 @@ from rooflens.results import RecordSet
 from rooflens.sources import environment
 from rooflens.sources import estimate as estimates
 from rooflens.sources.conditions import Observer, doubts
+from rooflens.sources.measure import peak_memory
 from rooflens.sources.profile import profiled_step
 
 Stage = Literal["skip", "mark", "time", "count", "done"]
@@ -177,7 +178,7 @@ class Iterations:
             inner={name: tuple(laps) for name, laps in self._inner.items()},
             host=host,
             device=device,
-            memory=source.memory_of(self._machine.where),
+            memory=peak_memory(self._machine.where),
             conditions=conditions,
             notes=(SINCE_THE_START, *doubts(conditions.before, conditions.after)),
         )

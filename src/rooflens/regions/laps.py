@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from rooflens.records import Case, Conditions, Memory, Record, Timing
-from rooflens.sources import conditions
 from rooflens.timing import Clock, CudaClock, MonotonicClock
 from rooflens.units import show
 
@@ -208,18 +207,6 @@ def where_is(model: Any) -> str:
     if tensor is not None:
         return str(tensor.device.type)
     return "cuda" if torch.cuda.is_initialized() else "cpu"
-
-
-def memory_of(where: str) -> Memory:
-    """Peak memory since the program began: the program's own counters are not reset."""
-    if where == "cuda":
-        return Memory(
-            peak=torch.cuda.max_memory_allocated(),
-            reserved=torch.cuda.max_memory_reserved(),
-            monitor=conditions.card_memory_used(),
-        )
-    resident = conditions.resident()
-    return Memory(monitor=None if resident is None else resident[1])
 
 
 def samples_in(item: Any) -> int | None:

@@ -110,16 +110,20 @@ class Held:
 
     def memory(self) -> Memory:
         if self._observer.where == "cuda":
-            return Memory(
-                peak=torch.cuda.max_memory_allocated(),
-                reserved=torch.cuda.max_memory_reserved(),
-                monitor=conditions.card_memory_used(),
-                before=self._observer.held_by_others,
-            )
-        now = conditions.resident()
-        if now is None or self._before is None:
-            return Memory()
-        return Memory(monitor=now[1], before=self._before[0])
+            return replace(peak_memory("cuda"), before=self._observer.held_by_others)
+        return Memory() if self._before is None else replace(peak_memory("cpu"), before=self._before[0])
+
+
+def peak_memory(where: str) -> Memory:
+    """Peaks of this process: the allocator's and the monitor's on a card, the resident memory on a processor."""
+    if where == "cuda":
+        return Memory(
+            peak=torch.cuda.max_memory_allocated(),
+            reserved=torch.cuda.max_memory_reserved(),
+            monitor=conditions.card_memory_used(),
+        )
+    resident = conditions.resident()
+    return Memory(monitor=None if resident is None else resident[1])
 
 
 class _Compiling:

@@ -26,6 +26,7 @@ def assembled(measured: MeasuredRates, *, where: str, name: str, title: str, kno
     lanes were not measured and the catalogue does not know them.
     """
     kind = "cpu" if where == "cpu" else "gpu"
+    base = known or Device(name=name, title=title, vendor=HERE, kind=kind, arch="", ceilings=(), facts={})
     rates = _with_lanes(measured.rates, known) if where == "cpu" else dict(measured.rates)
     rates = {resource: replace(rate, value=_rounded(rate.value)) for resource, rate in rates.items()}
     facts = {
@@ -33,18 +34,18 @@ def assembled(measured: MeasuredRates, *, where: str, name: str, title: str, kno
         for key, fact in measured.facts.items()
     }
     rates, doubts = _doubted(rates, known)
-    by_resource = {c.resource: c for c in (known.ceilings if known is not None else ())}
-    for ceiling in ceilings(rates, vendor=known.vendor if known is not None else HERE, kind=kind, facts=facts):
+    by_resource = {ceiling.resource: ceiling for ceiling in base.ceilings}
+    for ceiling in ceilings(rates, vendor=base.vendor, kind=kind, facts=facts):
         if ceiling.resource in rates or ceiling.resource not in by_resource:  # a rule never displaces the catalogue
             by_resource[ceiling.resource] = ceiling
     return Device(
-        name=f"{known.name if known is not None else name}-measured",
-        title=f"{known.title if known is not None else title} (measured)",
-        vendor=known.vendor if known is not None else HERE,
+        name=f"{base.name}-measured",
+        title=f"{base.title} (measured)",
+        vendor=base.vendor,
         kind=kind,
-        arch=known.arch if known is not None else "",
+        arch=base.arch,
         ceilings=tuple(by_resource[resource] for resource in RESOURCES if resource in by_resource),
-        facts=(known.facts if known is not None else {}) | facts,
+        facts={**base.facts, **facts},
         notes=". ".join((*measured.notes, *doubts)),
     )
 
