@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from html import escape
 
-from rooflens.report.charts.chart import BarPiece, Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
+from rooflens.report.charts.chart import Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
 from rooflens.report.charts.colours import diverging, ink_on, on_dark
 from rooflens.report.escape import printable
 from rooflens.report.figures.axes import XY, Axis, place, tick_text, ticks
@@ -104,18 +104,16 @@ def _plot(chart: Plot) -> Iterator[str]:
     if chart.band:
         yield f'<path d="{_corners(map(at, chart.band))}z" class="band"/>'
     for series in chart.series:
-        marks = "".join(_mark(series, at((dot.x, dot.y)), dot.tip) for dot in series.dots)
-        line = ""
+        marks, line = "", ""
+        for dot in series.dots:
+            x, y = at((dot.x, dot.y))
+            marks += f'<use href="#{series.shape}" x="{x:.1f}" y="{y:.1f}" class="d"{_tip(dot.tip)}/>'
         if series.path:
             line = f'<path d="{_corners(map(at, series.path))}" class="l" {_dashed(series)}{_tip(series.tip)}/>'
         yield f'<g class="c" {_ink(series.colour)}>{line}{marks}</g>'
         if series.path and series.label:
             x, y = at(series.path[-1])
             yield _text(x - 4, y - 5, series.label, anchor="end", more=' class="label"')
-
-
-def _mark(series: Series, point: XY, tip: tuple[str, ...]) -> str:
-    return f'<use href="#{series.shape}" x="{point[0]:.1f}" y="{point[1]:.1f}" class="d"{_tip(tip)}/>'
 
 
 def _corners(points: Iterable[XY]) -> str:
@@ -157,16 +155,10 @@ def _bars(chart: Bars) -> Iterator[str]:
         for part in bar.parts:
             long = width * place(axis, part.value)
             if long > 0:
-                yield _piece(chart, part, (x, y), long)
+                size = f'x="{x:.1f}" y="{y:.1f}" width="{max(long, 0.3):.1f}" height="{_BAR:g}"'
+                yield f'<rect {size} class="c f" {_ink(chart.groups[part.group])}{_tip(part.tip)}/>'
             x += long
     yield _text(left + width / 2, _EDGE + height + 38, chart.axis)
-
-
-def _piece(chart: Bars, part: BarPiece, at: XY, long: float) -> str:
-    return (
-        f'<rect x="{at[0]:.1f}" y="{at[1]:.1f}" width="{max(long, 0.3):.1f}" height="{_BAR:g}" class="c f"'
-        f" {_ink(chart.groups[part.group])}{_tip(part.tip)}/>"
-    )
 
 
 def _margin(labels: Iterable[str]) -> float:

@@ -225,12 +225,8 @@ def _diagonal_label(plane: Plane, label: CeilingLabel, spot: Spot) -> TextBox:
     return TextBox(label.rows, spot.box, label.colour, spot.leader, anchor, bridge)
 
 
-@dataclass(frozen=True, slots=True)
-class _PointName:
-    """The name of one of some dots, the first of which is the best: points of the data, and radii on the page."""
-
-    row: TextLine
-    dots: tuple[tuple[XY, float], ...]
+_PointName = tuple[TextLine, list[tuple[XY, float]]]
+"""The name of one of some dots, the first of which is the best: points of the data, and radii on the page."""
 
 
 def _point_labels(
@@ -241,17 +237,15 @@ def _point_labels(
     names = _piece_names(marks) if plane.figure.hierarchical else _point_names(plane.figure, marks)
     wishes: list[list[Spot]] = []
     named: dict[Spot, XY] = {}
-    for name in names:
-        size = (name.row.width, name.row.height)
-        places = [
-            (spot, dot) for dot, radius in name.dots for spot in around(plane.at(dot), radius, size, surroundings.lines)
-        ]
-        named |= dict(places)
-        wishes.append([spot for spot, _ in places])
+    for row, dots in names:
+        size = (row.width, row.height)
+        places = {spot: dot for dot, radius in dots for spot in around(plane.at(dot), radius, size, surroundings.lines)}
+        named |= places
+        wishes.append(list(places))
     spots = first_free(wishes, surroundings.marks, surroundings.frame, GAP, stretch, labels=taken)
-    for name, spot in zip(names, spots, strict=True):
+    for (row, _), spot in zip(names, spots, strict=True):
         if spot is not None:
-            yield TextBox((name.row,), spot.box, GREY, spot.leader, named[spot])
+            yield TextBox((row,), spot.box, GREY, spot.leader, named[spot])
 
 
 def _piece_names(drawn: Sequence[DrawnMark]) -> list[_PointName]:
@@ -263,8 +257,8 @@ def _piece_names(drawn: Sequence[DrawnMark]) -> list[_PointName]:
     names = []
     for same in sorted(pieces.values(), key=lambda same: (not same[0].mark.whole, -same[0].mark.share)):
         ordered = sorted(same, key=lambda one: -one.mark.x)
-        dots = tuple(((one.mark.x, one.mark.y), one.reach) for one in (ordered[0], *reversed(ordered[1:])))
-        names.append(_PointName(TextLine(shorten(printable(same[0].mark.label)), SMALL), dots))
+        dots = [((one.mark.x, one.mark.y), one.reach) for one in (ordered[0], *reversed(ordered[1:]))]
+        names.append((TextLine(shorten(printable(same[0].mark.label)), SMALL), dots))
     return names
 
 
@@ -293,9 +287,9 @@ def _point_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[_Poin
             more = f" +{len(same) - 1} alike" if len(same) > 1 else ""
             row = TextLine(shorten(printable(mark.label)) + more, SMALL)
             key = (mark.label, None if many else mark.device)
-            names.setdefault(key, _PointName(row, (((mark.x, mark.y), first.reach),)))
+            names.setdefault(key, (row, [((mark.x, mark.y), first.reach)]))
     ridges = [] if many else dict.fromkeys((ridge.x, ridge.y) for ridge in figure.ridges)
-    ridge_names = [
-        _PointName(TextLine(f"ridge {units.show(x, 'FLOP/B')}", SMALL, GREY), (((x, y), 3.0),)) for x, y in ridges
+    ridge_names: list[_PointName] = [
+        (TextLine(f"ridge {units.show(x, 'FLOP/B')}", SMALL, GREY), [((x, y), 3.0)]) for x, y in ridges
     ]
     return ridge_names + list(names.values())[: None if figure.listing else _MOST_NAMED]

@@ -51,21 +51,17 @@ def roofline_figure(
     title: str | None = None,
     top: int | None = None,
 ) -> Figure:
-    """Return the roofline of `records`.
+    """Return the roofline of `records`; :func:`rooflens.roofline` tells the other arguments.
 
-    An estimate stands at its work over its bound, the performance that the roofline of its parts allows. A measurement
-    stands at the estimated work of the same case over the measured time. Counted work stands at each memory level whose
-    bytes were counted, with one performance: the hierarchical roofline.
+    An estimate is at its work over its bound, the performance that the roofline of its parts allows. A measurement is
+    at the estimated work of the same case over the measured time. Counted work is at each memory level whose bytes were
+    counted, with one performance: the hierarchical roofline.
 
     Args:
-        by: what a mark is. ``"model"``: a case; ``"phase"``: a phase of a case; ``"module"``, ``"family"``, ``"op"``,
-            ``"kernel"``: a part of a case, beside its phases as wholes. Default: for one case on one device
-            ``"kernel"`` where kernels were counted, else ``"op"``; for several ``"phase"``.
+        by: what a mark is; default: for one case on one device ``"kernel"`` where kernels were counted, else ``"op"``;
+            for several ``"phase"``. Parts of a case are drawn beside its phases as wholes.
         devices: whose ceilings to draw; default: those that the cases name. An estimate that names no device is placed
-            under each of them. Where no record names a device and none is given, those that the set describes.
-        level: memory levels of the intensities and of the diagonals; default: all whose bytes some record knows.
-        top: how many parts of a case to draw, those that take most time. Default: all of them; 12 of kernels, and of
-            any parts on several levels.
+            under each of them.
 
     Raises:
         InvalidValue: an unknown `by` or `level`, or a `top` below 1.

@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 from rooflens import units
 from rooflens.report.figures.axes import Axis, power_of_ten
 from rooflens.report.figures.label_places import Box
-from rooflens.report.figures.labels import LegendRow
+from rooflens.report.figures.labels import LegendRow, TextLine
 from rooflens.report.figures.matplotlib_files import MARKERS, empty, frame
 from rooflens.report.figures.page_layout import KEY_INDENT, RUG_WIDTH, Page, TextBox
 from rooflens.report.figures.palette import (
@@ -155,19 +155,17 @@ def _text(paper: Axes, text: TextBox, *, halo: bool) -> None:
         x0, y0, x1, y1 = text.leader
         paper.plot((x0, x1), (y0, y1), color=text.colour, linewidth=0.7, zorder=_LINES, solid_capstyle="butt")
     height = text.box.height / len(text.rows)
+    effects = [withStroke(linewidth=2.5, foreground="white")] if halo else None
     for number, row in enumerate(text.rows):
-        paper.text(
-            text.box.left,
-            text.box.top - (number + 0.5) * height,
-            row.text,
-            fontsize=row.size,
-            color=row.colour,
-            fontweight="bold" if row.bold else "normal",
-            verticalalignment="center_baseline",
-            parse_math=False,
-            path_effects=[withStroke(linewidth=2.5, foreground="white")] if halo else None,
-            zorder=_TEXT,
-        )
+        y = text.box.top - (number + 0.5) * height
+        _write(paper, row, text.box.left, y, path_effects=effects, zorder=_TEXT)
+
+
+def _write(paper: Axes, row: TextLine, x: float, y: float, **look: Any) -> None:
+    """Write a line of text that begins at `x`, centred at `y`."""
+    weight = "bold" if row.bold else "normal"
+    look |= {"fontsize": row.size, "color": row.colour, "fontweight": weight}
+    paper.text(x, y, row.text, verticalalignment="center_baseline", parse_math=False, **look)
 
 
 def _legend_row(paper: Axes, row: LegendRow, box: Box) -> None:
@@ -188,13 +186,4 @@ def _legend_row(paper: Axes, row: LegendRow, box: Box) -> None:
             paper.plot((x - 5, x + 5), (y, y), color=GREY, linewidth=1.0 if row.kind == "pair" else 0.7)
         case "rug":
             paper.add_patch(Rectangle((x - RUG_WIDTH / 2, y - 5), RUG_WIDTH, 10, facecolor=SIGN, linewidth=0))
-    paper.text(
-        box.left if row.kind == "heading" else box.left + KEY_INDENT,
-        y,
-        row.text.text,
-        fontsize=row.text.size,
-        color=row.text.colour,
-        fontweight="bold" if row.text.bold else "normal",
-        verticalalignment="center_baseline",
-        parse_math=False,
-    )
+    _write(paper, row.text, box.left if row.kind == "heading" else box.left + KEY_INDENT, y)

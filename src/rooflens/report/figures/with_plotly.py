@@ -57,7 +57,12 @@ def height(page: Page) -> float:
 
 def draw(page: Page) -> go.Figure:
     """Return the figure as one of plotly's, with labels where `page` has them."""
-    traces = [*_ceilings(page.figure), *_bridges(page), *_groups(page), *_rug(page), *_signs(page)]
+    bridges = [
+        _trace("lines", text.bridge, line={"color": text.colour, "width": 1})
+        for text in page.within
+        if text.bridge is not None
+    ]
+    traces = [*_ceilings(page.figure), *bridges, *_groups(page), *_rug(page), *_signs(page)]
     return go.Figure(traces, {**_layout(page), "annotations": list(label_annotations(page))})
 
 
@@ -155,13 +160,6 @@ def _ceilings(figure: RooflineData) -> Iterator[dict[str, Any]]:
         marker = {"size": 6, "color": "white", "line": rim}
         text = harmless([figure.devices[ridge.device], at])
         yield _trace("markers", [(ridge.x, ridge.y)], marker=marker, hovertext=text)
-
-
-def _bridges(page: Page) -> Iterator[dict[str, Any]]:
-    """Yield lines that lead from labels over other diagonals to their own."""
-    for text in page.within:
-        if text.bridge is not None:
-            yield _trace("lines", text.bridge, line={"color": text.colour, "width": 1})
 
 
 def _groups(page: Page) -> Iterator[dict[str, Any]]:
