@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rooflens.checks import examine, read_figures
+from rooflens.checks import examine
 from rooflens.devices import files as device_files_of
 from rooflens.opening import opened_lines
 from rooflens.records import (
@@ -32,6 +32,7 @@ from rooflens.records import (
     read_records,
     write_records,
 )
+from rooflens.reported import read_figures
 from rooflens.results import RecordSet
 from rooflens.sources import counters as counters_of
 from rooflens.sources import profile

@@ -19,12 +19,12 @@ from tests.test_check_typed import HEADER
 from tests.test_light_imports import TORCH, loaded_by
 
 import rooflens as rl
-from rooflens.checks import CHECKS, QUANTITIES, SEVERITIES, ReportedFigure, RightValues, examine, read_figures
+from rooflens.checks import CHECKS, SEVERITIES, examine
 from rooflens.cli import check as command
 from rooflens.cli.main import cli
 from rooflens.errors import FiguresError, InvalidValue
 from rooflens.records import PHASES, Phase
-from rooflens.reported import csv_file
+from rooflens.reported import QUANTITIES, ReportedFigure, RightValues, csv_file, read_figures
 
 ROOT = Path(__file__).parents[1]
 OWN = ROOT / "tests" / "data" / "figures.csv"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tests.test_check_typed import A100, ALEXNET, BACKWARD, FORWARD, HEADER, PARAMETERS, T4, WEIGHTS, found
 
-from rooflens.checks import examine, read_figures
+from rooflens.checks import examine
 from rooflens.records import Case, Record, Timing, Work
+from rooflens.reported import read_figures
 from rooflens.results import RecordSet
 
 # What is mistaken: the code, rows with it, and the same rows without it.

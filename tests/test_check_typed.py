@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rooflens.checks import CHECKS, Findings, examine, read_figures
+from rooflens.checks import CHECKS, Findings, examine
+from rooflens.reported import read_figures
 
 HEADER = "model,device,batch,dtype,phase,quantity,value,unit,how"
 

@@ -11,10 +11,9 @@ from scripts import studies
 
 import rooflens as rl
 from rooflens.api.studies import study_figures
-from rooflens.checks import read_figures
 from rooflens.errors import InvalidValue
 from rooflens.records import read_records
-from rooflens.reported import ComparedFigure
+from rooflens.reported import ComparedFigure, read_figures
 from rooflens.running.studies import open_study, run_cells
 from rooflens.study import StudyFolder, cells, read_study
 

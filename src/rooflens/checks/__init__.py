@@ -9,34 +9,15 @@ from collections.abc import Iterable, Mapping
 from rooflens.checks import above, kernels, prefixes, roofs, sums, times, traffic
 from rooflens.checks import flops as work
 from rooflens.checks.context import Context
-from rooflens.checks.finding import SEVERITIES, Finding, Findings, Severity
-from rooflens.checks.registry import CHECKS, Check, findings
+from rooflens.checks.finding import SEVERITIES, Finding, Findings
+from rooflens.checks.registry import CHECKS, findings
 from rooflens.devices import catalogued
 from rooflens.errors import AmbiguousDevice, RooflensError
 from rooflens.records import Device
-from rooflens.reported.csv_file import holds_figures, read_figures
-from rooflens.reported.figures import QUANTITIES, STEPS, ReportedFigure, recorded
-from rooflens.reported.right_values import RightValues, mode_of, spelled_like
+from rooflens.reported import ReportedFigure, RightValues, recorded, spelled_like
 from rooflens.results import RecordSet
 
-__all__ = [
-    "CHECKS",
-    "QUANTITIES",
-    "SEVERITIES",
-    "STEPS",
-    "Check",
-    "Context",
-    "Finding",
-    "Findings",
-    "ReportedFigure",
-    "RightValues",
-    "Severity",
-    "examine",
-    "holds_figures",
-    "mode_of",
-    "read_figures",
-    "recorded",
-]
+__all__ = ["CHECKS", "SEVERITIES", "Finding", "Findings", "examine"]
 
 PARTIAL = ("the profile is partial", "partial: ")
 """How notes of a profile begin that ended early."""

@@ -2,15 +2,13 @@
 
 from rooflens.reported.compared_figures import ComparedFigure, compare_figures
 from rooflens.reported.csv_file import holds_figures, read_figures
-from rooflens.reported.figures import QUANTITIES, STEPS, DeviceAliases, OurNumber, ReportedFigure, recorded
+from rooflens.reported.figures import QUANTITIES, DeviceAliases, ReportedFigure, recorded
 from rooflens.reported.right_values import RightValues, mode_of, spelled_like
 
 __all__ = [
     "QUANTITIES",
-    "STEPS",
     "ComparedFigure",
     "DeviceAliases",
-    "OurNumber",
     "ReportedFigure",
     "RightValues",
     "compare_figures",

@@ -5,11 +5,10 @@ How a cell is run is handed in: this package knows no source. :mod:`rooflens.run
 
 from rooflens.study.cell_runs import CellNews, CellRunner, Tell, could_not, run_each
 from rooflens.study.claims import Pair, Verdict, judge
-from rooflens.study.folder import STATES, CellState, Status, StudyChange, StudyFolder
+from rooflens.study.folder import STATES, Status, StudyChange, StudyFolder
 from rooflens.study.grid import cells, excluded, stated
 from rooflens.study.results import StudyContents
 from rooflens.study.study import (
-    HERE,
     OPTIONS,
     SOURCES,
     Cell,
@@ -24,17 +23,15 @@ from rooflens.study.study import (
     SourceName,
     Study,
 )
-from rooflens.study.study_file import StudyFile, canonical, read_study
+from rooflens.study.study_file import canonical, read_study
 
 __all__ = [
-    "HERE",
     "OPTIONS",
     "SOURCES",
     "STATES",
     "Cell",
     "CellNews",
     "CellRunner",
-    "CellState",
     "Claim",
     "Cluster",
     "Exclusion",
@@ -49,7 +46,6 @@ __all__ = [
     "Study",
     "StudyChange",
     "StudyContents",
-    "StudyFile",
     "StudyFolder",
     "Tell",
     "Verdict",

@@ -72,7 +72,7 @@ def hypotheses(top: TomlTable, study: Study) -> Iterator[Hypothesis]:
 
 
 def _claim(table: TomlTable, study: Study) -> Claim:
-    quantity = _quantity(table)
+    quantity = table.word("quantity", (*QUANTITIES, *CORRELATIONS))
     amount, every = _for(table)
     claim = Claim(
         quantity=quantity,
@@ -97,16 +97,8 @@ def _check_sides(table: TomlTable, claim: Claim) -> None:
     left, right = claim.left, claim.right
     if left.value is not None and right.value is not None:
         table.fail("right", "is a number, and so is left; one side has to be about cases: left = {device = ...}")
-    numbers = None not in (left.value, right.value)
-    if (
-        not numbers
-        and left.value is right.value
-        and (left.quantity or claim.quantity, left.conditions)
-        == (
-            right.quantity or claim.quantity,
-            right.conditions,
-        )
-    ):
+    cases = [(side.quantity or claim.quantity, side.conditions) for side in (left, right) if side.value is None]
+    if len(cases) == 2 and cases[0] == cases[1]:
         table.fail("right", "is about the same cases as left: each would be held against itself")
     if correlation and claim.every == "model":
         table.fail("for", "is 'model', and a correlation is taken over all models; write 'every device' or another")
@@ -122,10 +114,6 @@ def _check_sides(table: TomlTable, claim: Claim) -> None:
             table.fail(key if "of" in side.conditions else "where", f"says 'of', which {claim.quantity} does not have")
 
 
-def _quantity(table: TomlTable) -> str:
-    return str(table.word("quantity", (*QUANTITIES, *CORRELATIONS)))
-
-
 def _side(table: TomlTable, key: str, quantity: str, study: Study) -> Side:
     """A number, a quantity with its unit, or conditions."""
     value = table.values[key]
@@ -134,7 +122,7 @@ def _side(table: TomlTable, key: str, quantity: str, study: Study) -> Side:
     if not isinstance(value, dict):
         table.fail(key, f"is {value!r}; it has to be a number, a quantity like '10 ms', or cases: {{device = ...}}")
     inner = table.table(key)
-    own = _quantity(inner) if inner.has("quantity") else None
+    own = inner.word("quantity", (*QUANTITIES, *CORRELATIONS))
     if ((own or quantity) in CORRELATIONS) != (quantity in CORRELATIONS):
         inner.fail("quantity", f"is {own!r}; a correlation is compared with a correlation only")
     return Side(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rooflens.devices import find
+from rooflens.devices import catalogued_or_none, find
 from rooflens.errors import RooflensError, StudyFileError
 from rooflens.opening import parsed_toml, read_text
 from rooflens.records import AS_IS, DTYPES, MODES, Scalar
@@ -197,12 +197,9 @@ def _exclusion(table: TomlTable) -> Exclusion:
 
 def canonical(device: Scalar) -> Scalar:
     """A device by the catalogue's name; a pattern, or what the catalogue does not know, as it is."""
-    if not isinstance(device, str) or device in HERE or re.search(r"[*?\[]|\.toml$", device):
-        return device
-    try:
-        return find(device).name
-    except RooflensError:
-        return device
+    is_name = isinstance(device, str) and device not in HERE and not re.search(r"[*?\[]", device)
+    known = catalogued_or_none(str(device)) if is_name else None
+    return device if known is None else known.name
 
 
 def _recorded(top: TomlTable, home: Path) -> Iterator[Recorded]:
@@ -216,15 +213,15 @@ def _recorded(top: TomlTable, home: Path) -> Iterator[Recorded]:
                 table.fail("files", f"is {pattern!r}; name files from the folder of the study", n)
             if not any(path.is_file() for path in home.glob(pattern)):
                 table.fail("files", f"is {pattern!r}, and no such file is in {str(home)!r}", n)
-        case: dict[str, Scalar] = {key: table.text_of(key) for key in ("model",) if table.has(key)}
-        for key, allowed in (("dtype", (*DTYPES, AS_IS)), ("mode", MODES)):
-            if table.has(key):
-                case[key] = table.word(key, allowed)
-        if (batch := table.count("batch")) is not None:
-            case["batch"] = batch
+        given: dict[str, Scalar | None] = {
+            "model": table.text_of("model") if table.has("model") else None,
+            "dtype": table.word("dtype", (*DTYPES, AS_IS)),
+            "mode": table.word("mode", MODES),
+            "batch": table.count("batch"),
+        }
         if table.has("device"):
             try:
-                case["device"] = find(table.text_of("device")).name
+                given["device"] = find(table.text_of("device")).name
             except RooflensError as error:
                 table.fail("device", f"is {table.text_of('device')!r}: {error}")
-        yield Recorded(files=files, case=case)
+        yield Recorded(files=files, case={key: value for key, value in given.items() if value is not None})
