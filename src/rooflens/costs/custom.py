@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection
 
 from rooflens.costs.profiler_names import is_known
-from rooflens.costs.registry import ENTRIES, Entry, Formula, cost, is_custom
+from rooflens.costs.registry import ENTRIES, Formula, RegisteredFormula, cost, is_custom
 from rooflens.errors import InvalidValue
 from rooflens.records import PHASES, Phase
 
@@ -53,7 +53,7 @@ def register_operation(
         before = ENTRIES.get(name)
         if before is not None and not replace and not _is_same(before.formula, formula):
             raise InvalidValue(f"{operator!r} has a formula, in family {before.family!r}; replace=True replaces it")
-        ENTRIES[name] = Entry(family, formula, frozenset(phases))
+        ENTRIES[name] = RegisteredFormula(family, formula, frozenset(phases))
         cost.cache_clear()
         is_known.cache_clear()
         return formula

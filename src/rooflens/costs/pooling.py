@@ -84,15 +84,13 @@ for _name in POINTS:
     register("interpolation", _name, f"{_name}_backward")(_interpolate)
 
 
-@register("interpolation", "grid_sampler_2d", "grid_sampler_3d")
+@register("interpolation", *(f"grid_sampler_{n}d{form}" for n in (2, 3) for form in ("", "_backward")))
 def grid_sample(call: Call) -> Demand:
-    """Corners weighted and added: 2 FLOP each of 4 (8 in three dimensions), and 2 per corner for its weight."""
-    out = call.outputs[0]
-    return Demand(flops=pointwise(out, vector=(32 if "3d" in call.name else 16) * out.elements))
+    """Corners weighted and added: 2 FLOP each of 4 (8 in three dimensions), and 2 per corner for its weight.
 
-
-@register("interpolation", "grid_sampler_2d_backward", "grid_sampler_3d_backward")
-def grid_sample_backward(call: Call) -> Demand:
-    """Twice forward: gradients of the corners and of their weights."""
-    grad = call.tensor("grad_output")
-    return Demand(flops=pointwise(grad, vector=(64 if "3d" in call.name else 32) * grad.elements))
+    Backward is twice that: gradients of the corners and of their weights.
+    """
+    backward = call.name.endswith("_backward")
+    samples = call.tensor("grad_output") if backward else call.outputs[0]
+    per_sample = (32 if "3d" in call.name else 16) * (2 if backward else 1)
+    return Demand(flops=pointwise(samples, vector=per_sample * samples.elements))

@@ -33,7 +33,7 @@ Formula = Callable[[Call], Demand]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisteredFormula:
     """A formula, and the phases in which its operation runs where nothing is recomputed."""
 
     family: str
@@ -79,7 +79,7 @@ class Cost:
     kernel_work: Work | None = None
 
 
-ENTRIES: dict[str, Entry] = {}
+ENTRIES: dict[str, RegisteredFormula] = {}
 """By name: filled by the modules of the families, which the package imports. Custom operators have their namespace."""
 _PLUGINS_LOADED: list[str] = []
 
@@ -91,13 +91,13 @@ def register(family: str, *names: str) -> Callable[[Formula], Formula]:
         for name in names:
             if name in ENTRIES:
                 raise ValueError(f"operation {name!r} has a formula already, in family {ENTRIES[name].family!r}")
-            ENTRIES[name] = Entry(family, formula)
+            ENTRIES[name] = RegisteredFormula(family, formula)
         return formula
 
     return add
 
 
-def entry_of(name: str) -> Entry | None:
+def entry_of(name: str) -> RegisteredFormula | None:
     """The formula of an operation: in-place and foreach forms share that of the plain one."""
     load_plugins()
     plain = name.removeprefix("_foreach_").rstrip("_") if name.startswith("_foreach_") else name.removesuffix("_")

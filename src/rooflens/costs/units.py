@@ -5,17 +5,8 @@ from __future__ import annotations
 from rooflens.costs.registry import Uncounted
 from rooflens.records import Tensor
 
-_MATRIX = {
-    "fp64": "fp64",
-    "fp32": "fp32",
-    "fp16": "fp16",
-    "bf16": "bf16",
-    "int8": "int8",
-    "uint8": "int8",
-    "complex128": "fp64",
-    "complex64": "fp32",
-    "complex32": "fp16",
-}
+_MATRIX = {name: name for name in ("fp64", "fp32", "fp16", "bf16", "int8")}
+_MATRIX |= {"uint8": "int8", "complex128": "fp64", "complex64": "fp32", "complex32": "fp16"}
 _WIDE = {"fp64", "complex128"}
 
 

@@ -158,29 +158,17 @@ def scatter_nd(node: Node) -> None:
     depth = places.shape[-1]
     if depth > len(target.shape):
         raise ModelError(f"an index of {depth} numbers names no place in {len(target.shape)} dimensions")
-    index = places.seen_as(places.shape[:-1])
-    node.emit(
-        "index_put",
-        node.output(),
-        self=target,
-        indices=(index,) * depth,
-        values=updates,
-        accumulate=node.text("reduction", "none") != "none",
-    )
+    indices = (places.seen_as(places.shape[:-1]),) * depth
+    accumulate = node.text("reduction", "none") != "none"
+    node.emit("index_put", node.output(), self=target, indices=indices, values=updates, accumulate=accumulate)
 
 
 @operator("ScatterElements", "Scatter")
 def scatter(node: Node) -> None:
+    target, index, updates = node.value(0), node.value(1), node.value(2)
     how = node.text("reduction", "none")
-    node.emit(
-        "scatter",
-        node.output(),
-        self=node.value(0),
-        dim=node.integer("axis"),
-        index=node.value(1),
-        src=node.value(2),
-        reduce=None if how == "none" else how,
-    )
+    reduce = None if how == "none" else how
+    node.emit("scatter", node.output(), self=target, dim=node.integer("axis"), index=index, src=updates, reduce=reduce)
 
 
 @operator("Range")

@@ -134,15 +134,15 @@ class Node:
         )
 
 
-Rule = Callable[[Node], None]
-RULES: dict[str, Rule] = {}
+OperatorRule = Callable[[Node], None]
+RULES: dict[str, OperatorRule] = {}
 """Filled by the modules of the families, which the package imports."""
 
 
-def operator(*keys: str) -> Callable[[Rule], Rule]:
+def operator(*keys: str) -> Callable[[OperatorRule], OperatorRule]:
     """Register a rule for operators, by key; registering one twice is an error."""
 
-    def add(rule: Rule) -> Rule:
+    def add(rule: OperatorRule) -> OperatorRule:
         for key in keys:
             if key in RULES:
                 raise ValueError(f"operator {key!r} has a rule already")

@@ -21,22 +21,15 @@ UNARY = {
     "ThresholdedRelu": "threshold",
 }
 BINARY = {
-    "Add": "add",
-    "And": "logical_and",
-    "BitShift": "__lshift__",
-    "BitwiseAnd": "bitwise_and",
-    "BitwiseOr": "bitwise_or",
-    "BitwiseXor": "bitwise_xor",
-    "Div": "div",
+    **{key: key.lower() for key in ("Add", "Div", "Mul", "Sub")},
+    **{key: f"logical_{key.lower()}" for key in ("And", "Or", "Xor")},
+    **{f"Bitwise{key}": f"bitwise_{key.lower()}" for key in ("And", "Or", "Xor")},
     "Equal": "eq",
     "Greater": "gt",
     "GreaterOrEqual": "ge",
     "Less": "lt",
     "LessOrEqual": "le",
-    "Mul": "mul",
-    "Or": "logical_or",
-    "Sub": "sub",
-    "Xor": "logical_xor",
+    "BitShift": "__lshift__",
 }
 VARIADIC = {"Sum": "add", "Mean": "add", "Max": "maximum", "Min": "minimum"}
 

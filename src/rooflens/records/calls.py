@@ -19,20 +19,11 @@ from typing import Any, Literal
 from rooflens.records.operation import Argument, Call, Strides, Tensor, dense_strides
 
 ELEMENT_BYTES = {
-    "fp64": 8,
-    "fp32": 4,
-    "fp16": 2,
-    "bf16": 2,
-    "float8_e4m3fn": 1,
-    "float8_e5m2": 1,
     "complex128": 16,
-    "complex64": 8,
-    "int64": 8,
-    "int32": 4,
-    "int16": 2,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
+    **dict.fromkeys(("fp64", "int64", "complex64"), 8),
+    **dict.fromkeys(("fp32", "int32"), 4),
+    **dict.fromkeys(("fp16", "bf16", "int16"), 2),
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "int8", "uint8", "bool"), 1),
 }
 """Bytes of one element, by type."""
 Layout = Literal["contiguous", "channels_last", "channels_last_3d"]

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -59,10 +60,17 @@ def check_writable(path: Path) -> None:
     Raises:
         OutputError: the folder cannot be made or written.
     """
-    try:
+    with _naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Raise an error of the system as OutputError, which names the path."""
+    try:
+        yield
     except OSError as error:
         raise OutputError(f"cannot write {str(path)!r}: {error.strerror}; choose another place with -o") from error
 
@@ -74,20 +82,16 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         OutputError: the folder cannot be made or written.
     """
     data = content.encode() if isinstance(content, str) else content
-    try:
+    with _naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    except OSError as error:
-        raise OutputError(f"cannot write {str(path)!r}: {error.strerror}; choose another place with -o") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise OutputError(f"cannot write {str(path)!r}: {error.strerror}; choose another place with -o") from error
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
 
 
 def _umask() -> int:
