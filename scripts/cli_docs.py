@@ -37,8 +37,9 @@ Written by `scripts/cli_docs.py` from the help texts; change those, then run it.
 OF_A_RUN = """\
 ## Options of a run
 
-Beside batch, dtype and mode. On the command line `seq_len` is `--seq-len`, and `dims` is `--dim`. Sources are those
-that know an option. Two cases that differ only in what is *counted* or how it was *run* are of the same step.
+A run also has a batch, a dtype and a mode. The flag of `seq_len` is `--seq-len`, that of `dims` is `--dim`. An option
+applies to the sources in its row. Cases that differ only in what is *counted* or how the step is *run* are of the same
+step.
 
 """
 

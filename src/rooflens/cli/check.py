@@ -34,14 +34,14 @@ FOUND = 3
     type=click.Choice(SEVERITIES),
     default="error",
     show_default=True,
-    help="Exit with 3 if a finding is as grave as this, or graver.",
+    help="Exit with 3 if a finding is at least as grave as this.",
 )
 @format_option("csv and json hold evidence and remedy of each finding.")
 @click.pass_context
 def check(context: click.Context, files: tuple[Path, ...], fail_on: str, format_: Format) -> None:
     """Look for numbers that cannot be true and for known mistakes.
 
-    FILES are record files, or CSV files of figures that somebody typed in: columns quantity and value, and where known
+    FILES are record files, or CSV files of reported figures: columns quantity and value, and where known
     report, model, device, batch, dtype, phase, unit and how (docs/check.md has the quantities, and every finding).
     """
     from rooflens.report.findings import findings_text

@@ -34,13 +34,13 @@ def cluster_options(command: Command) -> Command:
             click.option(
                 "--cluster",
                 metavar="NAME",
-                help="Run in jobs of Slurm: as a [cluster.NAME] table of the study says; 'slurm' needs none.",
+                help="Run in Slurm jobs, by the table [cluster.NAME] of the study; 'slurm' needs no table.",
             ),
-            click.option("--partition", help="Of the jobs, instead of the table's; so are those below."),
-            click.option("--gres", help="Such as gpu:1."),
-            click.option("--account", help="Who pays."),
-            click.option("--time", type=click.IntRange(1), metavar="MINUTES", help="Of a job."),
-            click.option("--cpus", type=click.IntRange(1), help="Of a job."),
+            click.option("--partition", help="Partition of the jobs. This and the options below replace the table's."),
+            click.option("--gres", help="Generic resources of a job, such as gpu:1."),
+            click.option("--account", help="Account that pays for the jobs."),
+            click.option("--time", type=click.IntRange(1), metavar="MINUTES", help="Time limit of a job."),
+            click.option("--cpus", type=click.IntRange(1), help="CPUs of a job."),
             click.option("--parallel", type=click.IntRange(1), help="Jobs of an array that run at once."),
         )
     ):

@@ -85,7 +85,7 @@ class Price(click.ParamType):  # type: ignore[type-arg]
     "--question",
     type=click.Choice(QUESTIONS),
     metavar="QUESTION",
-    help=f"What is asked: {', '.join(QUESTIONS)}; default: what the files allow.",
+    help=f"The question: {', '.join(QUESTIONS)}; default: what the files allow.",
 )
 @click.option(
     "--fail-if-slower",
@@ -94,13 +94,15 @@ class Price(click.ParamType):  # type: ignore[type-arg]
     help="Exit with 3 if a step is slower by more than this, and significantly, or fails on the second side (runs).",
 )
 @click.option("--junit", type=OutputPath(".xml"), help="Write the verdicts as JUnit XML (with --fail-if-slower).")
-@click.option("--across", type=click.Choice(FIELDS), multiple=True, help="May differ between the sides. Repeatable.")
+@click.option(
+    "--across", type=click.Choice(FIELDS), multiple=True, help="A field that may differ between the sides. Repeatable."
+)
 @click.option("--force", is_flag=True, default=None, help="Compare runs although their environments forbid it.")
 @click.option("--by", type=click.Choice(PIECES), help="The pieces that are joined (evidence).  [default: case]")
-@click.option("--baseline", help="The device that others are put beside (devices); default: the first.")
+@click.option("--baseline", help="The device that others are compared with (devices); default: the first.")
 @click.option("--price", "prices", type=Price(), multiple=True, help="Price of a device, in any unit. Repeatable.")
-@click.option("--time", type=click.Choice(TIMES), help="Which time counts; default: measured if anything was.")
-@click.option("--against", help="What is correlated with the others.  [default: latency]")
+@click.option("--time", type=click.Choice(TIMES), help="Which time to use; default: measured if anything was.")
+@click.option("--against", help="The quantity that all others are correlated with.  [default: latency]")
 @click.option("--over", help="What time grows with: batch, flops ..., seq_len ... (scaling).  [default: batch]")
 @click.option("--phase", type=click.Choice(PHASES), help="One phase instead of the step (correlation, scaling).")
 @format_option("csv holds the first table; csv and json hold numbers in base units.")

@@ -53,7 +53,7 @@ class ModelOrProgram(click.Command):
     type=click.Choice(CACHES),
     default="all",
     show_default=True,
-    help="all empties the caches before each kernel, so that bytes repeat; none leaves them as earlier kernels did.",
+    help="all empties the caches before each kernel, so that bytes repeat; none leaves them as they are.",
 )
 @click.option(
     "--limit",
@@ -64,8 +64,8 @@ class ModelOrProgram(click.Command):
     show_default=True,
     help="Seconds of counting per batch; then ncu is stopped, and what it has is kept.",
 )
-@click.option("--roof", help="Whose ceilings hold: a device name, a device file, or 'measured'.")
-@click.option("--estimate/--no-estimate", default=True, show_default=True, help="Estimate the same step beside it.")
+@click.option("--roof", help="The device whose ceilings apply: a name, a device file, or 'measured'.")
+@click.option("--estimate/--no-estimate", default=True, show_default=True, help="Estimate the same step too.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for ncu's reports and the profiler's traces.")
 @output_options
 @click.pass_context
@@ -83,7 +83,7 @@ def counters(
 
     A model's step runs twice: once for times, operations and modules, once under ncu. In a program one step is counted:
     the one between torch.cuda.profiler.start() and stop(), or an iteration of rooflens.region after those it skips.
-    Without ncu, or where counters are locked, the estimate and the profiler's times stand alone and say so.
+    Without ncu, or where counters are locked, you get the estimate and the profiler's times, and a note.
     """
     check_outputs(outputs)
     program: list[str] | None = ctx.meta.get(_PROGRAM)

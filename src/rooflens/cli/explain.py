@@ -31,12 +31,14 @@ PHASES = ("forward", "backward", "optimizer")
     ),
 )
 @click.argument("words", metavar="WHAT [--ARGUMENT VALUE]...", nargs=-1, type=click.UNPROCESSED)
-@click.option("--shape", "shapes", multiple=True, help="Of the operation's next tensor: 64x3x7x7, 32x128:int64.")
-@click.option("--path", help="Module of a model or file, with those inside of it; '' is all of it.")
+@click.option("--shape", "shapes", multiple=True, help="Shape of the operation's next tensor: 64x3x7x7, 32x128:int64.")
+@click.option("--path", help="Module of a model or file, with the modules inside it; '' is the whole model.")
 @click.option("--phase", type=click.Choice(PHASES), help="Default: forward; of a model or file: all that are there.")
 @click.option("--device", "devices", multiple=True, help="Also the time on this device. Repeatable.")
 @click.option(
-    "--dtype", type=click.Choice(DTYPES), help="Of an operation or a model.  [default: fp32; of an ONNX file, its own]"
+    "--dtype",
+    type=click.Choice(DTYPES),
+    help="Type of an operation or a model.  [default: fp32; for an ONNX file, its own]",
 )
 @click.option("-b", "--batch", type=IntList(), help="Of a model: samples per step.")
 @click.option("--mode", type=click.Choice(MODES), help="Of a model.  [default: inference]")

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--roof",
-    help="Whose ceilings hold here: a device name, a device file, or 'measured': those that 'rooflens calibrate' kept,"
+    help="The device whose ceilings apply: a name, a device file, or 'measured': those that 'rooflens calibrate' kept,"
     " else measured first (seconds)."
     " Default: the catalogue's entry for this machine.",
 )
 @click.option(
     "--largest-batch",
     is_flag=True,
-    help="Double the batch, from -b on, until memory runs out, then close in on the largest that fits.",
+    help="Double the batch, from -b on, until memory runs out, then narrow down to the largest that fits.",
 )
 @click.option("--fresh", is_flag=True, help="A new worker process for each batch.")
 @click.option(
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds for one batch, building included; then its worker is killed and the next batch begins.",
 )
-@click.option("--estimate/--no-estimate", default=True, show_default=True, help="Estimate the same step beside it.")
+@click.option("--estimate/--no-estimate", default=True, show_default=True, help="Estimate the same step too.")
 @output_options
 def measure(
     model: str,
@@ -63,9 +63,9 @@ def measure(
 ) -> None:
     """Run a model on this machine and time it: forward, and in train mode backward and optimizer.
 
-    Weights and inputs are random. Every sample is kept; the cold first call and warm-up stand apart. Each batch runs in
-    a worker process, so that one that crashes, hangs or runs out of memory does not end the others. The estimate beside
-    the measurement tells how near the time is to its bound.
+    Weights and inputs are random. Every sample is kept; the cold first call and warm-up are kept apart. Each batch
+    runs in a worker process, so that one that crashes, hangs or runs out of memory does not end the others. The
+    estimate shows how near the time is to its bound.
     """
     check_outputs(outputs)
     with TemporaryDirectory(prefix="rooflens-") as folder:

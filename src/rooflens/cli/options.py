@@ -159,9 +159,9 @@ output_options = all_of(
         help="Depth of the module tree (tables of one case).",
     ),
     click.option(
-        "--by", type=click.Choice(GROUPINGS), help="What one mark of a figure stands for; default: what fits."
+        "--by", type=click.Choice(GROUPINGS), help="What one mark of a figure is; default: by what the records hold."
     ),
-    format_option("Of what is printed; csv and json hold numbers in base units."),
+    format_option("Format of the output; csv and json hold numbers in base units."),
     output_option(
         RECORDS,
         *FIGURES,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="Draw this device's ceilings too; 'measured': this machine's. Repeatable.",
 )
-@click.option("--by", type=click.Choice(GROUPINGS), help="What one mark stands for; default: what fits.")
+@click.option("--by", type=click.Choice(GROUPINGS), help="What one mark is; default: by what the records hold.")
 @click.option(
     "--level",
     "levels",
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--top",
     type=click.IntRange(1),
-    help="Draw so many kernels, modules ... of a case, those that take most time.  [default: 12 of kernels and on"
+    help="How many kernels, modules ... of a case to draw: those that take most time.  [default: 12 of kernels and on"
     " several levels, else all]",
 )
 @click.option(
@@ -80,8 +80,8 @@ def plot(
 ) -> None:
     """Draw files on a roofline; estimated and measured points of the same thing are joined by a line.
 
-    FILES are records and whatever else 'rooflens read' reads. What hardware counters saw at several memory levels is
-    drawn at each of them, under the roof of each level that is known: the hierarchical roofline.
+    FILES are records and all other files that 'rooflens read' reads. Work that hardware counters counted at several
+    memory levels is drawn at each level, under its roof: the hierarchical roofline.
     """
     if chart is not None and (devices or by or levels or top or title):
         raise click.UsageError("--chart goes without --device, --by, --level, --top and --title: they are of rooflines")

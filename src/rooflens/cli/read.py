@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     )
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--device", help="Where it was taken; default: the device that the file names.")
+@click.option("--device", help="The device that ran it; default: the one that the file names.")
 @click.option(
     "--work",
     "statements",
     multiple=True,
     metavar="PATTERN:flops=...,dram=...",
-    help="The algorithm's work of kernels by name; arithmetic on numbers. Repeatable.",
+    help="Work of the algorithm in one launch of the kernels that match; may be arithmetic. Repeatable.",
 )
-@click.option("--model", help="The model that it is of, where the file does not say: its estimate then joins it.")
-@click.option("-b", "--batch", type=click.IntRange(1), help="Likewise the batch.")
-@click.option("--dtype", type=click.Choice(DTYPES), help="Likewise the dtype.")
-@click.option("--mode", type=click.Choice(MODES), help="Likewise the mode; default: train where a phase says so.")
+@click.option("--model", help="The model that ran, where the file does not say; then its estimate can be joined.")
+@click.option("-b", "--batch", type=click.IntRange(1), help="The batch that ran.")
+@click.option("--dtype", type=click.Choice(DTYPES), help="The dtype that ran.")
+@click.option("--mode", type=click.Choice(MODES), help="The mode that ran; default: train where a phase says so.")
 @output_options
 def read(
     files: tuple[Path, ...],

@@ -37,8 +37,8 @@ def study() -> None:
 
     A study file (docs/study.md) names models, devices, batches, dtypes and modes, and what is to be done with each
     case: estimate, measure, count. Each case and source becomes a record file in the study's folder, and these files
-    are all that a study remembers: killed at any moment and started again, it loses nothing and repeats nothing.
-    Several runs may work on one folder at once, on any nodes that share it.
+    are its whole state: kill a run at any moment and start it again, and nothing is lost or repeated. Several runs may
+    work on one folder at once, on any nodes that share it.
     """
 
 
@@ -52,7 +52,13 @@ run_options = all_of(
         help="Worker processes for estimates. Measurements follow one by one, since they must be alone.",
     ),
     click.option("--retry", is_flag=True, help="Also run cells that failed before."),
-    click.option("--source", "sources", type=click.Choice(SOURCES), multiple=True, help="Only this. Repeatable."),
+    click.option(
+        "--source",
+        "sources",
+        type=click.Choice(SOURCES),
+        multiple=True,
+        help="Run only cells of this source. Repeatable.",
+    ),
     click.option("--device", "devices", multiple=True, help="Only cells of this device. Repeatable."),
 )
 """What is run of a study, and how."""
@@ -70,7 +76,7 @@ run_options = all_of(
 @click.option("-d", "--folder", type=click.Path(path_type=Path, file_okay=False), help="[default: out/STUDY]")
 @run_options
 @cluster_options
-@click.option("--no-recorded", is_flag=True, help="Run also what the study holds recorded files for.")
+@click.option("--no-recorded", is_flag=True, help="Also run cells that have recorded files.")
 @click.pass_context
 def run(context: click.Context, /, file: Path, folder: Path | None, no_recorded: bool, **options: Any) -> None:
     """Run a study, or what is left of it.
@@ -90,7 +96,7 @@ def run(context: click.Context, /, file: Path, folder: Path | None, no_recorded:
 @cluster_options
 @click.pass_context
 def resume(context: click.Context, /, folder: Path, **options: Any) -> None:
-    """Go on with a study from its folder, as its file was when it was last run.
+    """Continue a study from its folder, with the study file of its last run.
 
     Ends with exit code 3 if cells have failed.
     """
@@ -102,9 +108,9 @@ def resume(context: click.Context, /, folder: Path, **options: Any) -> None:
 @click.option("--format", "format_", type=click.Choice(("table", "json")), default="table", show_default=True)
 @click.pass_context
 def status(context: click.Context, /, folder: Path, format_: str) -> None:
-    """Tell what is done, failed, running and left, and how long the rest should take.
+    """Show what is done, failed, running and left, and how long the rest should take.
 
-    The time is that of one worker, by what cells like those left took. Ends with exit code 3 if cells have failed.
+    The time is that of one worker, from the times of similar cells. Ends with exit code 3 if cells have failed.
     """
     from rooflens.study.status_text import status_json, status_text
 
@@ -131,11 +137,11 @@ def status(context: click.Context, /, folder: Path, format_: str) -> None:
 @click.option("--figures", type=click.Path(path_type=Path, file_okay=False), help="Each figure here, as SVG and PDF.")
 @click.option("--tables", type=click.Path(path_type=Path, file_okay=False), help="Each table here, as CSV.")
 def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Path | None) -> None:
-    """Write what a study found: one page that opens anywhere, or files for a paper.
+    """Write the results of a study: one page that opens anywhere, or files for a paper.
 
-    The page holds the question, the answers with their numbers, every case, figures, doubts, failures and what repeats
-    the study. It asks nothing of any other host. A study may be reported at any moment; the report says what is not
-    done yet.
+    The page holds the question, the answers with their numbers, every case, figures, findings, failures and how to
+    repeat the study. It loads nothing from other hosts. A study may be reported at any moment; the report says what is
+    not done yet.
     """
     wanted = out or (() if figures or tables else (Path("report.html"),))
     rl.study_report(folder, wanted, figures=figures, tables=tables)

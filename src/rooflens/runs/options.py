@@ -95,24 +95,26 @@ class Options:
         InvalidValue: a value is unknown, of the wrong kind or too small.
     """
 
-    optimizer: str = option("sgd", "Of a training step; none stops after backward.", choices=OPTIMIZERS, training=True)
-    fused: bool = option(False, "The optimizer in its fused form instead of foreach.", training=True)
-    compile: bool = option(False, "Through torch.compile; an estimate fuses element-wise work.")
+    optimizer: str = option(
+        "sgd", "Optimizer of a training step; none: stop after backward.", choices=OPTIMIZERS, training=True
+    )
+    fused: bool = option(False, "Use the fused optimizer instead of foreach.", training=True)
+    compile: bool = option(False, "Run through torch.compile; an estimate fuses element-wise work.")
     img_size: int | None = option(None, "Height and width of images; default: the model's own.", kind=int, least=1)
     seq_len: int | None = option(None, "Tokens per sequence.", kind=int, least=1)
     channels_last: bool = option(False, "Lay images out with channels last.")
     dims: tuple[tuple[str, int], ...] = option(
-        (), "Size that an ONNX file leaves open, by its name there. Repeatable.", kind=dict, concerns="graph"
+        (), "Size that an ONNX file leaves open, by its name in the file. Repeatable.", kind=dict, concerns="graph"
     )
     causal: bool = option(False, "Count causal attention as the half that its kernel executes.", concerns="counting")
     fusion: Fusion = option(
         "none",
-        "Operations that share a kernel keep what passes between them on the chip.",
+        "Which operations share a kernel; results that pass between them stay on the chip.",
         choices=FUSIONS,
         concerns="counting",
     )
     cuda_graph: bool = option(
-        False, "Replay the step from CUDA graphs: no host between the kernels.", concerns="running"
+        False, "Replay the step from CUDA graphs, without the host between kernels.", concerns="running"
     )
     flush: bool = option(False, "Empty the caches before each sample.", concerns="running")
     profile: bool = option(
@@ -120,7 +122,7 @@ class Options:
     )
     gpus: int = option(
         1,
-        "Train on so many together, each with a whole batch; also times one alone, and the all-reduce of gradients.",
+        "GPUs that train together, each with a whole batch; also times one alone, and the all-reduce of gradients.",
         least=1,
         concerns="running",
     )
