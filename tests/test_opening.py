@@ -59,10 +59,11 @@ def test_records_and_devices_may_be_compressed(tmp_path: Path, record_file: Path
 def test_what_unpacks_to_too_much_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(opening, "MOST_BYTES", 100_000)
     monkeypatch.setattr(opening, "MOST_TYPED", 100_000)
-    path = tmp_path / f"{name}.gz"
-    path.write_bytes(gzip.compress((CONTENT[name] + "\n" * 100_000).encode()))
-    with pytest.raises(FileError, match=r"holds more than 100000 bytes"):
-        rl.read(path)
+    data = (CONTENT[name] + "\n" * 100_000).encode()
+    for path, content in ((tmp_path / f"{name}.gz", gzip.compress(data)), (tmp_path / name, data)):
+        path.write_bytes(content)
+        with pytest.raises(FileError, match=r"holds more than 100000 bytes"):
+            rl.read(path)
 
 
 def test_records_that_are_too_many_are_an_error(
@@ -85,17 +86,22 @@ def test_a_line_of_records_without_an_end_is_an_error(tmp_path: Path, monkeypatc
         rl.read(written(tmp_path, "long.jsonl", '{"type": "header", "format": 1}\n' + " " * 1000))
 
 
-def test_lines_count_by_themselves_wherever_blocks_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines of 999 bytes and their ends, read in blocks of 64 and of 4096: none has 1000."""
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_line_of_counters_without_an_end_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
     monkeypatch.setattr(opening, "MOST_LINE", 1000)
-    path = written(tmp_path, "lines", ("a" * 999 + "\n") * 5 + "b")
-    for block in (64, 4096):
-        monkeypatch.setattr(opening, "_CHUNK", block)
-        with opening.opened_lines(path) as lines:
-            assert [len(line) for line in lines] == [1000] * 5 + [1]
-    written(tmp_path, "lines", ("a" * 999 + "\n") * 5 + "b" * 1000)
-    with pytest.raises(FileError, match="line 6: it has 1000 characters"), opening.opened_lines(path) as lines:
-        list(lines)
+    path = tmp_path / "long.csv"
+    data = (COUNTERS + "x" * 1000).encode()
+    path.write_bytes(gzip.compress(data) if packed else data)
+    with pytest.raises(FileError, match=r"line 3: it has 1000 characters and more"):
+        rl.read(path)
+
+
+def test_a_file_without_a_size_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "MOST_BYTES", 1_000_000)
+    with pytest.raises(DeviceFileError, match="holds more than 1000000 bytes"):
+        load_file("/dev/zero")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -33,56 +34,47 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (code
 
 
 @contextmanager
-def opened(
-    path: Path,
-    *,
-    most: int | None = None,
-    by_line: bool = False,
-    error: type[RooflensError] = FileError,
-    what: str = "",
-) -> Iterator[io.BufferedReader]:
+def opened(path: Path, *, error: type[RooflensError] = FileError, what: str = "") -> Iterator[io.BufferedReader]:
     """Open a file for reading bytes; a compressed one is unpacked.
 
     Args:
-        by_line: whether lines are bounded too, by :data:`MOST_LINE`.
         error: the class of what is raised.
         what: words for the file in an error, like ``"device file "``.
 
     Raises:
         FileError: the file cannot be opened, read or unpacked, or has more than :data:`MOST_BYTES`.
     """
-    with _unpacked(path, error, what) as source:
-        yield io.BufferedReader(_Bounded(source, by_line), _CHUNK)
-
-
-@contextmanager
-def _unpacked(path: Path, error: type[RooflensError], what: str) -> Iterator[IO[bytes]]:
     try:
         if "\0" in str(path):
             raise OSError("a path has no zero in it")
         with path.open("rb") as file:
-            yield cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if file.peek(2)[:2] == _GZIP else file
+            packed = file.peek(2)[:2] == _GZIP
+            if packed or not path.is_file():
+                source = gzip.GzipFile(fileobj=file) if packed else file
+                yield io.BufferedReader(_Bounded(cast("IO[bytes]", source)), _CHUNK)
+            elif path.stat().st_size > MOST_BYTES:
+                raise _TooLong(MOST_BYTES)
+            else:
+                yield file
     except _TooLong as problem:
-        raise error(f"{what}{str(path)!r}{problem}") from problem
+        raise error(f"{what}{str(path)!r} holds {problem}; write less into one file") from problem
     except (OSError, EOFError, zlib.error) as problem:
         reason = getattr(problem, "strerror", None) or problem
         raise error(f"cannot read {what}{str(path)!r}: {reason}") from problem
 
 
 class _TooLong(Exception):
-    """A file or line is longer than it may be; the message follows the name of the file."""
+    """A file is longer than it may be."""
 
-    @classmethod
-    def file(cls, most: int) -> _TooLong:
-        return cls(f" holds more than {most} bytes when it is unpacked; write less into one file")
+    def __init__(self, most: int) -> None:
+        super().__init__(f"more than {most} bytes when it is unpacked")
 
 
 class _Bounded(io.RawIOBase):
-    """The bytes of a file, up to its limit."""
+    """The bytes of a file whose size nobody knows, up to the limit."""
 
-    def __init__(self, source: IO[bytes], by_line: bool) -> None:
-        self._source, self._by_line = source, by_line
-        self._size, self._line, self._line_bytes = 0, 1, 0
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source, self._size = source, 0
 
     def readable(self) -> bool:
         return True
@@ -91,13 +83,7 @@ class _Bounded(io.RawIOBase):
         data = self._source.read(len(buffer))
         self._size += len(data)
         if self._size > MOST_BYTES:
-            raise _TooLong.file(MOST_BYTES)
-        if self._by_line:
-            end = data.find(b"\n")
-            if self._line_bytes + (len(data) if end < 0 else end) >= MOST_LINE:
-                raise _TooLong(f", line {self._line}: it has {MOST_LINE} characters and more")
-            self._line += data.count(b"\n")
-            self._line_bytes = self._line_bytes + len(data) if end < 0 else len(data) - data.rfind(b"\n") - 1
+            raise _TooLong(MOST_BYTES)
         buffer[: len(data)] = data
         return len(data)
 
@@ -115,10 +101,10 @@ def head(path: Path) -> bytes:
 def read_bytes(path: Path, *, most: int | None = None, error: type[RooflensError] = FileError, what: str = "") -> bytes:
     """Return a whole file, unpacked; `most` bytes, default :data:`MOST_BYTES`. The rest is as in :func:`opened`."""
     limit = MOST_BYTES if most is None else most
-    with _unpacked(path, error, what) as source:
-        data = source.read(limit + 1)  # at once: a trace of gigabytes is not held twice
+    with opened(path, error=error, what=what) as file:
+        data = file.read(limit + 1)  # at once: a trace of gigabytes is not held twice
         if len(data) > limit:
-            raise _TooLong.file(limit)
+            raise _TooLong(limit)
         return data
 
 
@@ -139,17 +125,32 @@ def read_text(path: Path, *, error: type[RooflensError] = FileError, what: str =
 def opened_lines(path: Path) -> Iterator[Iterator[str]]:
     """Open the lines of a text in UTF-8, or in UTF-16 if it begins with a mark; bytes that are no text are replaced.
 
+    A line that is too long is cut at :data:`MOST_LINE`: whoever reads them raises :func:`too_long` then.
+
     Raises:
-        FileError: as :func:`opened`, lines bounded.
+        FileError: as :func:`opened`.
     """
-    with opened(path, by_line=True) as file:
+    with opened(path) as file:
         start = file.peek(4)
         encoding = next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
         try:
             with io.TextIOWrapper(file, encoding=encoding, errors="replace") as text:
-                yield iter(text)
+                yield iter(partial(text.readline, MOST_LINE), "")
         except UnicodeError as problem:
             raise FileError(f"{str(path)!r}: its text cannot be decoded ({problem})") from problem
+
+
+def too_long(where: str, line: int, error: type[RooflensError] = FileError) -> RooflensError:
+    """Return the error of a line that is too long."""
+    return error(f"{where}, line {line}: it has {MOST_LINE} characters and more")
+
+
+def rows_of(file: IO[bytes], where: str, error: type[RooflensError] = FileError) -> Iterator[bytes]:
+    """Give the lines of a file of records; FileError if one is too long, or there are too many."""
+    for number, line in enumerate(at_most(iter(partial(file.readline, MOST_LINE), b""), where, error), start=1):
+        if len(line) >= MOST_LINE:
+            raise too_long(where, number, error)
+        yield line
 
 
 def at_most(rows: Iterable[T], where: str, error: type[RooflensError] = FileError) -> Iterator[T]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from rooflens.errors import OutputError, RecordFileError
-from rooflens.opening import at_most, opened
+from rooflens.opening import opened, rows_of
 from rooflens.records.calls import from_plain, to_plain
 from rooflens.records.device import Device
 from rooflens.records.operation import Call, HostCalls, Phase
@@ -139,8 +139,8 @@ def read_records(path: Path) -> RecordFile:
     Raises:
         RecordFileError: the file cannot be opened, is damaged (the line is named) or comes from a newer version.
     """
-    with opened(path, by_line=True, error=RecordFileError) as file:
-        return _read_lines(path, at_most(file, str(path), RecordFileError))
+    with opened(path, error=RecordFileError) as file:
+        return _read_lines(path, rows_of(file, str(path), RecordFileError))
 
 
 def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:

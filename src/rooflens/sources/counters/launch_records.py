@@ -26,7 +26,8 @@ from rooflens.sources.counters.peaks import Peaks, has_peaks
 from rooflens.sources.counters.work import clock_of, short, timing_of, work_of
 
 _CC = re.compile(r"\d{1,2}\.\d", re.ASCII)
-_CHIP = ("display_name", "compute_capability_major", "compute_capability_minor")
+_TITLE, _CAPABILITY = "device__attribute_display_name", "device__attribute_compute_capability_"
+_MAJOR, _MINOR = f"{_CAPABILITY}major", f"{_CAPABILITY}minor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +137,8 @@ _renamed = lru_cache(maxsize=65536)(renamed)
 
 def chip_of(launch: KernelLaunch) -> Chip:
     """Return the device of a launch."""
-    title, major, minor = (launch.facts.get(f"device__attribute_{fact}") for fact in _CHIP)
-    return _one_chip(title, launch.cc or f"{major}.{minor}")
+    facts = launch.facts
+    return _one_chip(facts.get(_TITLE), launch.cc or f"{facts.get(_MAJOR)}.{facts.get(_MINOR)}")
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from rooflens import opening
 from rooflens.opening import head, opened_lines
 from rooflens.sources.counters.counter_cells import CounterReading
 from rooflens.sources.counters.csv_rows import begins, continued, is_header, is_open
@@ -60,8 +61,7 @@ def _complete(lines: Iterable[str], reading: CounterReading) -> Iterator[KernelL
         if done is not None:
             yield from done
             continue
-        if is_open(text):
-            text = continued(number, text, numbered, reading.where)
+        text = _whole(number, text, numbered, reading.where)
         if text.startswith("=="):
             log.tool(text)
         elif is_header(text):
@@ -79,6 +79,13 @@ def _complete(lines: Iterable[str], reading: CounterReading) -> Iterator[KernelL
                 yield launch
     if current is not None:
         yield from current.finish()
+
+
+def _whole(number: int, text: str, following: Iterator[tuple[int, str]], where: str) -> str:
+    """A line with those that follow, if it is a row that goes on in them."""
+    if len(text) >= opening.MOST_LINE:
+        raise opening.too_long(where, number)
+    return continued(number, text, following, where) if is_open(text) else text
 
 
 def _no_table(line: int, text: str) -> None:

@@ -18,6 +18,9 @@ from typing import Any
 from rooflens.sources.counters.metrics import is_fact, kind_of
 from rooflens.sources.counters.reports.protocol import Opened, Ranges, ReportAnswer, ReportRequest, ReportResult
 
+if sys.platform != "win32":
+    import resource
+
 _SHARE = "pct"
 _DEVICE = "launch__device_id"
 
@@ -39,13 +42,8 @@ def _limit(memory: int) -> None:
     """Bound what this process may take of memory and write into files (none, but for its standard error)."""
     if sys.platform == "win32":
         return
-    import resource
-
-    for kind, most in (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_FSIZE, 2**20),
-        (resource.RLIMIT_CORE, 0),
-    ):
+    limits = ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, 2**20), (resource.RLIMIT_CORE, 0))
+    for kind, most in limits:
         _, hard = resource.getrlimit(kind)
         with suppress(ValueError, OSError):  # some systems know a limit and do not have it
             resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
@@ -64,11 +62,11 @@ def _answers(path: str, request: ReportRequest) -> Iterator[ReportAnswer]:
         yield ReportAnswer(opened=Opened(package=_package(), results=len(results)))
         for number in request.results:
             its, place = results[number]
-            told = _told(its.action_by_idx(place), ncu_report)
-            if told is None:
+            result = _result(its.action_by_idx(place), ncu_report)
+            if result is None:
                 yield ReportAnswer(failed=f"it cannot make sense of result {number + 1}")
                 return
-            yield ReportAnswer(told=told)
+            yield ReportAnswer(told=result)
     except (RuntimeError, ValueError, OSError, MemoryError, IndexError, TypeError, AttributeError) as error:
         yield ReportAnswer(failed=f"{type(error).__name__}: {error}")
         return
@@ -81,8 +79,8 @@ def _package() -> str | None:
     return None
 
 
-def _told(action: Any, ncu_report: ModuleType) -> ReportResult | None:
-    """What rooflens needs of a result; None for one that is damaged, of which the library gives an empty one."""
+def _result(action: Any, ncu_report: ModuleType) -> ReportResult | None:
+    """What rooflens needs of a result; None for a damaged one, for which the library gives an empty one."""
     name, names = action.name(ncu_report.IAction.NameBase_DEMANGLED), action.metric_names()
     if name is None or not names:
         return None
@@ -107,7 +105,7 @@ def _needed(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _is_share(name: str) -> bool:
-    """Whether a metric that nobody needs may be a share that was measured: more than all of something is suspect."""
+    """True if a metric that nobody needs may be a share that was measured: more than all of something is suspect."""
     return _SHARE in name and not name.startswith(("launch__", "device__", "sm__maximum"))
 
 

@@ -76,7 +76,7 @@ def _batches(outline: Outline) -> Iterator[list[int]]:
 
 
 def _check(opened: Opened, outline: Outline, where: str) -> None:
-    """Whether the package reads all of this report; FileError if it does not."""
+    """Raise FileError if the package does not read all of this report."""
     installed = _numbers(opened.package)
     if outline.version is not None and installed is not None and outline.version > installed:
         raise FileError(
@@ -180,7 +180,7 @@ class _Child:
         return FileError(f"{self._where} cannot be read by ncu-report: {why}; the file may be damaged; or {_ADVICE}")
 
     def _ending(self) -> str:
-        """How the process ended."""
+        """The way in which the process ended."""
         if self._expired.is_set():
             return f"it was not done after {self._limit:g} s and was killed"
         try:
@@ -188,9 +188,11 @@ class _Child:
         except subprocess.TimeoutExpired:
             return "it closed its output and went on"
         killed = -code in set(signal.Signals)
-        return (f"it was killed by {signal.Signals(-code).name}" if killed else f"it ended with {code}") + self._said()
+        return (
+            f"it was killed by {signal.Signals(-code).name}" if killed else f"it ended with {code}"
+        ) + self._last_words()
 
-    def _said(self) -> str:
+    def _last_words(self) -> str:
         """The end of what it wrote to its standard error."""
         self._errors.seek(0)
         lines = [line.strip() for line in self._errors.read(2**20).decode(errors="replace").split("\n") if line.strip()]
@@ -198,7 +200,7 @@ class _Child:
 
 
 def _launch(told: ReportResult, number: int, process: int, unusual: ValueDoubts, where: str) -> KernelLaunch:
-    """What the process told as a launch."""
+    """A result as a launch."""
     launch = KernelLaunch(
         line=number,
         key=(str(process), str(number), told.device),
