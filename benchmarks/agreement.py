@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from rooflens.models import eager, placed, switches, workload
+from rooflens.runs.run import Request
 from rooflens.sources import environment
 from rooflens.sources.measure import clock_of
 from rooflens.timing import Policy, sample
@@ -105,7 +106,7 @@ POLICY = {"cuda": Policy(budget=1.5), "cpu": Policy(budget=0.7, precision=0.0)}
 
 def prepared(model: str, batch: int, dtype: str, where: str) -> Callable[[Callable[[], None]], None]:
     """The step on its device."""
-    asked = workload(model, batch=batch, dtype=dtype)
+    asked = workload(Request(model=model, batch=batch, dtype=dtype))
     step = asked.step(asked.runs[0], asked.build("cpu"), "cpu")
     return eager(placed(step, where, copy=False), where).once
 

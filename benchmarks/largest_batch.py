@@ -33,6 +33,7 @@ from benchmarks.memory import DECODER, TOKENS, Boundaries, cublas_workspace
 import rooflens as rl
 from rooflens.models import Workload, eager, placed, switches, workload
 from rooflens.runs.options import Options
+from rooflens.runs.run import Request
 
 CONTEXT = 737_000_000
 """Bytes of the context, as measured on the H200, by which `find` makes a smaller card's memory smaller."""
@@ -82,7 +83,7 @@ LIMITS: tuple[tuple[str, str, str, int | None, int], ...] = (
 
 def asked(model: str, dtype: str, mode: str, seq_len: int | None) -> Workload:
     """The workload of one sample."""
-    return workload(model, batch=1, dtype=dtype, mode=mode, options=Options(seq_len=seq_len))
+    return workload(Request(model=model, batch=1, dtype=dtype, mode=mode, options=Options(seq_len=seq_len)))
 
 
 def prepared(wanted: Workload, module: torch.nn.Module, batch: int) -> Callable[[], None]:

@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import rooflens as rl
 from rooflens.models import eager, placed, switches, workload
 from rooflens.runs.options import Options
+from rooflens.runs.run import Request
 
 IMAGES = {
     "alexnet": (16, 256),
@@ -85,7 +86,7 @@ def cublas_workspace(device: str) -> int:
 
 def measured(model: str, batch: int, dtype: str, mode: str, device: str, seq_len: int | None) -> dict[str, Any]:
     """Peak of one step on the device, with and without workspaces, less what cuBLAS keeps."""
-    asked = workload(model, batch=batch, dtype=dtype, mode=mode, options=Options(seq_len=seq_len))
+    asked = workload(Request(model=model, batch=batch, dtype=dtype, mode=mode, options=Options(seq_len=seq_len)))
     kept = cublas_workspace(device)
     step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), device)
     run = eager(step, device).once

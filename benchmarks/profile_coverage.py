@@ -24,6 +24,7 @@ from rooflens.errors import RooflensError
 from rooflens.models import placed, workload
 from rooflens.records import Record
 from rooflens.results import UNATTRIBUTED, RecordSet
+from rooflens.runs.run import Request
 from rooflens.sources.profile import profiled_step
 
 MODELS = (
@@ -88,7 +89,7 @@ def coverage(name: str, mode: str, where: str, batch: int, dtype: str) -> dict[s
 
 def profiled(name: str, mode: str, where: str, batch: int, dtype: str) -> Iterator[Record]:
     """The records of one profiled step."""
-    asked = workload(name, batch=batch, dtype=dtype, mode=mode)
+    asked = workload(Request(model=name, batch=batch, dtype=dtype, mode=mode))
     step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), where)
     yield from profiled_step.records(step, asked.runs[0].case(), where)
 

@@ -22,7 +22,7 @@ from rooflens.errors import ModelError
 from rooflens.models import placed, workload
 from rooflens.records import Record
 from rooflens.results import UNATTRIBUTED, RecordSet
-from rooflens.runs.options import Options
+from rooflens.runs.run import Request
 from rooflens.sources import profile
 from rooflens.sources.profile import profiled_step
 
@@ -40,9 +40,7 @@ def profiled(
     model: str | nn.Module, mode: str = "inference", batch: int | None = None, inputs: Any = None, **more: Any
 ) -> RecordSet:
     keep = more.pop("keep", None)
-    options = Options.of(more)
-    loss, dtype = more.get("loss"), more.get("dtype")
-    asked = workload(model, inputs=inputs, batch=batch, mode=mode, dtype=dtype, loss=loss, options=options)
+    asked = workload(Request.of({"model": model, "inputs": inputs, "batch": batch, "mode": mode} | more))
     step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), "cpu")
     return RecordSet(profiled_step.records(step, asked.runs[0].case(), "cpu", warmup=1, keep=keep))
 
@@ -190,7 +188,7 @@ def test_decoding_is_profiled_without_what_prepares_it(tmp_path: Path) -> None:
 
 def test_compiled_code_belongs_to_the_whole_model() -> None:
     module = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
-    asked = workload(module, inputs=torch.randn(4, 8))
+    asked = workload(Request(model=module, inputs=torch.randn(4, 8)))
     step = placed(asked.step(asked.runs[0], module, "cpu"), "cpu")
     whole: Any = torch.compile(step.module, backend="eager")
     records = RecordSet(profiled_step.records(replace(step, module=whole), asked.runs[0].case(), "cpu"))
@@ -252,7 +250,7 @@ def test_records_can_be_saved_and_read(tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 def test_kernels_belong_to_modules_on_a_gpu() -> None:
-    asked = workload("resnet18", batch=8, mode="train")
+    asked = workload(Request(model="resnet18", batch=8, mode="train"))
     step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), "cuda")
     records: list[Record] = list(profiled_step.records(step, asked.runs[0].case(), "cuda"))
     share = RecordSet(records).coverage.time_share

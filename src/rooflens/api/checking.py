@@ -14,9 +14,9 @@ from rooflens.progress import Progress
 from rooflens.records import DTYPES
 from rooflens.reported import ReportedFigure, RightValues, holds_figures, mode_of, read_figures, recorded
 from rooflens.results import RecordSet
-from rooflens.running.estimating import estimable_run, estimated
+from rooflens.running.estimating import estimable, estimated
 from rooflens.runs.options import OPTIONS, Options
-from rooflens.runs.run import Run
+from rooflens.runs.run import Request, Run
 
 _NAME = re.compile(r"(?:timm:|hf:)?[\w.-]+")
 _FILES = (".py", ".onnx", ".json")
@@ -76,7 +76,7 @@ def _right_values(figures: Iterable[ReportedFigure], records: RecordSet, progres
         if progress is not None:
             progress(n / len(runs), f"{run.model}, batch {run.batch}")
         try:
-            estimates += estimated(estimable_run(run))
+            estimates += estimated(estimable(Request.of_run(run)))
         except RooflensError:  # an unknown name: its figures are only compared with each other
             continue
     return estimates

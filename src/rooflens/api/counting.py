@@ -13,7 +13,7 @@ from rooflens.regions import COUNTERS
 from rooflens.results import RecordSet
 from rooflens.running.counting import check_settings, counted, counted_program
 from rooflens.running.estimating import estimated_beside
-from rooflens.runs.options import Options
+from rooflens.runs.run import Request
 
 LIMIT = 600.0
 """Seconds for counting one batch."""
@@ -61,7 +61,7 @@ def counters(
         ModelError: every batch failed.
         InvalidValue: an argument cannot be used.
     """
-    options = Options.of(locals())
+    request = Request.of(locals())
     if not isinstance(model, str):
         raise InvalidValue(
             "ncu runs a model in a process of its own; name it: resnet18, hf:gpt2, path/file.py:function"
@@ -70,7 +70,7 @@ def counters(
     check_torch()
     from rooflens.models import workload
 
-    asked = workload(model, batch=batch, dtype=dtype, mode=mode, options=options)
+    asked = workload(request)
     machine = this_machine(None, roof, progress)
     beside = estimated_beside(asked, machine.device, limit, None, isolated=False) if estimate else RecordSet(())
     return beside + counted(asked, machine, cache=cache, limit=limit, keep=keep, progress=progress)

@@ -14,8 +14,8 @@ from rooflens.records import Device
 from rooflens.results import Fits, RecordSet
 from rooflens.running.estimating import estimable, estimated, tracer
 from rooflens.running.graphs import GraphWorkload
-from rooflens.runs.options import Fusion, Options
-from rooflens.runs.run import is_graph
+from rooflens.runs.options import Fusion
+from rooflens.runs.run import Request, is_graph
 
 if TYPE_CHECKING:
     import torch
@@ -81,19 +81,9 @@ def estimate(
     Raises:
         InvalidValue, UnknownModel, UnknownDevice, MissingCeiling, ModelError: see :mod:`rooflens.errors`.
     """
-    arguments = locals()
+    asked = Request.of(locals())
     devices = find_all(device)
-    asked = estimable(
-        model,
-        batch=batch,
-        dtype=dtype,
-        mode=mode,
-        options=Options.of(arguments),
-        name=name,
-        inputs=inputs,
-        loss=loss,
-    )
-    return estimated(asked, devices, progress)
+    return estimated(estimable(asked), devices, progress)
 
 
 def largest_batch(
@@ -147,16 +137,7 @@ def largest_batch(
             f"the largest batch of {type(model).__name__} needs inputs of any batch; give inputs=function, which takes"
             " the batch size and returns a tensor, a tuple, a dict, or (args, kwargs)"
         )
-    asked = estimable(
-        model,
-        batch=None if is_graph(model) else 1,
-        dtype=dtype,
-        mode=mode,
-        options=Options.of(arguments),
-        name=name,
-        inputs=inputs,
-        loss=loss,
-    )
+    asked = estimable(replace(Request.of(arguments), batch=None if is_graph(model) else 1))
     if isinstance(asked, GraphWorkload) and not asked.has_open_batch:
         raise InvalidValue(
             f"the batch of {model!r} is built in; export the model with an open first dimension to search for one"

@@ -15,8 +15,7 @@ from rooflens.records import Device, Failure
 from rooflens.results import RecordSet
 from rooflens.running.estimating import estimated_beside
 from rooflens.running.sweep import Collected, search_largest
-from rooflens.runs.options import Options
-from rooflens.runs.run import Run
+from rooflens.runs.run import Request, Run
 from rooflens.timing import Policy
 
 if TYPE_CHECKING:
@@ -91,12 +90,12 @@ def measure(
     Raises:
         ModelError: every batch failed.
     """
-    options = Options.of(locals())
+    request = Request.of(locals())
     check_torch()
     from rooflens.models import workload
     from rooflens.running.measuring import check_can_run, measurer_here, measurer_in_workers
 
-    asked = workload(model, batch=batch, dtype=dtype, mode=mode, options=options, name=name, inputs=inputs, loss=loss)
+    asked = workload(request)
     check_seconds("budget", budget)
     check_seconds("limit", limit)
     if not limit > 0:

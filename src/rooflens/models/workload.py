@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +10,10 @@ import torch
 from rooflens.errors import InvalidValue
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.load import build, check_not_generating, find, make_example, make_step
-from rooflens.models.step import Loss, Step, sum_of_outputs
+from rooflens.models.step import Step, sum_of_outputs
 from rooflens.models.userfile import split_inputs
 from rooflens.records import AS_IS
-from rooflens.runs.options import Options
-from rooflens.runs.run import Run, is_graph, without_home
+from rooflens.runs.run import Request, Run, is_graph, without_home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,61 +48,48 @@ class Workload:
         )
 
 
-def workload(
-    model: str | torch.nn.Module,
-    *,
-    batch: int | Sequence[int] | None = None,
-    dtype: str | None = None,
-    mode: str = "inference",
-    options: Options | None = None,
-    name: str | None = None,
-    inputs: Any = None,
-    loss: Loss | None = None,
-) -> Workload:
+def workload(asked: Request) -> Workload:
     """Return a workload whose arguments are checked; nothing is built yet.
-
-    Args:
-        name: what to call a module that is handed in.
-        inputs: of such a module, or a function from the batch to inputs.
-        loss: instead of the blueprint's.
 
     Raises:
         InvalidValue: an argument cannot be used.
         UnknownModel: the model is unknown.
     """
-    options = options or Options()
+    model, options = asked.model, asked.options
     if is_graph(model):
         raise InvalidValue(
             f"{model!r} is an ONNX file, which can be estimated and explained only; give the PyTorch model that it was"
             " exported from"
         )
     if isinstance(model, str):
-        if name is not None:
-            raise InvalidValue(f"name={name!r} is for a module that is handed in; {model!r} has its own")
-        if inputs is not None:
+        if asked.name is not None:
+            raise InvalidValue(f"name={asked.name!r} is for a module that is handed in; {model!r} has its own")
+        if asked.inputs is not None:
             raise InvalidValue(f"inputs are made for the named model {model!r}; leave inputs out, or hand in a module")
-        run = Run(model=model, dtype=dtype or "fp32", mode=mode, options=options)
-        blueprint = find(model, options, mode)
+        run = Run(model=model, dtype=asked.dtype or "fp32", mode=asked.mode, options=options)
+        blueprint = find(model, options, asked.mode)
         if blueprint.tokens is not None:
             run = replace(run, options=replace(options, seq_len=blueprint.tokens))
         own = blueprint.default_batch if blueprint.batched else None
-        runs = run.with_batches(own if batch is None else batch)
+        runs = run.with_batches(own if asked.batch is None else asked.batch)
     else:
-        run = Run(model=name or type(model).__name__, dtype=dtype or AS_IS, mode=mode, options=options)
-        blueprint = _handed(run, model, inputs)
-        if batch is not None and not isinstance(batch, int):
+        name = asked.name or type(model).__name__
+        run = Run(model=name, dtype=asked.dtype or AS_IS, mode=asked.mode, options=options)
+        blueprint = _handed(run, model, asked.inputs)
+        if asked.batch is not None and not isinstance(asked.batch, int):
             raise InvalidValue(
-                f"batch is {batch!r}, but the inputs of a module that is handed in have one batch; give one number"
+                f"batch is {asked.batch!r}, but the inputs of a module that is handed in have one batch; give one"
+                " number"
             )
-        runs = run.with_batches(batch)
-    if loss is not None:
-        blueprint = replace(blueprint, loss=loss)
-    return Workload(runs=runs, blueprint=blueprint, local=loss is not None or blueprint.module is not None)
+        runs = run.with_batches(asked.batch)
+    if asked.loss is not None:
+        blueprint = replace(blueprint, loss=asked.loss)
+    return Workload(runs=runs, blueprint=blueprint, local=asked.loss is not None or blueprint.module is not None)
 
 
 def workload_of(run: Run) -> Workload:
     """Return the workload of one run of a named model."""
-    return workload(run.model, batch=run.batch, dtype=run.dtype, mode=run.mode, options=run.options)
+    return workload(Request.of_run(run))
 
 
 def _handed(run: Run, module: object, inputs: Any) -> Blueprint:

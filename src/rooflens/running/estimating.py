@@ -8,25 +8,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rooflens.errors import InvalidValue, ModelError, RooflensError, check_torch
 from rooflens.progress import Progress
 from rooflens.records import Device, Failure, Record, RecordFile, Trace, write_records
 from rooflens.results import RecordSet
-from rooflens.running.graphs import GraphWorkload, graph_workload, refuse_dims
+from rooflens.running.graphs import GraphWorkload, graph_workload
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
 from rooflens.running.jobs import Answer, Estimate, Refused, Share, StageEntered, Start
 from rooflens.running.outcomes import lost, taken, telling
-from rooflens.runs.options import Options
-from rooflens.runs.run import Run, is_graph
+from rooflens.runs.run import Request, Run, is_graph
 from rooflens.sources import conditions, environment
 from rooflens.sources import estimate as source
 
 if TYPE_CHECKING:
-    import torch
-
-    from rooflens.models import Loss, Workload
+    from rooflens.models import Workload
 
     Estimable = Workload | GraphWorkload
 
@@ -37,37 +34,22 @@ OWN_FILE = ".py:"
 _REMEDY = "this is the estimate beside the measurement; leave it out with estimate=False (--no-estimate)"
 
 
-def estimable(
-    model: str | torch.nn.Module,
-    *,
-    batch: int | Sequence[int] | None = None,
-    dtype: str | None = None,
-    mode: str = "inference",
-    options: Options | None = None,
-    name: str | None = None,
-    inputs: Any = None,
-    loss: Loss | None = None,
-) -> Estimable:
-    """Check what is to be estimated: an ONNX file, or anything that runs.
+def estimable(asked: Request) -> Estimable:
+    """Return what is to be estimated, checked: an ONNX file, or anything that runs.
 
     Raises:
         InvalidValue, UnknownModel, ModelError, MissingDependency: an argument cannot be used.
     """
-    options = (options or Options()).of_source("estimate")
-    if is_graph(model):
-        return graph_workload(
-            model, batch=batch, dtype=dtype, mode=mode, options=options, name=name, inputs=inputs, loss=loss
-        )
-    refuse_dims(options.dims)
+    options = asked.options.of_source("estimate")
+    asked = replace(asked, options=options)
+    if is_graph(asked.model):
+        return graph_workload(asked)
+    if options.dims:
+        raise InvalidValue(f"dims={dict(options.dims)} are sizes that an ONNX file leaves open; other models have none")
     check_torch()
     from rooflens.models import workload
 
-    return workload(model, batch=batch, dtype=dtype, mode=mode, options=options, name=name, inputs=inputs, loss=loss)
-
-
-def estimable_run(run: Run) -> Estimable:
-    """The same for one run of a named model."""
-    return estimable(run.model, batch=run.batch, dtype=run.dtype, mode=run.mode, options=run.options)
+    return workload(asked)
 
 
 def tracer(asked: Estimable) -> Callable[[Run], Trace]:
@@ -111,7 +93,7 @@ class Estimator(Protocol):
 
 def estimated_here(run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordFile:
     """An :class:`Estimator` in this process."""
-    return estimated(estimable_run(run), devices, progress).contents
+    return estimated(estimable(Request.of_run(run)), devices, progress).contents
 
 
 @contextmanager
@@ -187,7 +169,7 @@ def begin(start: Start) -> Serve:
     from rooflens.models import kept_switches
 
     conditions.bound_memory()
-    first = estimable(torch.nn.Linear(1, 1), inputs=torch.ones(1, 1))
+    first = estimable(Request(model=torch.nn.Linear(1, 1), inputs=torch.ones(1, 1)))
     estimated(first)  # what is loaded on first use takes nothing of a run's time
 
     @kept_switches()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rooflens.costs import cost
 from rooflens.errors import InvalidValue, MissingDependency, ModelError
 from rooflens.records import AS_IS, Trace
-from rooflens.runs.options import Options
-from rooflens.runs.run import Run
+from rooflens.runs.run import Request, Run
 
 if TYPE_CHECKING:
     from rooflens.graph import GraphFile, Sizes
@@ -53,27 +51,18 @@ class GraphWorkload:
         return done
 
 
-def graph_workload(
-    model: str,
-    *,
-    batch: int | Sequence[int] | None,
-    dtype: str | None,
-    mode: str,
-    options: Options,
-    name: str | None,
-    inputs: Any,
-    loss: object,
-) -> GraphWorkload:
-    """Check the arguments of a call, and read the file; the arguments are those of :func:`rooflens.estimate`.
+def graph_workload(asked: Request) -> GraphWorkload:
+    """Check the arguments of a call, and read the file.
 
     Raises:
         MissingDependency: onnx is not installed.
         InvalidValue: an argument cannot be used with this file.
         UnknownModel, ModelError: the file is not there, or damaged.
     """
-    run = Run(model=model, dtype=dtype or AS_IS, mode=mode, options=replace(options, compile=False))
-    asked = run.with_batches(batch)
-    _refuse(model, mode=mode, inputs=inputs, name=name, loss=loss, channels_last=options.channels_last)
+    model, options = str(asked.model), asked.options
+    run = Run(model=model, dtype=asked.dtype or AS_IS, mode=asked.mode, options=replace(options, compile=False))
+    runs = run.with_batches(asked.batch)
+    _refuse(asked)
     try:
         import onnx  # noqa: F401
     except ImportError as error:
@@ -81,11 +70,11 @@ def graph_workload(
     from rooflens.graph import fixed_batch, has_open_batch, read_file
 
     file = read_file(model)
-    run = replace(run, dtype=_dtype(file, run.dtype))
+    dtype = _dtype(file, run.dtype)
     own = 1 if has_open_batch(file, dict(options.dims)) else fixed_batch(file)
-    runs = tuple(replace(run, batch=own if batch is None else one.batch) for one in asked)
-    for one in runs:  # before the first of them is read
-        _sizes(file, one)
+    runs = tuple(replace(each, dtype=dtype, batch=own if asked.batch is None else each.batch) for each in runs)
+    for each in runs:  # before the first of them is read
+        _sizes(file, each)
     return GraphWorkload(runs=runs, file=file)
 
 
@@ -97,27 +86,21 @@ def _sizes(file: GraphFile, run: Run) -> Sizes:
     return decide(file, batch=run.batch, img_size=options.img_size, seq_len=options.seq_len, dims=dict(options.dims))
 
 
-def refuse_dims(dims: tuple[tuple[str, int], ...]) -> None:
-    """Raise InvalidValue for sizes by name of another model than an ONNX file."""
-    if dims:
-        raise InvalidValue(f"dims={dict(dims)} are sizes that an ONNX file leaves open; other models have none")
-
-
-def _refuse(model: str, *, mode: str, inputs: object, name: str | None, loss: object, channels_last: bool) -> None:
-    """Arguments that a file has no use for."""
-    if mode != "inference":
+def _refuse(asked: Request) -> None:
+    """Raise InvalidValue for arguments that a file has no use for."""
+    if asked.mode != "inference":
         raise InvalidValue(
-            f"{model!r} is an ONNX file, a graph for inference: it has no mode {mode!r}; give the PyTorch model that it"
-            " was exported from"
+            f"{asked.model!r} is an ONNX file, a graph for inference: it has no mode {asked.mode!r}; give the PyTorch"
+            " model that it was exported from"
         )
     for what, given, why in (
-        ("inputs", inputs is not None, "its inputs are in the file"),
-        ("name", name is not None, "it has its own"),
-        ("loss", loss is not None, "it is not trained"),
-        ("channels_last", channels_last, "its layout is in the file"),
+        ("inputs", asked.inputs is not None, "its inputs are in the file"),
+        ("name", asked.name is not None, "it has its own"),
+        ("loss", asked.loss is not None, "it is not trained"),
+        ("channels_last", asked.options.channels_last, "its layout is in the file"),
     ):
         if given:
-            raise InvalidValue(f"{what} has no meaning for the ONNX file {model!r}: {why}; leave it out")
+            raise InvalidValue(f"{what} has no meaning for the ONNX file {asked.model!r}: {why}; leave it out")
 
 
 def _dtype(file: GraphFile, asked: str) -> str:

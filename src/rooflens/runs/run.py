@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from rooflens.errors import InvalidValue
 from rooflens.records import AS_IS, DTYPES, MODES, Case
@@ -68,6 +68,40 @@ class Run:
         if not batches or (batch is not None and None in batches):
             raise InvalidValue(f"batch {batches!r} cannot be run; give whole numbers of at least 1")
         return tuple(dict.fromkeys(replace(self, batch=size) for size in batches))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a call asks to run, not checked yet.
+
+    Attributes:
+        model: a name, or a module that is handed in.
+        batch: one, several, or None for the model's own.
+        dtype: None for the model's own.
+        name: what to call a module.
+        inputs: of a module, or a function from the batch to inputs.
+        loss: instead of the model's.
+    """
+
+    model: Any
+    batch: Any = None
+    dtype: str | None = None
+    mode: str = "inference"
+    options: Options = field(default_factory=Options)
+    name: str | None = None
+    inputs: Any = None
+    loss: Any = None
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Request:
+        """Return the request among the arguments of a call."""
+        given = {f.name: arguments[f.name] for f in fields(cls) if f.name in arguments}
+        return cls(**given | {"options": Options.of(arguments)})
+
+    @classmethod
+    def of_run(cls, run: Run) -> Request:
+        """Return the request for one run of a named model."""
+        return cls(model=run.model, batch=run.batch, dtype=run.dtype, mode=run.mode, options=run.options)
 
 
 def is_graph(model: object) -> TypeGuard[str]:
