@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rooflens.records import MEMORY_CAUSES, Case
+from rooflens.records import MEMORY_CAUSES
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, percent
 from rooflens.results import Coverage, Evidence, Quantity, Total
 from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, INTENSITY, MACS, MATMUL_FLOPS, RECOMPUTED_FLOPS, ratio
@@ -65,13 +65,14 @@ def case_columns(of: str) -> tuple[Column, ...]:
         Column("batch", "batch", COUNT, f"{of}.batch", title="batch {}"),
         Column("dtype", "dtype", read=f"{of}.dtype", **text),
         Column("mode", "mode", read=f"{of}.mode", **text),
-        Column("options", "options", read=lambda row: _options(getattr(row, of)), **text),
+        Column(
+            "options",
+            "options",
+            read=lambda row: " ".join([f"{name}={value}" for name, value in getattr(row, of).options]) or None,
+            **text,
+        ),
         Column("device", "device", read=f"{of}.device", align="left", title="on {}"),
     )
-
-
-def _options(case: Case) -> str | None:
-    return " ".join(f"{name}={value}" for name, value in case.options) or None
 
 
 def cause_columns(of: str) -> tuple[Column, ...]:
