@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rooflens.compare.resampling import LEVEL
 from rooflens.compare.statistics import change
+from rooflens.compare.uncertainty import LEVEL
 
 NOISE = 0.02
 BETWEEN_RUNS = 0.01

@@ -16,18 +16,17 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.comparison_samples import noisy
 
-from rooflens.compare.resampling import LEVEL, RESAMPLES, SEED
+from rooflens.compare.resampling import RESAMPLES, SEED
 from rooflens.compare.statistics import (
-    METHODS,
     adjusted,
     change,
     correlate,
-    errors_of,
     independent,
     power_law,
     quotient_interval,
     rank_test,
 )
+from rooflens.compare.uncertainty import LEVEL, METHODS, errors_of
 
 ROOT = Path(__file__).parents[1]
 REPEATS = 200

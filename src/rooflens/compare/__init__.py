@@ -23,9 +23,9 @@ from rooflens.compare.growth import Exponent, exponents
 from rooflens.compare.kernel_pairs import Kernel, KernelComparison, LaunchPair, compare_kernels
 from rooflens.compare.phases import PhaseRatio, phase_ratios
 from rooflens.compare.runs import RunChange, RunComparison, compare_runs
-from rooflens.compare.statistics import Coefficient, Errors, PowerLaw, RatioChange
 from rooflens.compare.throughput import Sweep, sweeps
 from rooflens.compare.timed_cases import COMPARED
+from rooflens.compare.uncertainty import Coefficient, Errors, PowerLaw, RatioChange
 
 Comparison = (
     RunComparison

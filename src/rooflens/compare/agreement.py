@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from rooflens.compare.statistics import Errors, errors_of
+from rooflens.compare.uncertainty import Errors, errors_of
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import AS_IS, Case, Phase, Record, Scalar, Source
 from rooflens.results import Evidence, Quantity, RecordSet, Total

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rooflens.compare.statistics import METHODS, Coefficient, Method, correlate
 from rooflens.compare.timed_cases import COMPARED, Compared, TimedCase, check_quantities, timed_cases
+from rooflens.compare.uncertainty import METHODS, Coefficient, Method
 from rooflens.records import Case, Phase
 from rooflens.results import RecordSet, Time
 
@@ -83,6 +83,8 @@ def points(group: Iterable[TimedCase], x: Compared, y: Compared) -> tuple[tuple[
 def _correlation(
     setting: Case, group: Sequence[TimedCase], quantity: Compared, against: Compared, methods: Sequence[Method]
 ) -> Correlation | None:
+    from rooflens.compare.statistics import correlate  # scipy takes a second to load
+
     known = points(group, quantity, against)
     if len(known) < FEWEST_MODELS:
         return None

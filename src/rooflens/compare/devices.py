@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rooflens.compare.resampling import Interval
-from rooflens.compare.statistics import RatioChange, change
 from rooflens.compare.timed_cases import TimedCase, timed_cases
+from rooflens.compare.uncertainty import Interval, RatioChange
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Device
 from rooflens.results import RecordSet, Time
@@ -126,6 +125,8 @@ def _row(step: TimedCase, base: TimedCase, devices: Mapping[str, Device], prices
 
 def _speedup(step: TimedCase, base: TimedCase) -> RatioChange:
     """Seconds of the baseline over those of a device."""
+    from rooflens.compare.statistics import change  # scipy takes a second to load
+
     if step is base:
         return RatioChange(ratio=1.0)
     if step.samples and base.samples:

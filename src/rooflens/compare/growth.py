@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.compare.correlation import FEWEST_MODELS, points, settings
-from rooflens.compare.statistics import PowerLaw, power_law
 from rooflens.compare.timed_cases import COMPARED, Compared, TimedCase, check_quantities, timed_cases
+from rooflens.compare.uncertainty import PowerLaw
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Phase
 from rooflens.results import RecordSet, Time
@@ -58,6 +58,8 @@ def exponents(
         InvalidValue: an unknown quantity, or no case with such an option.
         Incomparable: no case has a time.
     """
+    from rooflens.compare.statistics import power_law  # scipy takes a second to load
+
     check_quantities([of])
     items = timed_cases(records, time=time, phase=phase)
     if over in COMPARED:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rooflens.compare.resampling import Interval
-from rooflens.compare.statistics import quotient_interval
+from rooflens.compare.uncertainty import Interval
 from rooflens.errors import Incomparable
 from rooflens.records import Case
 from rooflens.results import Evidence, Quantity, RecordSet, join
@@ -64,6 +63,8 @@ def _ratio(item: Evidence) -> PhaseRatio:
 
 def _interval(item: Evidence) -> Interval | None:
     """Return the interval from one run that timed both phases of the same steps."""
+    from rooflens.compare.statistics import quotient_interval  # scipy takes a second to load
+
     forward, backward = item.runs("forward"), item.runs("backward")
     if len(forward) != 1 or len(backward) != 1 or len(forward[0].samples) != len(backward[0].samples):
         return None

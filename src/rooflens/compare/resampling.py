@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import DegenerateDataWarning, bootstrap, rankdata
 
-    Numbers = NDArray[np.float64]
+from rooflens.compare.uncertainty import LEVEL, Interval
 
-Interval = tuple[float, float]
+Numbers = NDArray[np.float64]
 Statistic = Callable[..., Any]
 """A number of one or two arrays, along their last axis."""
 
-LEVEL = 0.05
-"""What is called significant would appear in at most this share of comparisons of equal things."""
 RESAMPLES = 1999
 SEED = 20_260
 _CELLS = 4_000_000
@@ -28,35 +26,25 @@ def ratio_interval(
     before: Sequence[float], after: Sequence[float], statistic: Statistic, *, paired: bool = False
 ) -> Interval:
     """95 % interval of a statistic of two samples, like :func:`ratio_of_medians`."""
-    import numpy as np
-
     return _interval((np.asarray(before, dtype=float), np.asarray(after, dtype=float)), statistic, paired=paired)
 
 
 def correlation_interval(x: Sequence[float], y: Sequence[float], method: str) -> Interval:
     """95 % interval of a correlation coefficient; resamples of one point alone, which have none, are left out."""
-    import numpy as np
-
     coefficient = _COEFFICIENTS[method](np.asarray(x, dtype=float), np.asarray(y, dtype=float))
     return _interval((np.arange(len(x)),), coefficient, paired=False)
 
 
 def ratio_of_medians(before: Numbers, after: Numbers, axis: int = -1) -> Any:
-    import numpy as np
-
     return np.median(after, axis=axis) / np.median(before, axis=axis)
 
 
 def ratio_of_geometric_means(before: Numbers, after: Numbers, axis: int = -1) -> Any:
-    import numpy as np
-
     return np.exp(np.log(after).mean(axis=axis) - np.log(before).mean(axis=axis))
 
 
 def generator() -> np.random.Generator:
     """Always the same random numbers, so that the same data give the same interval."""
-    import numpy as np
-
     return np.random.default_rng(SEED)
 
 
@@ -68,22 +56,16 @@ def _pearson(x: Numbers, y: Numbers) -> Statistic:
 
 
 def _spearman(x: Numbers, y: Numbers) -> Statistic:
-    from scipy.stats import rankdata
-
     return lambda rows, axis=-1: _product_moment(rankdata(x[rows], axis=-1), rankdata(y[rows], axis=-1))
 
 
 def _product_moment(x: Numbers, y: Numbers) -> Any:
-    import numpy as np
-
     x, y = (values - values.mean(axis=-1, keepdims=True) for values in (x, y))
     return _quotient((x * y).sum(axis=-1), np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1)))
 
 
 def _kendall(x: Numbers, y: Numbers) -> Statistic:
     """Tau-b. A pair of points is in a resample as often as the product of how often each of the two is."""
-    import numpy as np
-
     rises_x, rises_y = (np.sign(values[:, None] - values[None, :]) for values in (x, y))
 
     def statistic(rows: Any, axis: int = -1) -> Any:
@@ -100,15 +82,11 @@ def _kendall(x: Numbers, y: Numbers) -> Statistic:
 
 def _counts(rows: Any, points: int) -> Numbers:
     """How often each point is in each row."""
-    import numpy as np
-
     places = rows + points * np.arange(len(rows))[:, None]
     return np.bincount(places.ravel(), minlength=points * len(rows)).reshape(-1, points).astype(float)
 
 
 def _quotient(part: Numbers, whole: Numbers) -> Any:
-    import numpy as np
-
     return np.divide(part, whole, out=np.full_like(whole, np.nan), where=whole > 0)
 
 
@@ -120,9 +98,6 @@ _COEFFICIENTS: Mapping[str, Callable[[Any, Any], Statistic]] = {
 
 
 def _interval(data: tuple[Any, ...], statistic: Statistic, *, paired: bool) -> Interval:
-    import numpy as np
-    from scipy.stats import DegenerateDataWarning, bootstrap
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateDataWarning)  # about the resamples that are left out
         drawn = bootstrap(

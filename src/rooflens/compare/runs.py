@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from rooflens.compare.environments import Difference, differences
-from rooflens.compare.statistics import FEWEST, RatioChange, adjusted, change, typical
+from rooflens.compare.uncertainty import FEWEST, RatioChange, typical
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Failure, Phase
 from rooflens.results import RecordSet
@@ -176,6 +176,8 @@ def _without(side: Iterable[Evidence], paired: Collection[Evidence]) -> tuple[Ca
 
 
 def _rows(one: Evidence, other: Evidence) -> Iterator[RunChange]:
+    from rooflens.compare.statistics import change  # scipy takes a second to load
+
     phases = [phase for phase in one.phases if phase in other.phases] if len(one.phases) > 1 else []
     for phase in (*phases, None):
         before, after = one.measured(phase), other.measured(phase)
@@ -199,6 +201,8 @@ def _rows(one: Evidence, other: Evidence) -> Iterator[RunChange]:
 
 def _with_adjusted(rows: Sequence[RunChange]) -> tuple[RunChange, ...]:
     """Each p-value adjusted for its company: many tests at once find something by chance."""
+    from rooflens.compare.statistics import adjusted  # scipy takes a second to load
+
     better: dict[int, float] = {}
     for whole in (True, False):
         tested = [(n, row.change.p) for n, row in enumerate(rows) if (row.phase is None) == whole]

@@ -19,7 +19,7 @@ from rooflens.compare import (
 )
 from rooflens.compare.agreement import ESTIMATED
 from rooflens.compare.kernel_pairs import spelling
-from rooflens.compare.resampling import LEVEL
+from rooflens.compare.uncertainty import LEVEL
 from rooflens.errors import InvalidValue
 from rooflens.records import Case
 from rooflens.report.columns import CASE, PHASE, case_columns, p_entry, whole

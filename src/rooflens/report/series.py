@@ -8,9 +8,9 @@ from typing import Literal
 
 from rooflens.compare import Correlation, Exponent, PhaseRatio, Sweep
 from rooflens.compare.correlation import FEWEST_MODELS
-from rooflens.compare.statistics import FEWEST_POINTS, METHODS, Method
 from rooflens.compare.throughput import FEWEST, KNEE
 from rooflens.compare.timed_cases import COMPARED, quantity_of
+from rooflens.compare.uncertainty import FEWEST_POINTS, METHODS, Method
 from rooflens.report.columns import CASE, case_columns, p_entry
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, MATMUL_FLOPS

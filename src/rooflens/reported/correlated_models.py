@@ -7,7 +7,7 @@ from functools import cached_property
 from statistics import median
 
 from rooflens.compare import Correlation, correlations
-from rooflens.compare.statistics import Method
+from rooflens.compare.uncertainty import Method
 from rooflens.devices import catalogued_or_none
 from rooflens.errors import Incomparable
 from rooflens.reported.figures import CORRELATION, OurNumber, ReportedFigure

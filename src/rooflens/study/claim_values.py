@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rooflens.compare import correlations
-from rooflens.compare.resampling import Interval
-from rooflens.compare.statistics import METHODS, Method
 from rooflens.compare.timed_cases import Compared
+from rooflens.compare.uncertainty import METHODS, Interval, Method
 from rooflens.errors import Incomparable
 from rooflens.records import Case, Phase, Scalar
 from rooflens.results import QUANTITIES, Evidence, RecordSet

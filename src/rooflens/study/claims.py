@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from rooflens.compare.resampling import Interval
-from rooflens.compare.statistics import METHODS
+from rooflens.compare.uncertainty import METHODS, Interval
 from rooflens.records import Case
 from rooflens.reported import DeviceAliases
 from rooflens.results import RecordSet, join

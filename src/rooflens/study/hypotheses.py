@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
-from rooflens.compare.statistics import METHODS
 from rooflens.compare.timed_cases import Compared
+from rooflens.compare.uncertainty import METHODS
 from rooflens.devices import find
 from rooflens.errors import RooflensError, UnitError
 from rooflens.records import Scalar

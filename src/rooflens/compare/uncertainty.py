@@ -1,0 +1,120 @@
+"""How sure a ratio, a correlation or an exponent is: what the statistics give, at the 95 % level, without scipy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, geometric_mean, median
+from typing import Literal
+
+Interval = tuple[float, float]
+LEVEL = 0.05
+"""What is called significant would appear in at most this share of comparisons of equal things."""
+Method = Literal["pearson", "spearman", "kendall"]
+METHODS: tuple[Method, ...] = ("pearson", "spearman", "kendall")
+
+FEWEST = 6
+"""Values from which on a median has a 95 % interval: below, not even the extremes hold it that often."""
+FEWEST_POINTS = 5
+"""Points from which on a correlation has an interval: fewer give mostly resamples without any spread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioChange:
+    """What came after, over what was before.
+
+    Attributes:
+        ratio: of the typical times (:func:`typical`); None where one is zero.
+        interval: 95 % interval of the ratio; None where there are too few values.
+        p: two-sided p-value of "nothing changed"; None likewise.
+        unit: what varies by chance here: samples of one run each, or whole runs.
+        values: how many of these units each side has; none where it was timed in pieces.
+    """
+
+    ratio: float | None
+    interval: Interval | None = None
+    p: float | None = None
+    unit: Literal["samples", "runs"] = "samples"
+    values: tuple[int, int] = (1, 1)
+
+    def significant(self, p: float | None = None) -> bool | None:
+        """Whether test and interval both say that something changed; None where nothing can be said.
+
+        Args:
+            p: the p-value to go by, where that of this change was adjusted for the company of others.
+        """
+        p = self.p if p is None else p
+        if p is None:
+            return None
+        outside = self.interval is None or not self.interval[0] <= 1 <= self.interval[1]
+        return p <= LEVEL and outside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficient:
+    """A correlation coefficient: its value, 95 % bootstrap interval and two-sided p-value of "unrelated"."""
+
+    value: float
+    interval: Interval | None
+    p: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerLaw:
+    """``y = factor * x ** exponent``, by least squares on logarithms.
+
+    Attributes:
+        interval: 95 % interval of the exponent; None for two points.
+        r_squared: share of the variance of log y that the line explains.
+        points: how many there are.
+    """
+
+    exponent: float
+    factor: float
+    interval: Interval | None
+    r_squared: float
+    points: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """Relative errors of some estimates against what was observed.
+
+    Attributes:
+        count: how many.
+        mape: mean of the absolute errors.
+        median: median of the absolute errors.
+        p90: 90 % quantile of the absolute errors.
+        bias: mean of the signed errors: negative where estimates are too small.
+    """
+
+    count: int
+    mape: float
+    median: float
+    p90: float
+    bias: float
+
+
+def typical(runs: Sequence[Sequence[float]]) -> float:
+    """One number for a time that was observed in some runs: the geometric mean of the medians of the runs."""
+    medians = [median(run) for run in runs]
+    if len(medians) == 1 or min(medians) <= 0:
+        return min(medians)
+    return geometric_mean(medians)
+
+
+def errors_of(errors: Sequence[float]) -> Errors | None:
+    """Return what some relative errors amount to; None without any."""
+    if not errors:
+        return None
+    sizes = sorted(abs(error) for error in errors)
+    below, weight = divmod(0.9 * (len(sizes) - 1), 1)
+    low, high = sizes[int(below)], sizes[min(int(below) + 1, len(sizes) - 1)]
+    return Errors(
+        count=len(sizes),
+        mape=fmean(sizes),
+        median=median(sizes),
+        # Between two values, as numpy does: from the nearer one.
+        p90=low + (high - low) * weight if weight < 0.5 else high - (high - low) * (1 - weight),
+        bias=fmean(errors),
+    )
