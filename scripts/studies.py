@@ -78,7 +78,7 @@ def sections(folder: StudyFolder) -> Iterator[tuple[str, str]]:
     yield "verdicts", "".join(f"- **{verdict.hypothesis.text}**: {verdict.sentence}\n" for verdict in verdicts)
     compared, rest = figures_tables(figures_of(folder, contents))
     yield "figures", render(compared, "md")
-    yield "not computed", render(rest, "md") if rest.rows else "Every reported figure has one of ours beside it.\n"
+    yield "not computed", render(rest, "md") if rest.rows else "Every reported figure has a number of ours.\n"
 
 
 def filled(page: str, sections: dict[str, str]) -> str:

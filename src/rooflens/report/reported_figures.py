@@ -44,7 +44,7 @@ def figures_tables(rows: Iterable[ComparedFigure]) -> tuple[Table, Table]:
         "a bound is the least time that the rates of a datasheet allow: what was measured lies above it",
     ]
     return (
-        build("Reported beside ours", COMPARED, compared, notes=notes),
+        build("Reported figures and ours", COMPARED, compared, notes=notes),
         build("Reported, not computed", NOT_COMPUTED, rest),
     )
 

@@ -34,7 +34,7 @@ def latency(view: StudyView) -> Section | None:
     grown = exponents(view.records, BATCH)
     if grown:
         blocks.append(TableBlock(key="exponents", table=exponent_table(grown), folded=len(grown) > MOST_ROWS))
-    return Section(key="latency", title="What tells the time", blocks=tuple(blocks)) if blocks else None
+    return Section(key="latency", title="What predicts the time", blocks=tuple(blocks)) if blocks else None
 
 
 def against(known: Sequence[TimedCase], x: Compared) -> Plot | None:

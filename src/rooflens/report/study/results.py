@@ -87,7 +87,7 @@ def reported(view: StudyView) -> Section | None:
         return None
     compared, rest = figures_tables(view.reported)
     tables = (TableBlock(key="reported", table=compared), TableBlock(key="not-computed", table=rest, folded=True))
-    return Section(key="reported", title="Reported beside ours", blocks=tuple(t for t in tables if t.table.rows))
+    return Section(key="reported", title="Reported figures and ours", blocks=tuple(t for t in tables if t.table.rows))
 
 
 def findings(view: StudyView) -> Section | None:
