@@ -21,6 +21,7 @@ from tests.onnx_graphs import node, save, weight
 from torch import nn
 
 import rooflens as rl
+from rooflens import trace as tracing
 from rooflens.capacity.search import CAP, largest
 from rooflens.cli.main import cli
 from rooflens.devices import catalogue
@@ -29,7 +30,6 @@ from rooflens.errors import AmbiguousResult, DataDependent, InvalidValue, Missin
 from rooflens.models import Step
 from rooflens.records import Device, Fact, Memory, Trace
 from rooflens.results import Fit, Fits
-from rooflens.sources import estimate as source
 
 MEASURED = Path(__file__).parents[1] / "benchmarks" / "results" / "largest-batch-h200.json"
 KIB = 1024
@@ -263,13 +263,13 @@ def test_a_named_device_without_a_rate_is_an_error() -> None:
 
 def test_the_whole_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     traced: list[int] = []
-    trace = source.traced
+    trace = tracing.trace
 
     def noted(step: Step) -> Trace:
         traced.append(step.args[0].shape[0])
         return trace(step)
 
-    monkeypatch.setattr(source, "traced", noted)
+    monkeypatch.setattr(tracing, "trace", noted)
     begin = time.process_time()
     fits = rl.largest_batch("resnet18", device="all")
     # Processor time: a wall clock would measure what else runs here.

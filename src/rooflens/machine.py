@@ -89,13 +89,13 @@ def this_machine(where: str | None, roof: str | Device | None, progress: Progres
         UnknownDevice: `roof` names no device.
     """
     here = identity(where)
+    if roof is None:
+        return Machine(where=here.where, name=here.name, device=here.known)
     if roof == MEASURED:
         device = load_file(here.stored) if here.stored.exists() else _measured_now(here, progress)
-        return Machine(where=here.where, name=device.name, device=device)
-    if roof is not None:
+    else:
         device = roof_of(roof)
-        return Machine(where=here.where, name=device.name, device=device)
-    return Machine(where=here.where, name=here.name, device=here.known)
+    return Machine(where=here.where, name=device.name, device=device)
 
 
 def roof_of(roof: object) -> Device:

@@ -56,8 +56,10 @@ def tracer(asked: Estimable) -> Callable[[Run], Trace]:
     """Traces the step of a run; the module is built once, without values."""
     if isinstance(asked, GraphWorkload):
         return asked.trace
+    from rooflens.trace import trace  # needs torch, which a graph does not
+
     module = asked.build("meta")
-    return lambda run: source.traced(asked.step(run, module, "meta"))
+    return lambda run: trace(asked.step(run, module, "meta"))
 
 
 def estimated(asked: Estimable, devices: Sequence[Device] = (), progress: Progress | None = None) -> RecordSet:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,7 +63,7 @@ class Observer:
 
     def look(self) -> dict[str, Scalar]:
         """The facts of now."""
-        return dict(_card_facts() if self.where == "cuda" else _processor_facts())
+        return dict(_answers(_STATE) if self.where == "cuda" else _processor_facts())
 
     @contextmanager
     def around(self) -> Iterator[Observation]:
@@ -166,33 +166,35 @@ def available_memory() -> int | None:
 
 def driver_facts() -> dict[str, Scalar]:
     """The driver's version and the card's limits."""
-    with _nvml() as (nvml, handle):
-        if handle is None:
-            return {}
-        facts: dict[str, Scalar] = {"driver": _decoded(nvml.nvmlSystemGetDriverVersion())}
-        with _unless_unsupported(nvml):
-            facts["power limit"] = nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3  # from milliwatts
-        with _unless_unsupported(nvml):
-            facts["highest clock"] = 1e6 * nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)  # from MHz
-        return facts
+    return dict(_answers(_LIMITS))
 
 
-def _card_facts() -> Iterator[tuple[str, Scalar]]:
-    """Clocks in Hz, power in W, temperature in degrees Celsius, utilisation from 0 to 1."""
-    with _nvml() as (nvml, handle):
-        if handle is None:
-            return
-        questions: dict[str, Callable[[], Scalar]] = {
-            "clock": lambda: 1e6 * nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
-            "memory clock": lambda: 1e6 * nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
-            "power": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
-            "temperature": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
-            "utilisation": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
-            "throttled by": lambda: _reasons(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
-        }
-        for name, ask in questions.items():
-            with _unless_unsupported(nvml):
-                yield name, ask()
+_Questions = Mapping[str, Callable[[Any, Any], Scalar]]
+_LIMITS: _Questions = {
+    "driver": lambda nvml, card: _decoded(nvml.nvmlSystemGetDriverVersion()),
+    "power limit": lambda nvml, card: nvml.nvmlDeviceGetEnforcedPowerLimit(card) / 1e3,  # from milliwatts
+    "highest clock": lambda nvml, card: 1e6 * nvml.nvmlDeviceGetMaxClockInfo(card, nvml.NVML_CLOCK_SM),  # from MHz
+}
+_STATE: _Questions = {
+    "clock": lambda nvml, card: 1e6 * nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_SM),
+    "memory clock": lambda nvml, card: 1e6 * nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_MEM),
+    "power": lambda nvml, card: nvml.nvmlDeviceGetPowerUsage(card) / 1e3,
+    "temperature": lambda nvml, card: nvml.nvmlDeviceGetTemperature(card, nvml.NVML_TEMPERATURE_GPU),
+    "utilisation": lambda nvml, card: nvml.nvmlDeviceGetUtilizationRates(card).gpu / 100,
+    "throttled by": lambda nvml, card: _reasons(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons(card)),
+}
+"""Clocks in Hz, power in W, temperature in degrees Celsius, utilisation from 0 to 1."""
+
+
+def _answers(questions: _Questions) -> Iterator[tuple[str, Scalar]]:
+    """What NVML tells of torch's first card, without what this card, or a container, does not support."""
+    with _nvml() as (nvml, card):
+        for name, ask in questions.items() if card is not None else ():
+            try:
+                answer = ask(nvml, card)
+            except nvml.NVMLError:
+                continue
+            yield name, answer
 
 
 def _reasons(nvml: Any, bits: int) -> str:
@@ -200,15 +202,6 @@ def _reasons(nvml: Any, bits: int) -> str:
     prefix = "nvmlClocksThrottleReason"
     names = {name.removeprefix(prefix): getattr(nvml, name) for name in dir(nvml) if name.startswith(prefix)}
     return ", ".join(sorted(name for name, bit in names.items() if bits & bit and name not in _HARMLESS))
-
-
-@contextmanager
-def _unless_unsupported(nvml: Any) -> Iterator[None]:
-    """Skip what this card, or a container, does not support."""
-    try:
-        yield
-    except nvml.NVMLError:
-        return
 
 
 @contextmanager

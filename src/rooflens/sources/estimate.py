@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from rooflens.costs import arithmetic_of, cost, fused_bytes, traffic
 from rooflens.records import Call, Case, Device, Operation, Record, Trace, Work
 from rooflens.runs.options import Fusion
 
-if TYPE_CHECKING:
-    from rooflens.models import Step
-
 FULL_ATTENTION = "attention is counted in full; the bound of a causal call uses the half that its kernel executes"
 CAUSAL_ATTENTION = "causal attention is counted as the half that its kernel executes"
-
-
-def traced(step: Step) -> Trace:
-    """The operations of a step."""
-    from rooflens.trace import trace
-
-    return trace(step)
 
 
 @dataclass(frozen=True, slots=True)
