@@ -152,7 +152,7 @@ class Spelled(int):
 
 
 def expression_of(value: float) -> Expression:
-    """How a number was computed; a number that does not remember is its own expression."""
+    """How a number was computed; a plain number is its own expression."""
     return value.expression if isinstance(value, Spelled) else Integer(int(value))
 
 
@@ -207,7 +207,7 @@ def _quotient(left: Expression, right: Expression) -> Expression:
 
 
 def _factors(product: Product) -> Iterator[str]:
-    """The factors as text: constants first, neighbours with one label under one label."""
+    """The factors as text, constants first; neighbours of one label share it."""
     ordered = sorted(product.factors, key=lambda f: not (isinstance(f, Integer) and not f.label))
     for factor, following in zip(ordered, [*ordered[1:], None], strict=True):
         if isinstance(factor, Integer) and isinstance(following, Integer) and factor.label == following.label:

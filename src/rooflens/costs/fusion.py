@@ -1,4 +1,4 @@
-"""Traffic under an assumption about fusion: what a group of operations run as one kernel reads and writes.
+"""DRAM bytes under an assumption about fusion: what operations that run as one kernel read and write.
 
 ``none``: every operation reads its inputs and writes its outputs, as eager PyTorch does. ``pointwise``: element-wise
 operations, casts, dropout and fills join each other and the normalisation, softmax or reduction beside them, as
@@ -44,7 +44,7 @@ class _Node:
 
 @dataclass(slots=True)
 class _Flow:
-    """Which operation makes and which ones use a value."""
+    """Which operation makes a value, and which ones use it."""
 
     nodes: list[_Node]
     makers: dict[BlockVersion, _Node] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class _Flow:
 
 
 def fused_bytes(operations: Sequence[Operation], lasting: frozenset[int], fusion: Fusion) -> dict[int, int]:
-    """DRAM bytes of the operations that share a kernel with others, by index; the others move what their formula says.
+    """DRAM bytes, by index, of the operations that share a kernel; the others move what their formula says.
 
     Args:
         operations: in order, with the memory that they read and write.
@@ -160,7 +160,7 @@ def _around(flow: _Flow, softmax: _Node) -> list[_Node]:
 
 
 def _users_in_backward(flow: _Flow, half: list[_Node], size: int) -> Iterator[_Node]:
-    """What backward does with the matrices that forward's half has made."""
+    """Operations of backward that use the matrices of forward's half."""
     for maker in half:
         for value, access in maker.writes:
             for user in flow.users.get(value, ()) if access.elements == size else ():

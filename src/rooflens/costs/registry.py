@@ -144,7 +144,7 @@ def cost(call: Call, arithmetic: Arithmetic = Arithmetic()) -> Cost:
 
 
 def evaluate(call: Call, arithmetic: Arithmetic) -> Cost:
-    """The work of a call, in whatever numbers its sizes are given."""
+    """The work of a call; sizes may be plain integers or spelled ones."""
     entry = entry_of(call.name)
     moved: dict[str, float] = {"dram": call.reads + call.writes}
     if entry is None:
@@ -163,7 +163,7 @@ def evaluate(call: Call, arithmetic: Arithmetic) -> Cost:
 
 
 def traffic(call: Call, nbytes: float) -> Traffic:
-    """The DRAM bytes of a call by what they are: outputs first, then inputs, and the rest of the reads are weights.
+    """The DRAM bytes of a call, by what is moved: outputs, inputs, and the rest is weights.
 
     Where a formula lets a call move less than it touches (a gather, an argument that is not read), weights are what is
     left of `nbytes`.

@@ -1,4 +1,4 @@
-"""What the sizes of an operation's tensors are called, and a call whose sizes say so.
+"""Names of the sizes of an operation's tensors, and calls whose sizes remember them.
 
 Only names: an operation that is not in the tables is explained with the names of its tensors.
 """
@@ -66,7 +66,7 @@ GRADIENTS: Mapping[str, tuple[str, ...]] = {
 
 
 def spelled(call: Call) -> Call:
-    """The call with sizes that remember their names: formulas of it give work that tells how it was computed."""
+    """The call with sizes that remember their names, so that work remembers how it was computed."""
     names = _TRANSPOSED if call.get("transposed") else SIZES.get(call.name, {})
     arguments = tuple((name, _argument(value, name, names)) for name, value in call.arguments)
     outputs = tuple(_tensor(tensor, name, names) for tensor, name in zip(call.outputs, result_names(call), strict=True))
@@ -80,7 +80,7 @@ def spelled(call: Call) -> Call:
 
 
 def result_names(call: Call) -> tuple[str, ...]:
-    """What the outputs are called: result, result_2 ... where the operation has no names of its own."""
+    """Names of the outputs: result, result_2 ... where the operation has no names of its own."""
     if call.name.startswith("_foreach_"):
         return ("result",) * len(call.outputs)
     wanted = call.get("needed", call.get("output_mask"))
@@ -126,7 +126,7 @@ def _labels(names: list[str], sizes: int) -> list[str]:
 
 
 def _stored(tensor: Tensor, shape: tuple[Spelled, ...]) -> Expression:
-    """Elements times bytes of each; a plain number where a dimension is stored once for all."""
+    """Elements times bytes of each; a plain number where a dimension is stored once."""
     each = tensor.nbytes // max(1, tensor.elements)
     if each * tensor.elements != tensor.nbytes or each != ELEMENT_BYTES.get(tensor.dtype, each):
         return Integer(tensor.nbytes, BYTE)
@@ -134,7 +134,7 @@ def _stored(tensor: Tensor, shape: tuple[Spelled, ...]) -> Expression:
 
 
 def _total(nbytes: int, tensors: tuple[Tensor, ...], why: str) -> int:
-    """The bytes of distinct tensors, as the sum of those given and the difference that is left."""
+    """The bytes of distinct tensors: the sum of all, and the difference."""
     total = sum(tensor.nbytes for tensor in tensors)
     missing = nbytes - total
     if missing:

@@ -30,7 +30,7 @@ def multi_head_attention(node: Node) -> None:
 
 
 def _unpacked(node: Node, heads: int) -> list[GraphValue]:
-    """Queries, keys and values: apart, or in one tensor of (batch, length, heads, 3, width), or the last two so."""
+    """Queries, keys and values. All three, or the last two, may come in one tensor (batch, length, heads, 3, width)."""
     operands: list[GraphValue] = []
     for value in [_biased(node, value) for value in node.inputs[:3] if value is not None]:
         if len(value.shape) == 5:
@@ -45,7 +45,7 @@ def _unpacked(node: Node, heads: int) -> list[GraphValue]:
 
 
 def _biased(node: Node, value: GraphValue) -> GraphValue:
-    """The bias holds those of queries, keys and values; keys and values of a cache have theirs already."""
+    """The sum of a value and its bias; what comes from a cache has it already."""
     bias = node.optional(3)
     if bias is None or len(value.shape) == 4:
         return value
@@ -77,7 +77,7 @@ def projected_attention(node: Node) -> None:
     batch, length = inputs.shape[:2]
     widths = node.integers("qkv_hidden_sizes") or (weight.shape[1] // 3,) * 3
     projected = node.temporary((batch, length, weight.shape[1]), node.output().dtype)
-    rows, out = inputs.seen_as((batch * length, inputs.shape[2])), projected.seen_as((batch * length, weight.shape[1]))
+    rows, out = inputs.shaped((batch * length, inputs.shape[2])), projected.shaped((batch * length, weight.shape[1]))
     if bias is None:
         node.emit("mm", out, self=rows, mat2=weight)
     else:
@@ -100,7 +100,7 @@ def _attend(
     node: Node, query: GraphValue, key: GraphValue, value: GraphValue, *, mask: GraphValue | None, causal: bool
 ) -> None:
     batch, heads, length, _ = query.shape
-    out = node.output().seen_as((batch, heads, length, value.shape[-1]))
+    out = node.output().shaped((batch, heads, length, value.shape[-1]))
     node.emit("attention", out, query=query, key=key, value=value, mask=mask, dropout=0.0, causal=causal, saving=False)
 
 
@@ -110,11 +110,11 @@ def _heads(value: GraphValue, heads: int) -> GraphValue:
         return value
     batch, length, width = value.shape
     heads = max(1, heads)
-    return value.seen_as((batch, heads, length, width // heads))
+    return value.shaped((batch, heads, length, width // heads))
 
 
 def _cut(packed: GraphValue, heads: int, groups: int) -> list[GraphValue]:
-    """Queries, keys and values that lie behind each other for every token."""
+    """Queries, keys and values of a tensor that holds them one after the other for every token."""
     batch, length, total = packed.shape
     width = total // (heads + 2 * groups)
     operands, first = [], 0
@@ -125,7 +125,7 @@ def _cut(packed: GraphValue, heads: int, groups: int) -> list[GraphValue]:
 
 
 def _extended(node: Node, fresh: GraphValue, *, past: int, present: int) -> GraphValue:
-    """Keys or values with those of earlier tokens before them: the cache that is taken and the one that is given."""
+    """Keys or values after those of earlier tokens (`past`), written to the cache that the graph gives (`present`)."""
     before = node.optional(past)
     given = node.asked(present)
     if before is not None:

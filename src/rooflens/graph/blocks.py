@@ -14,7 +14,7 @@ class Blocks:
         self._blocks: list[MemoryBlock] = []
 
     def new(self, nbytes: int, cause: str = "temporaries") -> int:
-        """Make a block; its number is returned."""
+        """Make a block and return its number."""
         self._blocks.append(MemoryBlock(allocated(nbytes), cause=cause))
         return len(self._blocks) - 1
 

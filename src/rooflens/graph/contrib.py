@@ -1,4 +1,4 @@
-"""Shapes that the onnx package does not know: those of ONNX Runtime's own operators, and of a few of ONNX."""
+"""Shapes that the onnx package cannot infer: of ONNX Runtime's own operators, and of a few of ONNX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OutputTypes = list[tuple[str, tuple[int, ...]]]
 
 
 def output_types(node: Node) -> list[onnx.TypeProto]:
-    """Types of the outputs as far as they are known: none for an operator that is not listed here."""
+    """Types of the outputs; none for an operator without a rule here."""
     rule = _SHAPES.get(node.key)
     if rule is None or any(value is not None and value.tensor is None for value in node.inputs):
         return []
@@ -129,7 +129,7 @@ def _projected(node: Node) -> OutputTypes:
 
 
 def joined(shape: tuple[int, ...], turned: int) -> tuple[int, ...]:
-    """The shape of an operand with its rows where they belong, if they stand before its batch."""
+    """The shape of an operand with its rows after its batch, if `turned` says that they come first."""
     return (*shape[1:-1], shape[0], shape[-1]) if turned and len(shape) > 2 else shape
 
 

@@ -1,4 +1,4 @@
-"""Which products an einsum equation is: pairs of operands from the left, as PyTorch contracts them."""
+"""The products of an einsum equation: pairs of operands from the left, as PyTorch contracts them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EQUATION = re.compile(rf"{_TERM}(,{_TERM})*(->{_TERM})?")
 
 
 def check_equation(equation: str) -> None:
-    """Raise ModelError for what is no equation: onnx's shape inference never ends on a dot that stands alone."""
+    """Raise ModelError for what is not an equation: onnx's shape inference never ends on a single dot."""
     if _EQUATION.fullmatch(equation.replace(" ", "")) is None:
         raise ModelError(f"{equation!r} is no einsum equation")
 
@@ -83,7 +83,7 @@ def contraction(equation: str, shapes: Sequence[tuple[int, ...]]) -> list[Contra
 def _pair(
     first: int, second: int, a: Labels, b: Labels, later: set[str], sizes: dict[str, int]
 ) -> tuple[Labels, Contraction]:
-    """The product of two operands: labels of both that are needed later are its batch, the other common ones go."""
+    """The product of two operands. Common labels that are needed later are its batch; the others are summed over."""
     common = [label for label in a if label in b]
     batch = [label for label in common if label in later]
     contracted = [label for label in common if label not in later]

@@ -34,7 +34,7 @@ MOST_ELEMENTS = 2**63
 
 
 def name_of(element_type: int) -> str | None:
-    """rooflens's name of an ONNX element type; None for text and for what is no element type."""
+    """The name of an ONNX element type in rooflens; None for text and for unknown numbers."""
     return _ELEMENTS[element_type][0] if element_type in _ELEMENTS else None
 
 

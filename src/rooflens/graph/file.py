@@ -1,4 +1,4 @@
-"""Reading an ONNX file: what can be wrong with it is said here, once."""
+"""Read an ONNX file, with an error for whatever is wrong with it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _QUANTIZED = ("QLinear", "Integer", "QuantizeLinear", "NBits", "QGemm")
 
 @dataclass(frozen=True)
 class GraphFile:
-    """A graph as it was read, with functions written out.
+    """A graph with its functions written out.
 
     Attributes:
         name: the file as the user named it.
@@ -129,7 +129,7 @@ def _node_texts(nodes: Iterable[onnx.NodeProto]) -> Iterator[str | bytes]:
 
 
 def canonical(domain: str) -> str:
-    """ONNX's own domain has two names."""
+    """The domain of an operator; ONNX's own has two names."""
     return "" if domain == "ai.onnx" else domain
 
 
@@ -151,7 +151,7 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _check_size(name: str, model: onnx.ModelProto) -> None:
-    """Functions may call functions: few bytes can stand for more nodes than there is memory for."""
+    """Raise if functions that call functions stand for more nodes than there is memory for."""
     functions = {(canonical(f.domain), f.name): f for f in model.functions}
     counted: dict[tuple[str, str], int] = {}
     calling: set[tuple[str, str]] = set()

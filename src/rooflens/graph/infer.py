@@ -1,4 +1,4 @@
-"""Shapes of what a node gives, and its contents where they follow from shapes alone.
+"""Shapes of a node's outputs, and their contents where these follow from shapes alone.
 
 The onnx package knows both: its shape inference runs node by node, with the contents of small inputs at hand, and its
 reference implementation computes what is small. Nothing else is ever computed.
@@ -48,7 +48,7 @@ FOLD_ERRORS = (ArithmeticError, AttributeError, LookupError, NotImplementedError
 
 
 class Inference:
-    """Types and contents of what nodes give.
+    """Types and contents of the outputs of nodes.
 
     Args:
         opsets: version of the operators, by domain.
@@ -154,7 +154,7 @@ def _schema(name: str, version: int, domain: str) -> defs.OpSchema | None:
 
 
 def _as_known(proto: onnx.NodeProto, schema: defs.OpSchema) -> onnx.NodeProto:
-    """A node of another operator's form: only what that one knows, which decides the shapes."""
+    """The node as one of another operator, which has the same shapes, without what that one does not know."""
     return onnx.NodeProto(
         name=proto.name,
         op_type=schema.name,
@@ -165,7 +165,7 @@ def _as_known(proto: onnx.NodeProto, schema: defs.OpSchema) -> onnx.NodeProto:
 
 
 def _shape(node: Node) -> Data | None:
-    """The answer to a question for a shape."""
+    """The output of ``Shape`` or ``Size``."""
     tensor = node.value(0).tensor
     if tensor is None:
         return None

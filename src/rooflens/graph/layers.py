@@ -40,12 +40,12 @@ def batch_norm(node: Node) -> None:
 
 @operator("InstanceNormalization")
 def instance_norm(node: Node) -> None:
-    """A batch norm in training whose channels are those of every sample."""
+    """A batch norm in training, with the channels of every sample as channels of its own."""
     inputs, out = node.value(0), node.output()
     channels = prod(inputs.shape[:2])
     shape = (1, channels, *inputs.shape[2:])
-    outputs = [out.seen_as(shape), *(node.temporary((channels,), inputs.dtype) for _ in range(2))]
-    given = {"input": inputs.seen_as(shape), "weight": node.value(1), "bias": node.value(2)}
+    outputs = [out.shaped(shape), *(node.temporary((channels,), inputs.dtype) for _ in range(2))]
+    given = {"input": inputs.shaped(shape), "weight": node.value(1), "bias": node.value(2)}
     node.emit("native_batch_norm", outputs, **given, running_mean=None, running_var=None, training=True)
 
 
@@ -98,7 +98,7 @@ def rms_norm(node: Node) -> None:
 
 
 def _with_skipped(node: Node) -> GraphValue:
-    """The sum of input, skip connection and bias, which the norm is taken of; it is the fourth output."""
+    """The sum of input, skip connection and bias, which is normalized; it is the fourth output."""
     inputs, skip = node.value(0), node.value(1)
     total = node.asked(3) or node.temporary(inputs.shape, inputs.dtype)
     node.emit("add", total, self=inputs, other=skip)

@@ -1,4 +1,4 @@
-"""Operators that only move elements: views where the same memory can be seen so, copies where it cannot."""
+"""Operators that only move elements: views where strides can express the result, copies elsewhere."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def shuffled(node: Node) -> None:
 
 @operator("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
 def reshape(node: Node) -> None:
-    """A view, or as in PyTorch a copy where the elements do not lie in that order."""
+    """A view, or a copy where no strides express the new shape, as in PyTorch."""
     inputs, out = node.value(0), node.output()
     strides = reshaped(inputs.shape, inputs.strides, out.shape)
     if strides is None:
@@ -158,7 +158,7 @@ def scatter_nd(node: Node) -> None:
     depth = places.shape[-1]
     if depth > len(target.shape):
         raise ModelError(f"an index of {depth} numbers names no place in {len(target.shape)} dimensions")
-    indices = (places.seen_as(places.shape[:-1]),) * depth
+    indices = (places.shaped(places.shape[:-1]),) * depth
     accumulate = node.text("reduction", "none") != "none"
     node.emit("index_put", node.output(), self=target, indices=indices, values=updates, accumulate=accumulate)
 

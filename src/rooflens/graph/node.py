@@ -1,4 +1,4 @@
-"""A node while its operations are found, and the rules that find them."""
+"""A node of a graph, and the rules that turn it into operations."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Node:
         return default if given is None or given.type != kind else onnx.helper.get_attribute_value(given)
 
     def becomes(self, position: int, value: GraphValue) -> None:
-        """Say where and how an output lies."""
+        """Set where and how an output lies."""
         self.outputs[position] = value
 
     def temporary(self, shape: Sequence[int], dtype: str) -> GraphValue:
@@ -153,7 +153,7 @@ def operator(*keys: str) -> Callable[[OperatorRule], OperatorRule]:
 
 
 def scalar(value: GraphValue) -> GraphValue | float:
-    """A known single number as such: PyTorch takes it as an argument and not as a tensor."""
+    """The number that a value holds, if it is known: PyTorch takes it as an argument, not as a tensor."""
     number = value.number
     return value if number is None else number
 

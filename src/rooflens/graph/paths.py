@@ -23,12 +23,12 @@ def module_paths(nodes: Iterable[onnx.NodeProto]) -> dict[str, str]:
 
 
 def key_of(node: onnx.NodeProto) -> str:
-    """What a node is known by."""
+    """The name of a node; if it has none, that of its first output."""
     return node.name or next(iter(node.output), "")
 
 
 def shown(name: str) -> str:
-    """A name from a file without signs that are not shown, and not endless."""
+    """A name from a file, cut if it is long, and without signs that cannot be printed."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name[:LONGEST])
 
 

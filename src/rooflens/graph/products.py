@@ -86,9 +86,9 @@ def quantized_gemm(node: Node) -> None:
 
 @operator("com.microsoft.FusedMatMul")
 def fused_matmul(node: Node) -> None:
-    """A product of transposed operands; a batch that is transposed too is only another stride."""
+    """A product of transposed operands; a transposed batch is only another stride."""
     first, second = (
-        v.seen_as(joined(v.shape, node.integer(f"transBatch{side}")))
+        v.shaped(joined(v.shape, node.integer(f"transBatch{side}")))
         for v, side in zip(operands(node), "AB", strict=True)
     )
     product(node, *_turned(node, first, second), node.output())
@@ -100,13 +100,13 @@ def packed_matmul(node: Node) -> None:
     first, packed = node.value(0), node.value(1)
     depth, columns = node.integer("K"), node.integer("N")
     rows = prod(first.shape[:-1])
-    weight = packed.seen_as((depth, columns), f"int{node.integer('bits', 4)}")
+    weight = packed.shaped((depth, columns), f"int{node.integer('bits', 4)}")
     parts = {f"part{i}": node.optional(i) for i in range(2, 5)}  # scales, zero points, order of the groups
-    left, bias = first.seen_as((rows, depth)), node.optional(5)
+    left, bias = first.shaped((rows, depth)), node.optional(5)
     if bias is None:
         node.emit("mm", node.output(), self=left, mat2=weight, **parts)
     else:
-        out = node.output().seen_as((rows, columns))
+        out = node.output().shaped((rows, columns))
         node.emit("addmm", out, self=bias, mat1=left, mat2=weight, **parts)
 
 
@@ -116,16 +116,16 @@ def product(node: Node, first: GraphValue, second: GraphValue, out: GraphValue) 
     if len(a) == len(b) == 1:
         node.emit("dot", out, self=first, tensor=second)
     elif len(b) == 1:
-        node.emit("mv", out, self=first.seen_as((prod(a[:-1]), a[-1])), vec=second)
+        node.emit("mv", out, self=first.shaped((prod(a[:-1]), a[-1])), vec=second)
     elif len(b) == 2 or prod(b[:-2]) == 1:
-        left = first.seen_as((prod(a[:-1]), a[-1]))
-        right = second.seen_as(b[-2:])
-        node.emit("mm", out.seen_as((left.shape[0], b[-1])), self=left, mat2=right)
+        left = first.shaped((prod(a[:-1]), a[-1]))
+        right = second.shaped(b[-2:])
+        node.emit("mm", out.shaped((left.shape[0], b[-1])), self=left, mat2=right)
     else:
         rows = a[-2] if len(a) > 1 else 1
         batch = prod(out.shape) // max(1, rows * b[-1])
-        left, right = first.seen_as((batch, rows, a[-1])), second.seen_as((batch, *b[-2:]))
-        node.emit("bmm", out.seen_as((batch, rows, b[-1])), self=left, mat2=right)
+        left, right = first.shaped((batch, rows, a[-1])), second.shaped((batch, *b[-2:]))
+        node.emit("bmm", out.shaped((batch, rows, b[-1])), self=left, mat2=right)
 
 
 @operator("Einsum")
@@ -138,39 +138,39 @@ def einsum(node: Node) -> None:
         node.becomes(0, held[0].view(shape, dense_strides(shape)))
     for step in steps:
         out = node.output() if step is steps[-1] else node.temporary(step.result, held[0].dtype)
-        operands = [held[i].seen_as(shape) for i, shape in zip(step.operands, step.shapes, strict=True)]
+        operands = [held[i].shaped(shape) for i, shape in zip(step.operands, step.shapes, strict=True)]
         names = {"bmm": ("self", "mat2"), "mul": ("self", "other"), "sum": ("self",)}[step.name]
-        node.emit(step.name, out.seen_as(step.result), **dict(zip(names, operands, strict=True)))
+        node.emit(step.name, out.shaped(step.result), **dict(zip(names, operands, strict=True)))
         held.append(out)
 
 
 def operands(node: Node) -> tuple[GraphValue, GraphValue]:
-    """Both operands of a product, quantized where they are only turned back into floats for it.
+    """Both operands of a product, in their quantized form if they become floats only for it.
 
     With a quantized right operand alone (weights), or left one, the product is that of the other one's floats.
     """
     first, second = unpacked(node.value(0)), unpacked(node.value(1))
     if first.dtype in NARROW and second.dtype not in NARROW:
-        first = first.seen_as(first.shape, second.dtype)
+        first = first.shaped(first.shape, second.dtype)
     return first, second
 
 
 def unpacked(value: GraphValue) -> GraphValue:
-    """The quantized tensor behind a value that was only turned back into floats for this product, else the value."""
+    """The quantized tensor from which a value was made, else the value."""
     return value if value.packed is None else value.packed
 
 
 def _turned(node: Node, first: GraphValue, second: GraphValue) -> tuple[GraphValue, GraphValue]:
     """Both operands as the product takes them: each as it is, or transposed."""
     left, right = (
-        value.seen_as(transposed(value.shape, node.integer(name)))
+        value.shaped(transposed(value.shape, node.integer(name)))
         for value, name in ((first, "transA"), (second, "transB"))
     )
     return left, right
 
 
 def _result(node: Node, first: GraphValue, second: GraphValue) -> GraphValue:
-    """The output; that of a product of quantized tensors is written quantized where only that is wanted of it."""
+    """The output. A product of quantized tensors is written quantized if that is all that the graph uses."""
     out = node.output()
     users = node.fed(0)
     narrow = first.dtype in NARROW and second.dtype in NARROW and node.value(0).packed is not None

@@ -1,4 +1,4 @@
-"""From a graph to operations: node by node, in the order in which they stand in the file."""
+"""Turn a graph into operations, node by node in the order of the file."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class _GraphReading:
         return next((attribute.g for attribute in proto.attribute if attribute.name == wanted), None)
 
     def _inside(self, branch: onnx.GraphProto, proto: onnx.NodeProto) -> None:
-        """Names within a branch are its own; its results are those of its node."""
+        """Read a branch. Its names are its own; its results are those of its node."""
         self._values = self._values.new_child()
         self._graph(branch)
         with self._locating(proto):
@@ -228,7 +228,7 @@ class _GraphReading:
             node.outputs.append(made)
 
     def _look(self, node: Node, path: str) -> None:
-        """Views and questions for shapes are free, unless the elements have to move."""
+        """Read a view or a question for a shape, which is free unless the elements have to move."""
         made = list(node.outputs)
         if node.key in SHAPES or not _is_sized(node, everything=False):
             return
@@ -240,7 +240,7 @@ class _GraphReading:
             self._run(node, path)
 
     def _dequantize(self, node: Node, path: str) -> None:
-        """Products take the quantized tensor itself. For others the floats are made, once, when they are asked for."""
+        """Keep the quantized tensor for products. The floats are made once, if something else asks for them."""
         RULES[node.key](node)
         out = replace(node.output(), packed=node.value(0))
         node.becomes(0, out)
@@ -248,7 +248,7 @@ class _GraphReading:
             self._pending[out.block] = (path, node.drafts)
 
     def _work(self, proto: onnx.NodeProto, node: Node, path: str) -> None:
-        """The operations of a node that does something."""
+        """Read a node that computes or moves something."""
         rule = RULES.get(node.key)
         if node.key in CONTROL or not _is_sized(node):
             self._unsized.append((path, _listed(proto)))
@@ -288,7 +288,7 @@ class _GraphReading:
             return None
 
     def _say_why(self, value: GraphValue, weight: bool, seen: Tensor) -> None:
-        """Note a constant that is used as a weight, or as something else."""
+        """Note whether a constant is used as a weight."""
         block = self._blocks[value.block]
         if weight:
             block.cause = "parameters"

@@ -60,5 +60,5 @@ def _weights(node: Node) -> list[GraphValue]:
 
 
 def _of_direction(whole: GraphValue, direction: int, shape: tuple[int, ...], column: int = 0) -> GraphValue:
-    """What one direction takes of a tensor of all."""
+    """The piece of a tensor that belongs to one direction."""
     return whole.view(shape, whole.strides[-len(shape) :], direction * whole.strides[0] + column)

@@ -1,4 +1,4 @@
-"""Sizes that a file leaves open, and what the user's choices make of them."""
+"""Sizes that a file leaves open, and how the user's choices fix them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def has_open_batch(file: GraphFile, dims: Mapping[str, int]) -> bool:
 def decide(
     file: GraphFile, *, batch: int | None, img_size: int | None, seq_len: int | None, dims: Mapping[str, int]
 ) -> Sizes:
-    """Give every open size a value: that of its name, else of its role, else of the sum that its name is.
+    """Give every open size a value: by its name, else by its role, else as the sum that its name writes.
 
     Raises:
         InvalidValue: a size has none, an option has no size to decide, or the batch is built in and another one.
@@ -199,7 +199,7 @@ def _by_name(symbol: str) -> Role | None:
 
 
 def _by_place(position: int, dims: Sequence[onnx.TensorShapeProto.Dimension], dtype: str) -> Role:
-    """What a dimension without a telling name is: the batch stands first, and images have four dimensions."""
+    """The role of a dimension whose name does not tell: the batch comes first, and images have four dimensions."""
     rank = len(dims)
     if position == 0:
         return "batch"

@@ -56,13 +56,13 @@ class GraphValue:
     def dtype(self) -> str:
         return self.known.dtype
 
-    def seen_as(self, shape: Sequence[int], dtype: str | None = None) -> GraphValue:
-        """The same memory described with another shape, as PyTorch would view it for its own operation."""
+    def shaped(self, shape: Sequence[int], dtype: str | None = None) -> GraphValue:
+        """The same memory with another shape, as PyTorch views it for its own operation."""
         tensor = replace(self.known, shape=tuple(shape), dtype=dtype or self.dtype, strides=dense_strides(shape))
         return replace(self, tensor=tensor)
 
     def view(self, shape: Sequence[int], strides: Strides, offset: int = 0) -> GraphValue:
-        """Another look at the same memory."""
+        """A view of the same memory."""
         tensor = described(shape, self.dtype, strides)
         return replace(
             self,

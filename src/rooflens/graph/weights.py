@@ -1,4 +1,4 @@
-"""Which constants of a graph are its weights: what a model's number of parameters counts."""
+"""Which constants of a graph are its weights, and so its parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vocabulary: what was seen, of which piece, of which case. Frozen types, no behaviour beyond arithmetic.
+"""The vocabulary: observations of pieces of cases. Frozen types, no behaviour beyond arithmetic.
 
 Importing this package needs nothing but the standard library.
 """

@@ -1,4 +1,4 @@
-"""Blocks of memory, when each was there, and how much they are at the peak."""
+"""Blocks of memory, when each is allocated, and their sum at the peak."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ALIGNMENT = 512
 
 
 def allocated(nbytes: int) -> int:
-    """Bytes that the allocator takes for a block of so many."""
+    """Bytes that the allocator takes for a block of `nbytes`."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 

@@ -55,7 +55,7 @@ def to_plain(call: Call, *, layout: bool = True) -> dict[str, Any]:
 
 
 def from_plain(entry: Mapping[str, Any], *, layout: bool = True) -> Call:
-    """The call that :func:`to_plain` took apart; without `layout`, that of its tensors is not known.
+    """The call from what :func:`to_plain` made of it; without `layout` its tensors have no known layout.
 
     Raises:
         KeyError: a field is missing.
@@ -105,7 +105,7 @@ def _plain_tensor(tensor: Tensor) -> dict[str, Any]:
 
 
 def _common_layout(tensors: Sequence[Tensor]) -> str | None:
-    """The memory format of most tensors that are not row-major, else contiguous; None where one has no known layout."""
+    """The memory format of most tensors that are not row-major; None if the layout of one is not known."""
     if any(t.strides is None and t.stored is None for t in tensors):
         return None
     names = [t.memory_format for t in tensors if t.strides != dense_strides(t.shape)]
@@ -113,7 +113,7 @@ def _common_layout(tensors: Sequence[Tensor]) -> str | None:
 
 
 def _implied(common: str | None, shape: tuple[int, ...]) -> Strides | None:
-    """The strides of a tensor that tells none, in a call of this layout."""
+    """The strides of a tensor that is written without any, in a call of this layout."""
     if common is None:
         return None
     differs = NAMED.get(common) == len(shape) and math.prod(shape[2:]) > 1
@@ -121,7 +121,7 @@ def _implied(common: str | None, shape: tuple[int, ...]) -> Strides | None:
 
 
 def _plain_layout(tensor: Tensor, common: str | None) -> dict[str, Any]:
-    """The layout, as far as that of the call does not say it."""
+    """The layout, where it differs from that of the call."""
     if tensor.strides is None:
         return {}
     offset = {"offset": tensor.offset} if tensor.offset else {}

@@ -55,7 +55,7 @@ def write_records(path: Path, contents: RecordFile) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise OutputError now if `path` could not be written later, after the work.
+    """Raise OutputError if `path` cannot be written, before the work is done.
 
     Raises:
         OutputError: the folder cannot be made or written.
@@ -76,7 +76,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write beside `path` under a temporary name, then rename.
+    """Write under a temporary name in the folder of `path`, then rename.
 
     Raises:
         OutputError: the folder cannot be made or written.
@@ -223,14 +223,14 @@ def _define(what: str, known: dict[int, T], entry: Mapping[str, Any], value: T) 
 
 
 def _numbered(what: str, known: Mapping[int, T], entry: Mapping[str, Any]) -> T:
-    """What a line refers to by its number."""
+    """The value that a line refers to by its number."""
     if entry[what] not in known:
         raise ValueError(f"no line before defines {what} {entry[what]}")
     return known[entry[what]]
 
 
 def _header(path: Path, kind: str | None, entry: dict[str, Any]) -> tuple[int, RecordFile]:
-    """The version of a file, and what its first line tells."""
+    """The version of a file, and the contents of its first line."""
     import msgspec
 
     version = entry.get("format")

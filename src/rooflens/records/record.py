@@ -187,7 +187,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A cell that failed: data, so that a sweep goes on.
+    """A cell that failed. It is data, so that a sweep goes on.
 
     Attributes:
         case: the cell.

@@ -29,7 +29,7 @@ class Scaling:
 
     @property
     def efficiency(self) -> float:
-        """Throughput of all over `devices` times the throughput of one."""
+        """Throughput of all devices, over `devices` times the throughput of one."""
         return self.alone.median / self.together.median
 
     @property

@@ -79,12 +79,12 @@ def as_on_cuda(
 
 
 def _by_area(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
-    """An image is scaled by area by averages, which autocast leaves alone; every other way is brought up."""
+    """True for interpolation by area, which is averaging and stays in its type."""
     return name == "interpolate" and "area" in (*args[3:4], kwargs.get("mode"))
 
 
 def _cast(args: Any, kwargs: dict[str, Any], dtype: torch.dtype) -> tuple[Any, dict[str, Any]]:
-    """Every tensor of 32 and 16 bits in one type."""
+    """Cast every tensor of 32 or 16 bits to one type."""
 
     def cast(tensor: Tensor) -> Tensor:
         return tensor.to(dtype) if _is_lower(tensor) or _is_single(tensor) else tensor

@@ -77,7 +77,7 @@ class Copies(ABC):
         return copied
 
     def _wrapped(self, tensor: Tensor) -> Tensor:
-        """A tensor of a class that is made of others, around the copies of these."""
+        """The copy of a tensor whose class is made of other tensors."""
         kind: Any = type(tensor)
         names, context = kind.__tensor_flatten__(tensor)
         inner = {name: self.of(getattr(tensor, name)) for name in names}
@@ -118,7 +118,7 @@ class FakeCopies(Copies):
 
 
 class RealCopies(Copies):
-    """Copies on the CPU; where a tensor has no values (meta), random ones of the size that layers keep."""
+    """Copies on the CPU. A meta tensor gets random values whose size layers keep."""
 
     def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False) -> None:
         super().__init__(cast, channels_last)

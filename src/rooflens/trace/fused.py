@@ -49,7 +49,7 @@ def scattered(grads: list[Tensor], needed: list[bool]) -> list[Tensor | None]:
 
 
 class Once(torch.autograd.Function):
-    """The gradients of a fused kernel, which has no second derivative: backward through them is refused."""
+    """The gradients of a fused kernel. It has no second derivative, so backward through them raises."""
 
     @staticmethod
     def forward(ctx: Any, advice: str, count: int, *gradients: Tensor) -> Any:
@@ -62,7 +62,7 @@ class Once(torch.autograd.Function):
 
 
 def _once(grads: list[Tensor], advice: str, *sources: Tensor) -> list[Tensor]:
-    """`grads`, which depend on `sources` in a way that cannot be differentiated again."""
+    """`grads`, which depend on `sources` and cannot be differentiated again."""
     if not torch.is_grad_enabled():
         return grads
     return list(Once.apply(advice, len(grads), *grads, *sources))

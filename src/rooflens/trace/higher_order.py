@@ -25,7 +25,7 @@ _WRITTEN_OUT = frozenset({"associative_scan", "map_impl", "while_loop"})
 
 
 def run(operation: HigherOrderOperator, *args: Any, **kwargs: Any) -> Any:
-    """The result of a higher-order operation, by the plain operations that it stands for.
+    """Run the plain operations that a higher-order operation stands for.
 
     Raises:
         ModelError: torch has no plain form of it.
@@ -55,9 +55,9 @@ def _scan(combine: Callable[..., Any], start: Any, steps: Any, additional: Any =
 
 
 def _flexible_attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> Any:
-    """One attention kernel, counted in full: which blocks a mask leaves out is among its values.
+    """One attention kernel, counted in full: only its values tell which blocks a mask leaves out.
 
-    What the function of scores computes in the kernel is not seen.
+    What the function of scores computes in the kernel is not counted.
     """
     statistics = query.new_empty(query.shape[:-1], dtype=torch.float32)
     return fused.attend(query, key, value), statistics, statistics
@@ -68,9 +68,9 @@ _PLAIN: dict[str, Callable[..., Any]] = {"cond": _branch, "scan": _scan, "flex_a
 
 @contextmanager
 def flexible_attention() -> Iterator[None]:
-    """Flex attention without compiling it, and without torch's refusal of its backward on the CPU.
+    """Let flex attention run uncompiled, with a backward on the CPU.
 
-    Here it is an operation of our own. Where a torch knows other switches, it does as it does.
+    Here it is an operation of our own. A torch without these switches is left as it is.
     """
     module = sys.modules.get(_FLEX)
     replaced = {"_validate_device": lambda *tensors: None, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG": True}

@@ -54,7 +54,7 @@ class Lifetimes:
 
     @property
     def lasting(self) -> frozenset[int]:
-        """Numbers of the blocks that are still there: results, state, and what was there before."""
+        """Numbers of the blocks that are still allocated: results, state, and what the step began with."""
         return frozenset(self._alive.values())
 
     def label(self, tensor: Tensor, cause: str) -> None:

@@ -100,7 +100,7 @@ def untouched(root: nn.Module, copied: Callable[[Tensor], Tensor]) -> Iterator[N
 
 
 def reachable(root: nn.Module) -> list[nn.Module]:
-    """Every module of `root`, and those that stand in plain attributes, lists and dicts of them."""
+    """Every module of `root`, and those in plain attributes, lists and dicts of them."""
     reached: dict[nn.Module, None] = {}
     waiting = [root]
     while waiting:

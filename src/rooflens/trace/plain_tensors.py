@@ -41,5 +41,5 @@ def plain_tensors(tensor: Tensor) -> tuple[Tensor, ...]:
 
 
 def without_values(tensor: Tensor) -> DataDependent:
-    """The error of a sparse tensor that has no values: how much it stores is among them."""
+    """The error for a sparse tensor without values: they tell how much it stores."""
     return DataDependent(f"what a {str(tensor.layout).removeprefix('torch.')} tensor holds depends on values")

@@ -57,7 +57,7 @@ class Schema:
 
 @cache
 def schema_of(operator: torch._ops.OpOverload, custom: bool) -> Schema:
-    """What to know of an operator; a `custom` one, for which a formula was registered, keeps its namespace."""
+    """What the recorder needs of an operator. A `custom` one has a registered formula and keeps its namespace."""
     schema = operator._schema
     name = schema.name if custom else schema.name.split("::")[-1]
     if operator.namespace == "quantized" and not custom:  # layers on packed weights have the names of plain ones
@@ -107,7 +107,7 @@ class Recorder(TorchDispatchMode):
 
     @contextmanager
     def following_functions(self) -> Iterator[None]:
-        """Tell apart what functions with a gradient of their own run: their forward has recording off, as backward has.
+        """Count the calls of functions with a gradient of their own, whose forward has recording off as backward has.
 
         In backward, one that is called with recording on is called again, by a checkpoint.
         """
