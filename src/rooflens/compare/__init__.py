@@ -17,15 +17,14 @@ Reads records and devices, runs nothing, needs no torch.
 
 from rooflens.compare.agreement import Agreement, Joined, compare_evidence
 from rooflens.compare.correlation import Correlation, correlations
-from rooflens.compare.devices import DeviceComparison, OnDevice, compare_devices
-from rooflens.compare.environments import Difference, differences
+from rooflens.compare.devices import DeviceComparison, compare_devices
+from rooflens.compare.environments import differences
 from rooflens.compare.growth import Exponent, exponents
-from rooflens.compare.kernel_pairs import Kernel, KernelComparison, LaunchPair, compare_kernels
+from rooflens.compare.kernel_pairs import KernelComparison, compare_kernels
 from rooflens.compare.phases import PhaseRatio, phase_ratios
 from rooflens.compare.runs import RunChange, RunComparison, compare_runs
 from rooflens.compare.throughput import Sweep, sweeps
 from rooflens.compare.timed_cases import COMPARED
-from rooflens.compare.uncertainty import Coefficient, Errors, PowerLaw, RatioChange
 
 Comparison = (
     RunComparison
@@ -42,21 +41,13 @@ Comparison = (
 __all__ = [
     "COMPARED",
     "Agreement",
-    "Coefficient",
     "Comparison",
     "Correlation",
     "DeviceComparison",
-    "Difference",
-    "Errors",
     "Exponent",
     "Joined",
-    "Kernel",
     "KernelComparison",
-    "LaunchPair",
-    "OnDevice",
     "PhaseRatio",
-    "PowerLaw",
-    "RatioChange",
     "RunChange",
     "RunComparison",
     "Sweep",

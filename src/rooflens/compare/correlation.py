@@ -83,11 +83,11 @@ def points(group: Iterable[TimedCase], x: Compared, y: Compared) -> tuple[tuple[
 def _correlation(
     setting: Case, group: Sequence[TimedCase], quantity: Compared, against: Compared, methods: Sequence[Method]
 ) -> Correlation | None:
-    from rooflens.compare.statistics import correlate  # scipy takes a second to load
-
     known = points(group, quantity, against)
     if len(known) < FEWEST_MODELS:
         return None
+    from rooflens.compare.statistics import correlate  # scipy takes a second to load
+
     x, y = [point[1] for point in known], [point[2] for point in known]
     found = {method: correlate(x, y, method) for method in methods}
     return Correlation(

@@ -10,6 +10,7 @@ from rooflens.compare.uncertainty import Interval, RatioChange
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Device
 from rooflens.results import RecordSet, Time
+from rooflens.results.quantities import ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +105,7 @@ def compare_devices(
 def _row(step: TimedCase, base: TimedCase, devices: Mapping[str, Device], prices: Mapping[str, float]) -> OnDevice:
     here, there = step.case.device or "", base.case.device or ""
     seconds, compared = step.seconds or 0.0, _speedup(step, base)
-    watts, base_watts = _watts(devices.get(here)), _watts(devices.get(there))
-    price, base_price = prices.get(here), prices.get(there)
+    watts, price = _watts(devices.get(here)), prices.get(here)
     batch = step.case.batch
     return OnDevice(
         case=step.case,
@@ -117,29 +117,24 @@ def _row(step: TimedCase, base: TimedCase, devices: Mapping[str, Device], prices
         p=compared.p,
         watts=watts,
         joules_per_sample=watts * seconds / batch if watts is not None and batch else None,
-        speedup_per_watt=_relative(compared.ratio, watts, base_watts),
+        speedup_per_watt=ratio(compared.ratio, ratio(watts, _watts(devices.get(there)))),
         price=price,
-        speedup_per_price=_relative(compared.ratio, price, base_price),
+        speedup_per_price=ratio(compared.ratio, ratio(price, prices.get(there))),
     )
 
 
 def _speedup(step: TimedCase, base: TimedCase) -> RatioChange:
     """Seconds of the baseline over those of a device."""
-    from rooflens.compare.statistics import change  # scipy takes a second to load
-
     if step is base:
         return RatioChange(ratio=1.0)
     if step.samples and base.samples:
+        from rooflens.compare.statistics import change  # scipy takes a second to load
+
         return change(step.samples, base.samples)
-    seconds, before = step.seconds, base.seconds
-    return RatioChange(ratio=before / seconds if seconds and before is not None else None)
+    return RatioChange(ratio=ratio(base.seconds, step.seconds))
 
 
 def _watts(device: Device | None) -> float | None:
     if device is None or "power" not in device.facts:
         return None
     return device.facts["power"].value * device.count
-
-
-def _relative(speedup: float | None, cost: float | None, base: float | None) -> float | None:
-    return None if speedup is None or cost is None or not base else speedup / (cost / base)

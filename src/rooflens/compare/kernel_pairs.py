@@ -11,6 +11,7 @@ from math import fsum
 from rooflens.errors import AmbiguousResult, Incomparable
 from rooflens.records import Record
 from rooflens.results import RecordSet
+from rooflens.results.quantities import ratio
 
 _CAST = re.compile(r"\([a-zA-Z_][\w ]*\)(?=-?\d)")
 _NAMESPACE = re.compile(r"(?:\w+|<unnamed>|\(anonymous namespace\))::")
@@ -33,7 +34,7 @@ class LaunchPair:
 
     @property
     def paired(self) -> bool:
-        """Whether both sides have it."""
+        """True if both sides have it."""
         return self.before is not None and self.after is not None
 
 
@@ -64,11 +65,7 @@ class Kernel:
     @property
     def ratio(self) -> float | None:
         """Seconds after over seconds before; None where a side has no such launch or no times."""
-        if not self.before.launches or not self.after.launches:
-            return None
-        if self.before.seconds is None or self.after.seconds is None or not self.before.seconds:
-            return None
-        return self.after.seconds / self.before.seconds
+        return ratio(self.after.seconds, self.before.seconds) if self.before.launches and self.after.launches else None
 
     @property
     def gained(self) -> float | None:
@@ -196,14 +193,10 @@ def _side(records: Iterable[Record]) -> KernelSum:
     items = list(records)
     return KernelSum(
         launches=sum(record.calls for record in items),
-        seconds=_sum(None if r.timing is None else r.timing.median * r.calls for r in items),
+        seconds=_sum(r.seconds for r in items),
         flops=_sum(None if r.work is None or r.work.missing else r.work.total_flops * r.calls for r in items),
-        dram=_sum(None if r.work is None else _times(r.work.bytes.get("dram"), r.calls) for r in items),
+        dram=_sum(None if r.work is None else (r.work * r.calls).bytes.get("dram") for r in items),
     )
-
-
-def _times(amount: float | None, calls: int) -> float | None:
-    return None if amount is None else amount * calls
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

@@ -63,9 +63,9 @@ def _ratio(item: Evidence) -> PhaseRatio:
 
 def _interval(item: Evidence) -> Interval | None:
     """Return the interval from one run that timed both phases of the same steps."""
-    from rooflens.compare.statistics import quotient_interval  # scipy takes a second to load
-
     forward, backward = item.runs("forward"), item.runs("backward")
     if len(forward) != 1 or len(backward) != 1 or len(forward[0].samples) != len(backward[0].samples):
         return None
+    from rooflens.compare.statistics import quotient_interval  # scipy takes a second to load
+
     return quotient_interval(forward[0].samples, backward[0].samples)

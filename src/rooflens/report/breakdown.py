@@ -126,20 +126,16 @@ class Module:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ModuleRow:
+class _ModuleRow(_Row):
     """A module with everything below it.
 
     Attributes:
-        total: the sum of its operations; `of`: that of all, `own`: that of the module itself.
+        own: the sum of the operations of the module itself.
         seconds: its measured time; None where nothing of it was timed. `reached`: its bound over that time.
     """
 
-    case: Case
-    phase: Phase | None
     module: Module
-    total: Total
     own: Total
-    of: Total
     seconds: float | None
     reached: float | None
 
@@ -265,6 +261,7 @@ def module_tree(
             _ModuleRow(
                 case=rs.cases[0],
                 phase=only,
+                name=module.name,
                 module=module,
                 total=total,
                 own=records.sum(module.own, of.device),

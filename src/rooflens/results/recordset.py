@@ -317,21 +317,11 @@ def _field_names(cls: type) -> set[str]:
 
 
 def _row(record: Record) -> dict[str, object]:
-    work = record.work
+    case, work = record.case, record.work
+    names = ("source", "scope", "path", "kind", "name", "phase", "calls", "recomputed")
     return {
-        "model": record.case.model,
-        "device": record.case.device,
-        "batch": record.case.batch,
-        "dtype": record.case.dtype,
-        "mode": record.case.mode,
-        "source": record.source,
-        "scope": record.scope,
-        "path": record.path,
-        "kind": record.kind,
-        "name": record.name,
-        "phase": record.phase,
-        "calls": record.calls,
-        "recomputed": record.recomputed,
+        **{name: getattr(case, name) for name in ("model", "device", "batch", "dtype", "mode")},
+        **{name: getattr(record, name) for name in names},
         "matmul_flops": None if work is None else work.matmul_flops,
         "flops": None if work is None else work.total_flops,
         "dram_bytes": None if work is None else work.bytes.get("dram"),
