@@ -19,7 +19,8 @@ PRODUCTS = (
 def product(call: Call) -> Demand:
     """(..., m, k) times (..., k, n): m n k multiply-adds per matrix; with vectors, m or n is 1.
 
-    Packed 4-bit and 8-bit weights are unpacked to the left operand's type: the product is its, the bytes are theirs.
+    Packed 4-bit and 8-bit weights are unpacked to the left operand's type. The product has that type; the bytes are
+    those of the packed weights.
     """
     first, out = _first_operand(call), call.outputs[0]
     biased = isinstance(call.get("bias"), Tensor)
