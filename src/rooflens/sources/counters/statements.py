@@ -20,8 +20,6 @@ _RESULT = "void "
 """Kernels return nothing; names of templates say so."""
 _MOST_NAMES = 5
 
-Amount = str | float
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
@@ -64,7 +62,7 @@ def parse_statement(text: str) -> Statement:
     return statement(pattern, {name: value for name, (_, _, value) in zip(names, pairs, strict=True)})
 
 
-def statement(pattern: str, amounts: Mapping[str, Amount]) -> Statement:
+def statement(pattern: str, amounts: Mapping[str, str | float]) -> Statement:
     """Return a statement from its parts; amounts are numbers or arithmetic on numbers.
 
     Raises:

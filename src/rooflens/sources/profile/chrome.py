@@ -43,7 +43,7 @@ _NO_JSON = re.compile(rb"(:\s*)-?(?:inf|nan|NaN|Infinity)(?=\s*[,}\]])")
 
 
 def read_trace(path: str | Path) -> Events:
-    """The events of a Chrome trace.
+    """Return the events of a Chrome trace.
 
     Raises:
         FileError: the file cannot be opened, is too large, is no Chrome trace, holds an event
@@ -61,14 +61,14 @@ def read_trace(path: str | Path) -> Events:
 
 
 def _categories(listed: Iterable[Any]) -> str:
-    """What events are called that a trace has instead of those that are read."""
-    found = Counter(event.cat or "events without a category" for event in listed)
-    shown = ", ".join(f"{times} {name[:40]!r}" for name, times in found.most_common(_MOST_LISTED))
-    return f"{shown}{', ...' if len(found) > _MOST_LISTED else ''}" if found else "no event at all"
+    """The categories of events that a trace has instead of those that are read."""
+    counts = Counter(event.cat or "events without a category" for event in listed)
+    shown = ", ".join(f"{times} {name[:40]!r}" for name, times in counts.most_common(_MOST_LISTED))
+    return f"{shown}{', ...' if len(counts) > _MOST_LISTED else ''}" if counts else "no event at all"
 
 
 def parse_trace(raw: bytes, where: str) -> Events:
-    """The events of a Chrome trace whose text is at hand; `where` names it in errors.
+    """Return the events in the text of a Chrome trace; `where` names it in errors.
 
     Raises:
         FileError: it is no Chrome trace, or holds an event without a usable time.
@@ -99,9 +99,10 @@ def _decoded(raw: bytes, where: str) -> list[Any]:
 
 
 def _place_of(error: Exception, raw: bytes) -> str:
-    """What is wrong, and at which byte; where the text ends too early that is its end."""
-    said = str(error)
-    return said if "byte" in said or "at `" in said else f"{said} (byte {len(raw)}, line {raw.count(10) + 1})"
+    """The message of an error with its place; where the text ends too early that is its end."""
+    message = str(error)
+    placed = "byte" in message or "at `" in message
+    return message if placed else f"{message} (byte {len(raw)}, line {raw.count(10) + 1})"
 
 
 _ARGUMENTS = {
@@ -242,12 +243,12 @@ class _TraceReader:
 
 
 def _was_not_timed(event: Any) -> bool:
-    """Whether the profiler lost the time of an event: it writes zeros then, for start and duration."""
+    """True if the profiler lost the time of an event: it writes zeros then, for start and duration."""
     return bool(event.ts == 0 and event.dur == 0)
 
 
 def _left_out(raw: Iterable[Any]) -> Iterator[str]:
-    """How many of the events that are read could not be: a total without them is too small."""
+    """Notes on events without a usable time: a total without them is too small."""
     whole = Counter(event.cat for event in raw if event.ph == "X")
     lost = Counter(event.cat for event in raw if event.ph == "X" and _was_not_timed(event))
     halves = Counter(event.cat for event in raw if event.ph in ("B", "E"))

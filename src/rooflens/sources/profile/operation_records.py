@@ -75,7 +75,7 @@ def is_attributed(share: TimeShare) -> bool:
 
 
 def _coverage(items: Sequence[TimeShare]) -> str:
-    """How much of the time belongs somewhere, and what the longest of the rest is."""
+    """The share of the time that belongs to an operation of a module, and the longest of the rest."""
     on_device = any(share.activity is not None for share in items)
     total = sum(share.seconds for share in items)
     known = sum(share.seconds for share in items if is_attributed(share))

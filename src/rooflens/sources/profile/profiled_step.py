@@ -59,9 +59,9 @@ def records(
 def profiled(
     step: Step, run: Executable, where: str, *, warmup: int = WARMUP, keep: str | Path | None = None
 ) -> Events:
-    """What the profiler saw of one warm run, in which every module and phase is a named range.
+    """Return the events of one warm run, in which every module and phase is a named range.
 
-    The events go through torch's own trace file: its form is promised, and the same in every version.
+    They go through torch's own trace file: its form is promised, and the same in every version.
     """
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if where == "cuda" else [])]
     for _ in range(warmup):
@@ -130,7 +130,7 @@ def _wait(where: str) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the profiler's own log, which also reports that there is no GPU; what the user asked for stays."""
+    """Silence the profiler's own log, which also reports that there is no GPU, unless the user set its level."""
     if _LOG_LEVEL in os.environ:
         yield
         return

@@ -16,7 +16,7 @@ _DRAM = "dram"
 
 
 def from_json(text: str, path: Path, _: str, told: Device | None) -> Roofs:
-    """The empirical ceilings; what ``spec`` holds was typed in by the user of the tool and is no measurement.
+    """Return the empirical ceilings; the user of the tool typed in what ``spec`` holds, which is no measurement.
 
     Raises:
         FileError: it is no such file; the message names the key.
@@ -35,10 +35,9 @@ def from_json(text: str, path: Path, _: str, told: Device | None) -> Roofs:
 def measured(
     compute: Sequence[NamedRoof], memory: Sequence[NamedRoof], *, gpu: bool, title: str, told: Device | None, where: str
 ) -> Roofs:
-    """What the tool measured, as a device.
+    """Return what the tool measured, as a device.
 
-    Its levels are the steps in a curve: it calls the first L1. Loads of its kernel pass a GPU's L1 by, so that this
-    step is L2 there.
+    Its levels are the steps in a curve: it calls the first L1. On a GPU loads of its kernel bypass L1: this step is L2.
     """
     notes = ["Measured by the Empirical Roofline Tool"]
     if any(not unit_of(roof.name)[1] for roof in compute):

@@ -1,4 +1,4 @@
-"""What the Empirical Roofline Tool prints: a run (``try.001``), its summary (``sum``), and the final report."""
+"""The output of the Empirical Roofline Tool: a run (``try.001``), its summary (``sum``), and the final report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DIGITS = 19
 
 
 def from_text(text: str, path: Path, _: str, told: Device | None) -> Roofs:
-    """The ceilings of what the tool printed.
+    """Return the ceilings in what the tool printed.
 
     Raises:
         FileError: a line is none of its lines, or two tell different rates of one level.

@@ -43,7 +43,7 @@ _L2 = "l2 bytes are lts__t_bytes: all that passes the tags of L2"
 
 
 def from_table(text: str, path: Path, model: str, told: Device | None) -> Roofs:
-    """A record for each kernel name, of its average launch.
+    """Return a record for each kernel name, of its mean launch.
 
     Raises:
         FileError: a cell is no number, or columns contradict each other; the message names row and column.
@@ -109,7 +109,7 @@ def _values(cells: Mapping[str, str], place: str) -> dict[str, float]:
 
 
 def _consistent(values: Mapping[str, float], place: str) -> None:
-    """The table holds most numbers twice: as counters, and as what was computed of them."""
+    """Raise FileError if numbers disagree that the table holds twice: as counters, and as results computed of them."""
     lanes, _ = _on_lanes(values)
     complete = len(lanes) == len(_PRECISIONS)
     claims: list[tuple[str, float | None]] = [

@@ -41,7 +41,7 @@ RATES_ONLY = "the file tells rates, no times: each point stands for one second o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """The words behind a keyword."""
+    """A keyword, its place, and the values behind it."""
 
     keyword: str
     place: str
@@ -54,7 +54,7 @@ def is_keyword(word: str) -> bool:
 
 
 def from_keywords(text: str, path: Path, model: str, told: Device | None) -> Roofs:
-    """Roofs as a device, and a record for each point, in a case of its own by its label.
+    """Return roofs as a device, and a record for each point, in a case of its own by its label.
 
     Raises:
         FileError: an unknown keyword, a value that is no number, or lines that do not fit each other.
@@ -135,7 +135,7 @@ def _both(lines: Mapping[str, _Line], one: str, other: str) -> tuple[_Line, _Lin
 
 
 def _unit(compute: Sequence[NamedRoof]) -> tuple[str, tuple[str, ...]]:
-    """What the points computed with: the file names it by its roofs only."""
+    """The resource of the points, which the file names by its roofs only, and a note if that is not sure."""
     if not compute:
         unit, telling = unit_of("")
         return unit, (f"the file names no compute roof: its FLOP are taken as {unit}",)
@@ -153,7 +153,7 @@ def _points(lines: Mapping[str, _Line], case: Case, unit: str, notes: tuple[str,
         if lonely is not None:
             raise FileError(f"{lonely.place}: {lonely.keyword!r} needs a line {_PERFORMANCE!r} too")
         return
-    labels = _told_apart(_both(lines, _PERFORMANCE, _LABELS)[1].values)
+    labels = _distinct(_both(lines, _PERFORMANCE, _LABELS)[1].values)
     columns, left_out = _by_level(lines, intensities)
     for n, (label, text) in enumerate(zip(labels, speeds.values, strict=True)):
         flops = rate(text, speeds.place)
@@ -174,10 +174,10 @@ def _points(lines: Mapping[str, _Line], case: Case, unit: str, notes: tuple[str,
         )
 
 
-def _told_apart(labels: Sequence[str]) -> list[str]:
-    """Labels of which none is like another: two points of one label are two points.
+def _distinct(labels: Sequence[str]) -> list[str]:
+    """Labels of which no two are equal: two points of one label are two points.
 
-    >>> _told_apart(["stride", "stride", "other"])
+    >>> _distinct(["stride", "stride", "other"])
     ['stride', 'stride (2)', 'other']
     """
     seen: Counter[str] = Counter()
@@ -189,7 +189,7 @@ def _told_apart(labels: Sequence[str]) -> list[str]:
 
 
 def _by_level(lines: Mapping[str, _Line], intensities: Sequence[_Line]) -> tuple[dict[str, _Line], tuple[str, ...]]:
-    """The intensities by level, and what to know of those of other levels."""
+    """The intensities by level, and notes on those of other levels."""
     found: dict[str, _Line] = {}
     left_out: list[str] = []
     for line in intensities:

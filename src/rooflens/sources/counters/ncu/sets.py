@@ -15,7 +15,7 @@ _TENSOR = "sm__ops_path_tensor_{}.sum"
 
 
 def metric_set(cc: str, dtype: str) -> tuple[str, ...]:
-    """The fewest counters that tell FLOP by precision, bytes by level and time, for a case of a dtype.
+    """Return the fewest counters that tell FLOP by precision, bytes by level and time, for a case of a dtype.
 
     >>> "dram__bytes_op_read.sum" in metric_set("12.0", "fp32"), "dram__bytes_read.sum" in metric_set("9.0", "fp32")
     (True, True)
@@ -42,7 +42,7 @@ def metric_set(cc: str, dtype: str) -> tuple[str, ...]:
 
 
 def there(names: Iterable[str], cc: str) -> list[str]:
-    """Those of the names that a chip of a compute capability has.
+    """Return those of the names that a chip of a compute capability has.
 
     Only on 7.5 do chips differ: GTX 16 cards have no tensor cores, and ncu gives such a counter no value there.
     """
@@ -51,7 +51,7 @@ def there(names: Iterable[str], cc: str) -> list[str]:
 
 
 def _first(ways: Iterable[list[str]], cc: str) -> list[str]:
-    """The first of several ways to count something for which a chip has all names; none where it has no such unit."""
+    """The first way to count something for which a chip has all names; none where it has no such unit."""
     return next((way for way in ways if len(there(way, cc)) == len(way)), [])
 
 

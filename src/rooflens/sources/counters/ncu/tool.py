@@ -1,4 +1,4 @@
-"""Nsight Compute's command line: where it is, what it can do, and what to ask of it."""
+"""Nsight Compute's command line: where it is, its version and options, and how it is called."""
 
 from __future__ import annotations
 
@@ -27,22 +27,17 @@ _VERSION = re.compile(r"Version (\d[\w.]*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """An ncu that runs.
-
-    Attributes:
-        version: as it says, like ``2025.3.1.0``.
-        options: the names of its options.
-    """
+    """An ncu that runs: its version, like ``2025.3.1.0``, and the names of its options."""
 
     path: str
     version: str
     options: frozenset[str]
 
     def command(self, metrics: Sequence[str], report: Path, *, cache: str, program: Sequence[str]) -> list[str]:
-        """The command line that runs a program and counts between its profiler marks.
+        """Return the command line that runs a program and counts between its profiler marks.
 
-        Clocks are left as they are and caches are controlled as asked, always said: defaults differ by version. Without
-        the code of the kernels in it a report is a hundredth of the size.
+        It says that clocks are left as they are, and how caches are controlled: defaults differ by version. Without the
+        code of the kernels a report has a hundredth of the size.
         """
         return [
             self.path,
@@ -60,7 +55,7 @@ class Tool:
 
     @contextmanager
     def printed(self, report: Path) -> Iterator[Iterator[str]]:
-        """The lines of a report as its raw page in CSV and base units.
+        """Open the lines of a report, as its raw page in CSV and base units.
 
         Raises:
             CountersUnavailable: ncu cannot print it, or takes too long.
@@ -88,7 +83,7 @@ def _plain() -> dict[str, str]:
 
 @cache
 def find() -> Tool:
-    """The ncu of this machine: the one that ``ROOFLENS_NCU`` names, else that on the path, else where CUDA lies.
+    """Return the ncu of this machine: the one that ``ROOFLENS_NCU`` names, else that on the path, else where CUDA lies.
 
     Raises:
         CountersUnavailable: there is none, or it does not run.

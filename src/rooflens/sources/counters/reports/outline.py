@@ -1,7 +1,7 @@
 """What a report of Nsight Compute holds, by its framing alone.
 
 NVIDIA documents the format in the Customization Guide and ships its message definitions with ncu: after a sign and a
-header follow blocks, each with the counts and the size of what it holds. The package that reads reports says nothing of
+header come blocks, each with the counts and the size of what it holds. The package that reads reports is silent about
 what it cannot read: of a report that was cut off it gives the part that is left. So its results are compared with this.
 """
 
@@ -38,7 +38,7 @@ Field = int | bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """What a report holds, in the order of the file.
+    """The results of a report, in the order of the file.
 
     Attributes:
         version: year and release of the ncu that wrote it, None where it does not tell.
@@ -51,9 +51,9 @@ class Outline:
     processes: array[int]
 
     def ordered(self) -> list[int]:
-        """The results process after process, as ncu prints them: those of several are interleaved in a file."""
-        seen: dict[int, int] = {}
-        ranks = [seen.setdefault(process, len(seen)) for process in self.processes]
+        """Return the results process after process, as ncu prints them; a file interleaves those of several."""
+        order: dict[int, int] = {}
+        ranks = [order.setdefault(process, len(order)) for process in self.processes]
         return sorted(range(len(ranks)), key=ranks.__getitem__)
 
 
@@ -62,7 +62,7 @@ class _Damaged(Exception):
 
 
 def outline_of(path: Path, where: str) -> Outline:
-    """The outline of a report; memory for a few bytes per result, not for the file.
+    """Return the outline of a report; it takes memory for a few bytes per result, not for the file.
 
     Raises:
         FileError: it cannot be opened, is no report, was cut off or is damaged.
@@ -79,7 +79,7 @@ def outline_of(path: Path, where: str) -> Outline:
 
 
 def outline(file: BinaryIO, size: int, where: str) -> Outline:
-    """The outline of a report of `size` bytes; FileError if it was cut off or is damaged."""
+    """Return the outline of a report of `size` bytes; FileError if it was cut off or is damaged."""
     try:
         return _outline(file, size)
     except _Damaged as error:
@@ -167,7 +167,7 @@ def _written_by(session: bytes) -> tuple[int, int] | None:
     for field, value in _fields(session):
         if field == _VERSIONS and isinstance(value, bytes):
             texts = dict(_fields(value))
-            found = _NUMBERS.match(_bytes(texts, _VERSION))
-            if found is not None and _bytes(texts, _PROVIDER).startswith(_TOOL):
-                return int(found[1]), int(found[2])
+            match = _NUMBERS.match(_bytes(texts, _VERSION))
+            if match is not None and _bytes(texts, _PROVIDER).startswith(_TOOL):
+                return int(match[1]), int(match[2])
     return None

@@ -1,4 +1,4 @@
-"""What the process that reads a report is asked, and what it answers: lines of JSON."""
+"""The request to the process that reads a report, and its answers: lines of JSON."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ Ranges = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest:
-    """The only line that it gets; the report is its argument.
-
-    Attributes:
-        results: which ones to tell, by their place in the file.
-        memory: bytes of address space at most.
-    """
+    """The only line that it gets: results to read, by their place in the file, and bytes of address space at most."""
 
     results: list[int]
     memory: int
@@ -23,12 +18,7 @@ class ReportRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """The report was opened.
-
-    Attributes:
-        package: version of ncu-report, None where it came with ncu itself.
-        results: how many there are.
-    """
+    """The version of ncu-report, None where it came with ncu itself, and the number of results in the file."""
 
     package: str | None
     results: int
@@ -41,7 +31,7 @@ class ReportResult:
     Attributes:
         pushed: NVTX ranges of the thread that launched it, from outside in within each domain.
         started: NVTX ranges of the process that had begun and not ended.
-        facts: what it tells about device and run.
+        facts: what it says of device and run.
         values: unit and value by metric, None for one without a value.
     """
 

@@ -1,4 +1,4 @@
-"""A report as launches: its outline is read here, what is in it by a process that may fail."""
+"""A report as launches: its outline is read here, its results by a process that may fail."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _ADVICE = "print it with 'ncu -i FILE --csv --page raw --print-units base', and 
 
 
 def launches_of(
-    path: Path, where: str, unusual: ValueDoubts, *, child: str = _CHILD, limit: float = SECONDS
+    path: Path, where: str, doubts: ValueDoubts, *, child: str = _CHILD, limit: float = SECONDS
 ) -> Iterator[KernelLaunch]:
-    """The launches of a report, process after process, as ncu numbers them when it prints.
+    """Give the launches of a report, process after process, as ncu numbers them when it prints.
 
     Args:
         where: the file in errors.
-        unusual: gets what is unusual in the values.
+        doubts: counts what is missing or impossible in the values.
         child: the module that reads the report, run with ``python -m``.
         limit: seconds for a process that reads; it is killed after that.
 
@@ -56,9 +56,9 @@ def launches_of(
     for batch in _batches(outline):
         with _Child(path, where, batch, child, limit) as reader:
             _check(reader.opened(), outline, where)
-            for told in reader.results():
+            for result in reader.results():
                 number += 1
-                yield _launch(told, number, outline.processes[batch[0]], unusual, where)
+                yield _launch(result, number, outline.processes[batch[0]], doubts, where)
 
 
 def _batches(outline: Outline) -> Iterator[list[int]]:
@@ -136,14 +136,14 @@ class _Child:
                     pipe.close()
 
     def opened(self) -> Opened:
-        """Its first answer."""
+        """Return its first answer."""
         answer = self._answer()
         if answer.opened is None:
             raise self._failure("it gave a result before it had opened the report")
         return answer.opened
 
     def results(self) -> Iterator[ReportResult]:
-        """Every result that it was asked for."""
+        """Give every result that it was asked for."""
         while not (answer := self._answer()).done:
             if answer.told is None or not self._left:
                 raise self._failure("it gave what it was not asked for")
@@ -199,31 +199,31 @@ class _Child:
         return f" ({lines[-1][:300]})" if lines else ""
 
 
-def _launch(told: ReportResult, number: int, process: int, unusual: ValueDoubts, where: str) -> KernelLaunch:
+def _launch(result: ReportResult, number: int, process: int, doubts: ValueDoubts, where: str) -> KernelLaunch:
     """A result as a launch."""
     launch = KernelLaunch(
         line=number,
-        key=(str(process), str(number), told.device),
-        name=told.name,
-        device=told.device,
-        ranges=cell_of(told.pushed, told.started),
-        facts=told.facts,
+        key=(str(process), str(number), result.device),
+        name=result.name,
+        device=result.device,
+        ranges=cell_of(result.pushed, result.started),
+        facts=result.facts,
     )
-    for metric, (unit, value) in told.values.items():
+    for metric, (unit, value) in result.values.items():
         if (kind := kind_of(metric)) is not None:
-            launch.add(metric, _value(metric, kind, (unit, value), unusual, f"{where}, launch {number}"))
+            launch.add(metric, _value(metric, kind, (unit, value), doubts, f"{where}, launch {number}"))
         elif unit == "%" and value is not None:
-            unusual.percent(metric, value)
+            doubts.percent(metric, value)
     return launch
 
 
 def _value(
-    metric: str, kind: UnitKind, told: tuple[str, int | float | None], unusual: ValueDoubts, where: str
+    metric: str, kind: UnitKind, answer: tuple[str, int | float | None], doubts: ValueDoubts, where: str
 ) -> CounterValue:
     """In its base unit."""
-    unit, value = told
+    unit, value = answer
     if value is None or value < 0:  # less than nothing is what passes that did not agree leave of a difference
-        unusual.missing(metric)
+        doubts.missing(metric)
         return None
     power = power_of(unit, kind)
     if power is None:

@@ -56,7 +56,7 @@ def _with_activities(export: Export) -> Iterator[tuple[TimeShare, DeviceActivity
 
 
 def _busy(activities: Sequence[DeviceActivity]) -> str:
-    """What a sum of times does not tell: how long the device was busy, and on how many streams."""
+    """A note on what a sum of times hides: how long the device was busy, and on how many streams."""
     streams = Counter(activity.stream for activity in activities if activity.stream is not None)
     listed = ", ".join(str(stream) for stream, _ in streams.most_common(8))
     return (
