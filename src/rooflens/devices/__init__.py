@@ -1,6 +1,6 @@
 """The device catalogue: one reviewed TOML file per device, every number with its origin and reference.
 
-A device is found by the name that people type, by the name that drivers report, or by a file of the user's own::
+A device has names that people use and names that drivers report, or it is a file of the user::
 
     find("t4"), find("NVIDIA A100-SXM4-40GB"), find("2x v100-sxm2-16gb"), find("my-board.toml")
 

@@ -41,7 +41,7 @@ def find(name: str, special: Mapping[str, Callable[[], Device]] | None = None) -
     ``2x NAME`` is two of them as one device, see :func:`rooflens.devices.times`.
 
     Args:
-        special: words in lower case that the catalogue cannot answer, like ``measured``, and who can.
+        special: functions for names outside the catalogue, in lower case, like ``measured``.
 
     Raises:
         UnknownDevice: no device has this name; near names are listed.
@@ -49,12 +49,12 @@ def find(name: str, special: Mapping[str, Callable[[], Device]] | None = None) -
         DeviceFileError: the file cannot be read or holds a wrong key or value.
         InvalidValue: none of a device (``0x t4``).
     """
-    words = special or {}
+    special = special or {}
 
     def one(name: str) -> Device:
-        if (word := name.strip().lower()) in words:
-            return words[word]()
-        return load_file(name.strip()) if word.endswith(".toml") else _one(name)
+        if (lowered := name.strip().lower()) in special:
+            return special[lowered]()
+        return load_file(name.strip()) if lowered.endswith(".toml") else _one(name)
 
     return _counted(name, one)
 

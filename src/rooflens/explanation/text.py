@@ -40,7 +40,8 @@ def lines_of(chapters: Sequence[Chapter]) -> Iterator[str]:
         for place, operation in enumerate(chapter.operations):
             yield from [""] * bool(place)
             yield from _wrapped(_title(operation), "", "  ")
-            yield from _laid_out([*_counted(operation), *_timed(operation)])
+            times = [block for device in operation.devices for block in _timed(operation.executed, device)]
+            yield from _laid_out([*_counted(operation), *times])
 
 
 def _title(explained: Explained) -> str:
@@ -91,32 +92,27 @@ def _terms(terms: tuple[WorkTerm, ...], unit: str) -> Iterator[_Labelled]:
         yield _Labelled(term.what, result if is_plain else f"{term.expression} = {result}")
 
 
-def _timed(explained: Explained) -> Iterator[_Block]:
-    for device in explained.devices:
-        yield ""
-        yield f"On {device.name}:"
-        yield from _quotients(explained.executed, device)
-
-
-def _quotients(work: Work, device: Device) -> Iterator[_Labelled]:
+def _timed(work: Work, device: Device) -> Iterator[_Block]:
     """Work over rate for each resource, the sums of those that share silicon, and the largest of all."""
-    found = bound(work, device)
+    yield ""
+    yield f"On {device.name}:"
+    shortest = bound(work, device)
     silicon: dict[str, list[str]] = {}
-    for resource, seconds in found.shares.items():
+    for resource, seconds in shortest.shares.items():
         ceiling = device.require(resource)
         computes = resource in work.flops
         amount = f"{_number(work.flops[resource])} FLOP" if computes else f"{_number(work.bytes[resource])} B"
         rate = show(ceiling.rate, "FLOP/s" if computes else "B/s")
         yield _Labelled(resource, f"{amount} / {rate} ({ceiling.origin}) = {show(seconds, 's')}")
         silicon.setdefault(ceiling.silicon if computes else resource, []).append(resource)
-    for resource in sorted(found.skipped):
+    for resource in sorted(shortest.skipped):
         yield _Labelled(resource, "no rate is known: left out")
     for unit, resources in silicon.items():
         if len(resources) > 1:
-            total = sum(found.shares[resource] for resource in resources)
+            total = sum(shortest.shares[resource] for resource in resources)
             yield _Labelled(unit, f"{' + '.join(resources)} = {show(total, 's')} on one unit")
-    by = f" by {found.bound_by}" if found.bound_by else ""
-    yield _Labelled("bound", f"{show(found.seconds, 's')}{by}, the largest: units and memory overlap")
+    by = f" by {shortest.bound_by}" if shortest.bound_by else ""
+    yield _Labelled("bound", f"{show(shortest.seconds, 's')}{by}, the largest: units and memory overlap")
 
 
 def _laid_out(blocks: list[_Block]) -> Iterator[str]:
@@ -135,7 +131,7 @@ def _wrapped(text: str, first: str, others: str) -> list[str]:
 
 
 def _glued(text: str) -> str:
-    """Broken in front of an operator only, and never inside of a number with its name or unit."""
+    """Text that breaks only before an operator, and never between a number and its name or unit."""
     for sign in ("x", "/", "+", "-", "="):
         text = text.replace(f" {sign} ", f" {sign}{_GLUE}")
     for follower in ("(", "FLOP", "B"):
@@ -144,7 +140,7 @@ def _glued(text: str) -> str:
 
 
 def _written(call: Call) -> str:
-    """The call as it could be typed: name=shape:type."""
+    """The call as text: name=shape:type."""
     given = ", ".join(f"{name}={_value(value)}" for name, value in call.arguments)
     results: dict[str, list[Tensor]] = {}
     for name, tensor in zip(result_names(call), call.outputs, strict=True):

@@ -11,7 +11,6 @@ Conventions (the only place where they are written as code):
 - Efficiency is bound over measured time.
 """
 
-from rooflens.roofline.bound import Bounds, bound, serial_bound
-from rooflens.roofline.point import point, ridge
+from rooflens.roofline.bound import Bounds, bound, point, ridge, serial_bound
 
 __all__ = ["Bounds", "bound", "point", "ridge", "serial_bound"]

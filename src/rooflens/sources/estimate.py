@@ -89,7 +89,7 @@ def records(
 def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     """The distinct operations of a traced step, with how often each occurs, in order of first appearance.
 
-    Operations that an assumption about fusion gives different traffic are told apart.
+    Operations to which fusion gives different traffic count as distinct.
     """
     fused = fused_bytes(trace.operations, trace.lasting, fusion)
     alike: dict[tuple[Operation, int | None], list[Call]] = {}
