@@ -174,7 +174,7 @@ class Killed:
 
 def results(folder: Path) -> dict[str, object]:
     """What a study found, by the key of the cell; where and when it was found is left out."""
-    return {cell.key: (found.records, found.failures) for cell, found in StudyFolder.open(folder).each()}
+    return {cell.key: (found.records, found.failures) for cell, found in StudyFolder.open(folder).contents().cells}
 
 
 def finished(folder: Path) -> Counter[str]:

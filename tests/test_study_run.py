@@ -78,7 +78,7 @@ def test_the_records_of_a_cell_are_those_of_an_estimate(tmp_path: Path, jobs: in
     status = run_study(study(tmp_path), tmp_path / "out", jobs=jobs, progress=steps.append)
     assert status.complete
     assert sum(step.what == "done" for step in steps) == 12
-    for cell, contents in StudyFolder.open(tmp_path / "out").each():
+    for cell, contents in StudyFolder.open(tmp_path / "out").contents().cells:
         case = cell.case
         right = rl.estimate(str(tmp_path / "tiny.py:build"), batch=case.batch, mode=case.mode, device=case.device)
         assert same(rl.RecordSet(contents.records), right, "tiny.py:build")

@@ -75,7 +75,7 @@ def test_a_run_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(
     assert last.returncode == 0
     assert folder.status().complete
     assert sorted(os.listdir(folder.files)) == sorted(f"{cell.key}.jsonl" for cell in folder.cells)
-    assert [(cell, contents.records) for cell, contents in folder.each()] == [
+    assert [(cell, contents.records) for cell, contents in folder.contents().cells] == [
         (cell, found(cell).records) for cell in folder.cells
     ]
     assert max(Counter(noted(folder)).values()) == 1
@@ -134,7 +134,7 @@ def test_a_killed_retry_leaves_one_of_both(tmp_path: Path) -> None:
     run_each(folder, [cell], failing)
     write_records(folder.files / f"{cell.key}.jsonl", found(cell))
     assert folder.status().count("failed") == 0
-    assert [contents.records for _, contents in folder.each()] == [found(cell).records]
+    assert [contents.records for _, contents in folder.contents().cells] == [found(cell).records]
 
 
 def test_a_cell_that_was_lost_to_another_run_is_not_kept_twice(tmp_path: Path) -> None:

@@ -141,18 +141,14 @@ class OurNumber:
 def recorded(records: RecordSet) -> Iterator[ReportedFigure]:
     """The figures of measured and counted cases: times, FLOP, bytes and memory, of phases and of whole steps."""
     for case, source, part in records.split():
-        if source == "measure":
-            yield from _measured(case, part)
-        elif source == "counters":
+        if source == "counters":
             yield from _counted(case, part)
-
-
-def _measured(case: Case, part: RecordSet) -> Iterator[ReportedFigure]:
-    for record in part:
-        if record.scope == "model" and record.timing is not None:
-            yield _figure(case, "measure", "time", record.timing.median, _phase(case, [record], part))
-        if record.memory is not None and record.memory.peak is not None:
-            yield _figure(case, "measure", "allocated_memory", record.memory.peak, _phase(case, [record], part))
+        for record in part if source == "measure" else ():
+            phase = _phase(case, [record], part)
+            if record.scope == "model" and record.timing is not None:
+                yield _figure(case, "measure", "time", record.timing.median, phase)
+            if record.memory is not None and record.memory.peak is not None:
+                yield _figure(case, "measure", "allocated_memory", record.memory.peak, phase)
 
 
 def _counted(case: Case, part: RecordSet) -> Iterator[ReportedFigure]:

@@ -19,7 +19,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -35,7 +36,7 @@ from rooflens.study.grid import cells as cells_of
 from rooflens.study.grid import standing
 from rooflens.study.lease import is_leased
 from rooflens.study.results import StudyContents
-from rooflens.study.study import Cell, Study
+from rooflens.study.study import Cell
 from rooflens.study.study_file import StudyFile, read_study
 
 FORMAT = 1
@@ -92,19 +93,24 @@ class Status:
         """True if every cell is done."""
         return self.count("done") == len(self.states)
 
-    def left_by_device(self) -> dict[str | None, int]:
+    def left_by_device(self) -> Counter[str | None]:
         """Cells left by the device that they need, None for those that run anywhere."""
-        counts: dict[str | None, int] = {}
-        for cell in self.cells("left"):
-            counts[cell.needs] = counts.get(cell.needs, 0) + 1
-        return counts
+        return Counter(cell.needs for cell in self.cells("left"))
 
 
 class StudyFolder:
-    """A study and its records so far: ``StudyFolder.open("out/resnets").records()``."""
+    """A study and its records so far: ``StudyFolder.open("out/resnets").records()``.
+
+    Attributes:
+        home: the folder of the study file, which its paths are relative to.
+        files: where the record files and leases are.
+        figures: the reported figures that stand beside ours.
+    """
 
     def __init__(self, path: Path, file: StudyFile) -> None:
-        self.path, self._file = path, file
+        self.path, self.study, self.home = path, file.study, file.home
+        self.files = path / CELLS
+        self.figures = None if file.study.figures is None else path / "figures.csv"
 
     @classmethod
     def open(cls, path: str | Path) -> StudyFolder:
@@ -154,21 +160,6 @@ class StudyFolder:
         change = StudyChange(added=tuple(sorted(now - before)), dropped=tuple(sorted(before - now)))
         return new, None if begun is None else change
 
-    @property
-    def study(self) -> Study:
-        """The study."""
-        return self._file.study
-
-    @property
-    def home(self) -> Path:
-        """The folder of the study file, which its paths are relative to."""
-        return self._file.home
-
-    @property
-    def figures(self) -> Path | None:
-        """The reported figures that stand beside ours."""
-        return self.path / "figures.csv" if self.study.figures is not None else None
-
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """Every cell of the study, in the order in which they are best run."""
@@ -186,11 +177,6 @@ class StudyFolder:
             unknown = sorted(wanted - {cell.key for cell in cells})
             raise InvalidValue(f"the study in {str(self.path)!r} has no cell {unknown[0]!r}")
         return cells
-
-    @property
-    def files(self) -> Path:
-        """Where the record files and leases are."""
-        return self.path / CELLS
 
     def has(self, cell: Cell) -> Literal["done", "failed"] | None:
         """``done`` or ``failed`` where the folder has a file of a cell, else None."""
@@ -280,19 +266,6 @@ class StudyFolder:
             raise RecordFileError(f"{self.files / name} tells no failure; remove it, and the cell is run again")
         return failures[0]
 
-    def each(self) -> Iterator[tuple[Cell, RecordFile]]:
-        """The cells that are done or failed, each with its records or failures, in the order of the study.
-
-        Raises:
-            RecordFileError: a file is damaged; it is named.
-        """
-        names = self._listed()
-        for cell in self.cells:
-            for suffix in (DONE, FAILED):
-                if f"{cell.key}{suffix}" in names:
-                    yield cell, self._read(f"{cell.key}{suffix}")
-                    break
-
     def _read(self, name: str) -> RecordFile:
         try:
             return read_records(self.files / name)
@@ -306,7 +279,13 @@ class StudyFolder:
         Raises:
             RecordFileError: a file is damaged; it is named.
         """
-        return StudyContents(tuple(self.each()))
+        names = self._listed()
+        files = []
+        for cell in self.cells:
+            name = next((name for suffix in (DONE, FAILED) if (name := f"{cell.key}{suffix}") in names), None)
+            if name is not None:
+                files.append((cell, self._read(name)))
+        return StudyContents(tuple(files))
 
     def records(self) -> RecordSet:
         """Everything that the study found, see :attr:`StudyContents.records`."""

@@ -88,13 +88,9 @@ def _view(listed: TableBlock) -> dict[str, Any]:
 def _cells(table: Table, row: Row) -> Iterator[tuple[str, str, str]]:
     """Text, the number to sort by where there is one, and the class of the cell."""
     for cell, column in zip(row, table.columns, strict=True):
-        words = " ".join(filter(None, (cell.mark, cell.sign, printable(text(cell, column)))))
-        yield words, _number(cell), _class(cell, column)
-
-
-def _number(cell: Entry) -> str:
-    value = cell.value
-    return f"{value:.6g}" if isinstance(value, int | float) and not isinstance(value, bool) else ""
+        shown = " ".join(filter(None, (cell.mark, cell.sign, printable(text(cell, column)))))
+        is_number = isinstance(cell.value, int | float) and not isinstance(cell.value, bool)
+        yield shown, f"{cell.value:.6g}" if is_number else "", _class(cell, column)
 
 
 def _class(cell: Entry, column: Column) -> str:
