@@ -129,7 +129,9 @@ def bytes_low(context: Context) -> Iterator[Doubt]:
     """A step moved less than half of what its operations read and write, too much to stay in a cache."""
     for figure, value in context.stated("bytes"):
         expected, device = context.expected(context.quickest(figure)), context.device(figure)
-        if expected is None or expected.nbytes is None or expected.compulsory is None or _fused(figure):
+        if expected is None or expected.nbytes is None or expected.compulsory is None:
+            continue
+        if figure.recorded is not None and dict(figure.recorded.options).get("compile"):  # operations were fused
             continue
         # bytes_below_compulsory says so where they do not fit into the cache, which is graver.
         is_graver = value < expected.compulsory and expected.compulsory > last_level_cache(device)
@@ -142,10 +144,6 @@ def bytes_low(context: Context) -> Iterator[Doubt]:
                 " operations were fused",
                 {"stated B": value, "operations' B": expected.nbytes, "ratio": value / expected.nbytes},
             )
-
-
-def _fused(figure: ReportedFigure) -> bool:
-    return figure.recorded is not None and bool(dict(figure.recorded.options).get("compile"))
 
 
 @check("bytes-of-batch", "error", "measure or estimate the traffic of each batch size")

@@ -118,8 +118,9 @@ class RightValues:
 
     def parameters(self, figure: ReportedFigure) -> int | None:
         """Parameters of the figure's model."""
-        known = [part.parameters for case, part in self._estimates.items() if case.model == figure.model]
-        return next((n for n in known if n is not None), parameters_of(figure.model))
+        known = (part.parameters for case, part in self._estimates.items() if case.model == figure.model)
+        own = _own(figure.model)
+        return next((n for n in known if n is not None), None if own is None else own.parameters)
 
     def _answer(self, figure: ReportedFigure, phases: tuple[Phase, ...]) -> Expected | None:
         if figure.recorded is not None:
@@ -195,10 +196,9 @@ def _table() -> Mapping[tuple[str, str, str], _ModelPhase]:
         }
 
 
-def parameters_of(model: str) -> int | None:
-    """Parameters of a model of the table."""
-    row = _table().get((model, "inference", "forward"))
-    return None if row is None else row.parameters
+def _own(model: str) -> _ModelPhase | None:
+    """The forward pass of a model of the table."""
+    return _table().get((model, "inference", "forward"))
 
 
 def spelled_like(model: str) -> str | None:
@@ -212,8 +212,8 @@ def _plainly(name: str) -> str:
 
 def own_image(model: str) -> int | None:
     """Height and width of the images that a model of the table takes unless told otherwise."""
-    row = _table().get((model, "inference", "forward"))
-    return None if row is None else row.image
+    own = _own(model)
+    return None if own is None else own.image
 
 
 def from_table(figure: ReportedFigure, phases: Iterable[Phase]) -> Expected | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -92,10 +92,25 @@ def _charts(items: Sequence[Evidence], by: By) -> Iterator[Bars]:
 
 def _amounts(item: Evidence, key: str, by: By) -> Amounts:
     if key == "memory":
-        return _written(item, by)
+        records = [record for record in item.work or () if record.work is not None]
+        if any(record.traffic is None for record in records):
+            return {}  # of some operation nobody knows what it writes
+        return _summed(records, by, lambda record: record.traffic.outputs if record.traffic is not None else 0.0)
+    if key == "time" and by == "family":  # where a profile saw the pieces
+        pieces = [record for record in item.pieces or () if record.timing is not None and record.scope != "model"]
+        return _summed(pieces, by, lambda record: record.timing.median if record.timing is not None else 0.0)
     if key == "time":
-        return _timed_families(item) if by == "family" else _timed_phases(item)
+        return {phase: time.seconds for phase in item.phases if (time := item.measured(phase)) is not None}
     return {name: QUANTITIES[key].of(total).value or 0.0 for name, total in _totals(item, by).items()}
+
+
+def _summed(records: Iterable[Record], by: By, amount: Callable[[Record], float]) -> Amounts:
+    """Amounts of one call of each record, times its calls, by family or phase."""
+    amounts: dict[str, float] = {}
+    for record in records:
+        name = (record.kind if by == "family" else record.phase) or _UNKNOWN
+        amounts[name] = amounts.get(name, 0.0) + amount(record) * record.calls
+    return amounts
 
 
 def _totals(item: Evidence, by: By) -> Mapping[str, Total]:
@@ -106,33 +121,6 @@ def _totals(item: Evidence, by: By) -> Mapping[str, Total]:
         if record.work is not None:
             families.setdefault(record.kind or _UNKNOWN, []).append(record)
     return {} if item.work is None else {name: item.work.sum(rs, item.device) for name, rs in families.items()}
-
-
-def _timed_families(item: Evidence) -> Amounts:
-    """Seconds by family, where a profile saw the pieces."""
-    seconds: dict[str, float] = {}
-    for record in item.pieces or ():
-        if record.timing is not None and record.scope != "model":
-            family = record.kind or _UNKNOWN
-            seconds[family] = seconds.get(family, 0.0) + record.timing.median * record.calls
-    return seconds
-
-
-def _timed_phases(item: Evidence) -> Amounts:
-    return {phase: time.seconds for phase in item.phases if (time := item.measured(phase)) is not None}
-
-
-def _written(item: Evidence, by: By) -> Amounts:
-    """Bytes of the results that operations write; nothing where those of one are not known."""
-    nbytes: dict[str, float] = {}
-    for record in item.work or ():
-        if record.work is None:
-            continue
-        if record.traffic is None:
-            return {}
-        name = (record.kind if by == "family" else record.phase) or _UNKNOWN
-        nbytes[name] = nbytes.get(name, 0.0) + record.traffic.outputs * record.calls
-    return nbytes
 
 
 def _ranked(rows: Iterable[Amounts]) -> Mapping[str, str]:
