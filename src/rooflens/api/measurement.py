@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from rooflens.errors import InvalidValue, ModelError, check_torch
 from rooflens.machine import this_machine
 from rooflens.progress import Progress, within
-from rooflens.records import Device, Failure
+from rooflens.records import Device
 from rooflens.results import RecordSet
 from rooflens.running.estimating import estimated_beside
+from rooflens.running.outcomes import why_all_failed
 from rooflens.running.sweep import Collected, search_largest
 from rooflens.runs.run import Request, Run
 from rooflens.timing import Policy
@@ -132,7 +133,7 @@ def measure(
             for n, run in enumerate(asked.runs):
                 collected.add(measured(run, machine.name, budget, within(progress, n, len(asked.runs))))
     if not collected.records:
-        raise ModelError(_why(collected.failures))
+        raise ModelError(why_all_failed(collected.failures))
     return collected.so_far()
 
 
@@ -146,10 +147,3 @@ def _is_isolated(asked: Workload, wanted: bool | None) -> bool:
     if wanted and asked.local:
         raise InvalidValue("a module or a loss that is handed in cannot be sent to a worker; leave isolated out")
     return not asked.local if wanted is None else wanted
-
-
-def _why(failures: Sequence[Failure]) -> str:
-    """Return why nothing was measured."""
-    last = failures[-1]
-    how_many = f"; all {len(failures)} batches failed" if len(failures) > 1 else ""
-    return f"{last.message} ({last.kind}, at stage {last.stage}){how_many}"

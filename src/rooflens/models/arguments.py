@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from rooflens.errors import InvalidValue
-from rooflens.models.dtypes import floating_types
+from rooflens.models.dtypes import FLOATING_TYPES
 
 ValueKind = Literal["tensor", "tensors", "int", "ints", "float", "number", "bool", "str"]
 EXAMPLE = "64x3x7x7, or 32x128:int64 for another type"
@@ -85,10 +85,9 @@ def _usual(parameter: Parameter, dtype: str) -> str:
 
 def _element_type(name: str) -> torch.dtype:
     """Return the element type of a name of rooflens or torch."""
-    ours = floating_types()
-    element = ours.get(name) or getattr(torch, name, None)
+    element = FLOATING_TYPES.get(name) or getattr(torch, name, None)
     if not isinstance(element, torch.dtype):
-        known = ", ".join(ours)
+        known = ", ".join(FLOATING_TYPES)
         raise InvalidValue(f"unknown element type {name!r}; known: {known}, and torch's own (int64, bool ...)")
     return element
 

@@ -11,7 +11,7 @@ import torch
 from rooflens.errors import InvalidValue, ModelError, RooflensError, UnknownModel, first_line
 from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example
-from rooflens.models.dtypes import floating_types
+from rooflens.models.dtypes import FLOATING_TYPES
 from rooflens.models.process import kept_switches, meta_parameters
 from rooflens.models.step import Loss, Step
 from rooflens.records import AS_IS, DTYPES, MODES
@@ -192,8 +192,8 @@ def make_step(
 def _types(dtype: str) -> tuple[torch.dtype | None, torch.dtype | None]:
     """Return the type to cast to, and that of autocast."""
     if dtype.startswith("amp-"):
-        return None, floating_types()[dtype.removeprefix("amp-")]
-    return floating_types()[dtype] if dtype in ("fp16", "bf16") else None, None
+        return None, FLOATING_TYPES[dtype.removeprefix("amp-")]
+    return FLOATING_TYPES[dtype] if dtype in ("fp16", "bf16") else None, None
 
 
 def check_words(dtype: str, mode: str, optimizer: str = "sgd") -> None:

@@ -11,6 +11,7 @@ from rooflens.records import Record, Timing
 from rooflens.results import UNATTRIBUTED
 from rooflens.sources.counters import short
 from rooflens.sources.profile import TimeShare
+from rooflens.sources.profile.events import DeviceActivity
 
 REPLAYED = "the time is ncu's own, of a replayed kernel: no launch of a plain run stands beside it"
 UNCOUNTED = "copies and fills have a time and no counters"
@@ -27,14 +28,14 @@ def attributed(counted: Sequence[Record], shares: Iterable[TimeShare], *, whole:
         whole: all of the step was counted; then copies and fills, which have no counters, follow.
     """
     launched = _in_order(shares)
-    kernels = [share for share in launched if share.activity is not None and share.activity.kind == "kernel"]
-    partners = dict(_pairs([short(r.name) for r in counted], [short(_name(share)) for share in kernels]))
+    kernels = [(share, activity) for share, activity in launched if activity.kind == "kernel"]
+    partners = dict(_pairs([short(r.name) for r in counted], [short(activity.name) for _, activity in kernels]))
     joined = [
-        _joined(record, kernels[partners[n]]) if n in partners else replayed(record) for n, record in enumerate(counted)
+        _joined(record, kernels[partners[n]][0]) if n in partners else replayed(record)
+        for n, record in enumerate(counted)
     ]
     if whole and counted:
-        others = [share for share in launched if share.activity is not None and share.activity.kind != "kernel"]
-        joined += [_uncounted(share, counted[0]) for share in others]
+        joined += [_uncounted(*launch, counted[0]) for launch in launched if launch[1].kind != "kernel"]
     return joined
 
 
@@ -43,25 +44,10 @@ def replayed(record: Record) -> Record:
     return replace(record, notes=(*record.notes, REPLAYED))
 
 
-def _in_order(shares: Iterable[TimeShare]) -> list[TimeShare]:
-    """Return device activities in the order in which the host launched them."""
-    items = [share for share in shares if share.activity is not None]
-    return sorted(items, key=lambda share: (_correlation(share) is None, _correlation(share) or 0, _start(share)))
-
-
-def _correlation(share: TimeShare) -> int | None:
-    assert share.activity is not None
-    return share.activity.correlation
-
-
-def _start(share: TimeShare) -> float:
-    assert share.activity is not None
-    return share.activity.start
-
-
-def _name(share: TimeShare) -> str:
-    assert share.activity is not None
-    return share.activity.name
+def _in_order(shares: Iterable[TimeShare]) -> list[tuple[TimeShare, DeviceActivity]]:
+    """Return device activities with their shares, in the order in which the host launched them."""
+    launched = [(share, share.activity) for share in shares if share.activity is not None]
+    return sorted(launched, key=lambda item: (item[1].correlation is None, item[1].correlation or 0, item[1].start))
 
 
 def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -86,6 +72,6 @@ def _joined(record: Record, share: TimeShare) -> Record:
     )
 
 
-def _uncounted(share: TimeShare, like: Record) -> Record:
-    bare = Record(case=like.case, source=like.source, scope="kernel", name=_name(share), notes=(UNCOUNTED,))
+def _uncounted(share: TimeShare, activity: DeviceActivity, like: Record) -> Record:
+    bare = Record(case=like.case, source=like.source, scope="kernel", name=activity.name, notes=(UNCOUNTED,))
     return _joined(bare, share)

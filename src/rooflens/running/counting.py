@@ -21,7 +21,7 @@ from rooflens.results import RecordSet
 from rooflens.running.attributing import attributed, replayed
 from rooflens.running.isolation import WORKER, Lost, Workers, search_path
 from rooflens.running.jobs import Answer, Count, Profile, StageEntered, Start
-from rooflens.running.outcomes import lost, taken
+from rooflens.running.outcomes import lost, taken, why_all_failed
 from rooflens.runs.run import Run
 from rooflens.sources import counters as source
 from rooflens.sources import profile
@@ -76,7 +76,7 @@ def counted(
     failures = [failure for file in files for failure in file.failures]
     records = [record for file in files for record in file.records]
     if not records:
-        raise ModelError(f"{failures[-1].message} ({failures[-1].kind}, at stage {failures[-1].stage})")
+        raise ModelError(why_all_failed(failures))
     return RecordSet(records, devices=_known(machine), failures=failures, environment=files[0].environment)
 
 

@@ -45,3 +45,10 @@ def telling(progress: Progress | None, label: str) -> AnswerListener:
             progress(share, f"{label}: {answer.name}" if isinstance(answer, StageEntered) else label)
 
     return tell
+
+
+def why_all_failed(failures: Sequence[Failure]) -> str:
+    """Return why no run gave a record."""
+    last = failures[-1]
+    how_many = f"; all {len(failures)} batches failed" if len(failures) > 1 else ""
+    return f"{last.message} ({last.kind}, at stage {last.stage}){how_many}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from rooflens.models.dtypes import floating_types
+from rooflens.models.dtypes import FLOATING_TYPES
 
-NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in floating_types().items()}
+NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in FLOATING_TYPES.items()}
 
 
 def name_of(dtype: torch.dtype) -> str:
