@@ -6,10 +6,12 @@ import csv
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 
 from rooflens import units
 from rooflens.errors import FiguresError, UnitError
+from rooflens.opening import opened, read_text
 from rooflens.records import AS_IS, DTYPES, PRECISIONS
 from rooflens.reported.figures import QUANTITIES, STEPS, ReportedFigure
 
@@ -25,11 +27,8 @@ _IMAGE = re.compile(r"\b([0-9]{2,4})\s*[xX×]\s*\1\b")
 
 def holds_figures(path: Path) -> bool:
     """True if a file is such a table: its first line names at least the columns ``quantity`` and ``value``."""
-    try:
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
-            first = file.readline(10_000)
-    except OSError as error:
-        raise FiguresError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    with opened(path, error=FiguresError) as file:
+        first = file.readline(10_000).decode("utf-8-sig", errors="replace")
     return NEEDED <= {cell.strip().strip('"').lower() for cell in first.split(",")}
 
 
@@ -39,13 +38,7 @@ def read_figures(path: Path) -> tuple[ReportedFigure, ...]:
     Raises:
         FiguresError: the file cannot be read, or a cell is damaged; the line is named.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return tuple(_figures(path.name, file))
-    except OSError as error:
-        raise FiguresError(f"cannot read {str(path)!r}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise FiguresError(f"{path.name} is no text in UTF-8 (byte {error.start}); save it as UTF-8") from error
+    return tuple(_figures(path.name, StringIO(read_text(path, error=FiguresError), newline="")))
 
 
 def _figures(name: str, lines: Iterable[str]) -> Iterator[ReportedFigure]:
