@@ -73,7 +73,13 @@ def counters(
     asked = workload(request)
     machine = this_machine(None, roof, progress)
     beside = estimated_beside(asked, machine.device, limit, None, isolated=False) if estimate else RecordSet(())
-    return beside + counted(asked, machine, cache=cache, limit=limit, keep=keep, progress=progress)
+    counts = counted(asked, machine, cache=cache, limit=limit, keep=keep, progress=progress)
+    return RecordSet(
+        (*beside.records, *counts.records),
+        devices=counts.devices,
+        failures=counts.failures,
+        environment=counts.environment,
+    )
 
 
 def count_program(
