@@ -13,9 +13,9 @@ from rooflens.sources.counters.log import Log
 from rooflens.sources.counters.metrics import kind_of
 from rooflens.sources.counters.printed_numbers import (
     NOT_AVAILABLE,
+    CounterNumbers,
     CounterValue,
     Deferred,
-    Numbers,
     power_of,
     shifted,
 )
@@ -55,7 +55,7 @@ class CounterReading:
     def __init__(self, where: str) -> None:
         self.where = where
         self.log = Log()
-        self.numbers = Numbers(where)
+        self.numbers = CounterNumbers(where)
         self.doubts = ValueDoubts()
 
     def notes(self, cc: str | None) -> list[str]:

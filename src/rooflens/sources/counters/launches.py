@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import cast
 
-from rooflens.sources.counters.printed_numbers import CounterValue, Deferred, Numbers
+from rooflens.sources.counters.printed_numbers import CounterNumbers, CounterValue, Deferred
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +73,7 @@ class KernelLaunch:
         self.waits |= isinstance(value, Deferred)
         return self.values.setdefault(name, value) == value
 
-    def settled(self, numbers: Numbers) -> KernelLaunch:
+    def settled(self, numbers: CounterNumbers) -> KernelLaunch:
         """Decide every number."""
         for name, value in self.values.items():
             if isinstance(value, Deferred):

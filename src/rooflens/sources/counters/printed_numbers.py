@@ -81,7 +81,7 @@ def power_of(unit: str, kind: UnitKind) -> int | None:
     return None
 
 
-class Numbers:
+class CounterNumbers:
     """The numbers of one file.
 
     Attributes:
