@@ -75,7 +75,7 @@ def settings(items: Iterable[TimedCase]) -> Mapping[Case, list[TimedCase]]:
 
 
 def points(group: Iterable[TimedCase], x: Compared, y: Compared) -> tuple[tuple[str, float, float], ...]:
-    """The models for which both quantities are known."""
+    """Return the models for which both quantities are known."""
     values = [(step.case.model, step.value(x), step.value(y)) for step in group]
     return tuple((model, first, second) for model, first, second in values if first is not None and second is not None)
 

@@ -64,7 +64,7 @@ def compare_devices(
     prices: Mapping[str, float] | None = None,
     time: Time | None = None,
 ) -> DeviceComparison:
-    """Each step on each device beside the same step on a baseline.
+    """Return each step on each device beside the same step on a baseline.
 
     Args:
         baseline: canonical name of a device in the set; default: the first one.
@@ -124,7 +124,7 @@ def _row(step: TimedCase, base: TimedCase, devices: Mapping[str, Device], prices
 
 
 def _speedup(step: TimedCase, base: TimedCase) -> RatioChange:
-    """Seconds of the baseline over those of a device."""
+    """Return seconds of the baseline over those of a device."""
     if step is base:
         return RatioChange(ratio=1.0)
     if step.samples and base.samples:

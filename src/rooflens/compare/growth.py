@@ -77,7 +77,7 @@ def exponents(
 
 
 def _series(items: Sequence[TimedCase], over: str, of: Compared) -> dict[Case, list[tuple[float, float]]]:
-    """The values of a batch or an option, under the case without it."""
+    """Return the values of a batch or an option, under the case without it."""
     groups: dict[Case, list[tuple[float, float]]] = {}
     known = {name for step in items for name, value in step.case.options if _is_number(value)}
     if over != BATCH and over not in known:

@@ -101,7 +101,7 @@ class KernelComparison:
 
 
 def compare_kernels(before: RecordSet, after: RecordSet) -> KernelComparison:
-    """The launches of two files, the n-th of a name against the n-th of the same name.
+    """Return the launches of two files, the n-th of a name against the n-th of the same name.
 
     Names are the same whether or not they spell out namespaces and casts (:func:`spelling`): pages of ncu differ there.
     A file of a profiler holds operations as well, each with the time of its kernels: they are compared likewise.
@@ -129,7 +129,7 @@ def compare_kernels(before: RecordSet, after: RecordSet) -> KernelComparison:
 
 
 def is_launch(record: Record) -> bool:
-    """Whether a record is something that ran on the device: a launch, or an operation that was timed.
+    """True if a record is something that ran on the device: a launch, or an operation that was timed.
 
     Work that the user stated of a launch is a record beside it, and no launch of its own.
     """
@@ -139,7 +139,7 @@ def is_launch(record: Record) -> bool:
 
 
 def spelling(name: str) -> str:
-    """A kernel's name without what one tool writes and another leaves out: namespaces, casts and spaces.
+    """Return a kernel's name without what one tool writes and another leaves out: namespaces, casts and spaces.
 
     >>> spelling("void cudnn::engines_precompiled::nchwToNhwcKernel<__half, (bool)0>(const T1 *)")
     'void nchwToNhwcKernel<__half,0>(const T1*)'
@@ -149,7 +149,7 @@ def spelling(name: str) -> str:
 
 
 def _launches(records: RecordSet, which: str) -> list[Record]:
-    """The launches of one side: those of one case, since another case has launches of its own."""
+    """Return the launches of one side: those of one case, since another case has launches of its own."""
     found = [record for record in records if is_launch(record)]
     cases = list(dict.fromkeys(record.case for record in found))
     if not found:
@@ -200,7 +200,7 @@ def _side(records: Iterable[Record]) -> KernelSum:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """The sum, zero of nothing; None where a value is unknown."""
+    """Return the sum, zero of nothing; None where a value is unknown."""
     items = list(values)
     known = [value for value in items if value is not None]
     return fsum(known) if len(known) == len(items) else None

@@ -81,7 +81,7 @@ def _kendall(x: Numbers, y: Numbers) -> Statistic:
 
 
 def _counts(rows: Any, points: int) -> Numbers:
-    """How often each point is in each row."""
+    """Return how often each point is in each row."""
     places = rows + points * np.arange(len(rows))[:, None]
     return np.bincount(places.ravel(), minlength=points * len(rows)).reshape(-1, points).astype(float)
 

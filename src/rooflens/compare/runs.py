@@ -42,7 +42,7 @@ class RunChange:
 
     @property
     def significant(self) -> bool | None:
-        """Whether more than chance tells the sides apart; None where there are too few values to say."""
+        """True if more than chance tells the sides apart; None where there are too few values to say."""
         return self.change.significant(self.p)
 
     @property
@@ -55,7 +55,7 @@ class RunChange:
         return "slower" if self.change.ratio > 1 else "faster"
 
     def slower_than(self, threshold: float) -> bool:
-        """Whether it is slower by more than `threshold` (0.05 is 5 %), and significantly slower."""
+        """True if it is slower by more than `threshold` (0.05 is 5 %), and significantly slower."""
         return self.direction == "slower" and self.change.ratio is not None and self.change.ratio > 1 + threshold
 
 
@@ -84,14 +84,14 @@ class RunComparison:
         return tuple(item for item in self.changes if item.phase is None)
 
     def slower_than(self, threshold: float) -> tuple[RunChange, ...]:
-        """The whole steps that are slower by more than `threshold` (0.05 is 5 %), and significantly slower."""
+        """Return the whole steps that are slower by more than `threshold` (0.05 is 5 %), and significantly slower."""
         return tuple(item for item in self.steps if item.slower_than(threshold))
 
 
 def compare_runs(
     before: RecordSet, after: RecordSet, *, across: Collection[str] = (), force: bool = False
 ) -> RunComparison:
-    """The same steps timed twice, case by case.
+    """Return the same steps timed twice, case by case.
 
     Cases are partners if they agree in every field that is not named in `across`; a device that one side does not name
     is no difference. Several records of a case are several runs of it.
@@ -135,7 +135,7 @@ def compare_runs(
 def _pairs(
     before: Sequence[Evidence], after: Sequence[Evidence], across: Collection[str]
 ) -> list[tuple[Evidence, Evidence]]:
-    """Each case with its partner: the same case, else the only one that does not contradict it."""
+    """Return each case with its partner: the same case, else the only one that does not contradict it."""
     names = [name for name in FIELDS if name not in (*across, "device")]
 
     def alike(one: Evidence, items: Mapping[tuple[object, ...], list[Evidence]]) -> list[Evidence]:
@@ -159,7 +159,7 @@ def _pairs(
 
 
 def _indexed(side: Iterable[Evidence], names: Sequence[str]) -> Mapping[tuple[object, ...], list[Evidence]]:
-    """The cases of a side by the fields in which partners agree."""
+    """Return the cases of a side by the fields in which partners agree."""
     found: dict[tuple[object, ...], list[Evidence]] = {}
     for item in side:
         found.setdefault(tuple(getattr(item.case, name) for name in names), []).append(item)
@@ -200,7 +200,7 @@ def _rows(one: Evidence, other: Evidence) -> Iterator[RunChange]:
 
 
 def _with_adjusted(rows: Sequence[RunChange]) -> tuple[RunChange, ...]:
-    """Each p-value adjusted for its company: many tests at once find something by chance."""
+    """Return each p-value adjusted for its company: many tests at once find something by chance."""
     from rooflens.compare.statistics import adjusted  # scipy takes a second to load
 
     better: dict[int, float] = {}

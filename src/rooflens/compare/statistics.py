@@ -39,7 +39,7 @@ HANGING = 1.2815515655446004
 
 
 def change(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> RatioChange:
-    """The ratio of two times, each observed in one or several runs of one or many samples.
+    """Return the ratio of two times, each observed in one or several runs of one or many samples.
 
     Between one run and one run, samples vary: a Mann-Whitney test, and a bootstrap interval of the ratio of medians,
     both over samples that are made independent first (:func:`independent`). What changes from run to run is invisible
@@ -58,7 +58,7 @@ def change(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) 
 
 
 def independent(samples: Sequence[float]) -> list[float]:
-    """Medians of consecutive blocks of samples, the blocks doubled as long as neighbours hang together.
+    """Return medians of consecutive blocks of samples, the blocks doubled as long as neighbours hang together.
 
     A clock that wanders makes neighbouring samples alike, and a test that takes them for independent finds differences
     between runs of the same thing. Samples that do not hang together are given back as they are.
@@ -67,7 +67,7 @@ def independent(samples: Sequence[float]) -> list[float]:
 
 
 def _block_length(samples: Sequence[float]) -> int:
-    """How many neighbours make a block that does not hang together with the next one."""
+    """Return how many neighbours make a block that does not hang together with the next one."""
     length, blocks = 1, list(samples)
     while len(blocks) >= FEWEST and _hang_together(blocks):
         length *= 2
@@ -76,7 +76,7 @@ def _block_length(samples: Sequence[float]) -> int:
 
 
 def _blocks(samples: Sequence[float], length: int) -> list[float]:
-    """Medians of whole blocks; what is left over is left out in front, where a run is least settled."""
+    """Return medians of whole blocks; what is left over is left out in front, where a run is least settled."""
     return [median(samples[i : i + length]) for i in range(len(samples) % length, len(samples), length)]
 
 
@@ -99,7 +99,7 @@ def adjusted(p_values: Sequence[float]) -> list[float]:
 
 
 def correlate(x: Sequence[float], y: Sequence[float], method: Method) -> Coefficient | None:
-    """A correlation coefficient with its uncertainty; None below three points, or where one side is constant."""
+    """Return a correlation coefficient with its uncertainty; None below three points, or where one side is constant."""
     if len(x) < 3 or min(x) == max(x) or min(y) == max(y):
         return None
     test = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}[method]
@@ -155,7 +155,7 @@ def _over_runs(one: list[float], other: list[float], ratio: float | None) -> Rat
 
 
 def _hang_together(values: Sequence[float]) -> bool:
-    """Whether the ranks of neighbours are correlated by more than chance."""
+    """True if the ranks of neighbours are correlated by more than chance."""
     ranks = stats.rankdata(values) - (len(values) + 1) / 2
     spread = float(ranks @ ranks)
     return spread > 0 and float(ranks[1:] @ ranks[:-1]) / spread * math.sqrt(len(values)) > HANGING
@@ -176,5 +176,5 @@ def _t_test(before: Sequence[float], after: Sequence[float]) -> tuple[float | No
 
 
 def _exp(logarithm: float) -> float:
-    """The number, which two runs that are far apart may leave without an end."""
+    """Return the number, which two runs that are far apart may leave without an end."""
     return math.exp(logarithm) if logarithm < _LARGEST else math.inf

@@ -1,4 +1,4 @@
-"""Throughput against batch: the most samples per second, where it stops to rise, and where memory ends."""
+"""Throughput against batch: the most samples per second, where it stops rising, and where memory ends."""
 
 from __future__ import annotations
 

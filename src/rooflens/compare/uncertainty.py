@@ -38,7 +38,7 @@ class RatioChange:
     values: tuple[int, int] = (1, 1)
 
     def significant(self, p: float | None = None) -> bool | None:
-        """Whether test and interval both say that something changed; None where nothing can be said.
+        """True if test and interval both say that something changed; None where nothing can be said.
 
         Args:
             p: the p-value to go by, where that of this change was adjusted for the company of others.

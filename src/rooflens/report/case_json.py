@@ -102,14 +102,13 @@ def _measured(item: Evidence, time: RecordSet) -> dict[str, Any]:
 
 
 def _timing(measured: Measured) -> dict[str, Any]:
-    low, high = measured.interval
+    timing = measured.timing
     return {
         "median": measured.seconds,
-        "low": low,
-        "high": high,
-        "noise": measured.noise,
-        "cold": measured.cold,
-        "compiling": measured.compiling,
+        **dict(zip(("low", "high"), measured.interval, strict=True)),
+        "noise": None if timing is None else timing.noise,
+        "cold": None if timing is None else timing.cold,
+        "compiling": None if timing is None else timing.compiling,
         "samples": measured.samples,
-        "clock": None if measured.timing is None else measured.timing.origin,
+        "clock": None if timing is None else timing.origin,
     }

@@ -125,7 +125,7 @@ SHARE = Column("share", "share", PERCENT, lambda row: ratio(row.total.seconds, r
 
 
 def coverage_line(coverage: Coverage) -> str:
-    """How much was counted, in one line; operations without a formula are named.
+    """Return how much was counted, in one line; operations without a formula are named.
 
     >>> coverage_line(Coverage(operations=3, counted=3, uncounted=(), bytes_share=1.0))
     'counted 3 of 3 operations (100 % of bytes)'

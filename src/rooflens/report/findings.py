@@ -29,12 +29,12 @@ def findings_text(found: Findings, format: Format, *, width: int | None = None, 
 
 
 def findings(found: Findings) -> Table:
-    """One row per finding, the gravest first; the remedy of each code stands below, once."""
+    """Return one row per finding, the gravest first; the remedy of each code stands below, once."""
     remedies = {finding.code: finding.remedy for finding in found}
     notes = [f"{code}: {remedy}" for code, remedy in remedies.items()]
     return build("Findings", COLUMNS, found, notes=[*notes, *found.notes])
 
 
 def findings_json(found: Findings) -> dict[str, Any]:
-    """The promised shape: an object with all findings, their evidence as numbers by name."""
+    """Return the promised shape: an object with all findings, their evidence as numbers by name."""
     return {"findings": [asdict(finding) | {"evidence": dict(finding.evidence)} for finding in found]}

@@ -66,8 +66,8 @@ class _Row:
     @property
     def noisy(self) -> bool:
         """True if the samples of the measured time spread widely."""
-        noise = None if self.measured is None else self.measured.noise
-        return noise is not None and noise > NOISY
+        timing = None if self.measured is None else self.measured.timing
+        return timing is not None and (timing.noise or 0) > NOISY
 
 
 def _time(key: str, header: str, unit: str, read: Any, show: Show = "always") -> Column:
@@ -106,10 +106,10 @@ _SUMMARY = (
     _time("measured_spread", "+-", PERCENT, "measured.spread", "room"),
     _time("measured_low", "low", "s", "measured.interval.0", "files"),
     _time("measured_high", "high", "s", "measured.interval.1", "files"),
-    _time("measured_noise", "noise", PERCENT, "measured.noise", "files"),
+    _time("measured_noise", "noise", PERCENT, "measured.timing.noise", "files"),
     _time("measured_samples", "samples", COUNT, "measured.samples", "files"),
-    _time("measured_cold", "first call", "s", "measured.cold", "room"),
-    _time("measured_compiling", "compiling", "s", "measured.compiling", "room"),
+    _time("measured_cold", "first call", "s", "measured.timing.cold", "room"),
+    _time("measured_compiling", "compiling", "s", "measured.timing.compiling", "room"),
     _of_both(EFFICIENCY, "always", most=1),
     _of_both(MFU, "files"),
     _of_both(HFU, "files"),

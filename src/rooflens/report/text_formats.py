@@ -46,12 +46,12 @@ def as_json(value: object) -> str:
 
 
 def json_rows(table: Table) -> list[dict[str, Value]]:
-    """One object per row, by the keys of the columns."""
+    """Return one object per row, by the keys of the columns."""
     return [{column.key: cell.value for column, cell in zip(table.columns, row, strict=True)} for row in table.rows]
 
 
 def json_table(table: Table) -> dict[str, Any]:
-    """A table among several: its title, rows and notes."""
+    """Return a table among several: its title, rows and notes."""
     return {"title": table.title, "rows": json_rows(table), "notes": list(table.notes)}
 
 
@@ -111,7 +111,7 @@ def _latex(table: Table) -> str:
 
 
 def _alignment(table: Table) -> str:
-    """The columns of a table: as wide as their cells, unless these make it wider than a page.
+    """Return the columns of a table: as wide as their cells, unless these make it wider than a page.
 
     Then columns of words share what numbers and short words leave, as paragraphs.
     """

@@ -41,21 +41,6 @@ class Measured:
         return (high - low) / 2 / self.seconds if low is not None and high is not None and self.seconds else None
 
     @property
-    def noise(self) -> float | None:
-        """Interquartile range over the median."""
-        return None if self.timing is None else self.timing.noise
-
-    @property
-    def cold(self) -> float | None:
-        """Seconds of the first call."""
-        return None if self.timing is None else self.timing.cold
-
-    @property
-    def compiling(self) -> float | None:
-        """Seconds of the first call that went into compiling."""
-        return None if self.timing is None else self.timing.compiling
-
-    @property
     def samples(self) -> int | None:
         """How many samples the median comes from."""
         return None if self.timing is None else len(self.timing.samples)

@@ -135,7 +135,7 @@ class RecordSet:
         return tuple(dict.fromkeys(r.phase for r in self.records if r.phase is not None))
 
     def where(self, **conditions: object) -> RecordSet:
-        """The records that meet every condition: a field of the record or of its case, equal to the value given.
+        """Return the records that meet every condition: a field of the record or of its case, equal to the value given.
 
         A device may be named in any way that the catalogue knows.
 
@@ -165,7 +165,7 @@ class RecordSet:
         )
 
     def split(self) -> tuple[tuple[Case, Source, RecordSet], ...]:
-        """One set per case and source, in order of appearance; always the same sets."""
+        """Return one set per case and source, in order of appearance; always the same sets."""
         if self._split is None:
             held: dict[tuple[Case, Source], list[Record]] = {}
             for record in self.records:
@@ -175,11 +175,11 @@ class RecordSet:
         return self._split
 
     def device(self) -> Device | None:
-        """The device of the set's only case; None if it names none or the set does not hold it."""
+        """Return the device of the set's only case; None if it names none or the set does not hold it."""
         return self.devices.get(self._case().device or "")
 
     def total(self, phase: Phase | None = None) -> Total:
-        """The sum of one case and source, in one phase or in all.
+        """Return the sum of one case and source, in one phase or in all.
 
         Raises:
             AmbiguousResult: the set holds several cases or sources.
@@ -190,18 +190,18 @@ class RecordSet:
         return self.under(self.device(), phase)
 
     def under(self, device: Device | None, phase: Phase | None = None) -> Total:
-        """The sum of the records of a phase, or of all, on any device."""
+        """Return the sum of the records of a phase, or of all, on any device."""
         key = (phase, id(device))
         if key not in self._totals:
             self._totals[key] = self.sum((r for r in self.records if phase in (None, r.phase)), device)
         return self._totals[key]
 
     def sum(self, records: Iterable[Record], device: Device | None) -> Total:
-        """The sum of some of the records on a device; bounds that are known already are not computed again."""
+        """Return the sum of some of the records on a device; bounds that are known already are not computed again."""
         return Total(records, device, self._bounds)
 
     def bound(self, work: Work, device: Device) -> Bound:
-        """The bound of any work on a device, computed once.
+        """Return the bound of any work on a device, computed once.
 
         Raises:
             MissingCeiling: the work has matrix FLOP of a precision for which the device has no rate.
@@ -209,7 +209,7 @@ class RecordSet:
         return self._bounds.of(work, device)
 
     def by(self, level: Grouping) -> tuple[Group, ...]:
-        """The records grouped by phase, module path, operation family or operation, in order of appearance."""
+        """Return the records grouped by phase, module path, operation family or operation, in order of appearance."""
         if level not in _KEYS:
             raise InvalidValue(f"cannot group by {level!r}; known: {', '.join(_KEYS)}")
         device = self.device()
@@ -259,7 +259,7 @@ class RecordSet:
 
     @classmethod
     def of(cls, file: RecordFile) -> RecordSet:
-        """The set of a record file's contents."""
+        """Return the set of a record file's contents."""
         return cls(file.records, devices=file.devices, failures=file.failures, environment=file.environment)
 
     @property
@@ -270,7 +270,7 @@ class RecordSet:
         )
 
     def to_polars(self) -> polars.DataFrame:
-        """One row per record, with the case spread over columns."""
+        """Return one row per record, with the case spread over columns."""
         import polars
 
         return polars.DataFrame([_row(record) for record in self.records], infer_schema_length=None)
@@ -304,7 +304,7 @@ def _common(one: Environment | None, other: Environment | None) -> Environment |
 
 
 def _estimates(records: Iterable[Record]) -> dict[Case, list[Record]]:
-    """The estimated records by case."""
+    """Return the estimated records by case."""
     found: dict[Case, list[Record]] = {}
     for record in records:
         if record.source == "estimate":
