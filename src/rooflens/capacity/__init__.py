@@ -2,5 +2,3 @@
 
 from rooflens.capacity.batches import Batches
 from rooflens.capacity.largest import asked_devices, asked_reserve, largest_batches
-
-__all__ = ["Batches", "asked_devices", "asked_reserve", "largest_batches"]

@@ -17,8 +17,6 @@ from rooflens.records import Device
 from rooflens.reported import ReportedFigure, RightValues, recorded, spelled_like
 from rooflens.results import RecordSet
 
-__all__ = ["CHECKS", "SEVERITIES", "Finding", "Findings", "examine"]
-
 PARTIAL = ("the profile is partial", "partial: ")
 """How notes of a profile begin that ended early."""
 TOPICS = (work, traffic, times, roofs, above, sums, kernels, prefixes)

@@ -37,27 +37,3 @@ Comparison = (
     | tuple[Sweep, ...]
 )
 """What was compared."""
-
-__all__ = [
-    "COMPARED",
-    "Agreement",
-    "Comparison",
-    "Correlation",
-    "DeviceComparison",
-    "Exponent",
-    "Joined",
-    "KernelComparison",
-    "PhaseRatio",
-    "RunChange",
-    "RunComparison",
-    "Sweep",
-    "compare_devices",
-    "compare_evidence",
-    "compare_kernels",
-    "compare_runs",
-    "correlations",
-    "differences",
-    "exponents",
-    "phase_ratios",
-    "sweeps",
-]

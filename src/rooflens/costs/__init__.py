@@ -15,7 +15,7 @@ Conventions, written here once:
 - An operation without a formula still has bytes; its name is in `Work.missing`.
 """
 
-from rooflens.costs import (  # noqa: F401  (each registers its formulas)
+from rooflens.costs import (
     attention,
     convolution,
     elementwise,
@@ -34,20 +34,3 @@ from rooflens.costs.custom import register_operation
 from rooflens.costs.fusion import fused_bytes
 from rooflens.costs.registry import Arithmetic, Cost, Demand, arithmetic_of, cost, families, family_of, traffic
 from rooflens.costs.sizes import result_names
-
-__all__ = [
-    "Arithmetic",
-    "Calculation",
-    "Cost",
-    "Demand",
-    "WorkTerm",
-    "arithmetic_of",
-    "calculate",
-    "cost",
-    "families",
-    "family_of",
-    "fused_bytes",
-    "register_operation",
-    "result_names",
-    "traffic",
-]

@@ -14,15 +14,3 @@ from rooflens.devices.names import by_title, catalogue, catalogued, catalogued_o
 from rooflens.devices.rules import times
 from rooflens.devices.stored import stored_path
 from rooflens.devices.writing import device_text
-
-__all__ = [
-    "by_title",
-    "catalogue",
-    "catalogued",
-    "catalogued_or_none",
-    "device_text",
-    "find",
-    "load_file",
-    "stored_path",
-    "times",
-]

@@ -2,5 +2,3 @@
 
 from rooflens.explanation.chapters import Chapter, Explained
 from rooflens.explanation.explanation import Explanation
-
-__all__ = ["Chapter", "Explained", "Explanation"]

@@ -1,6 +1,6 @@
 """An ONNX file becomes operations: the same that a trace of the model gives. Nothing runs, and no torch is needed."""
 
-from rooflens.graph import (  # noqa: F401  (each registers its rules)
+from rooflens.graph import (
     attention,
     layers,
     movement,
@@ -12,5 +12,3 @@ from rooflens.graph import (  # noqa: F401  (each registers its rules)
 from rooflens.graph.file import GraphFile, read_file
 from rooflens.graph.reader import read
 from rooflens.graph.sizes import Sizes, decide, fixed_batch, has_open_batch
-
-__all__ = ["GraphFile", "Sizes", "decide", "fixed_batch", "has_open_batch", "read", "read_file"]

@@ -8,33 +8,3 @@ from rooflens.models.step import Loss, Step, make_optimizer, sum_of_outputs, unw
 from rooflens.models.transformers import cache_tensors
 from rooflens.models.userfile import split_inputs
 from rooflens.models.workload import Workload, workload, workload_of
-
-__all__ = [
-    "Blueprint",
-    "Example",
-    "Executable",
-    "Loss",
-    "Step",
-    "Workload",
-    "build",
-    "cache_tensors",
-    "check_not_generating",
-    "check_words",
-    "compiled",
-    "eager",
-    "find",
-    "kept_random_numbers",
-    "kept_switches",
-    "make_example",
-    "make_optimizer",
-    "make_step",
-    "placed",
-    "replayed",
-    "running",
-    "split_inputs",
-    "sum_of_outputs",
-    "switches",
-    "unwrapped",
-    "workload",
-    "workload_of",
-]

@@ -8,5 +8,3 @@ theirs as entry points of the group ``rooflens.readers``.
 
 from rooflens.readers.reader import ReadContext, Reader
 from rooflens.readers.reader_list import read_file, readers
-
-__all__ = ["ReadContext", "Reader", "read_file", "readers"]

@@ -4,17 +4,3 @@ from rooflens.reported.compared_figures import ComparedFigure, compare_figures
 from rooflens.reported.csv_file import holds_figures, read_figures
 from rooflens.reported.figures import QUANTITIES, DeviceAliases, ReportedFigure, recorded
 from rooflens.reported.right_values import RightValues, mode_of, spelled_like
-
-__all__ = [
-    "QUANTITIES",
-    "ComparedFigure",
-    "DeviceAliases",
-    "ReportedFigure",
-    "RightValues",
-    "compare_figures",
-    "holds_figures",
-    "mode_of",
-    "read_figures",
-    "recorded",
-    "spelled_like",
-]

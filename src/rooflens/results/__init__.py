@@ -5,22 +5,3 @@ from rooflens.results.fits import Fit, Fits
 from rooflens.results.quantities import QUANTITIES, TIMES, Quantity, Reading, Time
 from rooflens.results.recordset import RecordSet, grouped
 from rooflens.results.totals import UNATTRIBUTED, Coverage, Group, Total
-
-__all__ = [
-    "QUANTITIES",
-    "TIMES",
-    "UNATTRIBUTED",
-    "Coverage",
-    "Evidence",
-    "Fit",
-    "Fits",
-    "Group",
-    "Measured",
-    "Quantity",
-    "Reading",
-    "RecordSet",
-    "Time",
-    "Total",
-    "grouped",
-    "join",
-]

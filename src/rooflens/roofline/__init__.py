@@ -12,5 +12,3 @@ Conventions (the only place where they are written as code):
 """
 
 from rooflens.roofline.bound import Bounds, bound, point, ridge, serial_bound
-
-__all__ = ["Bounds", "bound", "point", "ridge", "serial_bound"]

@@ -2,5 +2,3 @@
 
 from rooflens.timing.clock import Clock, CudaClock, MonotonicClock
 from rooflens.timing.sampling import Policy, sample
-
-__all__ = ["Clock", "CudaClock", "MonotonicClock", "Policy", "sample"]

@@ -4,5 +4,3 @@ Reads torch; the operations that come out do not need it.
 """
 
 from rooflens.trace.tracer import trace
-
-__all__ = ["trace"]

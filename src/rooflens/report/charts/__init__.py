@@ -2,5 +2,3 @@
 
 from rooflens.report.charts.chart import Bar, BarPiece, Bars, Chart, Dot, HeatCell, HeatMap, Plot, Series
 from rooflens.report.figures.axes import Axis
-
-__all__ = ["Axis", "Bar", "BarPiece", "Bars", "Chart", "Dot", "HeatCell", "HeatMap", "Plot", "Series"]

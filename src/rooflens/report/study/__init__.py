@@ -3,5 +3,3 @@
 from rooflens.report.study.content import Report
 from rooflens.report.study.report import compose
 from rooflens.report.study.view import StudyView
-
-__all__ = ["Report", "StudyView", "compose"]

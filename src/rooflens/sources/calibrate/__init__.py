@@ -6,5 +6,3 @@ and the shortest of its samples. One file per kind of ceiling.
 
 from rooflens.sources.calibrate.run import calibrate
 from rooflens.sources.calibrate.trial_sizes import SIZES, TrialSizes
-
-__all__ = ["SIZES", "TrialSizes", "calibrate"]

@@ -10,18 +10,3 @@ from rooflens.sources.counters.printed import launches, parse
 from rooflens.sources.counters.reports import REPORT_SIGN
 from rooflens.sources.counters.statements import Statement, parse_statement, stated, statement
 from rooflens.sources.counters.work import short
-
-__all__ = [
-    "REPORT_SIGN",
-    "Chip",
-    "CounterFile",
-    "CounterReading",
-    "Statement",
-    "found_in",
-    "launches",
-    "parse",
-    "parse_statement",
-    "short",
-    "stated",
-    "statement",
-]

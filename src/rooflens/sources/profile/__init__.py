@@ -10,5 +10,3 @@ from rooflens.sources.profile.attribution import TimeShare, attribute
 from rooflens.sources.profile.chrome import read_trace
 from rooflens.sources.profile.operation_records import records_of
 from rooflens.sources.profile.places import outside
-
-__all__ = ["TimeShare", "attribute", "outside", "read_trace", "records_of"]

@@ -5,5 +5,3 @@ Rates in these files are GB/s and GFLOP/s of 10^9. A file gives ceilings as a de
 
 from rooflens.sources.roofs.ceilings import Roofs
 from rooflens.sources.roofs.formats import ROOF_FILES, RoofFormat, device_of_roofs, format_of, read_roofs
-
-__all__ = ["ROOF_FILES", "RoofFormat", "Roofs", "device_of_roofs", "format_of", "read_roofs"]

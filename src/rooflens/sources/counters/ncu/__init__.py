@@ -3,5 +3,3 @@
 from rooflens.sources.counters.ncu.collecting import CollectedReport, collect
 from rooflens.sources.counters.ncu.sets import metric_set
 from rooflens.sources.counters.ncu.tool import CACHES, Tool, find
-
-__all__ = ["CACHES", "CollectedReport", "Tool", "collect", "find", "metric_set"]

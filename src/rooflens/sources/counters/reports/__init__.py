@@ -2,5 +2,3 @@
 
 from rooflens.sources.counters.reports.outline import REPORT_SIGN
 from rooflens.sources.counters.reports.supervisor import launches_of
-
-__all__ = ["REPORT_SIGN", "launches_of"]

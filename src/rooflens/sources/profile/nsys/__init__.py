@@ -7,5 +7,3 @@ it (views, triggers, functions) is run.
 from rooflens.sources.profile.nsys.activity_records import cards_of, records_of
 from rooflens.sources.profile.nsys.database import MAGIC
 from rooflens.sources.profile.nsys.export import Export, read_export
-
-__all__ = ["MAGIC", "Export", "cards_of", "read_export", "records_of"]
