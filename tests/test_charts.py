@@ -181,8 +181,13 @@ def test_a_chart_is_told_by_name_and_needs_its_records() -> None:
     with pytest.raises(InvalidValue, match="unknown chart 'pie'; known: agreement, "):
         rl.chart("pie", RecordSet(()))
     timed = records([measured(Case(model="net", device="toy-100", batch=1), 1e-3)], [device()])
-    with pytest.raises(InvalidValue, match="the records hold nothing for the chart 'throughput'"):
-        rl.chart("throughput", timed)
+    for name, needs in (
+        ("agreement", "a step with an estimate on a device and a measured time"),
+        ("latency", "two steps with a time and FLOP"),
+        ("throughput", "a model with times at two batches or more"),
+    ):
+        with pytest.raises(InvalidValue, match=f"the records hold nothing for the chart '{name}', which needs {needs}"):
+            rl.chart(name, timed)
 
 
 def test_the_agreement_of_bound_and_time() -> None:

@@ -56,7 +56,7 @@ def test_two_runs_as_a_table(files: tuple[Path, Path]) -> None:
 def test_the_gate_ends_with_3_and_says_what_is_slower(files: tuple[Path, Path]) -> None:
     done = run(*files, "--fail-if-slower", "5%")
     assert done.exit_code == command.SLOWER == 3
-    assert "slower than 5 %: toynet batch 64" in done.stderr
+    assert "slower by more than 5 %: toynet batch 64" in done.stderr
     assert "toynet batch 2" not in done.stderr
 
 
@@ -64,7 +64,7 @@ def test_the_gate_ends_with_3_and_says_what_is_slower(files: tuple[Path, Path]) 
 def test_the_gate_lets_pass_what_is_within_the_threshold(files: tuple[Path, Path], threshold: str) -> None:
     done = run(*files, "--fail-if-slower", threshold)
     assert done.exit_code == 0
-    assert "none of 2 steps is slower" in done.stderr
+    assert f"none of 2 steps is slower by more than {threshold.removesuffix('%').strip()} %" in done.stderr
 
 
 def test_the_gate_lets_pass_what_is_not_significant(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_the_folder_of_a_study_is_a_side(tmp_path: Path) -> None:
         (tmp_path / name / "study.json").write_text("{}")
         side(timed(samples)).save(tmp_path / name / "cells" / "measure-toynet.jsonl")
     done = run(tmp_path / "one", tmp_path / "two", "--fail-if-slower", "5%")
-    assert (done.exit_code, "slower than 5 %: toynet batch 2" in done.stderr) == (3, True)
+    assert (done.exit_code, "slower by more than 5 %: toynet batch 2" in done.stderr) == (3, True)
 
 
 def test_what_a_file_says_does_not_steer_the_terminal(tmp_path: Path) -> None:

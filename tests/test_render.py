@@ -128,7 +128,7 @@ def test_every_format_ends_with_a_line_break() -> None:
 def test_what_cannot_be_rendered() -> None:
     with pytest.raises(InvalidValue, match=r"unknown format 'yaml'; known: table, md, csv, tex, json"):
         render(VIEWS["demo"], "yaml")  # type: ignore[arg-type]
-    with pytest.raises(InvalidValue, match="no table"):
+    with pytest.raises(InvalidValue, match="no table to show: a table needs a record or a failure"):
         render([], "md")
 
 

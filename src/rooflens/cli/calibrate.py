@@ -33,7 +33,7 @@ def calibrate(device: str | None, output: Path | None, budget: float | None, qui
     """Measure the ceilings of this machine: matrix, vector and special rates, memory, caches, links, overheads.
 
     They are written as a device file. 'rooflens estimate --device measured' and 'rooflens measure --roof measured' use
-    it on this machine, and figures draw it with the data sheet's. Let nothing else run meanwhile.
+    it on this machine. Figures draw its ceilings beside those of the data sheet. Let nothing else run meanwhile.
     """
     from rooflens.machine import identity
     from rooflens.report.device_tables import amounts, rates

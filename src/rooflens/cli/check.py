@@ -41,8 +41,9 @@ FOUND = 3
 def check(context: click.Context, files: tuple[Path, ...], fail_on: str, format_: Format) -> None:
     """Look for numbers that cannot be true and for known mistakes.
 
-    FILES are record files, or CSV files of reported figures: columns quantity and value, and where known
-    report, model, device, batch, dtype, phase, unit and how (docs/check.md has the quantities, and every finding).
+    FILES are record files, or CSV files of reported figures. A CSV file needs the columns quantity and value. It may
+    also have report, model, device, batch, dtype, phase, unit and how. docs/check.md lists the quantities, and every
+    finding.
     """
     from rooflens.report.findings import findings_text
 

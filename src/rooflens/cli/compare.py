@@ -85,13 +85,14 @@ class Price(click.ParamType):  # type: ignore[type-arg]
     "--question",
     type=click.Choice(QUESTIONS),
     metavar="QUESTION",
-    help=f"The question: {', '.join(QUESTIONS)}; default: what the files allow.",
+    help=f"The question: {', '.join(QUESTIONS)}; default: runs for two measured files,"
+    " kernels for two files of kernels, else evidence.",
 )
 @click.option(
     "--fail-if-slower",
     "threshold",
     type=Percent(),
-    help="Exit with 3 if a step is slower by more than this, and significantly, or fails on the second side (runs).",
+    help="Exit with 3 if a step is significantly slower by more than this, or fails on the second side (runs).",
 )
 @click.option("--junit", type=OutputPath(".xml"), help="Write the verdicts as JUnit XML (with --fail-if-slower).")
 @click.option(
@@ -150,12 +151,14 @@ def _judge(context: click.Context, comparison: RunComparison, threshold: float, 
     slower = comparison.slower_than(threshold)
     for row in slower:
         label = printable(row.after.label())
-        click.echo(f"slower than {100 * threshold:g} %: {label}: {sentence(row)}", err=True)
+        click.echo(f"slower by more than {100 * threshold:g} %: {label}: {sentence(row)}", err=True)
     for failure in comparison.failed:
         text = printable(f"{failure.case.label()}: {failure.kind}, {failure.message}")
         click.echo(f"failed on the second side: {text}", err=True)
     if not slower:
         unsure = sum(row.significant is None for row in comparison.steps)
         rest = f"; of {unsure} nothing can be said" if unsure else ""
-        click.echo(f"none of {len(comparison.steps)} steps is slower than {100 * threshold:g} %{rest}", err=True)
+        click.echo(
+            f"none of {len(comparison.steps)} steps is slower by more than {100 * threshold:g} %{rest}", err=True
+        )
     context.exit(SLOWER if slower or comparison.failed else 0)

@@ -64,7 +64,11 @@ class ModelOrProgram(click.Command):
     show_default=True,
     help="Seconds of counting per batch; then ncu is stopped, and what it has is kept.",
 )
-@click.option("--roof", help="The device whose ceilings apply: a name, a device file, or 'measured'.")
+@click.option(
+    "--roof",
+    help="The device whose ceilings apply: a name, a device file, or 'measured', which takes those that 'rooflens"
+    " calibrate' kept, or measures them first (seconds).",
+)
 @click.option("--estimate/--no-estimate", default=True, show_default=True, help="Estimate the same step too.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for ncu's reports and the profiler's traces.")
 @output_options
@@ -81,9 +85,10 @@ def counters(
 ) -> None:
     """Count FLOP and bytes of every kernel with Nsight Compute: of one warm step of a model, or of a program.
 
-    A model's step runs twice: once for times, operations and modules, once under ncu. In a program one step is counted:
-    the one between torch.cuda.profiler.start() and stop(), or an iteration of rooflens.region after those it skips.
-    Without ncu, or where counters are locked, you get the estimate and the profiler's times, and a note.
+    A model's step runs twice: once for times, operations and modules, once under ncu. Of a program, one step is
+    counted: what runs between torch.cuda.profiler.start() and stop(), or the first iteration of a rooflens.region that
+    the region does not skip. Without ncu, or where counters are locked, you get the estimate and the profiler's times,
+    and a note.
     """
     check_outputs(outputs)
     program: list[str] | None = ctx.meta.get(_PROGRAM)

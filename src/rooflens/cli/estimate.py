@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     "--largest-batch",
     "largest",
     is_flag=True,
-    help="Instead: the largest batch that fits into each device's memory. --device all: the whole catalogue.",
+    help="Find the largest batch that fits each device's memory, instead of the tables. --device all: the whole"
+    " catalogue.",
 )
 @click.option(
     "--reserve",
-    help="Memory to leave free with --largest-batch, like '2 GB'; default: room for context and workspaces.",
+    help="Memory that --largest-batch keeps free, like '2 GB'; default: room for context and workspaces.",
 )
 @output_options
 def estimate(
@@ -60,8 +61,10 @@ def estimate(
     """Count a model's work and find the shortest time for it, on any device.
 
     MODEL is a torchvision name (resnet18), timm:NAME, hf:FAMILY or hf:config.json, path/file.py:function, where the
-    function returns (module, inputs), or path/file.onnx, whose element types are its own. Nothing is computed, no
-    weights and no GPU are needed; without --device there are counts and no times.
+    function returns (module, inputs), or path/file.onnx. An ONNX file keeps its own types.
+    If they are fp32, --dtype fp32, tf32 or default names the unit that multiplies.
+
+    Nothing is computed. No weights and no GPU are needed. Without --device there are counts and no times.
     """
     check_outputs(outputs)
     if largest:

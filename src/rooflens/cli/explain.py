@@ -68,8 +68,8 @@ def explain(
     """Show the formula of an operation in words and with its numbers filled in.
 
     WHAT is an operation (convolution, mm, attention, lstm, or any operator of torch) with the shapes of its tensors and
-    its other arguments, each by its name; or a record file; or a model, as in 'rooflens estimate', which is estimated
-    first and may be given further options of that command.
+    its other arguments, each by its name; or a record file; or a model: rooflens estimates it first, and options of
+    'rooflens estimate' work too.
     """
     if listed:
         click.echo(_listing(words, format_), nl=False)

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--roof",
-    help="The device whose ceilings apply: a name, a device file, or 'measured': those that 'rooflens calibrate' kept,"
-    " else measured first (seconds)."
-    " Default: the catalogue's entry for this machine.",
+    help="The device whose ceilings apply: a name, a device file, or 'measured', which takes those that 'rooflens"
+    " calibrate' kept, or measures them first (seconds). Default: the catalogue's entry for this machine.",
 )
 @click.option(
     "--largest-batch",

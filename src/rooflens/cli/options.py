@@ -108,7 +108,8 @@ def run_options(source: str) -> Callable[[Command], Command]:
         click.option(
             "--dtype",
             type=click.Choice(DTYPES),
-            help="fp32 has TF32 off, tf32 on, default as torch has it; amp is autocast.  [default: fp32]",
+            help="fp32 turns TF32 off, tf32 turns it on, default keeps torch's settings; amp is autocast.  [default:"
+            " fp32]",
         ),
         click.option(
             "--mode",
@@ -159,7 +160,9 @@ output_options = all_of(
         help="Depth of the module tree (tables of one case).",
     ),
     click.option(
-        "--by", type=click.Choice(GROUPINGS), help="What one mark of a figure is; default: by what the records hold."
+        "--by",
+        type=click.Choice(GROUPINGS),
+        help="What one mark of a figure stands for; default: what the records allow. Tables ignore it.",
     ),
     format_option("Format of the output; csv and json hold numbers in base units."),
     output_option(

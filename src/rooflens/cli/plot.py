@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="Draw this device's ceilings too; 'measured': this machine's. Repeatable.",
 )
-@click.option("--by", type=click.Choice(GROUPINGS), help="What one mark is; default: by what the records hold.")
+@click.option("--by", type=click.Choice(GROUPINGS), help="What one mark stands for; default: what the records allow.")
 @click.option(
     "--level",
     "levels",
@@ -43,13 +43,14 @@ if TYPE_CHECKING:
 @click.option(
     "--top",
     type=click.IntRange(1),
-    help="How many kernels, modules ... of a case to draw: those that take most time.  [default: 12 of kernels and on"
-    " several levels, else all]",
+    help="How many kernels, modules ... of a case to draw: those that take most time. Default: 12 if the marks are"
+    " kernels or lie on several memory levels, else all.",
 )
 @click.option(
     "--chart",
     metavar="NAME",
-    help="Draw another chart than the roofline: agreement, latency or throughput. Only -o and --format go with it.",
+    help="Draw another chart instead of the roofline, as .png, .svg or .pdf; a wrong name lists all. Only -o and"
+    " --format go with it.",
 )
 @click.option("--title", help="Default: what the records have in common.")
 @click.option(

@@ -96,9 +96,9 @@ def run(context: click.Context, /, file: Path, folder: Path | None, no_recorded:
 @cluster_options
 @click.pass_context
 def resume(context: click.Context, /, folder: Path, **options: Any) -> None:
-    """Continue a study from its folder, with the study file of its last run.
+    """Continue a study from its folder.
 
-    Ends with exit code 3 if cells have failed.
+    It uses the study file of the last run. Ends with exit code 3 if cells have failed.
     """
     _run(context, folder, **options)
 
@@ -108,9 +108,10 @@ def resume(context: click.Context, /, folder: Path, **options: Any) -> None:
 @click.option("--format", "format_", type=click.Choice(("table", "json")), default="table", show_default=True)
 @click.pass_context
 def status(context: click.Context, /, folder: Path, format_: str) -> None:
-    """Show what is done, failed, running and left, and how long the rest should take.
+    """Show what is done, failed, running and left of a study.
 
-    The time is that of one worker, from the times of similar cells. Ends with exit code 3 if cells have failed.
+    Also shows how long the rest should take: the time of one worker, from the times of similar cells. Ends with exit
+    code 3 if cells have failed.
     """
     from rooflens.study.status_text import status_json, status_text
 
@@ -137,11 +138,11 @@ def status(context: click.Context, /, folder: Path, format_: str) -> None:
 @click.option("--figures", type=click.Path(path_type=Path, file_okay=False), help="Each figure here, as SVG and PDF.")
 @click.option("--tables", type=click.Path(path_type=Path, file_okay=False), help="Each table here, as CSV.")
 def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Path | None) -> None:
-    """Write the results of a study: one page that opens anywhere, or files for a paper.
+    """Write the results of a study as one page, or as files for a paper.
 
     The page holds the question, the answers with their numbers, every case, figures, findings, failures and how to
-    repeat the study. It loads nothing from other hosts. A study may be reported at any moment; the report says what is
-    not done yet.
+    repeat the study. It opens anywhere, since it loads nothing from other hosts. A study may be reported at any moment;
+    the report says what is not done yet.
     """
     wanted = out or (() if figures or tables else (Path("report.html"),))
     rl.study_report(folder, wanted, figures=figures, tables=tables)

@@ -24,7 +24,7 @@ def gate_xml(found: RunComparison, threshold: float) -> bytes:
         case = TestCase(printable(row.after.label()), classname=printable(row.after.model), time=row.after_seconds)
         case.system_out = sentence(row)
         if row.slower_than(threshold):
-            case.result = [Failure(f"slower than {100 * threshold:g} %: {sentence(row)}", "slower")]
+            case.result = [Failure(f"slower by more than {100 * threshold:g} %: {sentence(row)}", "slower")]
         elif row.significant is None:
             case.result = [Skipped(f"too few samples to say: {sentence(row)}")]
         suite.add_testcase(case)

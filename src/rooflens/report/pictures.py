@@ -51,12 +51,12 @@ def throughput(records: RecordSet) -> Chart | None:
     return against_batch(several) if several else None
 
 
-CHARTS: Mapping[str, Callable[[RecordSet], Chart | None]] = {
-    "agreement": agreement,
-    "latency": latency,
-    "throughput": throughput,
+CHARTS: Mapping[str, tuple[Callable[[RecordSet], Chart | None], str]] = {
+    "agreement": (agreement, "a step with an estimate on a device and a measured time"),
+    "latency": (latency, "two steps with a time and FLOP"),
+    "throughput": (throughput, "a model with times at two batches or more"),
 }
-"""By name. A function returns None where the records hold nothing for its chart."""
+"""By name: a function, which returns None where the records hold nothing for its chart, and what the chart needs."""
 
 
 def chart_of(name: str, records: RecordSet) -> ChartPicture:
@@ -68,7 +68,8 @@ def chart_of(name: str, records: RecordSet) -> ChartPicture:
     """
     if name not in CHARTS:
         raise InvalidValue(f"unknown chart {name!r}; known: {', '.join(CHARTS)}")
-    drawn = CHARTS[name](records)
+    draw, needs = CHARTS[name]
+    drawn = draw(records)
     if drawn is None:
-        raise InvalidValue(f"the records hold nothing for the chart {name!r}")
+        raise InvalidValue(f"the records hold nothing for the chart {name!r}, which needs {needs}")
     return ChartPicture(drawn)

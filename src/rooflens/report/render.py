@@ -48,7 +48,7 @@ def render(tables: Table | Sequence[Table], format: Format, *, width: int | None
     """
     views = [tables] if isinstance(tables, Table) else list(tables)
     if not views:
-        raise InvalidValue("there is no table to show")
+        raise InvalidValue("there is no table to show: a table needs a record or a failure, and there is none")
     match format:
         case "table":
             return _draw(views, width, color)

@@ -106,7 +106,9 @@ class Options:
     dims: tuple[tuple[str, int], ...] = option(
         (), "Size that an ONNX file leaves open, by its name in the file. Repeatable.", kind=dict, concerns="graph"
     )
-    causal: bool = option(False, "Count causal attention as the half that its kernel executes.", concerns="counting")
+    causal: bool = option(
+        False, "Count only the half of causal attention that its kernel computes.", concerns="counting"
+    )
     fusion: Fusion = option(
         "none",
         "Which operations share a kernel; results that pass between them stay on the chip.",
@@ -122,7 +124,8 @@ class Options:
     )
     gpus: int = option(
         1,
-        "GPUs that train together, each with a whole batch; also times one alone, and the all-reduce of gradients.",
+        "GPUs that train together, each with a whole batch. Also times one GPU alone, and the all-reduce of gradients"
+        " alone.",
         least=1,
         concerns="running",
     )
