@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 import rooflens as rl
 from rooflens.costs import register_operation
 from rooflens.costs.profiler_names import is_known, short
-from rooflens.costs.registry import ENTRIES, cost
+from rooflens.costs.registry import ENTRIES, Uncounted, cost
 from rooflens.errors import InvalidValue
 
 BATCH, IN, OUT = 5, 7, 3
@@ -51,6 +52,16 @@ def _keep(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
 
 
 product.register_autograd(_backward, setup_context=_keep)
+
+
+@torch.library.custom_op("rooflens_tests::convolution_like", mutates_args=())
+def convolution_like(x: Tensor, stride: int) -> Tensor:
+    return x[::stride].clone()
+
+
+@convolution_like.register_fake
+def _(x: Tensor, stride: int) -> Tensor:
+    return torch.empty_like(x[::stride])
 
 
 class Layer(nn.Module):
@@ -155,6 +166,74 @@ def test_a_checkpoint_recomputes_a_custom_operator() -> None:
     assert [(r.phase, r.recomputed) for r in records] == [("forward", False), ("backward", True)]
 
 
+def _divides(call: rl.Call) -> rl.Demand:
+    return rl.Demand(flops={"vector.fp32": call.tensor("left").elements / 0})
+
+
+@pytest.mark.parametrize(
+    ("formula", "cause", "reason"),
+    [
+        (lambda call: rl.Demand(flops={"vector.fp32": call.tensor("x").elements}), KeyError, "has no argument 'x'"),
+        (_divides, ZeroDivisionError, "ZeroDivisionError: "),
+        (rl.Demand, TypeError, "takes 1 positional argument but 2 were given"),
+        (lambda call: rl.Demand(flops={"vectr.fp32": 1}), InvalidValue, "unknown compute resource 'vectr.fp32'"),
+        (lambda call: rl.Demand(flops={"vector.fp32": -1}), InvalidValue, "work cannot have -1 FLOP"),
+        (lambda call: rl.Demand(flops=dict.fromkeys(["vector.fp32"], call.name)), TypeError, "'<=' not supported"),
+        (lambda call: rl.Demand(bytes=float("nan")), InvalidValue, "work cannot have nan bytes"),
+        (lambda call: None, AttributeError, "'NoneType' object has no attribute"),
+    ],
+)
+def test_an_error_in_a_formula_names_the_operator(formula: Any, cause: type[Exception], reason: str) -> None:
+    rl.register_operation("rooflens_tests::product")(formula)
+    for fails in (lambda: counted(Layer()), lambda: rl.explain("rooflens_tests::product", shapes=["5x7", "7x3"])):
+        with pytest.raises(InvalidValue) as caught:
+            fails()
+        assert str(caught.value).startswith("the formula registered for 'rooflens_tests::product' fails: ")
+        assert reason in str(caught.value)
+        assert type(caught.value.__cause__) is cause
+
+
+def test_an_error_in_a_formula_of_rooflens_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENTRIES, "mm", replace(ENTRIES["mm"], formula=_divides))
+    with pytest.raises(KeyError, match="'mm' has no argument 'left'"):
+        rl.explain("mm", shapes=["5x7", "7x3"])
+
+
+def test_a_formula_may_not_cover_a_call() -> None:
+    def uncovered(call: rl.Call) -> rl.Demand:
+        raise Uncounted("it has no closed form")
+
+    rl.register_operation("rooflens_tests::product")(uncovered)
+    assert "rooflens_tests::product" in counted(Layer()).coverage.uncounted
+    (operation,) = rl.explain("rooflens_tests::product", shapes=["5x7", "7x3"]).operations
+    assert operation.calculation.uncounted == "it has no closed form"
+
+
+def test_a_custom_operator_is_explained() -> None:
+    rl.register_operation("rooflens_tests::product", family="matmul")(forward)
+    rl.register_operation("rooflens_tests::product_backward", family="matmul")(backward)
+    by_place = rl.explain("rooflens_tests::product", shapes=[(BATCH, IN), (IN, OUT)])
+    by_name = rl.explain("rooflens_tests::product", left="5x7", right="7x3")
+    assert by_place.text == by_name.text
+    (operation,) = by_place.operations
+    assert operation.work.flops == {"matmul.fp32": PRODUCT}
+    assert [term.expression for term in operation.calculation.flops] == ["2 x 5 x 7 (left) x 3 (right)"]
+    gradients = rl.explain("rooflens_tests::product", left="5x7", right="7x3", phase="backward").operations
+    assert [o.work.flops for o in gradients if o.calculation.call.name.startswith("rooflens_tests")] == [
+        {"matmul.fp32": 2 * PRODUCT}
+    ]
+    with pytest.raises(InvalidValue, match="rooflens_tests::product needs the shape of right"):
+        rl.explain("rooflens_tests::product", left="5x7")
+
+
+def test_a_custom_operator_has_no_defaults_but_its_own() -> None:
+    """Torch's convolutions take stride 1 where none is given; nobody knows what this operator takes."""
+    with pytest.raises(InvalidValue, match=r"convolution_like needs stride \(a whole number\)"):
+        rl.explain("rooflens_tests::convolution_like", x="5x7")
+    (operation,) = rl.explain("rooflens_tests::convolution_like", x="5x7", stride=2).operations
+    assert operation.work.missing == {"convolution_like"}
+
+
 def test_a_profile_has_the_same_name_for_it() -> None:
     assert (short("rooflens_tests::product"), is_known("rooflens_tests::product")) == ("product", False)
     rl.register_operation("rooflens_tests::product")(forward)
@@ -237,10 +316,11 @@ class Net(torch.nn.Module):
 
 found = rl.estimate(Net(), inputs=torch.empty(10))
 print(found.total().flops, found.coverage.uncounted)
+print(rl.explain("fromplugin::triple", x=(10,)).operations[0].work.flops)
 """
     done = run(tmp_path, code)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "60 ('unknown',)"
+    assert done.stdout.splitlines()[-2:] == ["60 ('unknown',)", "{'vector.fp32': 30}"]
     assert (
         "the plug-in 'c' (rooflens.operations: ops_plugin:broken) is left out: OSError: no such kernel" in done.stderr
     )

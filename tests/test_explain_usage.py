@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from tests.arithmetic import value_of
+from tests.onnx_graphs import node, save, weight
 
 import rooflens as rl
 from rooflens.cli import explain as command
@@ -41,6 +43,20 @@ def run() -> Run:
         (InvalidValue, "lstm: the input is 5x3; it is steps x batch x", "lstm", {"input": "5x3", "hidden_size": 2}),
         (InvalidValue, "lstm: hidden_size must be greater than zero", "lstm", {"input": "5x3x2", "hidden_size": 0}),
         (InvalidValue, "mm: 3 shapes for 2 tensors that are not named: self, mat2", "mm", {"shapes": ["2", "2", "2"]}),
+        (
+            InvalidValue,
+            "cat: 1 shapes for 0 tensors that are not named: none; name the list: --tensors 3x4,3x4",
+            "cat",
+            {"shapes": ["5x3"]},
+        ),
+        (
+            InvalidValue,
+            "index_put: 3 shapes for 2 tensors that are not named: self, values; name the list: --indices 3x4,3x4",
+            "index_put",
+            {"shapes": ["5x3"] * 3},
+        ),
+        (UnknownName, "unknown operation or model 'mine::nothing'", "mine::nothing", {}),
+        (UnknownName, "unknown operation or model 'aten::softmaxx'; did you mean", "aten::softmaxx", {"shapes": ["2"]}),
         (InvalidValue, "relu: self is '2y3'; it has to be a shape like", "relu", {"shapes": ["2y3"]}),
         (InvalidValue, "relu: self is (-1, 2); it has to be a shape", "relu", {"shapes": [(-1, 2)]}),
         (InvalidValue, "unknown element type 'int7x'; known: fp64,", "relu", {"shapes": ["2:int7x"]}),
@@ -98,6 +114,43 @@ def test_flags_and_words_with_hyphens(run: Run) -> None:
     assert [value_of(line["expression"]) for line in operation["flops"]] == [3072, 480, 96]
 
 
+@pytest.mark.parametrize(
+    ("words", "argument"),
+    [
+        (["softmax", "--shape", "8x1000", "--dim", 1], 1),
+        (["softmax", "--shape", "8x1000", "--dim=-1"], -1),
+        (["softmax", "--shape", "8x1000", "--dim", "-1"], -1),
+        (["aten::softmax", "--dim", 1, "--shape", "8x1000"], 1),
+        (["sum", "--shape", "8x1000", "--dim", "0,1"], [0, 1]),
+        (["cat", "--tensors", "8x4,8x3", "--dim", 1], 1),
+    ],
+)
+def test_dim_is_an_argument_of_an_operation(run: Run, words: list[object], argument: object) -> None:
+    (operation,) = json.loads(run(*words, "--format", "json").stdout)
+    assert dict(operation["call"]["arguments"])["dim"] == argument
+
+
+def test_mode_is_an_argument_of_an_operation(run: Run) -> None:
+    (operation,) = json.loads(run("linalg_qr", "--A", "4x4", "--mode", "r", "--format", "json").stdout)
+    assert dict(operation["call"]["arguments"])["mode"] == "r"
+
+
+def test_a_mode_of_a_model_is_checked(run: Run) -> None:
+    assert "unknown mode 'sideways'; known: inference" in str(run("resnet18", "--mode", "sideways").exception)
+
+
+def test_dim_is_a_size_of_an_onnx_file(run: Run, tmp_path: Path) -> None:
+    # 5 x 3 rows of 8 numbers: 2 x 5 x 3 x 8 x 8 FLOP.
+    product = node("MatMul", "x w", "y")
+    path = save(tmp_path, [product], {"x": ("rows", 3, 8)}, held=[weight("w", (8, 8))])
+    (operation,) = json.loads(run(path, "--path", "", "--dim", "rows=5", "--format", "json").stdout)
+    assert operation["work"]["flops"] == {"matmul.fp32": 1920}
+
+
+def test_an_operation_may_have_the_namespace_of_torch(run: Run) -> None:
+    assert run("aten::trace", "--self", "100x80").stdout == run("trace", "--self", "100x80").stdout != ""
+
+
 def test_a_model_with_options_of_estimate(run: Run) -> None:
     result = run("resnet18", "-b", "1,2", "--img-size", 64, "--path", "conv1", "--format", "json")
     assert [entry["call"]["outputs"] for entry in json.loads(result.stdout)] == [
@@ -124,6 +177,7 @@ def test_the_list_of_operations(run: Run) -> None:
         (["--input", "2x2"], "name an operation, a record file or a model first"),
         (["mm", "2x2", "2x2"], "'2x2' stands alone; write an argument by its name: --input 32x784"),
         (["mm", "--phase", "sideways"], "'sideways' is not one of"),
+        (["product.onnx", "--dim", 1], "'1' is no name with a size; write past_sequence_length=128"),
     ],
 )
 def test_wrong_usage(run: Run, words: list[str], message: str) -> None:

@@ -18,6 +18,8 @@ from rooflens.results import RecordSet
 if TYPE_CHECKING:
     import torch
 
+_IMPORT = " (torch knows an operator of your own after the import of the package that defines it)"
+
 
 def explain(
     what: str | Path | Record | RecordSet | torch.nn.Module,
@@ -37,8 +39,9 @@ def explain(
     The numbers are those of an estimate: the same formulas compute them.
 
     Args:
-        what: an operation (``convolution``, ``mm``, ``attention``, ``lstm``, or any of torch's operators); or a record
-            file, a record or a set of records; or a model as `estimate` takes it, which is estimated first.
+        what: an operation (``convolution``, ``mm``, ``attention``, ``lstm``, any of torch's operators, or a custom one
+            with its namespace, ``mylib::gemm``); or a record file, a record or a set of records; or a model as
+            `estimate` takes it, which is estimated first.
         shapes: of an operation's tensors, in order: tuples, or text like ``32x128:int64``.
         path: of a model or file: the module to explain, with those inside it; ``""`` is the whole model.
         phase: forward, backward or optimizer. Default: forward for an operation, all for a model or file.
@@ -66,7 +69,7 @@ def explain(
         if shapes or arguments or dtype is not None:
             raise InvalidValue("records know their shapes and types; give path and phase to choose some")
         return Explanation(explain_records(what, path, phase, devices))
-    if isinstance(what, str) and (shapes or (path is None and what.isidentifier())):
+    if isinstance(what, str) and (shapes or (path is None and _is_word(what))):
         check_torch()
         from rooflens.explanation import from_shapes
 
@@ -76,10 +79,16 @@ def explain(
             )
             return Explanation((chapter,))
         if shapes or not from_shapes.is_model(what):
-            raise UnknownName("operation or model", what, {*from_shapes.operator_names(), *from_shapes.model_names()})
+            known = {*from_shapes.operator_names(), *from_shapes.model_names()}
+            raise UnknownName("operation or model", what, known, _IMPORT if "::" in what else "")
     elif shapes:
         raise InvalidValue("shapes are those of an operation")
     return Explanation(explain_records(_estimate(what, phase, devices, dtype, arguments), path, phase, ()))
+
+
+def _is_word(what: str) -> bool:
+    """True if this may name an operation, like ``mm`` and ``mylib::gemm``."""
+    return all(name.isidentifier() for name in what.split("::", 1))
 
 
 def _estimate(

@@ -11,11 +11,13 @@ from typing import Any
 import click
 
 import rooflens as rl
-from rooflens.cli.options import DTYPES, MODES, IntList, examples, progress_bar, table_option
+from rooflens.cli.options import DTYPES, MODES, IntList, NamedSize, examples, progress_bar
 from rooflens.runs.options import OPTIONS
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
 PHASES = ("forward", "backward", "optimizer")
+_WORD = re.compile(r"\w+(::\w+)?")
+"""An operation or a model by its name, and no file."""
 
 
 @click.command(
@@ -41,8 +43,18 @@ PHASES = ("forward", "backward", "optimizer")
     help="Type of an operation or a model.  [default: fp32; for an ONNX file, its own]",
 )
 @click.option("-b", "--batch", type=IntList(), help="Of a model: samples per step.")
-@click.option("--mode", type=click.Choice(MODES), help="Of a model.  [default: inference]")
-@table_option(OPTIONS["dims"])
+@click.option(
+    "--mode",
+    metavar=f"[{'|'.join(MODES)}]",
+    help="Of a model, or an operation's argument of this name.  [default: inference]",
+)
+@click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=N | VALUE",
+    help="Of an ONNX file: a size that it leaves open, NAME=N, repeatable. Of an operation: its argument dim.",
+)
 @click.option(
     "--format",
     "format_",
@@ -61,7 +73,7 @@ def explain(
     dtype: str | None,
     batch: list[int] | None,
     mode: str | None,
-    dims: dict[str, int] | None,
+    dims: tuple[str, ...],
     format_: str,
     listed: bool,
 ) -> None:
@@ -77,8 +89,9 @@ def explain(
     if not words or words[0].startswith("-"):
         raise click.UsageError("name an operation, a record file or a model first; --list shows the operations")
     arguments: dict[str, Any] = dict(_pairs(words[1:]))
-    further = {"batch": batch, "mode": mode, "dims": dims}
-    arguments |= {name: value for name, value in further.items() if value is not None}
+    arguments |= {} if batch is None else {"batch": batch}
+    arguments |= {} if mode is None else dict([_named("mode", mode)])
+    arguments |= _dims(words[0], dims) if dims else {}
     with progress_bar():
         explanation = rl.explain(
             words[0], shapes=shapes, path=path, phase=phase, device=devices, dtype=dtype, **arguments
@@ -114,6 +127,13 @@ def _named(flag: str, value: str | bool) -> tuple[str, str | bool | int]:
     if name in OPTIONS and OPTIONS[name].kind is bool and value in ("true", "false"):
         return name, value == "true"
     return name, value
+
+
+def _dims(what: str, given: Sequence[str]) -> dict[str, Any]:
+    """Return the sizes that an ONNX file leaves open, by name, or the argument ``dim`` of an operation."""
+    if _WORD.fullmatch(what) and "=" not in given[-1]:
+        return dict([_named("dim", given[-1])])
+    return {"dims": dict(NamedSize().convert(size, None, None) for size in given)}
 
 
 def _listing(words: Sequence[str], format_: str) -> str:

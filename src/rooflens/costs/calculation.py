@@ -62,7 +62,7 @@ def calculate(call: Call, arithmetic: Arithmetic) -> Calculation:
             None if priced.kernel_work is None else _plain(priced.kernel_work),
         ),
         formula="" if entry is None else inspect.cleandoc(entry.formula.__doc__ or ""),
-        uncounted=_why_uncounted(call),
+        uncounted=_why_uncounted(call) if priced.work.missing else None,
         flops=_lines(priced.work.flops),
         kernel_flops=() if priced.kernel_work is None else _lines(priced.kernel_work.flops),
         bytes=tuple(_by_tensor(priced.work.bytes["dram"])),

@@ -26,8 +26,8 @@ def register_operation(
 
     The formula takes a :class:`rooflens.Call`, whose arguments have the names of the operator's schema. It returns a
     :class:`rooflens.Demand`: FLOP by resource, and bytes where those of the distinct inputs and outputs are not what
-    moves. It may raise ``rooflens.costs.registry.Uncounted`` for a call that it does not cover. The gradient of an
-    operator is made of other operators: register those too.
+    moves. It may raise ``rooflens.costs.registry.Uncounted`` for a call that it does not cover; any other error becomes
+    an InvalidValue that names the operator. The gradient of an operator is made of other operators: register those too.
 
     Some commands estimate in another process: register in the file of the model, or in a package with an entry point
     of the group ``rooflens.operations`` (a module, or a function that is called).
@@ -53,7 +53,7 @@ def register_operation(
         before = ENTRIES.get(name)
         if before is not None and not replace and not _is_same(before.formula, formula):
             raise InvalidValue(f"{operator!r} has a formula, in family {before.family!r}; replace=True replaces it")
-        ENTRIES[name] = RegisteredFormula(family, formula, frozenset(phases))
+        ENTRIES[name] = RegisteredFormula(family, formula, frozenset(phases), custom=True)
         cost.cache_clear()
         is_known.cache_clear()
         return formula

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from rooflens.errors import InvalidValue, first_line
 from rooflens.plugins import OPERATIONS, plugins
 from rooflens.records import AS_IS, PHASES, Call, Device, Phase, Traffic, Work
 
@@ -34,11 +35,12 @@ Formula = Callable[[Call], Demand]
 
 @dataclass(frozen=True, slots=True)
 class RegisteredFormula:
-    """A formula, and the phases in which its operation runs where nothing is recomputed."""
+    """A formula, and the phases in which its operation runs where nothing is recomputed; `custom` if a user's."""
 
     family: str
     formula: Formula
     phases: frozenset[Phase] = frozenset(PHASES)
+    custom: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +146,29 @@ def cost(call: Call, arithmetic: Arithmetic = Arithmetic()) -> Cost:
 
 
 def evaluate(call: Call, arithmetic: Arithmetic) -> Cost:
-    """The work of a call; sizes may be plain integers or spelled ones."""
+    """The work of a call; sizes may be plain integers or spelled ones.
+
+    Raises:
+        InvalidValue: the formula of a custom operator fails; the message names the operator.
+    """
     entry = entry_of(call.name)
     moved: dict[str, float] = {"dram": call.reads + call.writes}
     if entry is None:
         return Cost("other", Work(bytes=moved, missing=frozenset({call.name})))
     try:
-        demand = entry.formula(call)
+        return _counted(entry, call, moved, arithmetic)
     except Uncounted:
         return Cost(entry.family, Work(bytes=moved, missing=frozenset({call.name})))
+    except Exception as error:  # the code of a stranger may raise anything
+        if not entry.custom:
+            raise
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise InvalidValue(f"the formula registered for {call.name!r} fails: {reason}") from error
+
+
+def _counted(entry: RegisteredFormula, call: Call, moved: dict[str, float], arithmetic: Arithmetic) -> Cost:
+    """What a formula says of a call that moves these bytes, unless the formula says otherwise."""
+    demand = entry.formula(call)
     if demand.bytes is not None:
         moved = {"dram": demand.bytes}
     precision = arithmetic.of(entry.family)

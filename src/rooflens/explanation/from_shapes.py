@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rooflens.costs.registry import load_plugins
 from rooflens.errors import InvalidValue, UnknownModel
 from rooflens.explanation.chapters import Chapter, Explained, calculations
-from rooflens.models import check_words, find, torchvision
-from rooflens.models.operator import is_operator, operator_names, operator_step
+from rooflens.models import check_words, find, operator, torchvision
+from rooflens.models.operator import operator_names, operator_step
 from rooflens.records import Device, Phase
 from rooflens.trace import trace  # which registers rooflens' own operations with torch
 
-__all__ = ["explain_operation", "is_operator", "operator_names"]
+__all__ = ["explain_operation", "operator_names"]
 
 
 def explain_operation(
@@ -57,6 +58,12 @@ def explain_operation(
             for calculation, at in calculations(call, dtype, devices)
         ),
     )
+
+
+def is_operator(name: str) -> bool:
+    """True if torch, rooflens or a package has an operation of this name."""
+    load_plugins()
+    return operator.is_operator(name)
 
 
 def is_model(name: str) -> bool:

@@ -1,7 +1,8 @@
 """A single operation as a Step, from its name and the shapes of its tensors.
 
-Names are those of torch's operators (``convolution``, ``mm``, ``layer_norm``), ``attention``, and the recurrent layers
-``lstm``, ``gru`` and ``rnn`` with the arguments of their modules.
+Names are those of torch's operators (``convolution``, ``mm``, ``aten::layer_norm``), of custom operators with their
+namespace (``mylib::gemm``), ``attention``, and the recurrent layers ``lstm``, ``gru`` and ``rnn`` with the arguments of
+their modules.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ DEFAULTS: Mapping[str, Any] = {
     "train": True,
 }
 """What modules of torch take where an operator's schema has no default."""
+_ATEN = "aten::"
 RECURRENT = ("lstm", "gru", "rnn")
 _PER_DIMENSION = ("stride", "padding", "dilation", "output_padding")
 
@@ -73,7 +75,7 @@ class Operator:
 
 def is_operator(name: str) -> bool:
     """True if torch or rooflens has an operation of this name."""
-    return bool(_forms(name))
+    return bool(_forms(name.removeprefix(_ATEN)))
 
 
 def operator_names() -> set[str]:
@@ -97,6 +99,7 @@ def operator_step(
         UnknownName: there is no such operation, or it has no such argument.
         InvalidValue: an argument is missing or cannot be read; what is needed is named.
     """
+    name = name.removeprefix(_ATEN)
     if name in RECURRENT:
         return _recurrent_step(name, shapes, arguments, dtype=dtype, backward=backward)
     forms = _forms(name)
@@ -117,8 +120,11 @@ def _forms(name: str) -> list[Operator]:
     """Return the overloads of an operation that shapes and plain values can call."""
     if name in RECURRENT:
         return [Operator(name, _recurrent_parameters(name), getattr(torch.nn, name.upper()))]
+    namespace, _, own = name.rpartition("::")
     packet = getattr(torch.ops.aten, "scaled_dot_product_attention" if name == "attention" else name, None)
-    if packet is None:
+    if namespace:
+        packet = getattr(getattr(torch.ops, namespace), own, None)
+    elif packet is None:
         packet = getattr(torch.ops.rooflens, name, None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
         return []
@@ -128,13 +134,14 @@ def _forms(name: str) -> list[Operator]:
 def _form(name: str, overload: torch._ops.OpOverload) -> Operator | None:
     """Return one overload, or None if it writes into a given tensor or needs what has no text form."""
     parameters = []
+    defaults = {} if "::" in name else DEFAULTS
     for argument in overload._schema.arguments:
         written = str(argument.type)
         optional = written.startswith("Optional[")
         kind = KINDS.get(written.removeprefix("Optional[").removesuffix("]") if optional else written)
         default = argument.default_value if argument.has_default_value() else ABSENT
         if default is ABSENT:
-            default = None if optional else DEFAULTS.get(argument.name, ABSENT)
+            default = None if optional else defaults.get(argument.name, ABSENT)
         if argument.is_out or (kind is None and default is ABSENT):
             return None
         parameters.append(Parameter(argument.name, kind or "str", default, argument.kwarg_only))
@@ -159,14 +166,21 @@ def _given(form: Operator, shapes: Sequence[Any], arguments: Mapping[str, Any]) 
             raise UnknownName(f"argument of {form.name}", name, form.names(), f" (it takes {', '.join(form.names())})")
     places = [p.name for p in form.parameters if p.kind == "tensor" and p.name not in given]
     if len(shapes) > len(places):
-        listed = ", ".join(places) or "none"
-        raise InvalidValue(f"{form.name}: {len(shapes)} shapes for {len(places)} tensors that are not named: {listed}")
+        raise InvalidValue(_too_many(form, shapes, places, given))
     given |= dict(zip(places, shapes, strict=False))
     if form.name in ("attention", "scaled_dot_product_attention") and "query" in given:
         given = {"key": given["query"]} | given
         given = {"value": given["key"]} | given
     _refuse_incomplete(form, given)
     return given
+
+
+def _too_many(form: Operator, shapes: Sequence[Any], places: Sequence[str], given: Mapping[str, Any]) -> str:
+    """Say which tensors the shapes are for, and how a list of tensors is given."""
+    lists = [p.name for p in form.parameters if p.kind == "tensors" and p.name not in given]
+    remedy = "".join(f"; name the list: --{name} 3x4,3x4" for name in lists)
+    listed = ", ".join(places) or "none"
+    return f"{form.name}: {len(shapes)} shapes for {len(places)} tensors that are not named: {listed}{remedy}"
 
 
 def _refuse_incomplete(form: Operator, given: Mapping[str, Any]) -> None:
@@ -205,7 +219,7 @@ def _values(
             values[parameter.name] = [place(parameter, shape) for shape in _listed(value)]
         else:
             values[parameter.name] = read_value(form.name, parameter, value)
-    if "convolution" in form.name:
+    if "convolution" in form.name and "::" not in form.name:
         spatial = tensors[values["weight"].index].dim() - 2
         values = {name: _spread(name, value, spatial) for name, value in values.items()}
     return values, tensors
