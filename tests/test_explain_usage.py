@@ -56,7 +56,12 @@ def run() -> Run:
             {"shapes": ["5x3"] * 3},
         ),
         (UnknownName, "unknown operation or model 'mine::nothing'", "mine::nothing", {}),
-        (UnknownName, "unknown operation or model 'aten::softmaxx'; did you mean", "aten::softmaxx", {"shapes": ["2"]}),
+        (
+            UnknownName,
+            "unknown operation or model 'softmaxx'; did you mean softmax",
+            "aten::softmaxx",
+            {"shapes": ["2"]},
+        ),
         (InvalidValue, "relu: self is '2y3'; it has to be a shape like", "relu", {"shapes": ["2y3"]}),
         (InvalidValue, "relu: self is (-1, 2); it has to be a shape", "relu", {"shapes": [(-1, 2)]}),
         (InvalidValue, "unknown element type 'int7x'; known: fp64,", "relu", {"shapes": ["2:int7x"]}),

@@ -80,7 +80,8 @@ def explain(
             return Explanation((chapter,))
         if shapes or not from_shapes.is_model(what):
             known = {*from_shapes.operator_names(), *from_shapes.model_names()}
-            raise UnknownName("operation or model", what, known, _IMPORT if "::" in what else "")
+            name = what.removeprefix("aten::")
+            raise UnknownName("operation or model", name, known, _IMPORT if "::" in name else "")
     elif shapes:
         raise InvalidValue("shapes are those of an operation")
     return Explanation(explain_records(_estimate(what, phase, devices, dtype, arguments), path, phase, ()))
