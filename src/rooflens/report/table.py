@@ -73,7 +73,8 @@ class Column:
         """Return the value of what a row is about."""
         if callable(self.read):
             return self.read(about)
-        for name in (self.read or self.key).split("."):
+        # A key is a name as it stands, dots included: matmul.bf16.
+        for name in self.read.split(".") if self.read else (self.key,):
             if isinstance(about, Mapping):
                 about = about.get(name)
             elif about is not None:
