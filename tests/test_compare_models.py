@@ -17,7 +17,7 @@ from rooflens.records import Case, Fact, Failure, Record, Traffic, Work
 from rooflens.results import RecordSet, join
 
 NETS = Case(model="", device="toy", batch=8)
-ALL_FLOPS = (1e6, 2e6, 5e6, 3e6, 8e6)
+FLOPS = (1e6, 2e6, 5e6, 3e6, 8e6)
 SECONDS = (1.1e-3, 2.3e-3, 4.4e-3, 3.9e-3, 7.0e-3)
 
 
@@ -34,9 +34,7 @@ def net(number: int, flops: float, seconds: float | None, case: Case = NETS) -> 
 
 
 def nets(case: Case = NETS, seconds: Sequence[float | None] = SECONDS) -> RecordSet:
-    records = [
-        r for n, (flops, time) in enumerate(zip(ALL_FLOPS, seconds, strict=True)) for r in net(n, flops, time, case)
-    ]
+    records = [r for n, (flops, time) in enumerate(zip(FLOPS, seconds, strict=True)) for r in net(n, flops, time, case)]
     return RecordSet(records, devices={"toy": device(), "other": device("other", matmul_fp32=2e9, dram=1e9)})
 
 
@@ -47,9 +45,9 @@ def test_correlations_are_scipys_over_the_models_of_a_setting() -> None:
         assert item.setting == NETS
         assert item.time == "measured"
         assert [model for model, _, _ in item.points] == [f"net{n}" for n in range(5)]
-        assert item.coefficients["pearson"].value == pytest.approx(stats.pearsonr(ALL_FLOPS, SECONDS).statistic)
-        assert item.coefficients["spearman"].p == pytest.approx(stats.spearmanr(ALL_FLOPS, SECONDS).pvalue)
-        assert item.coefficients["kendall"].value == pytest.approx(stats.kendalltau(ALL_FLOPS, SECONDS).statistic)
+        assert item.coefficients["pearson"].value == pytest.approx(stats.pearsonr(FLOPS, SECONDS).statistic)
+        assert item.coefficients["spearman"].p == pytest.approx(stats.spearmanr(FLOPS, SECONDS).pvalue)
+        assert item.coefficients["kendall"].value == pytest.approx(stats.kendalltau(FLOPS, SECONDS).statistic)
     assert found[-1].points[0] == ("net0", 1e5, 1.1e-3)
 
 
