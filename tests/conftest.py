@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 from scripts import slurm_here
+
+from rooflens.costs.profiler_names import is_known
+from rooflens.costs.registry import ENTRIES, cost
 
 if settings.get_current_profile_name() == "default":  # not in CI, whose profile has none either
     # A time limit per example measures the load of the machine, not the code; budgets have tests of their own.
@@ -17,3 +22,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs an accelerator")
     if item.get_closest_marker("slurm") is not None and (why := slurm_here.missing()):
         pytest.skip(why)
+
+
+@pytest.fixture(autouse=True)
+def _formulas() -> Iterator[None]:
+    """A formula that a test registers is gone after the test."""
+    before = dict(ENTRIES)
+    yield
+    if before != ENTRIES:
+        ENTRIES.clear()
+        ENTRIES.update(before)
+        cost.cache_clear()
+        is_known.cache_clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 import rooflens as rl
 from rooflens.costs import register_operation
 from rooflens.costs.profiler_names import is_known, short
-from rooflens.costs.registry import ENTRIES, Uncounted, cost
+from rooflens.costs.registry import ENTRIES, Uncounted
 from rooflens.errors import InvalidValue
 
 BATCH, IN, OUT = 5, 7, 3
@@ -77,17 +76,6 @@ class Layer(nn.Module):
 class Checkpointed(Layer):
     def forward(self, x: Tensor) -> Tensor:
         return torch.utils.checkpoint.checkpoint(super().forward, x, use_reentrant=False)
-
-
-@pytest.fixture(autouse=True)
-def registry() -> Iterator[None]:
-    """The formulas are afterwards what they were."""
-    before = dict(ENTRIES)
-    yield
-    ENTRIES.clear()
-    ENTRIES.update(before)
-    cost.cache_clear()
-    is_known.cache_clear()
 
 
 def counted(module: nn.Module) -> rl.RecordSet:
