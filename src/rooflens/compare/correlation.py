@@ -59,10 +59,10 @@ def correlations(
     """
     check_quantities((*quantities, against))
     return tuple(
-        found
+        item
         for setting, group in settings(timed_cases(records, time=time, phase=phase)).items()
         for quantity in quantities
-        if quantity != against and (found := _correlation(setting, group, quantity, against, methods)) is not None
+        if quantity != against and (item := _correlation(setting, group, quantity, against, methods)) is not None
     )
 
 
@@ -89,12 +89,12 @@ def _correlation(
     from rooflens.compare.statistics import correlate  # scipy takes a second to load
 
     x, y = [point[1] for point in known], [point[2] for point in known]
-    found = {method: correlate(x, y, method) for method in methods}
+    coefficients = {method: correlate(x, y, method) for method in methods}
     return Correlation(
         setting=setting,
         quantity=quantity,
         against=against,
         time=group[0].time,
         points=known,
-        coefficients={method: coefficient for method, coefficient in found.items() if coefficient is not None},
+        coefficients={method: coefficient for method, coefficient in coefficients.items() if coefficient is not None},
     )

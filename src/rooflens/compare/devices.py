@@ -76,8 +76,8 @@ def compare_devices(
         InvalidValue: the set has no such device, or a price is none.
         Incomparable: no step was run or estimated on the baseline and on another device.
     """
-    found = [step for step in timed_cases(records, time=time) if step.case.device is not None]
-    names = list(dict.fromkeys(step.case.device or "" for step in found))
+    steps = [step for step in timed_cases(records, time=time) if step.case.device is not None]
+    names = list(dict.fromkeys(step.case.device or "" for step in steps))
     known = dict(prices or {})
     for name in (*known, *([baseline] if baseline is not None else [])):
         if name not in names:
@@ -87,7 +87,7 @@ def compare_devices(
         raise InvalidValue(f"the price of {wrong[0]!r} is {known[wrong[0]]}; leave out a price that is not known")
     first = baseline or (names[0] if names else "")
     groups: dict[Case, dict[str, TimedCase]] = {}
-    for step in found:
+    for step in steps:
         groups.setdefault(replace(step.case, device=None), {})[step.case.device or ""] = step
     several = [group for group in groups.values() if first in group and len(group) > 1]
     if not several:

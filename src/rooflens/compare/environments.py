@@ -56,8 +56,8 @@ def differences(before: RecordSet, after: RecordSet, pairs: Pairs) -> tuple[Diff
     Args:
         pairs: the cases that are compared.
     """
-    found = [*_surroundings(before.environment, after.environment, pairs), *_clocks(pairs), *_conditions(pairs)]
-    return tuple(sorted(found, key=lambda difference: not difference.forbids))
+    every = [*_surroundings(before.environment, after.environment, pairs), *_clocks(pairs), *_conditions(pairs)]
+    return tuple(sorted(every, key=lambda difference: not difference.forbids))
 
 
 def _surroundings(before: Environment | None, after: Environment | None, pairs: Pairs) -> Iterator[Difference]:

@@ -67,10 +67,10 @@ def exponents(
         fewest = FEWEST_MODELS
     else:
         series, fewest = _series(items, over, of), 2
-    found = {case: sorted(values) for case, values in series.items() if len({x for x, _ in values}) >= fewest}
-    fits = {case: power_law([x for x, _ in values], [y for _, y in values]) for case, values in found.items()}
+    long_enough = {case: sorted(values) for case, values in series.items() if len({x for x, _ in values}) >= fewest}
+    fits = {case: power_law([x for x, _ in values], [y for _, y in values]) for case, values in long_enough.items()}
     return tuple(
-        Exponent(case=case, of=of, over=over, time=items[0].time, points=tuple(found[case]), fit=fit)
+        Exponent(case=case, of=of, over=over, time=items[0].time, points=tuple(long_enough[case]), fit=fit)
         for case, fit in fits.items()
         if fit is not None
     )

@@ -150,9 +150,9 @@ def spelling(name: str) -> str:
 
 def _launches(records: RecordSet, which: str) -> list[Record]:
     """Return the launches of one side: those of one case, since another case has launches of its own."""
-    found = [record for record in records if is_launch(record)]
-    cases = list(dict.fromkeys(record.case for record in found))
-    if not found:
+    launches = [record for record in records if is_launch(record)]
+    cases = list(dict.fromkeys(record.case for record in launches))
+    if not launches:
         raise Incomparable(
             f"the {which} side holds no kernels: give files of Nsight Compute or of a profiler, or measurements made"
             " with --profile"
@@ -163,7 +163,7 @@ def _launches(records: RecordSet, which: str) -> list[Record]:
             f"the {which} side holds the kernels of {len(cases)} cases ({listed}); narrow it with where(...), or give a"
             " file per case"
         )
-    return found
+    return launches
 
 
 def _paired(before: Sequence[Record], after: Sequence[Record]) -> Iterator[LaunchPair]:
@@ -183,10 +183,10 @@ def _paired(before: Sequence[Record], after: Sequence[Record]) -> Iterator[Launc
 
 
 def _by_name(records: Iterable[Record]) -> Mapping[str, list[Record]]:
-    found: dict[str, list[Record]] = defaultdict(list)
+    by_name: dict[str, list[Record]] = defaultdict(list)
     for record in records:
-        found[spelling(record.name)].append(record)
-    return found
+        by_name[spelling(record.name)].append(record)
+    return by_name
 
 
 def _side(records: Iterable[Record]) -> KernelSum:

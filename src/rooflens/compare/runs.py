@@ -111,10 +111,10 @@ def compare_runs(
     pairs = _pairs(one, other, across)
     if not pairs:
         raise Incomparable(_nothing_in_common(one, other))
-    found = differences(before, after, pairs)
+    differing = differences(before, after, pairs)
     if "device" in across:
-        found = tuple(replace(item, forbids=False) if item.what in ("card", "cpu") else item for item in found)
-    forbidding = [item for item in found if item.forbids]
+        differing = tuple(replace(item, forbids=False) if item.what in ("card", "cpu") else item for item in differing)
+    forbidding = [item for item in differing if item.forbids]
     if forbidding and not force:
         raise Incomparable(
             f"the two sides are different experiments: {'; '.join(map(str, forbidding))}. Measure both alike, or"
@@ -127,7 +127,7 @@ def compare_runs(
         only_before=only_before,
         only_after=_without(other, [pair[1] for pair in pairs]),
         failed=tuple(failure for failure in after.failures if failure.case in only_before),
-        differences=found,
+        differences=differing,
         notes=(*_unknown(before, after), *_notes(pairs, [row for row in changes if row.phase is None])),
     )
 
@@ -139,8 +139,8 @@ def _pairs(
     names = [name for name in FIELDS if name not in (*across, "device")]
 
     def alike(one: Evidence, items: Mapping[tuple[object, ...], list[Evidence]]) -> list[Evidence]:
-        found = items.get(tuple(getattr(one.case, name) for name in names), [])
-        return [other for other in found if "device" in across or _same_device(one.case, other.case)]
+        candidates = items.get(tuple(getattr(one.case, name) for name in names), [])
+        return [other for other in candidates if "device" in across or _same_device(one.case, other.case)]
 
     ours, theirs = (_indexed(side, names) for side in (before, after))
     pairs = []
@@ -160,10 +160,10 @@ def _pairs(
 
 def _indexed(side: Iterable[Evidence], names: Sequence[str]) -> Mapping[tuple[object, ...], list[Evidence]]:
     """Return the cases of a side by the fields in which partners agree."""
-    found: dict[tuple[object, ...], list[Evidence]] = {}
+    indexed: dict[tuple[object, ...], list[Evidence]] = {}
     for item in side:
-        found.setdefault(tuple(getattr(item.case, name) for name in names), []).append(item)
-    return found
+        indexed.setdefault(tuple(getattr(item.case, name) for name in names), []).append(item)
+    return indexed
 
 
 def _same_device(one: Case, other: Case) -> bool:

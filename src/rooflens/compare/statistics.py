@@ -103,9 +103,9 @@ def correlate(x: Sequence[float], y: Sequence[float], method: Method) -> Coeffic
     if len(x) < 3 or min(x) == max(x) or min(y) == max(y):
         return None
     test = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}[method]
-    found = test(x, y)
+    tested = test(x, y)
     interval = correlation_interval(x, y, method) if len(x) >= FEWEST_POINTS else None
-    return Coefficient(value=float(found.statistic), interval=interval, p=float(found.pvalue))
+    return Coefficient(value=float(tested.statistic), interval=interval, p=float(tested.pvalue))
 
 
 def power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw | None:

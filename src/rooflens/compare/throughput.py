@@ -67,10 +67,10 @@ def sweeps(
         Sweep(
             case=case,
             origin=origin,
-            rates=tuple(sorted(found.items())),
+            rates=tuple(sorted(by_batch.items())),
             ran_out=tuple(sorted(ran_out.get(case, ()))),
         )
-        for (case, origin), found in rates.items()
+        for (case, origin), by_batch in rates.items()
     )
 
 

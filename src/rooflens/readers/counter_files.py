@@ -21,14 +21,14 @@ def _read(path: Path, context: ReadContext) -> RecordSet:
         return Case(model=context.name, device=context.device_name(chip.title), dtype=AS_IS)
 
     reading = counters.CounterReading(repr(str(path)))
-    found = counters.found_in(counters.launches(path, reading), reading, case_of)
+    contents = counters.found_in(counters.launches(path, reading), reading, case_of)
     devices: dict[str, Device] = {}
     notes: list[str] = []
-    for chip in found.chips:
-        known, counted = context.device_of(chip.title), _as_counted(chip, found, context, path)
+    for chip in contents.chips:
+        known, counted = context.device_of(chip.title), _as_counted(chip, contents, context, path)
         devices |= {device.name: device for device in (known, counted) if device is not None}
         notes += _notes(chip, counted, context.device_name(chip.title))
-    first, *others = found.records
+    first, *others = contents.records
     return RecordSet((replace(first, notes=(*first.notes, *notes)), *others), devices=devices)
 
 
@@ -42,14 +42,15 @@ def _notes(chip: Chip, counted: Device | None, name: str | None) -> Iterator[str
         yield f"the file tells nothing of its device{capability}; name it (--device) for bounds"
 
 
-def _as_counted(chip: Chip, found: CounterFile, context: ReadContext, path: Path) -> Device | None:
+def _as_counted(chip: Chip, contents: CounterFile, context: ReadContext, path: Path) -> Device | None:
     """What the hardware can do per cycle, as the file says, at the clock of the file."""
-    peaks = found.peaks.get(chip)
+    peaks = contents.peaks.get(chip)
     if peaks is None:
         return None
     known = context.device_of(chip.title)
     title = known.title if known is not None else chip.title or f"GPU of compute capability {chip.cc}"
-    facts = {} if found.clock is None else {"clock": Fact(value=found.clock, origin="measured", reference=path.name)}
+    clock = contents.clock
+    facts = {} if clock is None else {"clock": Fact(value=clock, origin="measured", reference=path.name)}
     return Device(
         name=f"{known.name}-ncu" if known is not None else slug(title),
         title=f"{title}, peaks in {path.name}",

@@ -33,17 +33,17 @@ _MOST = 20
 """Rows that a table of launches or of worst pieces shows to people."""
 
 
-def comparison_tables(found: object) -> list[Table]:
+def comparison_tables(compared: object) -> list[Table]:
     """Return the tables of what a function of :mod:`rooflens.compare` gave.
 
     Raises:
         InvalidValue: it is none of these.
     """
-    if isinstance(found, tuple) and found and type(found[0]) in _SERIES:
-        return [_SERIES[type(found[0])](found)]
-    if type(found) in _SHOWN:
-        return _SHOWN[type(found)](found)
-    raise InvalidValue(f"cannot show {type(found).__name__}: it is no comparison and no record set")
+    if isinstance(compared, tuple) and compared and type(compared[0]) in _SERIES:
+        return [_SERIES[type(compared[0])](compared)]
+    if type(compared) in _SHOWN:
+        return _SHOWN[type(compared)](compared)
+    raise InvalidValue(f"cannot show {type(compared).__name__}: it is no comparison and no record set")
 
 
 def _across(before: Column, after: Column) -> Column:
@@ -86,17 +86,17 @@ _DIFFERENCE = (
 )
 
 
-def runs_tables(found: RunComparison) -> list[Table]:
+def runs_tables(compared: RunComparison) -> list[Table]:
     """Return one row per case and phase; then what differs around them, and cases without a partner."""
     notes = [
         "ratio: after over before, of medians, with its 95 % interval",
         f"p: that nothing changed, adjusted for the number of rows; slower or faster: below {LEVEL:g}, and no 1 inside",
-        *found.notes,
+        *compared.notes,
     ]
-    tables = [build("Two runs", _RUNS, found.changes, notes=notes)]
-    if found.differences:
-        tables.append(build("What else differs", _DIFFERENCE, found.differences))
-    return [*tables, *_alone({"the first side": found.only_before, "the second side": found.only_after})]
+    tables = [build("Two runs", _RUNS, compared.changes, notes=notes)]
+    if compared.differences:
+        tables.append(build("What else differs", _DIFFERENCE, compared.differences))
+    return [*tables, *_alone({"the first side": compared.only_before, "the second side": compared.only_after})]
 
 
 def _known(value: object) -> str:
@@ -165,27 +165,27 @@ _SHARES = (
 )
 
 
-def agreement_tables(found: Agreement) -> list[Table]:
+def agreement_tables(compared: Agreement) -> list[Table]:
     """Return what each source says of every piece, the errors of the estimates, and how much of each was joined.
 
     Pieces without a partner stand below the others, alone in their rows.
     """
     notes = [
         "ratios: observed over estimated; errors: (estimated - observed) / observed; MAPE, median, p90 without sign",
-        *found.notes,
+        *compared.notes,
     ]
-    alone = len(found.unpaired)
+    alone = len(compared.unpaired)
     if alone:
-        notes.append(f"{alone} of {len(found.rows)} rows have no partner: a dash where a source has no such piece")
-    errors = {name: their for name in ESTIMATED if (their := found.errors(name)) is not None}
-    rows = sorted(found.rows, key=lambda row: not row.paired)
+        notes.append(f"{alone} of {len(compared.rows)} rows have no partner: a dash where a source has no such piece")
+    errors = {name: their for name in ESTIMATED if (their := compared.errors(name)) is not None}
+    rows = sorted(compared.rows, key=lambda row: not row.paired)
     tables = [build("Evidence", _AGREEMENT, rows, notes=notes)]
     if errors:
         named = ({"quantity": ESTIMATED[name].title, **asdict(their)} for name, their in errors.items())
         tables.append(build("Errors of the estimates", _ERRORS, named))
-    if errors and len(found.rows) > _MOST:
-        tables.append(build("Furthest apart", _AGREEMENT, found.worst(next(iter(errors)), _MOST)))
-    return [*tables, build("Joined", _SHARES, found.coverage)]
+    if errors and len(compared.rows) > _MOST:
+        tables.append(build("Furthest apart", _AGREEMENT, compared.worst(next(iter(errors)), _MOST)))
+    return [*tables, build("Joined", _SHARES, compared.coverage)]
 
 
 def _short(kernel: str) -> Entry:
@@ -231,11 +231,11 @@ _LAUNCH = (
 )
 
 
-def kernel_tables(found: KernelComparison) -> list[Table]:
+def kernel_tables(compared: KernelComparison) -> list[Table]:
     """Return one row per kernel, the largest change first; then the launches that have no partner."""
     notes = ["the n-th launch of a name is put beside the n-th of that name; a single launch says nothing of chance"]
-    tables = [build("Kernels", _KERNEL, found.kernels, total=replace(found.total, name="all"), notes=notes)]
-    alone = [*found.only_before, *found.only_after]
+    tables = [build("Kernels", _KERNEL, compared.kernels, total=replace(compared.total, name="all"), notes=notes)]
+    alone = [*compared.only_before, *compared.only_after]
     if alone:
         tables.append(build("Launches without a partner", _LAUNCH, alone))
     return tables
@@ -256,14 +256,14 @@ _DEVICES = (
 )
 
 
-def devices_tables(found: DeviceComparison) -> list[Table]:
+def devices_tables(compared: DeviceComparison) -> list[Table]:
     """Return one row per step and device."""
-    times = {row.time: "measured" if row.time == "measured" else "at the bound" for row in found.rows}
+    times = {row.time: "measured" if row.time == "measured" else "at the bound" for row in compared.rows}
     notes = [
-        f"speed-up: seconds on {found.baseline} over those on the device, {' and '.join(times.values())}",
+        f"speed-up: seconds on {compared.baseline} over those on the device, {' and '.join(times.values())}",
         "per watt, per price: speed-up over the ratio of rated powers, of prices; above 1 it does more for it",
     ]
-    return [build("Devices", _DEVICES, found.rows, notes=notes), *_alone({"one device": found.alone})]
+    return [build("Devices", _DEVICES, compared.rows, notes=notes), *_alone({"one device": compared.alone})]
 
 
 _SHOWN: Mapping[type, Callable[[Any], list[Table]]] = {

@@ -23,7 +23,7 @@ _CALIBRATION = (
 )
 
 
-def overview(found: Sequence[Device]) -> list[Table]:
+def overview(listed: Sequence[Device]) -> list[Table]:
     """One table per vendor, for people: a column for the vendor would leave too little room for the names."""
     columns = (
         Column(key="name", header="name", align="left"),
@@ -39,14 +39,14 @@ def overview(found: Sequence[Device]) -> list[Table]:
         _UNVERIFIED,
         "'rooflens devices show NAME' tells every rate and its source; short names like t4 or k80 work too.",
     )
-    if not found:
+    if not listed:
         return [build("no device is of this vendor and kind", columns, ())]
-    vendors = sorted({device.vendor for device in found}, key=str.lower)
+    vendors = sorted({device.vendor for device in listed}, key=str.lower)
     return [
         build(
             vendor,
             columns,
-            [_overview_row(device) for device in found if device.vendor == vendor],
+            [_overview_row(device) for device in listed if device.vendor == vendor],
             notes=notes if vendor == vendors[-1] else (),
         )
         for vendor in vendors
@@ -65,9 +65,9 @@ def _overview_row(device: Device) -> Entries:
     }
 
 
-def values_by_device(found: Sequence[Device]) -> Table:
+def values_by_device(listed: Sequence[Device]) -> Table:
     """One row per device, for files: every rate and fact in a column of its own."""
-    resources = list(dict.fromkeys(ceiling.resource for device in found for ceiling in device.ceilings))
+    resources = list(dict.fromkeys(ceiling.resource for device in listed for ceiling in device.ceilings))
     keys = ("name", "title", "vendor", "kind", "arch", *_FACTS, *sorted(resources), "unverified")
 
     def row(device: Device) -> Entries:
@@ -79,18 +79,18 @@ def values_by_device(found: Sequence[Device]) -> Table:
             "unverified": " ".join(name for name, value in known.items() if not value.verified),
         }
 
-    return build("devices", [Column(key=key, header=key) for key in keys], map(row, found))
+    return build("devices", [Column(key=key, header=key) for key in keys], map(row, listed))
 
 
-def values_by_line(found: Sequence[Device]) -> Table:
+def values_by_line(listed: Sequence[Device]) -> Table:
     """One row per rate and fact, for files."""
     keys = ("device", "quantity", "value", "unit", "ridge", "silicon", "accumulate", "origin", "verified", "reference")
-    rows = ({"device": device.name, **row} for device in found for row in _rows(device))
+    rows = ({"device": device.name, **row} for device in listed for row in _rows(device))
     return build("values", [Column(key=key, header=key) for key in keys], rows)
 
 
-def device_tables(found: Sequence[Device]) -> list[Table]:
-    return list(map(_sheet, found))
+def device_tables(listed: Sequence[Device]) -> list[Table]:
+    return list(map(_sheet, listed))
 
 
 def _sheet(device: Device) -> Table:
@@ -197,9 +197,9 @@ def rates(device: Device, datasheet: Device | None) -> Table:
         Column(key="how", header="how", align="left"),
     )
     sheets = {} if datasheet is None else {ceiling.resource: ceiling for ceiling in datasheet.ceilings}
-    found = [ceiling for ceiling in device.ceilings if ceiling != sheets.get(ceiling.resource)]
+    measured = [ceiling for ceiling in device.ceilings if ceiling != sheets.get(ceiling.resource)]
     notes = [*(_CALIBRATION if sheets else ()), *([device.notes] if device.notes else [])]
-    return build(device.title, columns, [_measured_row(c, sheets.get(c.resource)) for c in found], notes=notes)
+    return build(device.title, columns, [_measured_row(c, sheets.get(c.resource)) for c in measured], notes=notes)
 
 
 def amounts(device: Device) -> Table:

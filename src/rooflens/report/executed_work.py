@@ -18,47 +18,47 @@ class _Row:
     """A family or module of a counted case."""
 
     case: Case
-    found: Executed
+    work: Executed
 
 
 def _bytes(key: str, header: str, read: Any, show: Literal["always", "room"] = "always") -> Column:
     return Column(key, header, "B", read, group="bytes", show=show)
 
 
-_PHASE = replace(PHASE, read="found.phase")
+_PHASE = replace(PHASE, read="work.phase")
 _COUNTED = (
-    Column("kernels", "kernels", COUNT, "found.kernels", group="time"),
-    Column("seconds", "time", "s", "found.seconds", group="time"),
+    Column("kernels", "kernels", COUNT, "work.kernels", group="time"),
+    Column("seconds", "time", "s", "work.seconds", group="time"),
     Column(
         "executed_flops",
         "executed FLOP",
         "FLOP",
-        lambda row: at_least(whole(row.found.executed.flops), bool(row.found.executed.missing)),
+        lambda row: at_least(whole(row.work.executed.flops), bool(row.work.executed.missing)),
         group="work",
     ),
     Column(
         "algorithmic_flops",
         "algorithmic FLOP",
         "FLOP",
-        lambda row: row.found.algorithmic and whole(row.found.algorithmic.flops),
+        lambda row: row.work.algorithmic and whole(row.work.algorithmic.flops),
         group="work",
         show="room",
     ),
-    Column("flops_ratio", "executed / algorithmic", read="found.flops_ratio", group="work"),
-    _bytes("dram_bytes", "DRAM", lambda row: whole(row.found.executed.bytes.get("dram"))),
+    Column("flops_ratio", "executed / algorithmic", read="work.flops_ratio", group="work"),
+    _bytes("dram_bytes", "DRAM", lambda row: whole(row.work.executed.bytes.get("dram"))),
     _bytes(
         "compulsory_bytes",
         "compulsory",
-        lambda row: row.found.algorithmic and whole(row.found.algorithmic.bytes.get("dram")),
+        lambda row: row.work.algorithmic and whole(row.work.algorithmic.bytes.get("dram")),
         "room",
     ),
-    Column("bytes_ratio", "measured / compulsory", read="found.bytes_ratio", group="bytes"),
-    _bytes("l2_bytes", "L2", lambda row: whole(row.found.executed.bytes.get("l2")), "room"),
-    _bytes("l1_bytes", "L1", lambda row: whole(row.found.executed.bytes.get("l1")), "room"),
+    Column("bytes_ratio", "measured / compulsory", read="work.bytes_ratio", group="bytes"),
+    _bytes("l2_bytes", "L2", lambda row: whole(row.work.executed.bytes.get("l2")), "room"),
+    _bytes("l1_bytes", "L1", lambda row: whole(row.work.executed.bytes.get("l1")), "room"),
 )
-_FAMILY = Column("family", "family", read=lambda row: row.found.key or "(unknown)", align="left")
+_FAMILY = Column("family", "family", read=lambda row: row.work.key or "(unknown)", align="left")
 _MODULE = Column(
-    "path", "module", read=lambda row: Entry(row.found.key, label=row.found.key or row.case.model), align="left"
+    "path", "module", read=lambda row: Entry(row.work.key, label=row.work.key or row.case.model), align="left"
 )
 NOTES = (
     (
@@ -69,30 +69,30 @@ NOTES = (
 )
 
 
-def by_family(found: Sequence[Executed], case: Case, coverage: Coverage) -> Table:
+def by_family(works: Sequence[Executed], case: Case, coverage: Coverage) -> Table:
     """Return one row per phase and operation family, the longest first within a phase."""
-    total = _Row(case, replace(_together("total", found), phase=None))
+    total = _Row(case, replace(_together("total", works), phase=None))
     time = "" if coverage.time_share is None else f"; {coverage.time_share:.1%} of their time belongs to an operation"
     return build(
         "Executed and algorithmic work by family",
         (*CASE, _PHASE, _FAMILY, *_COUNTED),
         # Without ranges no kernel has a family: the total is all that can be said.
-        [_Row(case, item) for item in _longest_first(found)] if coverage.time_share else [total],
+        [_Row(case, item) for item in _longest_first(works)] if coverage.time_share else [total],
         total=total if coverage.time_share else None,
         notes=[f"{coverage_line(coverage)}{time}", *NOTES],
     )
 
 
-def by_module(found: Sequence[Executed], case: Case, depth: int) -> Table:
+def by_module(works: Sequence[Executed], case: Case, depth: int) -> Table:
     """Return one row per phase and module down to a depth, in the order in which they ran, with what lies below it."""
-    rows = (_Row(case, item) for item in below(found, depth))
+    rows = (_Row(case, item) for item in below(works, depth))
     return build("Executed and algorithmic work by module", (*CASE, _PHASE, _MODULE, *_COUNTED), rows)
 
 
-def below(found: Sequence[Executed], depth: int) -> list[Executed]:
+def below(works: Sequence[Executed], depth: int) -> list[Executed]:
     """The modules down to a depth, each with everything below it; depth 0 is the whole model."""
     groups: dict[tuple[str | None, str], list[Executed]] = {}
-    for item in found:
+    for item in works:
         path = item.key if item.key.startswith("(") else ".".join(item.key.split(".")[:depth])
         groups.setdefault((item.phase, path), []).append(item)
     return [_together(path, items) for (_, path), items in groups.items()]
@@ -112,6 +112,6 @@ def _together(path: str, items: Sequence[Executed]) -> Executed:
     )
 
 
-def _longest_first(found: Sequence[Executed]) -> list[Executed]:
-    order = {phase: n for n, phase in enumerate(dict.fromkeys(item.phase for item in found))}
-    return sorted(found, key=lambda item: (order[item.phase], -(item.seconds or 0.0)))
+def _longest_first(works: Sequence[Executed]) -> list[Executed]:
+    order = {phase: n for n, phase in enumerate(dict.fromkeys(item.phase for item in works))}
+    return sorted(works, key=lambda item: (order[item.phase], -(item.seconds or 0.0)))

@@ -21,20 +21,20 @@ COLUMNS = (
 )
 
 
-def findings_text(found: Findings, format: Format, *, width: int | None = None, color: bool = False) -> str:
+def findings_text(every: Findings, format: Format, *, width: int | None = None, color: bool = False) -> str:
     """Findings in one of the formats of the command line; ``json`` has the promised shape."""
     if format == "json":
-        return as_json(findings_json(found))
-    return render(findings(found), format, width=width, color=color)
+        return as_json(findings_json(every))
+    return render(findings(every), format, width=width, color=color)
 
 
-def findings(found: Findings) -> Table:
+def findings(every: Findings) -> Table:
     """Return one row per finding, the gravest first; the remedy of each code stands below, once."""
-    remedies = {finding.code: finding.remedy for finding in found}
+    remedies = {finding.code: finding.remedy for finding in every}
     notes = [f"{code}: {remedy}" for code, remedy in remedies.items()]
-    return build("Findings", COLUMNS, found, notes=[*notes, *found.notes])
+    return build("Findings", COLUMNS, every, notes=[*notes, *every.notes])
 
 
-def findings_json(found: Findings) -> dict[str, Any]:
+def findings_json(every: Findings) -> dict[str, Any]:
     """Return the promised shape: an object with all findings, their evidence as numbers by name."""
-    return {"findings": [asdict(finding) | {"evidence": dict(finding.evidence)} for finding in found]}
+    return {"findings": [asdict(finding) | {"evidence": dict(finding.evidence)} for finding in every]}

@@ -7,7 +7,7 @@ from rooflens.compare import RunChange, RunComparison
 from rooflens.report.escape import printable
 
 
-def gate_xml(found: RunComparison, threshold: float) -> bytes:
+def gate_xml(compared: RunComparison, threshold: float) -> bytes:
     """One test case per step: failed where it is slower beyond the threshold, skipped where nothing can be said.
 
     A step that failed on the second side is an error.
@@ -20,7 +20,7 @@ def gate_xml(found: RunComparison, threshold: float) -> bytes:
     from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
     suite = TestSuite("rooflens compare")
-    for row in found.steps:
+    for row in compared.steps:
         case = TestCase(printable(row.after.label()), classname=printable(row.after.model), time=row.after_seconds)
         case.system_out = sentence(row)
         if row.slower_than(threshold):
@@ -28,8 +28,8 @@ def gate_xml(found: RunComparison, threshold: float) -> bytes:
         elif row.significant is None:
             case.result = [Skipped(f"too few samples to say: {sentence(row)}")]
         suite.add_testcase(case)
-    for alone in found.only_before:
-        failed = next((failure for failure in found.failed if failure.case == alone), None)
+    for alone in compared.only_before:
+        failed = next((failure for failure in compared.failed if failure.case == alone), None)
         case = TestCase(printable(alone.label()), classname=printable(alone.model))
         if failed is None:
             case.result = [Skipped("not on the second side")]

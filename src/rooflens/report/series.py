@@ -52,16 +52,16 @@ _CORRELATION = (
 )
 
 
-def correlation_table(found: Sequence[Correlation]) -> Table:
+def correlation_table(rows: Sequence[Correlation]) -> Table:
     """Return one row per setting and quantity."""
-    against = quantity_of(found[0].against).title if found else "latency"
-    time = "the bound" if found and found[0].time == "bound" else "measured"
+    against = quantity_of(rows[0].against).title if rows else "latency"
+    time = "the bound" if rows and rows[0].time == "bound" else "measured"
     notes = [
         f"over the models of one setting, from {FEWEST_MODELS} on; 95 % bootstrap intervals from {FEWEST_POINTS} on",
         f"latency is {time}; activations: bytes of the results that the operations of forward write",
         "p: two-sided, that the two are unrelated; not adjusted for the number of rows",
     ]
-    return build(f"Correlation with {against}", _CORRELATION, found, notes=notes)
+    return build(f"Correlation with {against}", _CORRELATION, rows, notes=notes)
 
 
 _EXPONENT = (
@@ -80,11 +80,11 @@ _EXPONENT = (
 )
 
 
-def exponent_table(found: Sequence[Exponent]) -> Table:
+def exponent_table(rows: Sequence[Exponent]) -> Table:
     """Return one row per series."""
-    of = quantity_of(found[0].of).title if found else "latency"
+    of = quantity_of(rows[0].of).title if rows else "latency"
     notes = ["least squares on logarithms, with the 95 % interval of the slope; 1 is proportional, 0 a fixed cost"]
-    return build(f"Exponents of {of}", _EXPONENT, found, notes=notes)
+    return build(f"Exponents of {of}", _EXPONENT, rows, notes=notes)
 
 
 def _title(over: str) -> str:
@@ -105,10 +105,10 @@ _PHASES = (
 )
 
 
-def phases_table(found: Sequence[PhaseRatio]) -> Table:
+def phases_table(rows: Sequence[PhaseRatio]) -> Table:
     """Return one row per training step."""
     notes = ["forward over backward, each; products do about twice the work in backward, which is 0.5"]
-    return build("Forward to backward", _PHASES, found, notes=notes)
+    return build("Forward to backward", _PHASES, rows, notes=notes)
 
 
 _SWEEP = (
@@ -122,7 +122,7 @@ _SWEEP = (
 )
 
 
-def sweep_table(found: Sequence[Sweep]) -> Table:
+def sweep_table(rows: Sequence[Sweep]) -> Table:
     """Return one row per sweep over batches."""
     notes = [f"knee: the smallest batch that reaches {100 * KNEE:.0f} % of the highest, from {FEWEST} batches on"]
-    return build("Throughput", _SWEEP, found, notes=notes)
+    return build("Throughput", _SWEEP, rows, notes=notes)

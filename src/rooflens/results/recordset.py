@@ -305,11 +305,11 @@ def _common(one: Environment | None, other: Environment | None) -> Environment |
 
 def _estimates(records: Iterable[Record]) -> dict[Case, list[Record]]:
     """Return the estimated records by case."""
-    found: dict[Case, list[Record]] = {}
+    by_case: dict[Case, list[Record]] = {}
     for record in records:
         if record.source == "estimate":
-            found.setdefault(record.case, []).append(record)
-    return found
+            by_case.setdefault(record.case, []).append(record)
+    return by_case
 
 
 def _field_names(cls: type) -> set[str]:

@@ -89,8 +89,8 @@ def _cast(args: Any, kwargs: dict[str, Any], dtype: torch.dtype) -> tuple[Any, d
     def cast(tensor: Tensor) -> Tensor:
         return tensor.to(dtype) if _is_lower(tensor) or _is_single(tensor) else tensor
 
-    found: tuple[Any, dict[str, Any]] = tree_map_only(Tensor, cast, (args, kwargs))
-    return found
+    cast_all: tuple[Any, dict[str, Any]] = tree_map_only(Tensor, cast, (args, kwargs))
+    return cast_all
 
 
 def _is_lower(value: Any) -> bool:

@@ -92,18 +92,17 @@ def reported(view: StudyView) -> Section | None:
 
 def findings(view: StudyView) -> Section | None:
     """What cannot be true, and what a reader should doubt."""
-    found = view.findings
-    if not found and not found.notes:
+    if not view.findings and not view.findings.notes:
         return None
     counted = [
-        count(sum(f.severity == severity for f in found), severity)
+        count(sum(f.severity == severity for f in view.findings), severity)
         for severity in reversed(SEVERITIES)
-        if any(f.severity == severity for f in found)
+        if any(f.severity == severity for f in view.findings)
     ]
     intro = f"Every number was held against what arithmetic and the devices allow: {', '.join(counted) or 'no doubt'}."
     blocks: tuple[Block, ...] = (intro,)
-    if found:
-        blocks = (*blocks, TableBlock(key="findings", table=findings_table(found)))
+    if view.findings:
+        blocks = (*blocks, TableBlock(key="findings", table=findings_table(view.findings)))
     return Section(key="findings", title="Findings of the checks", blocks=blocks)
 
 

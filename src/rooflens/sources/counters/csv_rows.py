@@ -36,9 +36,9 @@ def fields(text: str) -> list[str] | None:
     ncu quotes every field. Where none holds a quote of its own, cutting at the separators is enough.
     """
     if text[:1] == '"' == text[-1:]:
-        found = text[1:-1].split(SEPARATOR)
-        if text.count('"') == 2 * len(found):
-            return found
+        cells = text[1:-1].split(SEPARATOR)
+        if text.count('"') == 2 * len(cells):
+            return cells
     try:
         rows = list(csv.reader([text], strict=True))
     except csv.Error:

@@ -126,26 +126,26 @@ def counted(name: str, names: CounterNames, counters: Counters, cc: str | None) 
     plan = _plan(names, cc)
     doubtful = _may_use_tensor_cores(name)
     key = (doubtful, *map(counters.__getitem__, plan.every))
-    found = plan.known.get(key)
-    if found is None:
+    counts = plan.known.get(key)
+    if counts is None:
         if len(plan.known) >= _MOST_KNOWN:
             plan.known.clear()
-        found = plan.known[key] = _counted(plan, doubtful, counters)
-    return found
+        counts = plan.known[key] = _counted(plan, doubtful, counters)
+    return counts
 
 
 def _counted(plan: CounterPlan, doubtful: bool, counters: Counters) -> Counted:
-    found = Counted()
+    counts = Counted()
     moves = _moves(plan, counters)
     for lane in plan.lanes:
-        _general(lane, counters, moves, found)
+        _general(lane, counters, moves, counts)
     if plan.tensor:
-        _tensor(plan, counters, moves, found)
+        _tensor(plan, counters, moves, counts)
     else:
-        _without_operations(doubtful, plan, counters, moves, found)
-    if not found.flops and not found.unknown:
-        found.lacks("no counter of FLOP was collected: FLOP are unknown")
-    return found
+        _without_operations(doubtful, plan, counters, moves, counts)
+    if not counts.flops and not counts.unknown:
+        counts.lacks("no counter of FLOP was collected: FLOP are unknown")
+    return counts
 
 
 def uncounted(every: Iterable[str]) -> tuple[str, ...]:
@@ -270,30 +270,30 @@ def _moves(plan: CounterPlan, counters: Counters) -> Moves:
     return Moves(threads=hfma, warps=ceil(hfma / per_warp))
 
 
-def _general(lane: LaneCounters, counters: Counters, moves: Moves, found: Counted) -> None:
+def _general(lane: LaneCounters, counters: Counters, moves: Moves, counts: Counted) -> None:
     precision, resource = lane.precision, lane.precision.resource
     total = _sum(lane.terms, counters)
     if total is None:
         named = zip(precision.terms, lane.terms, strict=True)
         lacking = [term for term, (metric, _) in named if metric is None or counters[metric] is None]
-        found.lacks(f"{resource} is unknown: it needs {' and '.join(lacking)}, of which the file has no value")
+        counts.lacks(f"{resource} is unknown: it needs {' and '.join(lacking)}, of which the file has no value")
         return
     if lane.packed:
         more = _sum(lane.packed, counters)
         total += more or 0
         if more is None:
             listed = ", ".join(precision.packed)
-            found.lacks(f"{resource} is a lower bound: packed instructions ({listed}) were not collected")
+            counts.lacks(f"{resource} is a lower bound: packed instructions ({listed}) were not collected")
     if total and precision.halves:
         total -= precision.terms["hfma"] * moves.threads
         if not moves.known:
-            found.notes.append(
+            counts.notes.append(
                 f"{resource} may hold moves: on this chip compilers load constants by half FMAs, and the file lacks"
                 f" {MOVES} to tell them apart"
             )
         if total:
-            found.notes.append(f"{resource} counts thread instructions; packed ones (half2) do twice the FLOP")
-    found.flops[resource] = total
+            counts.notes.append(f"{resource} counts thread instructions; packed ones (half2) do twice the FLOP")
+    counts.flops[resource] = total
 
 
 def _sum(terms: Terms, counters: Counters) -> CounterValue:
@@ -306,47 +306,47 @@ def _sum(terms: Terms, counters: Counters) -> CounterValue:
     return total
 
 
-def _tensor(plan: CounterPlan, counters: Counters, moves: Moves, found: Counted) -> None:
+def _tensor(plan: CounterPlan, counters: Counters, moves: Moves, counts: Counted) -> None:
     """Operations of tensor cores; the instructions tell whether some were missed."""
     seen = False
     idle = [counters[name] for name in plan.operations].count(0) == len(plan.operations)
     if idle:  # as most kernels are
-        found.flops |= {its.resource: 0 for its in plan.tensor if its.resource is not None}
+        counts.flops |= {its.resource: 0 for its in plan.tensor if its.resource is not None}
     for its in () if idle else plan.tensor:
         used = [counters[name] for name in its.names].count(0) < len(its.names)
         total = _once(counters, its.counters) if used else 0
         if total is None:
-            found.lacks(f"tensor operations on {its.name} are unknown: their counters have no value")
+            counts.lacks(f"tensor operations on {its.name} are unknown: their counters have no value")
             continue
         seen |= total > 0
         if its.resource is not None:
-            found.flops[its.resource] = found.flops.get(its.resource, 0) + total
+            counts.flops[its.resource] = counts.flops.get(its.resource, 0) + total
         elif total:
-            found.notes.append(f"{total:g} tensor operations on {its.name} are no FLOP and in no total")
+            counts.notes.append(f"{total:g} tensor operations on {its.name} are no FLOP and in no total")
         if total and any(counters[name] for name in its.sparse):
-            found.notes.append("tensor operations use 2:4 sparsity: their roof is twice the dense one")
+            counts.notes.append("tensor operations use 2:4 sparsity: their roof is twice the dense one")
     pipe = counters[plan.pipe] if plan.pipe is not None else None
-    if not seen and not found.unknown and pipe is not None and pipe > moves.warps:
-        found.lacks("tensor instructions ran, and none of the collected counters of operations saw them")
+    if not seen and not counts.unknown and pipe is not None and pipe > moves.warps:
+        counts.lacks("tensor instructions ran, and none of the collected counters of operations saw them")
 
 
-def _without_operations(doubtful: bool, plan: CounterPlan, counters: Counters, moves: Moves, found: Counted) -> None:
+def _without_operations(doubtful: bool, plan: CounterPlan, counters: Counters, moves: Moves, counts: Counted) -> None:
     """Instructions of the tensor pipe alone say that there is work, and rarely how much."""
     pipe = counters[plan.pipe] if plan.pipe is not None else None
     if pipe is None:
         if doubtful:
-            found.lacks("tensor operations are not in this file, and the kernel's name says that it may have some")
+            counts.lacks("tensor operations are not in this file, and the kernel's name says that it may have some")
         return
     real = pipe - moves.warps
     if real <= 0:
         return
     if (known := tensor_instruction(plan.cc)) is not None:
         resource, flops = known
-        found.flops[resource] = flops * real
+        counts.flops[resource] = flops * real
         only = f"right on compute capability {plan.cc} only"
-        found.notes.append(f"{resource}: {flops} FLOP per tensor instruction, {only}")
+        counts.notes.append(f"{resource}: {flops} FLOP per tensor instruction, {only}")
     else:
-        found.lacks(
+        counts.lacks(
             "tensor instructions ran, and their FLOP were not counted: 512 per instruction is right on compute"
             " capability 7.0 only; collect sm__ops_path_tensor_*"
         )

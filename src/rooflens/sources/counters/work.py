@@ -33,18 +33,18 @@ def work_of(
     A level without a complete set of counters is not named; FLOP that are not known are `missing` under the kernel's
     short name.
     """
-    found = counted(name, names, counters, cc)
+    flop = counted(name, names, counters, cc)
     levels, notes = bytes_of(names, counters)
-    if not found.flops and not levels:
-        return None, tuple(found.notes) if counters else ()
-    notes += _doubts(found.flops, levels, counters, cc)
+    if not flop.flops and not levels:
+        return None, tuple(flop.notes) if counters else ()
+    notes += _doubts(flop.flops, levels, counters, cc)
     work = Work(
-        flops={resource: n for resource, n in found.flops.items() if n},
+        flops={resource: n for resource, n in flop.flops.items() if n},
         bytes=levels,
         origin="executed",
-        missing=frozenset({short(name)}) if found.unknown else frozenset(),
+        missing=frozenset({short(name)}) if flop.unknown else frozenset(),
     )
-    return work, (*found.notes, *notes)
+    return work, (*flop.notes, *notes)
 
 
 def bytes_of(names: CounterNames, counters: Mapping[str, CounterValue]) -> tuple[dict[str, float], list[str]]:

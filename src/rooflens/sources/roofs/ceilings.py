@@ -58,8 +58,8 @@ def level_of(name: str) -> str | None:
     >>> level_of("HBM Theo"), level_of("L2 cache"), level_of("L3")
     ('dram', 'l2', None)
     """
-    found = {_LEVELS[word] for word in _WORD.findall(name.lower()) if word in _LEVELS}
-    return found.pop() if len(found) == 1 else None
+    levels = {_LEVELS[word] for word in _WORD.findall(name.lower()) if word in _LEVELS}
+    return levels.pop() if len(levels) == 1 else None
 
 
 def unit_of(name: str) -> tuple[str, bool]:

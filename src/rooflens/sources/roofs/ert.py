@@ -78,10 +78,10 @@ def _pairs(table: Mapping[str, Any], key: str, where: str) -> Iterable[tuple[str
 
 
 def _table(table: Any, key: str, where: str) -> dict[str, Any]:
-    found = table.get(key) if isinstance(table, dict) else None
-    if not isinstance(found, dict):
-        raise FileError(f"{where}: {key!r} is {_shown(found)}; it must be an object")
-    return found
+    value = table.get(key) if isinstance(table, dict) else None
+    if not isinstance(value, dict):
+        raise FileError(f"{where}: {key!r} is {_shown(value)}; it must be an object")
+    return value
 
 
 def _title(settings: Iterable[Any]) -> str | None:

@@ -97,15 +97,15 @@ def _values(cells: Mapping[str, str], place: str) -> dict[str, float]:
     known = {_COUNT, _TIME, _LANES, _TENSOR, _ALL, _INSTRUCTIONS, _CYCLES, _CLOCK, *_RATES}
     known |= {name for pair in _BYTES.values() for name in pair}
     known |= {_COUNTER.format(kind, operation) for kind in _PRECISIONS for operation in _OPERATIONS}
-    found = {}
+    values = {}
     for name, text in cells.items():
         plain = text.strip().lower()
         if name not in known or not plain or (plain in ("inf", "nan") and (name.startswith("AI") or name in _RATES)):
             continue
-        found[name] = number(plain, f"{place}, column {name!r}")
-        if found[name] < 0:
+        values[name] = number(plain, f"{place}, column {name!r}")
+        if values[name] < 0:
             raise FileError(f"{place}, column {name!r} holds {text}, and cannot be negative")
-    return found
+    return values
 
 
 def _consistent(values: Mapping[str, float], place: str) -> None:
@@ -152,15 +152,15 @@ def _total(one: float | None, other: float | None) -> float | None:
 
 def _on_lanes(values: Mapping[str, float]) -> tuple[dict[str, float], list[str]]:
     """FLOP by precision where all three of its counters are there, and the precisions that lack some."""
-    found, partial = {}, []
+    flops, partial = {}, []
     for kind, precision in _PRECISIONS.items():
         names = {operation: _COUNTER.format(kind, operation) for operation in _OPERATIONS}
         has = [name in values for name in names.values()]
         if all(has):
-            found[precision] = sum(_OPERATIONS[operation] * values[name] for operation, name in names.items())
+            flops[precision] = sum(_OPERATIONS[operation] * values[name] for operation, name in names.items())
         elif any(has):
             partial.append(precision)
-    return found, partial
+    return flops, partial
 
 
 def _flops(

@@ -101,14 +101,14 @@ def _texts(rest: str, place: str) -> tuple[str, ...]:
     """Names in quotes, as ``'L1' 'L2''HBM'``; without any quote, the words."""
     if "'" not in rest and '"' not in rest:
         return tuple(rest.split())
-    found, position = [], 0
+    texts, position = [], 0
     while position < len(rest):
         match = _QUOTED.match(rest, position)
         if match is None:
             raise FileError(f"{place}: cannot tell the names in {rest[position : position + 40]!r}; quote each")
-        found.append(match[1] if match[1] is not None else match[2])
+        texts.append(match[1] if match[1] is not None else match[2])
         position = match.end()
-    return tuple(found)
+    return tuple(texts)
 
 
 def _roofs(lines: Mapping[str, _Line], values: str, names: str) -> Iterator[tuple[str, str, float]]:
@@ -181,25 +181,25 @@ def _distinct(labels: Sequence[str]) -> list[str]:
     ['stride', 'stride (2)', 'other']
     """
     seen: Counter[str] = Counter()
-    found = []
+    distinct = []
     for label in labels:
         seen[label] += 1
-        found.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
-    return found
+        distinct.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return distinct
 
 
 def _by_level(lines: Mapping[str, _Line], intensities: Sequence[_Line]) -> tuple[dict[str, _Line], tuple[str, ...]]:
     """The intensities by level, and notes on those of other levels."""
-    found: dict[str, _Line] = {}
+    by_level: dict[str, _Line] = {}
     left_out: list[str] = []
     for line in intensities:
         _both(lines, _PERFORMANCE, line.keyword)
         level = "dram" if line.keyword == _INTENSITY else level_of(line.keyword.replace("_", " "))
-        if level is None or level in found:
+        if level is None or level in by_level:
             left_out.append(f"{line.keyword} is left out: rooflens has no such level, or another line is about it")
         else:
-            found[level] = line
-    return found, tuple(left_out)
+            by_level[level] = line
+    return by_level, tuple(left_out)
 
 
 def _intensity(text: str, place: str) -> float | None:

@@ -103,8 +103,8 @@ def find() -> Tool:
 
 
 def _installed() -> str | None:
-    found = (path for place in PLACES for path in sorted(Path("/").glob(place.removeprefix("/")), reverse=True))
-    return next((str(path) for path in found if os.access(path, os.X_OK)), None)
+    paths = (path for place in PLACES for path in sorted(Path("/").glob(place.removeprefix("/")), reverse=True))
+    return next((str(path) for path in paths if os.access(path, os.X_OK)), None)
 
 
 def _asked(path: str, question: str) -> str:
