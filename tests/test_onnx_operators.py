@@ -404,15 +404,15 @@ def test_products_of_integers(tmp_path: Path) -> None:
 
 
 def test_every_name_that_a_rule_gives_has_a_formula_or_is_the_operators_own() -> None:
-    from rooflens.graph import layers, movement, pointwise, products, quantized
+    from rooflens.graph import layers, movement, operators, products, quantized
 
     given = {
-        *layers.REDUCTIONS.values(),
         *layers.INTERPOLATIONS.values(),
-        *movement.RANDOM.values(),
-        *pointwise.UNARY.values(),
-        *pointwise.BINARY.values(),
-        *pointwise.VARIADIC.values(),
+        *operators.OF_FIRST_INPUT.values(),
+        *operators.RANDOM.values(),
+        *operators.UNARY.values(),
+        *operators.BINARY.values(),
+        *operators.VARIADIC.values(),
         *products.ACTIVATIONS.values(),
         *(name for name, _ in quantized.POINTWISE.values()),
         *(f"{name}{n}d" for name in movement.PADDING.values() for n in (1, 2, 3)),

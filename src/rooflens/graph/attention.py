@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rooflens.errors import ModelError
 from rooflens.graph.node import Node, operator
 from rooflens.graph.value import GraphValue
@@ -61,7 +63,9 @@ def grouped_attention(node: Node) -> None:
     """Causal attention with a cache; queries, keys and values may come in one tensor."""
     heads, groups = node.integer("num_heads", 1), node.integer("kv_num_heads", 1)
     if node.optional(1) is None:
-        query, key, value = _cut(node.value(0), heads, groups)
+        packed = node.value(0)
+        width = packed.shape[-1] // (heads + 2 * groups)
+        query, key, value = _pieces(packed, [(count, count * width) for count in (heads, groups, groups)])
     else:
         query, key, value = (_heads(node.value(i), n) for i, n in enumerate((heads, groups, groups)))
     key = _extended(node, key, past=3, present=1)
@@ -82,10 +86,7 @@ def projected_attention(node: Node) -> None:
         node.emit("mm", out, self=rows, mat2=weight)
     else:
         node.emit("addmm", out, self=bias, mat1=rows, mat2=weight)
-    operands, first = [], 0
-    for width in widths:
-        operands.append(_heads(projected.view((batch, length, width), projected.strides, first), heads))
-        first += width
+    operands = _pieces(projected, [(heads, width) for width in widths])
     mask, causal = node.optional(5), bool(node.integer("unidirectional"))
     past = node.optional(8 if node.key.endswith("QAttention") else 4)
     if past is not None:  # keys and values of earlier tokens in one tensor: (2, batch, heads, length, width)
@@ -113,14 +114,13 @@ def _heads(value: GraphValue, heads: int) -> GraphValue:
     return value.shaped((batch, heads, length, width // heads))
 
 
-def _cut(packed: GraphValue, heads: int, groups: int) -> list[GraphValue]:
-    """Queries, keys and values of a tensor that holds them one after the other for every token."""
-    batch, length, total = packed.shape
-    width = total // (heads + 2 * groups)
+def _pieces(packed: GraphValue, parts: Sequence[tuple[int, int]]) -> list[GraphValue]:
+    """The parts of a tensor that holds them one after the other for every token, by heads and width of each."""
+    batch, length, _ = packed.shape
     operands, first = [], 0
-    for n in (heads, groups, groups):
-        operands.append(_heads(packed.view((batch, length, n * width), packed.strides, first * width), n))
-        first += n
+    for heads, width in parts:
+        operands.append(_heads(packed.view((batch, length, width), packed.strides, first), heads))
+        first += width
     return operands
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import onnx
 
-from rooflens.errors import ModelError
 from rooflens.graph.elements import number_of
 from rooflens.graph.node import Node
 from rooflens.graph.value import tensor_type
@@ -36,7 +36,7 @@ def _skipped(node: Node) -> OutputTypes:
 
 def _broadcast(node: Node) -> OutputTypes:
     first, second = node.value(0), node.value(3)
-    return [(first.dtype, _together(first.shape, second.shape))]
+    return [(first.dtype, np.broadcast_shapes(first.shape, second.shape))]
 
 
 def _product(node: Node) -> OutputTypes:
@@ -45,7 +45,7 @@ def _product(node: Node) -> OutputTypes:
         transposed(joined(v.shape, node.integer(f"transBatch{side}")), node.integer(f"trans{side}"))
         for v, side in ((first, "A"), (second, "B"))
     )
-    return [(first.dtype, (*_together(a[:-2], b[:-2]), a[-2], b[-1]))]
+    return [(first.dtype, (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1]))]
 
 
 def _gemm(node: Node) -> OutputTypes:
@@ -61,8 +61,8 @@ def _packed_product(node: Node) -> OutputTypes:
 
 def _scaled_product(node: Node) -> OutputTypes:
     """A product of quantized tensors, in the type of the scale."""
-    first, second, scale = node.value(0), node.value(1), node.value(2)
-    return [(scale.dtype, (*_together(first.shape[:-2], second.shape[:-2]), first.shape[-2], second.shape[-1]))]
+    a, b, scale = node.value(0).shape, node.value(1).shape, node.value(2)
+    return [(scale.dtype, (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1]))]
 
 
 def _embedded(node: Node) -> OutputTypes:
@@ -136,16 +136,6 @@ def joined(shape: tuple[int, ...], turned: int) -> tuple[int, ...]:
 def transposed(shape: tuple[int, ...], wanted: int) -> tuple[int, ...]:
     """The shape of a matrix, or of a batch of them, as an attribute like ``transA`` wants it."""
     return (*shape[:-2], shape[-1], shape[-2]) if wanted and len(shape) > 1 else shape
-
-
-def _together(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape to which two shapes are broadcast."""
-    longer, shorter = sorted((first, second), key=len, reverse=True)
-    padded = (1,) * (len(longer) - len(shorter)) + shorter
-    for a, b in zip(longer, padded, strict=True):
-        if a != b and 1 not in (a, b):
-            raise ModelError(f"shapes {first} and {second} do not fit")
-    return tuple(b if a == 1 else a for a, b in zip(longer, padded, strict=True))
 
 
 _SAME = (

@@ -20,29 +20,13 @@ from rooflens.graph.einsum import check_equation
 from rooflens.graph.elements import name_of
 from rooflens.graph.file import canonical
 from rooflens.graph.node import Node
+from rooflens.graph.operators import COMPUTED_BEFOREHAND, SHAPED_LIKE
 from rooflens.graph.value import Data, GraphValue, sizes_of
 
-FOLDED = frozenset(
-    {
-        *("Abs", "Add", "And", "Cast", "CastLike", "Ceil", "Clip", "Concat", "ConstantOfShape", "CumSum", "Div"),
-        *("Equal", "Exp", "Expand", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "Greater"),
-        *("GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Log", "Max", "Min", "Mod", "Mul", "Neg", "NonZero"),
-        *("Not", "Or", "Pow", "Range", "Reciprocal", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape"),
-        *("Round", "ScatterElements", "ScatterND", "Sign", "Slice", "Split", "Sqrt", "Squeeze", "Sub", "Tile"),
-        *("Transpose", "Trilu", "Unsqueeze", "Where", "Xor"),
-    }
-)
-"""Operators with which exporters compute shapes, indices and masks."""
 LARGEST, ALL_TOGETHER = 2**16, 2**24
 """Elements of one folded result, and of all results of a graph: more is left to the device."""
 PASSED = 256
 """Elements up to which contents are told to shape inference: it asks for shapes, axes and bounds."""
-STAND_INS = {
-    "com.microsoft.FusedConv": "Conv",
-    "com.microsoft.QuantizeLinear": "QuantizeLinear",
-    "com.microsoft.DequantizeLinear": "DequantizeLinear",
-}
-"""Operators of ONNX Runtime whose results have the shapes of an ONNX operator's."""
 FOLD_ERRORS = (ArithmeticError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError, ValueError)
 """What the reference implementation raises for arguments that an operator cannot have."""
 
@@ -76,8 +60,8 @@ class Inference:
             ModelError: the inputs do not fit together.
         """
         schema = self.schema(proto)
-        if node.key in STAND_INS:
-            schema = _schema(STAND_INS[node.key], self._opsets.get("", 1), "")
+        if node.key in SHAPED_LIKE:
+            schema = _schema(SHAPED_LIKE[node.key], self._opsets.get("", 1), "")
             proto = proto if schema is None else _as_known(proto, schema)
         if schema is None or schema.deprecated:  # which inference refuses, although runtimes run it
             return dict(zip(proto.output, output_types(node), strict=False))
@@ -117,7 +101,7 @@ class Inference:
         nothing: list[Data | None] = [None] * len(proto.output)
         if node.key in ("Shape", "Size"):
             return [_shape(node)]
-        if node.key not in FOLDED or any(value.data is None for value in named.values()):
+        if node.key not in COMPUTED_BEFOREHAND or any(value.data is None for value in named.values()):
             return nothing
         if node.key != "NonZero":  # its result is as long as the values say
             shapes = [None if type_ is None else sizes_of(type_) for type_ in types]

@@ -5,23 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from rooflens.graph.node import Node, operator
+from rooflens.graph.operators import OF_FIRST_INPUT
 from rooflens.graph.value import GraphValue, integers
 
-REDUCTIONS = {
-    "ReduceL1": "linalg_vector_norm",
-    "ReduceL2": "linalg_vector_norm",
-    "ReduceLogSumExp": "logsumexp",
-    "ReduceMax": "amax",
-    "ReduceMean": "mean",
-    "ReduceMin": "amin",
-    "ReduceProd": "prod",
-    "ReduceSum": "sum",
-    "ArgMax": "argmax",
-    "ArgMin": "argmin",
-    "CumSum": "cumsum",
-    "GlobalAveragePool": "mean",
-    "GlobalMaxPool": "amax",
-}
 INTERPOLATIONS = {
     ("linear", 1): "upsample_linear1d",
     ("linear", 2): "upsample_bilinear2d",
@@ -164,9 +150,9 @@ def softmax(node: Node) -> None:
     node.emit(name, node.like(node.value(0)), self=node.value(0), dim=node.integer("axis", -1))
 
 
-@operator(*REDUCTIONS)
-def reduction(node: Node) -> None:
-    node.emit(REDUCTIONS[node.key], node.output(), self=node.value(0))
+@operator(*OF_FIRST_INPUT)
+def of_first_input(node: Node) -> None:
+    node.emit(OF_FIRST_INPUT[node.key], node.output(), self=node.value(0))
 
 
 @operator("ReduceSumSquare")

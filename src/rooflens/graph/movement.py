@@ -5,6 +5,7 @@ from __future__ import annotations
 from rooflens.errors import ModelError
 from rooflens.graph.layers import axes_of
 from rooflens.graph.node import Node, operator, scalar
+from rooflens.graph.operators import RANDOM
 from rooflens.graph.strides import expanded, reshaped
 from rooflens.graph.value import integers
 
@@ -13,27 +14,11 @@ VIEWS = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Slice", "Split",
 SHAPES = frozenset({"Shape", "Size"})
 """Operators that ask for a shape: they are free also where the answer is not known."""
 PADDING = {"reflect": "reflection_pad", "edge": "replication_pad"}
-RANDOM = {
-    "RandomNormal": "randn",
-    "RandomNormalLike": "randn_like",
-    "RandomUniform": "rand",
-    "RandomUniformLike": "rand_like",
-    "Bernoulli": "bernoulli",
-}
-"""Operators that give something new in every run, also from constants."""
-
-
-MOVED = {"Tile": "repeat", "ReverseSequence": "flip", "NonZero": "nonzero", "Col2Im": "col2im"}
 FILLED = {"ConstantOfShape": "full", "EyeLike": "eye"}
 SHUFFLED = {
     "SpaceToDepth": ("pixel_unshuffle", "downscale_factor"),
     "DepthToSpace": ("pixel_shuffle", "upscale_factor"),
 }
-
-
-@operator(*MOVED)
-def moved(node: Node) -> None:
-    node.emit(MOVED[node.key], node.output(), self=node.value(0))
 
 
 @operator(*FILLED)

@@ -37,7 +37,7 @@ class Node:
         key: operator, with its domain unless that is ONNX's own: ``Conv``, ``com.microsoft.Attention``.
         inputs: values by position; None where an optional one is left out.
         outputs: values by position, each in memory of its own until a rule says otherwise.
-        drafts: the operations found so far.
+        drafts: the operations so far.
         new_block: makes memory of a number of bytes and gives its number.
         fed: the nodes that take an output, by its position; None stands for the graph's own output.
     """

@@ -6,32 +6,8 @@ from collections.abc import Sequence
 from math import inf
 
 from rooflens.graph.node import Node, operator, scalar
+from rooflens.graph.operators import BINARY, UNARY, VARIADIC
 from rooflens.graph.value import GraphValue
-
-UNARY = {
-    **{key: key.lower() for key in ("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Celu", "Cos")},
-    **{key: key.lower() for key in ("Cosh", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "IsInf")},
-    **{key: key.lower() for key in ("IsNaN", "Log", "Mish", "Neg", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid")},
-    **{key: key.lower() for key in ("Sign", "Sin", "Sinh", "Softplus", "Sqrt", "Tan", "Tanh")},
-    "BitwiseNot": "bitwise_not",
-    "com.microsoft.Gelu": "gelu",
-    "LeakyRelu": "leaky_relu",
-    "Not": "logical_not",
-    "Swish": "silu",
-    "ThresholdedRelu": "threshold",
-}
-BINARY = {
-    **{key: key.lower() for key in ("Add", "Div", "Mul", "Sub")},
-    **{key: f"logical_{key.lower()}" for key in ("And", "Or", "Xor")},
-    **{f"Bitwise{key}": f"bitwise_{key.lower()}" for key in ("And", "Or", "Xor")},
-    "Equal": "eq",
-    "Greater": "gt",
-    "GreaterOrEqual": "ge",
-    "Less": "lt",
-    "LessOrEqual": "le",
-    "BitShift": "__lshift__",
-}
-VARIADIC = {"Sum": "add", "Mean": "add", "Max": "maximum", "Min": "minimum"}
 
 
 @operator(*UNARY)

@@ -17,8 +17,9 @@ from rooflens.graph.blocks import Blocks
 from rooflens.graph.elements import FLOATING, bits_of
 from rooflens.graph.file import GraphFile, all_nodes, canonical
 from rooflens.graph.infer import LARGEST, Inference, complete
-from rooflens.graph.movement import RANDOM, SHAPES, VIEWS
+from rooflens.graph.movement import SHAPES, VIEWS
 from rooflens.graph.node import RULES, Draft, Node
+from rooflens.graph.operators import RANDOM
 from rooflens.graph.paths import key_of, module_paths, shown
 from rooflens.graph.products import NARROW
 from rooflens.graph.sizes import Sizes, declared_type, input_type

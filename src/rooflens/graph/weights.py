@@ -3,46 +3,11 @@
 from __future__ import annotations
 
 from rooflens.graph.elements import FLOATING
-from rooflens.graph.pointwise import BINARY, VARIADIC
+from rooflens.graph.operators import BINARY, INTEGER_WEIGHTS, NO_WEIGHTS, VARIADIC
 from rooflens.graph.value import Data, GraphValue
 
-NO_WEIGHTS = {
-    "BatchNormalization": (3, 4),  # running statistics
-    "Clip": (1, 2),
-    "OneHot": (2,),
-    "RotaryEmbedding": (1, 2),
-    "DequantizeLinear": (1, 2),
-    "Pad": (1, 2, 3),
-    "QLinearConv": (1, 2, 4, 5, 6, 7),
-    "QLinearMatMul": (1, 2, 4, 5, 6, 7),
-    "QuantizeLinear": (1, 2),
-    "Resize": (1, 2, 3),
-    "Upsample": (1,),
-    "com.microsoft.DynamicQuantizeMatMul": (2, 3),
-    "com.microsoft.GroupQueryAttention": (7, 8),
-    "com.microsoft.MatMulBnb4": (2,),
-    "com.microsoft.MatMulIntegerToFloat": (2, 3, 4, 5),
-    "com.microsoft.MatMulNBits": (2, 3, 4),
-    "com.microsoft.QAttention": (3, 4, 6, 7),
-    "com.microsoft.QGemm": (1, 2, 4, 5, 7, 8),
-    "com.microsoft.RotaryEmbedding": (2, 3),
-}
-"""Inputs that are statistics, scales, bounds, cosines and sines of positions: no parameter of a model."""
-QUANTIZED = {
-    "ConvInteger": (1,),
-    "DequantizeLinear": (0,),
-    "MatMulInteger": (1,),
-    "QLinearConv": (3, 8),
-    "QLinearMatMul": (3,),
-    "com.microsoft.DynamicQuantizeMatMul": (1,),
-    "com.microsoft.MatMulBnb4": (1,),
-    "com.microsoft.MatMulIntegerToFloat": (1,),
-    "com.microsoft.MatMulNBits": (1,),
-    "com.microsoft.QAttention": (1,),
-    "com.microsoft.QGemm": (3, 6),
-}
-"""Inputs that are weights also where they are whole numbers; products of PRODUCTS may take such ones anywhere."""
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "com.microsoft.FusedConv", "com.microsoft.FusedGemm")
+"""Products, which may have weights of whole numbers at any position."""
 STATES = {"LSTM": (5, 6), "GRU": (5,), "RNN": (5,)}
 """Inputs that are the first state of a layer: zeros, unless it was learned."""
 MASKS = {"Attention": (3,), "com.microsoft.Attention": (5,), "com.microsoft.MultiHeadAttention": (4, 5)}
@@ -61,7 +26,7 @@ def is_weight(key: str, position: int, value: GraphValue) -> bool:
         return False
     if value.dtype in FLOATING:
         return value.known.elements > 1 or key not in _ARITHMETIC
-    return position in QUANTIZED.get(key, ()) or key in PRODUCTS
+    return position in INTEGER_WEIGHTS.get(key, ()) or key in PRODUCTS
 
 
 def may_be_none(key: str, position: int) -> bool:
