@@ -131,7 +131,7 @@ def test_the_step_of_a_model_is_a_whole_wherever_it_stands(world: World) -> None
         ({"skip": -1}, "skip is -1; it has to be a whole number of at least 0"),
         ({"iterations": 0}, "iterations is 0"),
         ({"iterations": 2.5}, "iterations is 2.5"),
-        ({"batch": 0}, "batch 0"),
+        ({"batch": 0}, "batch is 0"),
         ({"batch": "16"}, "batch is '16'; it has to be a whole number"),
         ({"model": "resnet18"}, "the model of a region is 'resnet18'"),
         ({"trace": 3}, "the model of a region is 3"),

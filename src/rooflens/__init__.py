@@ -10,111 +10,65 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rooflens.api.catalogue import calibrate, device, devices
-    from rooflens.api.checking import check
-    from rooflens.api.comparing import compare
-    from rooflens.api.counting import count_program, counters
-    from rooflens.api.estimation import estimate, largest_batch
-    from rooflens.api.explaining import explain
-    from rooflens.api.measurement import measure
-    from rooflens.api.reading import read
-    from rooflens.api.regions import region
-    from rooflens.api.showing import chart, roofline, table
-    from rooflens.api.studies import (
-        run_study,
-        run_study_on_cluster,
-        study_records,
-        study_report,
-        study_status,
-        study_verdicts,
-    )
-    from rooflens.costs import Demand, register_operation
-    from rooflens.errors import RooflensError
-    from rooflens.records import Call, Case, Ceiling, Device, Record, Timing, Work
-    from rooflens.results import RecordSet
+if TYPE_CHECKING:  # for type checkers; what Python loads stands below
+    from rooflens.api.catalogue import calibrate as calibrate
+    from rooflens.api.catalogue import device as device
+    from rooflens.api.catalogue import devices as devices
+    from rooflens.api.checking import check as check
+    from rooflens.api.comparing import compare as compare
+    from rooflens.api.counting import count_program as count_program
+    from rooflens.api.counting import counters as counters
+    from rooflens.api.estimation import estimate as estimate
+    from rooflens.api.estimation import largest_batch as largest_batch
+    from rooflens.api.explaining import explain as explain
+    from rooflens.api.measurement import measure as measure
+    from rooflens.api.reading import read as read
+    from rooflens.api.regions import region as region
+    from rooflens.api.showing import chart as chart
+    from rooflens.api.showing import roofline as roofline
+    from rooflens.api.showing import table as table
+    from rooflens.api.studies import run_study as run_study
+    from rooflens.api.studies import run_study_on_cluster as run_study_on_cluster
+    from rooflens.api.studies import study_records as study_records
+    from rooflens.api.studies import study_report as study_report
+    from rooflens.api.studies import study_status as study_status
+    from rooflens.api.studies import study_verdicts as study_verdicts
+    from rooflens.costs import Demand as Demand
+    from rooflens.costs import register_operation as register_operation
+    from rooflens.errors import RooflensError as RooflensError
+    from rooflens.records import Call as Call
+    from rooflens.records import Case as Case
+    from rooflens.records import Ceiling as Ceiling
+    from rooflens.records import Device as Device
+    from rooflens.records import Record as Record
+    from rooflens.records import Timing as Timing
+    from rooflens.records import Work as Work
+    from rooflens.results import RecordSet as RecordSet
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Call",
-    "Case",
-    "Ceiling",
-    "Demand",
-    "Device",
-    "Record",
-    "RecordSet",
-    "RooflensError",
-    "Timing",
-    "Work",
-    "__version__",
-    "calibrate",
-    "chart",
-    "check",
-    "compare",
-    "count_program",
-    "counters",
-    "device",
-    "devices",
-    "estimate",
-    "explain",
-    "largest_batch",
-    "measure",
-    "read",
-    "region",
-    "register_operation",
-    "roofline",
-    "run_study",
-    "run_study_on_cluster",
-    "study_records",
-    "study_report",
-    "study_status",
-    "study_verdicts",
-    "table",
-]
-
 _HOMES = {
-    "rooflens.api.catalogue": (
-        "calibrate",
-        "device",
-        "devices",
-    ),
-    "rooflens.api.checking": ("check",),
-    "rooflens.api.comparing": ("compare",),
-    "rooflens.api.counting": (
-        "count_program",
-        "counters",
-    ),
-    "rooflens.api.estimation": (
-        "estimate",
-        "largest_batch",
-    ),
-    "rooflens.api.explaining": ("explain",),
-    "rooflens.api.measurement": ("measure",),
-    "rooflens.api.reading": ("read",),
-    "rooflens.api.regions": ("region",),
-    "rooflens.api.showing": (
-        "chart",
-        "roofline",
-        "table",
-    ),
-    "rooflens.api.studies": (
-        "run_study",
-        "run_study_on_cluster",
-        "study_records",
-        "study_report",
-        "study_status",
-        "study_verdicts",
-    ),
-    "rooflens.costs": ("Demand", "register_operation"),
-    "rooflens.errors": ("RooflensError",),
-    "rooflens.records": ("Call", "Case", "Ceiling", "Device", "Record", "Timing", "Work"),
-    "rooflens.results": ("RecordSet",),
+    "rooflens.api.catalogue": "calibrate device devices",
+    "rooflens.api.checking": "check",
+    "rooflens.api.comparing": "compare",
+    "rooflens.api.counting": "count_program counters",
+    "rooflens.api.estimation": "estimate largest_batch",
+    "rooflens.api.explaining": "explain",
+    "rooflens.api.measurement": "measure",
+    "rooflens.api.reading": "read",
+    "rooflens.api.regions": "region",
+    "rooflens.api.showing": "chart roofline table",
+    "rooflens.api.studies": "run_study run_study_on_cluster study_records study_report study_status study_verdicts",
+    "rooflens.costs": "Demand register_operation",
+    "rooflens.errors": "RooflensError",
+    "rooflens.records": "Call Case Ceiling Device Record Timing Work",
+    "rooflens.results": "RecordSet",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 if not TYPE_CHECKING:  # a type checker that saw this would accept any misspelt name
+    __all__ = [*_HOME_OF, "__version__"]  # noqa: PLE0604
 
     def __getattr__(name: str) -> object:
         if name not in _HOME_OF:
@@ -122,9 +76,8 @@ if not TYPE_CHECKING:  # a type checker that saw this would accept any misspelt 
         value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
         return value
 
-
-def __dir__() -> list[str]:
-    return __all__
+    def __dir__() -> list[str]:
+        return __all__
 
 
 class _Package(ModuleType):

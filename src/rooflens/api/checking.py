@@ -45,12 +45,11 @@ def check(*sources: RecordSet | str | Path, progress: Progress | None = None) ->
     """
     if not sources:
         raise InvalidValue("check needs something to doubt: record sets, or files")
-    figures, sets = _sources(sources)
-    records = sum(sets, start=RecordSet(()))
+    figures, records = _sources(sources)
     return examine(figures, records, estimates=_right_values(figures, records, progress))
 
 
-def _sources(sources: Sequence[RecordSet | str | Path]) -> tuple[list[ReportedFigure], list[RecordSet]]:
+def _sources(sources: Sequence[RecordSet | str | Path]) -> tuple[list[ReportedFigure], RecordSet]:
     """Return the reported figures and the records among the sources."""
     figures: list[ReportedFigure] = []
     sets: list[RecordSet] = []
@@ -61,7 +60,7 @@ def _sources(sources: Sequence[RecordSet | str | Path]) -> tuple[list[ReportedFi
             figures += read_figures(path)
         else:
             sets.append(read(path))
-    return figures, sets
+    return figures, RecordSet.union(sets)
 
 
 def _right_values(figures: Iterable[ReportedFigure], records: RecordSet, progress: Progress | None) -> RecordSet:

@@ -104,7 +104,7 @@ def compare(
         raise InvalidValue(f"{alien[0]!r} is no option of the question {asked!r}; its options: {taken}")
     if asked in ("runs", "kernels"):
         return _two_sides(asked, sets, options)
-    together = sum(sets[1:], start=sets[0])
+    together = RecordSet.union(sets)
     comparison: Comparison = _ONE_SET[asked](together, **_canonical(options, together))
     if not comparison:
         raise Incomparable(_NOTHING[asked])
@@ -155,14 +155,10 @@ def _side(source: One | Sequence[One]) -> RecordSet:
         return source
     if isinstance(source, str | Path):
         path = Path(source)
-        return _together([read(file) for file in _files(path)]) if path.is_dir() else read(path)
-    return _together([_side(one) for one in source])
-
-
-def _together(sets: Sequence[RecordSet]) -> RecordSet:
-    if not sets:
+        return RecordSet.union(map(read, _files(path))) if path.is_dir() else read(path)
+    if not source:
         raise InvalidValue("a side is an empty list: there is nothing to compare")
-    return sum(sets[1:], start=sets[0])
+    return RecordSet.union(map(_side, source))
 
 
 def _files(folder: Path) -> list[Path]:

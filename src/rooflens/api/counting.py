@@ -74,12 +74,7 @@ def counters(
     machine = this_machine(None, roof, progress)
     beside = estimated_beside(asked, machine.device, limit, None, isolated=False) if estimate else RecordSet(())
     counts = counted(asked, machine, cache=cache, limit=limit, keep=keep, progress=progress)
-    return RecordSet(
-        (*beside.records, *counts.records),
-        devices=counts.devices,
-        failures=counts.failures,
-        environment=counts.environment,
-    )
+    return counts.with_records((*beside.records, *counts.records))
 
 
 def count_program(

@@ -10,7 +10,7 @@ from typing import Any
 from rooflens.errors import InvalidValue
 from rooflens.machine import find
 from rooflens.readers import ReadContext, read_file
-from rooflens.records import Device, Record
+from rooflens.records import Device
 from rooflens.results import RecordSet
 from rooflens.sources.counters import Statement, stated, statement
 
@@ -56,12 +56,11 @@ def read(
         raise InvalidValue(f"a case is not told by {unknown[0]!r}; known: {', '.join(_FACTS)}")
     files = [Path(path) for path in paths]
     contexts = [ReadContext(name=name, device=known) for name in _names(files)]
-    first, *others = (_with_facts(read_file(*each), facts) for each in zip(files, contexts, strict=True))
-    together = sum(others, start=first)
+    together = RecordSet.union(_with_facts(read_file(*each), facts) for each in zip(files, contexts, strict=True))
     statements = [statement(*each) for each in work.items()] if isinstance(work, Mapping) else list(work or ())
     if not statements:
         return together
-    return _replaced(together, (*together.records, *stated(together.records, statements)))
+    return together.with_records((*together.records, *stated(together.records, statements)))
 
 
 def _with_facts(records: RecordSet, facts: Mapping[str, Any]) -> RecordSet:
@@ -69,11 +68,7 @@ def _with_facts(records: RecordSet, facts: Mapping[str, Any]) -> RecordSet:
     if not facts or not {"counters", "profile"} & set(records.sources) or "estimate" in records.sources:
         return records
     cases = {case: replace(case, **facts) for case in records.cases}
-    return _replaced(records, (replace(record, case=cases[record.case]) for record in records))
-
-
-def _replaced(records: RecordSet, by: Iterable[Record]) -> RecordSet:
-    return RecordSet(by, devices=records.devices, failures=records.failures, environment=records.environment)
+    return records.with_records(replace(record, case=cases[record.case]) for record in records)
 
 
 def _names(files: Sequence[Path]) -> list[str]:

@@ -53,7 +53,7 @@ def table(
         rows, held = _largest_batches(records)
         files = format in ("csv", "json")  # whose one table has every column
         return render(rows if files else [rows, held], format, width=width, color=color)
-    together = _together(sets)
+    together = RecordSet.union(sets)
     if format == "json":
         return as_json(promised_json(together))
     return render(tables_of(together, depth), format, width=width, color=color)
@@ -91,7 +91,7 @@ def roofline(
         InvalidValue: an unknown `by` or `level`, or a `top` below 1.
         UnknownDevice: nobody knows a device of this name.
     """
-    together = _together(records)
+    together = RecordSet.union(records)
     extra = [together.devices.get(d) or find(d) if isinstance(d, str) else d for d in listed(device)]
     shown = [*devices_of(together), *extra]
     datasheets = [sheet for sheet in map(datasheet_of, shown) if sheet is not None]
@@ -110,8 +110,4 @@ def chart(name: str, *records: RecordSet) -> ChartPicture:
         InvalidValue: an unknown `name`, or the records hold nothing for this chart.
         Incomparable: no record of a whole step has a time.
     """
-    return chart_of(name, _together(records))
-
-
-def _together(records: Sequence[RecordSet]) -> RecordSet:
-    return sum(records[1:], start=records[0]) if records else RecordSet(())
+    return chart_of(name, RecordSet.union(records))

@@ -43,11 +43,10 @@ class Plan:
         if not isinstance(self.name, str) or not self.name.strip():
             raise InvalidValue(f"a region cannot be called {self.name!r}; give it a name, like 'train step'")
         roof = None if self.roof is None else roof_of(self.roof)
-        for what, value, least in (("skip", self.skip, 0), ("iterations", self.iterations, 1)):
+        for name, least in (("skip", 0), ("iterations", 1), ("batch", 1)):
+            value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-                raise InvalidValue(f"{what} is {value!r}; it has to be a whole number of at least {least}")
-        if self.batch is not None and (not isinstance(self.batch, int) or isinstance(self.batch, bool)):
-            raise InvalidValue(f"batch is {self.batch!r}; it has to be a whole number of at least 1")
+                raise InvalidValue(f"{name} is {value!r}; it has to be a whole number of at least {least}")
         Case(model=self.name, batch=self.batch, dtype=self.dtype, mode=self.mode or "train")  # which checks its words
         if self.device is not None:
             this_machine(self.device, None)
@@ -68,11 +67,6 @@ class Plan:
     @property
     def only_alone(self) -> tuple[str, ...]:
         """The arguments given that only a region with iterations of its own can have."""
-        given = {
-            "skip": self.skip is not None,
-            "iterations": self.iterations is not None,
-            "batch": self.batch is not None,
-            "save": self.save is not None,
-            "show": self.show,
-        }
-        return tuple(name for name, is_given in given.items() if is_given)
+        plain = Plan(name=self.name, dtype=self.dtype)
+        names = ("skip", "iterations", "batch", "save", "show")
+        return tuple(name for name in names if getattr(self, name) != getattr(plain, name))

@@ -164,6 +164,16 @@ class RecordSet:
             bounds=self._bounds,
         )
 
+    @classmethod
+    def union(cls, sets: Iterable[RecordSet]) -> RecordSet:
+        """Return the sum of sets; the empty one of none."""
+        first, *others = (*sets,) or (cls(()),)
+        return sum(others, start=first)
+
+    def with_records(self, records: Iterable[Record]) -> RecordSet:
+        """Return the same set with other records."""
+        return RecordSet(records, devices=self.devices, failures=self.failures, environment=self.environment)
+
     def split(self) -> tuple[tuple[Case, Source, RecordSet], ...]:
         """Return one set per case and source, in order of appearance; always the same sets."""
         if self._split is None:

@@ -149,7 +149,7 @@ def estimated_beside(
         if not isolated or OWN_FILE not in runs[0].model:
             return estimated(replace(measured, runs=runs), devices)
         with estimator_in_worker(limit) as estimate:
-            return sum((_or_failure(estimate, run, devices, progress) for run in runs), start=RecordSet(()))
+            return RecordSet.union(_or_failure(estimate, run, devices, progress) for run in runs)
     except RooflensError as error:
         error.add_note(_REMEDY)
         raise

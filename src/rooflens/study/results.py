@@ -26,7 +26,7 @@ class StudyContents:
         files = [contents for _, contents in self.cells]
         # Records may be many: only what is small goes through the sum of sets.
         headers = [RecordSet((), devices=file.devices, environment=file.environment) for file in files]
-        rest = sum(headers[1:], start=headers[0]) if headers else RecordSet(())
+        rest = RecordSet.union(headers)
         return RecordSet(
             (record for contents in files for record in contents.records),
             devices=rest.devices,
