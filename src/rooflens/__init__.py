@@ -45,6 +45,8 @@ if TYPE_CHECKING:  # for type checkers; what Python loads stands below
     from rooflens.records import Work as Work
     from rooflens.results import RecordSet as RecordSet
 
+    __all__: list[str]
+
 __version__ = "0.1.0"
 
 _HOMES = {
