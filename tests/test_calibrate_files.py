@@ -15,7 +15,7 @@ from rooflens.cli.main import cli
 from rooflens.devices import catalogue, device_text, find, load_file, stored, stored_path
 from rooflens.devices.stored import cache_folder
 from rooflens.errors import InvalidValue, OutputError, UnknownDevice
-from rooflens.machine import datasheet_of, identity, this_machine
+from rooflens.machine import datasheet_of, this_machine
 from rooflens.records import Ceiling, Device, Fact
 from rooflens.report.figures.roofline import roofline_figure
 from rooflens.results import RecordSet
@@ -128,7 +128,7 @@ class TestMeasured:
     def test_a_calibration_is_kept_and_found(self, quick: Path) -> None:
         found = rl.calibrate("cpu", quick=True)
         kept = list((quick / "cache").iterdir())
-        assert kept == [identity("cpu").stored]
+        assert kept == [this_machine("cpu").stored]
         assert rl.device("measured") == found == rl.device(str(kept[0]))
         assert rl.device(" Measured ").name == found.name
         two = rl.device("2x measured")

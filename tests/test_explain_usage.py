@@ -181,6 +181,7 @@ def test_the_list_of_operations(run: Run) -> None:
         ([], "name an operation, a record file or a model first"),
         (["--input", "2x2"], "name an operation, a record file or a model first"),
         (["mm", "2x2", "2x2"], "'2x2' stands alone; write an argument by its name: --input 32x784"),
+        (["mm", "--shapes", "2x2"], "no operation or model has an argument --shapes; --help lists what is known"),
         (["mm", "--phase", "sideways"], "'sideways' is not one of"),
         (["product.onnx", "--dim", 1], "'1' is no name with a size; write past_sequence_length=128"),
     ],

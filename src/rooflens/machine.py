@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rooflens.devices import by_title, catalogue, load_file, stored_path
@@ -25,41 +25,41 @@ class Machine:
 
     Attributes:
         where: torch's device type, ``cpu`` or ``cuda``.
-        name: of the device in cases: the catalogue's, or a slug of the system's.
-        device: its ceilings; None if unknown.
-    """
-
-    where: str
-    name: str
-    device: Device | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """The names of this machine.
-
-    Attributes:
         title: the system's name of the card or processor.
         known: its entry in the catalogue.
         stored: the file for its measured ceilings, which may not exist yet.
+        device: the ceilings that hold for it; None if unknown.
     """
 
     where: str
     title: str
     known: Device | None
     stored: Path
+    device: Device | None
 
     @property
     def name(self) -> str:
-        """The catalogue's name, or a slug of the title."""
-        return self.known.name if self.known is not None else slug(self.title)
+        """Its name in cases: that of its ceilings, or a slug of the title."""
+        return slug(self.title) if self.device is None else self.device.name
+
+    @property
+    def devices(self) -> dict[str, Device]:
+        """Its ceilings by their name; empty if unknown."""
+        return {} if self.device is None else {self.name: self.device}
 
 
-def identity(where: str | None = None) -> Identity:
-    """Identify this machine: its card if torch finds one, else its processor, unless `where` says which.
+def this_machine(
+    where: str | None = None, roof: str | Device | None = None, progress: Progress | None = None
+) -> Machine:
+    """Return the machine that runs: its card if torch finds one, else its processor, unless `where` says which.
+
+    Args:
+        roof: whose ceilings hold; by default those of the catalogue. ``measured``: the stored ones, or measured now if
+            there are none.
 
     Raises:
         InvalidValue: torch cannot run there.
+        UnknownDevice: `roof` names no device.
     """
     check_torch()
     import torch
@@ -72,30 +72,14 @@ def identity(where: str | None = None) -> Identity:
     if where == "cuda" and not torch.cuda.is_available():
         raise InvalidValue("torch finds no CUDA device here; measure with device 'cpu', or install a driver")
     title = torch.cuda.get_device_name() if where == "cuda" else environment.cpu_name()
-    threads = torch.get_num_threads() if where == "cpu" else None
-    return Identity(
-        where=where,
-        title=title,
-        known=by_title(title, "gpu" if where == "cuda" else "cpu"),
-        stored=stored_path(title, torch.__version__, threads),
-    )
-
-
-def this_machine(where: str | None, roof: str | Device | None, progress: Progress | None = None) -> Machine:
-    """The machine that runs, with its ceilings; for ``measured`` the stored ones, or measured now if there are none.
-
-    Raises:
-        InvalidValue: torch cannot run there.
-        UnknownDevice: `roof` names no device.
-    """
-    here = identity(where)
+    known = by_title(title, "gpu" if where == "cuda" else "cpu")
+    stored = stored_path(title, torch.__version__, torch.get_num_threads() if where == "cpu" else None)
+    here = Machine(where=where, title=title, known=known, stored=stored, device=known)
     if roof is None:
-        return Machine(where=here.where, name=here.name, device=here.known)
-    if roof == MEASURED:
-        device = load_file(here.stored) if here.stored.exists() else _measured_now(here, progress)
-    else:
-        device = roof_of(roof)
-    return Machine(where=here.where, name=device.name, device=device)
+        return here
+    if roof != MEASURED:
+        return replace(here, device=roof_of(roof))
+    return replace(here, device=load_file(stored) if stored.exists() else _measured_now(here, progress))
 
 
 def roof_of(roof: object) -> Device:
@@ -111,7 +95,7 @@ def roof_of(roof: object) -> Device:
     return device
 
 
-def _measured_now(here: Identity, progress: Progress | None) -> Device:
+def _measured_now(here: Machine, progress: Progress | None) -> Device:
     from rooflens.sources import calibrate
 
     def tell(share: float, what: str) -> None:
@@ -159,7 +143,7 @@ def listed(device: object) -> list[str | Device]:
 
 
 def _stored() -> Device:
-    here = identity()
+    here = this_machine()
     if not here.stored.exists():
         raise UnknownDevice(
             "device",

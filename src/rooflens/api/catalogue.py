@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rooflens.devices import catalogue, device_text
 from rooflens.errors import InvalidValue
-from rooflens.machine import find, identity
+from rooflens.machine import find, this_machine
 from rooflens.progress import Progress
 from rooflens.records import Device, check_writable, write_atomically
 
@@ -88,7 +88,7 @@ def calibrate(
     """
     if budget is not None and not (isinstance(budget, int | float) and LEAST_BUDGET <= budget < math.inf):
         raise InvalidValue(f"budget is {budget!r}; a calibration takes at least {LEAST_BUDGET:g} s, and has an end")
-    here = identity(device)
+    here = this_machine(device)
     path = here.stored if output is None else Path(output)
     check_writable(path)
     from rooflens.sources import calibrate as source

@@ -35,11 +35,11 @@ def calibrate(device: str | None, output: Path | None, budget: float | None, qui
     They are written as a device file. 'rooflens estimate --device measured' and 'rooflens measure --roof measured' use
     it on this machine. Figures draw its ceilings beside those of the data sheet. Let nothing else run meanwhile.
     """
-    from rooflens.machine import identity
+    from rooflens.machine import this_machine
     from rooflens.report.device_tables import amounts, rates
     from rooflens.report.render import render
 
-    here = identity(device)
+    here = this_machine(device)
     with progress_bar() as tell:
         measured = rl.calibrate(device, output=output, budget=budget, quick=quick, progress=tell)
     tables = [rates(measured, here.known), amounts(measured)]

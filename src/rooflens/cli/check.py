@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +45,7 @@ def check(context: click.Context, files: tuple[Path, ...], fail_on: str, format_
     """
     from rooflens.report.findings import findings_text
 
-    with progress_bar() as tell, redirect_stdout(sys.stderr):
+    with progress_bar() as tell:
         findings = rl.check(*files, progress=tell)
     click.echo(findings_text(findings, format_, color=in_color()), nl=False)
     if format_ in ("json", "csv"):

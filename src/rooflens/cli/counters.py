@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import rooflens as rl
-from rooflens.cli.options import check_outputs, emit, examples, output_options, progress_bar, run_options
-
-if TYPE_CHECKING:
-    from rooflens.report.render import Format
+from rooflens.cli.options import (
+    Shown,
+    estimate_option,
+    examples,
+    limit_option,
+    output_options,
+    progress_bar,
+    roof_option,
+    run_options,
+)
 
 CACHES = ("all", "none")
 _PROGRAM = "rooflens.program"
@@ -55,34 +59,13 @@ class ModelOrProgram(click.Command):
     show_default=True,
     help="all empties the caches before each kernel, so that bytes repeat; none leaves them as they are.",
 )
-@click.option(
-    "--limit",
-    "--time-limit",
-    "limit",
-    type=click.FloatRange(0, min_open=True),
-    default=600.0,
-    show_default=True,
-    help="Seconds of counting per batch; then ncu is stopped, and what it has is kept.",
-)
-@click.option(
-    "--roof",
-    help="The device whose ceilings apply: a name, a device file, or 'measured', which takes those that 'rooflens"
-    " calibrate' kept, or measures them first (seconds).",
-)
-@click.option("--estimate/--no-estimate", default=True, show_default=True, help="Estimate the same step too.")
+@limit_option("Seconds of counting per batch; then ncu is stopped, and what it has is kept.", "--time-limit", "limit")
+@roof_option()
+@estimate_option
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for ncu's reports and the profiler's traces.")
 @output_options
 @click.pass_context
-def counters(
-    ctx: click.Context,
-    /,
-    model: str | None,
-    outputs: tuple[Path, ...],
-    format_: Format,
-    depth: int,
-    by: str | None,
-    **options: Any,
-) -> None:
+def counters(ctx: click.Context, /, model: str | None, shown: Shown, **options: Any) -> None:
     """Count FLOP and bytes of every kernel with Nsight Compute: of one warm step of a model, or of a program.
 
     A model's step runs twice: once for times, operations and modules, once under ncu. Of a program, one step is
@@ -90,16 +73,15 @@ def counters(
     the region does not skip. Without ncu, or where counters are locked, you get the estimate and the profiler's times,
     and a note.
     """
-    check_outputs(outputs)
     program: list[str] | None = ctx.meta.get(_PROGRAM)
-    with progress_bar() as tell, redirect_stdout(sys.stderr):
+    with progress_bar() as tell:
         if program is None:
             records = rl.counters(model, progress=tell, **options)  # type: ignore[arg-type]
         else:
             _check_program(ctx, model, program)
             kept = {name: options[name] for name in _COUNTING}
             records = rl.count_program(program, progress=tell, echo=lambda line: click.echo(line, err=True), **kept)
-    emit(records, format_=format_, outputs=outputs, depth=depth, by=by)
+    shown.emit(records)
 
 
 def _check_program(ctx: click.Context, model: str | None, program: list[str]) -> None:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import rooflens as rl
-from rooflens.cli.options import check_outputs, emit, examples, output_options, progress_bar, run_options
-
-if TYPE_CHECKING:
-    from rooflens.report.render import Format
+from rooflens.cli.options import Shown, examples, output_options, progress_bar, run_options
 
 
 @click.command(
@@ -50,10 +44,7 @@ if TYPE_CHECKING:
 def estimate(
     model: str,
     devices: tuple[str, ...],
-    outputs: tuple[Path, ...],
-    format_: Format,
-    depth: int,
-    by: str | None,
+    shown: Shown,
     largest: bool,
     reserve: str | None,
     **options: Any,
@@ -66,7 +57,6 @@ def estimate(
 
     Nothing is computed. No weights and no GPU are needed. Without --device there are counts and no times.
     """
-    check_outputs(outputs)
     if largest:
         if options.pop("batch") is not None:
             raise click.UsageError("--largest-batch looks for the batch; leave --batch out")
@@ -76,7 +66,6 @@ def estimate(
     elif reserve is not None:
         raise click.UsageError("--reserve is memory that --largest-batch leaves free; give both")
     call = rl.largest_batch if largest else rl.estimate
-    # What a user's model prints is no part of the result.
-    with progress_bar() as tell, redirect_stdout(sys.stderr):
+    with progress_bar() as tell:
         records = call(model, device=devices, progress=tell, **options)
-    emit(records, format_=format_, outputs=outputs, depth=depth, by=by)
+    shown.emit(records)

@@ -36,7 +36,7 @@ _WORD = re.compile(r"\w+(::\w+)?")
 @click.option("--shape", "shapes", multiple=True, help="Shape of the operation's next tensor: 64x3x7x7, 32x128:int64.")
 @click.option("--path", help="Module of a model or file, with the modules inside it; '' is the whole model.")
 @click.option("--phase", type=click.Choice(PHASES), help="Default: forward; of a model or file: all that are there.")
-@click.option("--device", "devices", multiple=True, help="Also the time on this device. Repeatable.")
+@click.option("--device", multiple=True, help="Also the time on this device. Repeatable.")
 @click.option(
     "--dtype",
     type=click.Choice(DTYPES),
@@ -66,16 +66,12 @@ _WORD = re.compile(r"\w+(::\w+)?")
 @click.option("--list", "listed", is_flag=True, help="List the operations that have a formula, by family.")
 def explain(
     words: tuple[str, ...],
-    shapes: tuple[str, ...],
-    path: str | None,
-    phase: Any,
-    devices: tuple[str, ...],
-    dtype: str | None,
     batch: list[int] | None,
     mode: str | None,
     dims: tuple[str, ...],
     format_: str,
     listed: bool,
+    **options: Any,
 ) -> None:
     """Show the formula of an operation in words and with its numbers filled in.
 
@@ -89,13 +85,13 @@ def explain(
     if not words or words[0].startswith("-"):
         raise click.UsageError("name an operation, a record file or a model first; --list shows the operations")
     arguments: dict[str, Any] = dict(_pairs(words[1:]))
+    if taken := {"what", *options} & {*arguments}:
+        raise click.UsageError(f"no operation or model has an argument --{min(taken)}; --help lists what is known")
     arguments |= {} if batch is None else {"batch": batch}
     arguments |= {} if mode is None else dict([_named("mode", mode)])
     arguments |= _dims(words[0], dims) if dims else {}
     with progress_bar():
-        explanation = rl.explain(
-            words[0], shapes=shapes, path=path, phase=phase, device=devices, dtype=dtype, **arguments
-        )
+        explanation = rl.explain(words[0], **options, **arguments)
     click.echo(explanation.text if format_ == "text" else json.dumps(explanation.data, indent=1))
 
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import rooflens as rl
-from rooflens.cli.options import RECORDS, check_outputs, emit, examples, output_options, progress_bar, run_options
-
-if TYPE_CHECKING:
-    from rooflens.report.render import Format
+from rooflens.cli.options import (
+    RECORDS,
+    Shown,
+    estimate_option,
+    examples,
+    limit_option,
+    output_options,
+    progress_bar,
+    roof_option,
+    run_options,
+)
 
 
 @click.command(
@@ -32,55 +37,36 @@ if TYPE_CHECKING:
 @click.option(
     "--budget", type=click.FloatRange(0.1), default=3.0, show_default=True, help="Seconds of sampling per batch."
 )
-@click.option(
-    "--roof",
-    help="The device whose ceilings apply: a name, a device file, or 'measured', which takes those that 'rooflens"
-    " calibrate' kept, or measures them first (seconds). Default: the catalogue's entry for this machine.",
-)
+@roof_option(" Default: the catalogue's entry for this machine.")
 @click.option(
     "--largest-batch",
     is_flag=True,
     help="Double the batch, from -b on, until memory runs out, then narrow down to the largest that fits.",
 )
 @click.option("--fresh", is_flag=True, help="A new worker process for each batch.")
-@click.option(
-    "--limit",
-    type=click.FloatRange(0, min_open=True),
-    default=600.0,
-    show_default=True,
-    help="Seconds for one batch, building included; then its worker is killed and the next batch begins.",
-)
-@click.option("--estimate/--no-estimate", default=True, show_default=True, help="Estimate the same step too.")
+@limit_option("Seconds for one batch, building included; then its worker is killed and the next batch begins.")
+@estimate_option
 @output_options
-def measure(
-    model: str,
-    outputs: tuple[Path, ...],
-    format_: Format,
-    depth: int,
-    by: str | None,
-    **options: Any,
-) -> None:
+def measure(model: str, shown: Shown, **options: Any) -> None:
     """Run a model on this machine and time it: forward, and in train mode backward and optimizer.
 
     Weights and inputs are random. Every sample is kept; the cold first call and warm-up are kept apart. Each batch
     runs in a worker process, so that one that crashes, hangs or runs out of memory does not end the others. The
     estimate shows how near the time is to its bound.
     """
-    check_outputs(outputs)
     with TemporaryDirectory(prefix="rooflens-") as folder:
-        kept = _record_file(outputs) or Path(folder) / f"kept{RECORDS}"
+        kept = _record_file(shown.outputs) or Path(folder) / f"kept{RECORDS}"
         already = kept.stat().st_mtime_ns if kept.exists() else None
         try:
-            # What a user's model prints is no part of the result.
-            with progress_bar() as tell, redirect_stdout(sys.stderr):
+            with progress_bar() as tell:
                 records = rl.measure(model, progress=tell, save=kept, **options)
         except KeyboardInterrupt:
             if not kept.exists() or kept.stat().st_mtime_ns == already:
                 raise
             click.echo("interrupted: what follows is what was measured until then", err=True)
-            emit(rl.RecordSet.load(kept), format_=format_, outputs=outputs, depth=depth, by=by)
+            shown.emit(rl.RecordSet.load(kept))
             raise
-    emit(records, format_=format_, outputs=outputs, depth=depth, by=by)
+    shown.emit(records)
 
 
 def _record_file(outputs: tuple[Path, ...]) -> Path | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -151,7 +153,50 @@ def output_option(*suffixes: str, help: str) -> Callable[[Command], Command]:
     return click.option("-o", "--output", "outputs", type=OutputPath(*suffixes), multiple=True, help=help)
 
 
-output_options = all_of(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What is shown of records, and where."""
+
+    format_: Format
+    outputs: tuple[Path, ...]
+    depth: int
+    by: Any
+
+    def emit(self, records: RecordSet | Fits) -> None:
+        """Print records in the format and write each output."""
+        tables = [path for path in self.outputs if path.suffix.lower() in TABLES]
+        emit_text(
+            lambda wanted, color: rl.table(records, format=wanted, depth=self.depth, color=color), self.format_, tables
+        )
+        self.write_others(records, tables)
+
+    def write_others(self, records: RecordSet | Fits, tables: Sequence[Path]) -> None:
+        """Write each output that is no table: records and figures."""
+        drawn = records if isinstance(records, rl.RecordSet) else records.records
+        for path in self.outputs:
+            if path not in tables:
+                if path.suffix.lower() == RECORDS:
+                    records.save(path)
+                else:
+                    rl.roofline(drawn, by=self.by).save(path)
+                click.echo(f"wrote {path}", err=True)
+
+
+def output_options(command: Command) -> Command:
+    """Add options for what is shown of records; the command gets them as ``shown``.
+
+    A file that cannot be written ends the command before its work.
+    """
+
+    @wraps(command)
+    def called(*args: Any, format_: Format, outputs: tuple[Path, ...], depth: int, by: Any, **options: Any) -> Any:
+        check_outputs(outputs)
+        return command(*args, shown=Shown(format_=format_, outputs=outputs, depth=depth, by=by), **options)
+
+    return _output_options(called)  # type: ignore[return-value]
+
+
+_output_options = all_of(
     click.option(
         "--depth",
         type=click.IntRange(0),
@@ -172,21 +217,26 @@ output_options = all_of(
         help="Also write: .jsonl records; .png .svg .pdf .html figure; .json .csv .md .tex table. Repeatable.",
     ),
 )
-"""What is shown of records, and where."""
 
 
-def emit(records: RecordSet | Fits, *, format_: Format, outputs: Sequence[Path], depth: int, by: Any) -> None:
-    """Print records in a format and write each output."""
-    drawn = records if isinstance(records, rl.RecordSet) else records.records
-    tables = [path for path in outputs if path.suffix.lower() in TABLES]
-    emit_text(lambda wanted, color: rl.table(records, format=wanted, depth=depth, color=color), format_, tables)
-    for path in outputs:
-        if path not in tables:
-            if path.suffix.lower() == RECORDS:
-                records.save(path)
-            else:
-                rl.roofline(drawn, by=by).save(path)
-            click.echo(f"wrote {path}", err=True)
+def roof_option(more: str = "") -> Callable[[Command], Command]:
+    """Return the option for the device whose ceilings apply."""
+    return click.option(
+        "--roof",
+        help="The device whose ceilings apply: a name, a device file, or 'measured', which takes those that 'rooflens"
+        f" calibrate' kept, or measures them first (seconds).{more}",
+    )
+
+
+estimate_option = click.option(
+    "--estimate/--no-estimate", default=True, show_default=True, help="Estimate the same step too."
+)
+
+
+def limit_option(help: str, *names: str) -> Callable[[Command], Command]:
+    """Return the option for the seconds that one batch may take."""
+    kind = click.FloatRange(0, min_open=True)
+    return click.option("--limit", *names, type=kind, default=600.0, show_default=True, help=help)
 
 
 def emit_text(text: Callable[[Format, bool], str], format_: Format, outputs: Sequence[Path]) -> None:
@@ -223,14 +273,15 @@ def check_outputs(outputs: Sequence[Path]) -> None:
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[float, str], None]]:
-    """Show a progress bar on stderr, if that is a terminal."""
+    """Show a progress bar on stderr, if that is a terminal. What a user's model prints meanwhile goes there too."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar, redirect_stdout(sys.stderr):
         task = bar.add_task("building", total=1.0)
 
         def tell(share: float, what: str) -> None:

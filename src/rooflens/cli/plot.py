@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 import rooflens as rl
 from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples
-
-if TYPE_CHECKING:
-    from rooflens.report.figures.saving import Picture
 
 
 @click.command(
@@ -28,14 +25,12 @@ if TYPE_CHECKING:
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--device",
-    "devices",
     multiple=True,
     help="Draw this device's ceilings too; 'measured': this machine's. Repeatable.",
 )
 @click.option("--by", type=click.Choice(GROUPINGS), help="What one mark stands for; default: what the records allow.")
 @click.option(
     "--level",
-    "levels",
     type=click.Choice(LEVELS),
     multiple=True,
     help="Memory level of the intensity; default: all whose bytes are known. Repeatable.",
@@ -69,32 +64,21 @@ if TYPE_CHECKING:
     help="png, svg, pdf or html. Repeatable.",
 )
 def plot(
-    files: tuple[Path, ...],
-    devices: tuple[str, ...],
-    by: str | None,
-    levels: tuple[str, ...],
-    top: int | None,
-    chart: str | None,
-    title: str | None,
-    format_: str | None,
-    outputs: tuple[Path, ...],
+    files: tuple[Path, ...], chart: str | None, format_: str | None, outputs: tuple[Path, ...], **roofline: Any
 ) -> None:
     """Draw files on a roofline; estimated and measured points of the same thing are joined by a line.
 
     FILES are records and all other files that 'rooflens read' reads. Work that hardware counters counted at several
     memory levels is drawn at each level, under its roof: the hierarchical roofline.
     """
-    if chart is not None and (devices or by or levels or top or title):
+    if chart is not None and any(roofline.values()):
         raise click.UsageError("--chart goes without --device, --by, --level, --top and --title: they are of rooflines")
-    if not files and not devices:
+    if not files and not roofline["device"]:
         raise click.UsageError("nothing to draw: name record files, or devices with --device")
     targets = [_target(path, format_) for path in outputs]
     sets = [rl.read(file) for file in files]
-    picture: Picture
-    if chart is not None:
-        picture = rl.chart(chart, *sets)
-    else:
-        picture = rl.roofline(*sets, by=by, device=devices, level=levels or None, title=title, top=top)  # type: ignore[arg-type]
+    roofline["level"] = roofline["level"] or None
+    picture = rl.roofline(*sets, **roofline) if chart is None else rl.chart(chart, *sets)
     for path in targets:
         picture.save(path)
         click.echo(f"wrote {path}", err=True)

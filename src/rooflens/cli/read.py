@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 import rooflens as rl
 from rooflens.cli.devices import show_devices
-from rooflens.cli.options import DTYPES, MODES, RECORDS, TABLES, check_outputs, emit, examples, output_options
-
-if TYPE_CHECKING:
-    from rooflens.report.render import Format
-    from rooflens.results import RecordSet
+from rooflens.cli.options import DTYPES, MODES, TABLES, Shown, examples, output_options
 
 
 @click.command(
@@ -47,14 +42,8 @@ def read(
     files: tuple[Path, ...],
     device: str | None,
     statements: tuple[str, ...],
-    model: str | None,
-    batch: int | None,
-    dtype: str | None,
-    mode: str | None,
-    outputs: tuple[Path, ...],
-    format_: Format,
-    depth: int,
-    by: str | None,
+    shown: Shown,
+    **case: Any,
 ) -> None:
     """Read what other tools counted or timed: reports of Nsight Compute and what it prints, exports of Nsight Systems
     (SQLite), traces of PyTorch's profiler, roofs of ERT and NERSC, and records.
@@ -64,23 +53,10 @@ def read(
     """
     from rooflens.sources.counters import parse_statement
 
-    check_outputs(outputs)
-    case = {"model": model, "batch": batch, "dtype": dtype, "mode": mode}
     records = rl.read(*files, device=device, work=[parse_statement(text) for text in statements], case=case)
     if records.records:
-        emit(records, format_=format_, outputs=outputs, depth=depth, by=by)
-    else:
-        _emit_roofs(records, format_, outputs)
-
-
-def _emit_roofs(records: RecordSet, format_: Format, outputs: Sequence[Path]) -> None:
-    """Print and write the devices of files that hold only roofs."""
-    tables = [path for path in outputs if path.suffix.lower() in TABLES]
-    show_devices(tuple(records.devices.values()), format_, tables)
-    for path in outputs:
-        if path not in tables:
-            if path.suffix.lower() == RECORDS:
-                records.save(path)
-            else:
-                rl.roofline(records).save(path)
-            click.echo(f"wrote {path}", err=True)
+        shown.emit(records)
+    else:  # files that hold only roofs
+        tables = [path for path in shown.outputs if path.suffix.lower() in TABLES]
+        show_devices(tuple(records.devices.values()), shown.format_, tables)
+        shown.write_others(records, tables)

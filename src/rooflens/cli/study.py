@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,7 +155,7 @@ def _run(context: click.Context, what: Path, *, cluster: Mapping[str, Any] | Non
     """Run what is left with progress on stderr; then print how far the study is."""
     from rooflens.study.status_text import status_text
 
-    with _live() as live, redirect_stdout(sys.stderr):
+    with _live() as live:
         if cluster is None:
             with _hint_on_interrupt(live):
                 reached = rl.run_study(what, begun=live.begun, progress=live, jobs=jobs, **options)

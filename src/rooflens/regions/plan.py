@@ -49,7 +49,7 @@ class Plan:
                 raise InvalidValue(f"{name} is {value!r}; it has to be a whole number of at least {least}")
         Case(model=self.name, batch=self.batch, dtype=self.dtype, mode=self.mode or "train")  # which checks its words
         if self.device is not None:
-            this_machine(self.device, None)
+            this_machine(self.device)
         if self.save is not None:
             check_writable(Path(self.save))
         return replace(self, roof=roof)

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from rooflens.errors import InvalidValue, RooflensError
-from rooflens.machine import MEASURED, PLACES, Machine, find, identity, this_machine
+from rooflens.machine import MEASURED, PLACES, Machine, find, this_machine
 from rooflens.progress import Progress
 from rooflens.readers import ReadContext, read_file
 from rooflens.records import Case, Device, RecordFile
@@ -70,7 +70,7 @@ def device_of(name: str, home: Path) -> Device:
         UnknownDevice, DeviceFileError, InvalidValue: its ceilings are unknown, or this machine has no such device.
     """
     if name in PLACES:
-        device = this_machine(name, None).device
+        device = this_machine(name).device
         if device is None:
             raise InvalidValue(
                 f"the catalogue has no entry for the {name!r} of this machine; run 'rooflens calibrate' and write"
@@ -163,8 +163,7 @@ def measuring(folder: StudyFolder) -> Iterator[CellRunner]:
                     measurer_in_workers(machine.where, limit=settings.limits["measure"], fresh=settings.fresh)
                 )
             file = measurers[machine.where](run, machine.name, settings.budget, progress)
-            devices = {} if machine.device is None else {machine.name: machine.device}
-            return _named(cell, replace(file, devices=devices))
+            return _named(cell, replace(file, devices=machine.devices))
 
         yield measure
 
@@ -232,7 +231,7 @@ def _names_here() -> Mapping[str, str]:
     types: dict[str, str] = {}
     for where in PLACES:
         try:
-            types |= dict.fromkeys((where, identity(where).name), where)
+            types |= dict.fromkeys((where, this_machine(where).name), where)
         except InvalidValue:  # no such device here
             continue
     return types

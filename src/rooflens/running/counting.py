@@ -16,12 +16,12 @@ from rooflens.devices.files import slug
 from rooflens.errors import CountersUnavailable, FileError, InvalidValue, ModelError
 from rooflens.machine import Machine
 from rooflens.progress import Progress, within
-from rooflens.records import AS_IS, Case, Device, Record, RecordFile
+from rooflens.records import AS_IS, Case, Record, RecordFile
 from rooflens.results import RecordSet
 from rooflens.running.attributing import attributed, replayed
 from rooflens.running.isolation import WORKER, Lost, Workers, search_path
-from rooflens.running.jobs import Answer, Count, Profile, StageEntered, Start
-from rooflens.running.outcomes import lost, taken, why_all_failed
+from rooflens.running.jobs import Count, Profile, Start
+from rooflens.running.outcomes import lost, taken, telling, why_all_failed
 from rooflens.runs.run import Run
 from rooflens.sources import counters as source
 from rooflens.sources import profile
@@ -72,12 +72,12 @@ def counted(
             counting = _Counting(
                 run=run, case=case, machine=machine, stem=folder / _stem(case), cache=cache, limit=limit
             )
-            files.append(counting.file(workers, _labelled(within(progress, n, len(asked.runs)), case)))
+            files.append(counting.file(workers, within(progress, n, len(asked.runs))))
     failures = [failure for file in files for failure in file.failures]
     records = [record for file in files for record in file.records]
     if not records:
         raise ModelError(why_all_failed(failures))
-    return RecordSet(records, devices=_known(machine), failures=failures, environment=files[0].environment)
+    return RecordSet(records, devices=machine.devices, failures=failures, environment=files[0].environment)
 
 
 def counted_program(
@@ -116,11 +116,7 @@ def counted_program(
         records = [replayed(record) for record in _read(tool, done, case)]
     notes = _how(tool, done, len(records), None, cache)
     records[0] = replace(records[0], notes=(*records[0].notes, *notes))
-    return RecordSet(records, devices=_known(machine), environment=capture())
-
-
-def _known(machine: Machine) -> Mapping[str, Device]:
-    return {} if machine.device is None else {machine.device.name: machine.device}
+    return RecordSet(records, devices=machine.devices, environment=capture())
 
 
 @contextmanager
@@ -136,10 +132,6 @@ def _named(program: Sequence[str]) -> str:
     """What a program is called: its first argument that is no option, without folder; else the program itself."""
     arguments = [word for word in program[1:] if not word.startswith("-")]
     return Path(arguments[0] if arguments else program[0]).stem
-
-
-def _labelled(progress: Progress, case: Case) -> Progress:
-    return lambda share, what: progress(share, f"{case.label()}: {what}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,13 +151,9 @@ class _Counting:
 
     def file(self, workers: Workers, progress: Progress) -> RecordFile:
         """What came of it."""
-
-        def tell(answer: Answer) -> None:
-            progress(0.0, answer.name if isinstance(answer, StageEntered) else "")
-
         trace, out = self._path("trace.json"), self._path("profile.jsonl")
         job = Profile(run=self.run, device=self.machine.name, trace=str(trace), out=str(out))
-        ending = workers.run(job, tell)
+        ending = workers.run(job, telling(progress, self.case.label()))
         timed = taken(out)
         if isinstance(ending, Lost):
             return lost(self.case, "counters", ending)
@@ -199,7 +187,7 @@ class _Counting:
                 report,
                 limit=self.limit,
                 expected=kernels,
-                progress=lambda share, what: progress(TIMED + (1 - TIMED) * share, what),
+                progress=lambda share, what: progress(TIMED + (1 - TIMED) * share, f"{self.case.label()}: {what}"),
                 environment={"PYTHONPATH": search_path()},
             )
         finally:

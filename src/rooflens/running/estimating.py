@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rooflens.errors import InvalidValue, ModelError, RooflensError, check_torch
 from rooflens.progress import Progress
@@ -81,16 +81,9 @@ def estimated(asked: Estimable, devices: Sequence[Device] = (), progress: Progre
     return RecordSet(records, devices={d.name: d for d in devices}, environment=environment.capture())
 
 
-class Estimator(Protocol):
-    """Estimates a run on devices; a crash or a hang is a failure in what comes back."""
-
-    def __call__(self, run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordFile:
-        """Estimate.
-
-        Raises:
-            RooflensError: the estimate is refused; a ModelError if the model raised.
-        """
-        ...
+Estimator = Callable[[Run, Sequence[Device], Progress | None], RecordFile]
+"""Estimates a run on devices. A crash or a hang is a failure in what comes back; what is refused, and what the model
+raises, is an error."""
 
 
 def estimated_here(run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordFile:

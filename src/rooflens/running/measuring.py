@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.models import Workload, compiled, kept_random_numbers, kept_switches, placed, running, workload_of
@@ -30,17 +29,9 @@ PROFILE = "profile"
 """The stage that comes after all that is timed."""
 
 
-class Measurer(Protocol):
-    """Times a run; whatever comes of it is in what comes back."""
-
-    def __call__(self, run: Run, device: str, budget: float | None, progress: Progress) -> RecordFile:
-        """Time a run.
-
-        Args:
-            device: the name of this machine's device in cases.
-            budget: seconds of sampling; None only asks whether the run fits.
-        """
-        ...
+Measurer = Callable[[Run, str, float | None, Progress], RecordFile]
+"""Times a run on this machine's device, named as in cases, with seconds of sampling; None only asks whether it fits.
+Whatever comes of it is in what comes back."""
 
 
 def check_can_run(run: Run, where: str, *, isolated: bool) -> None:
@@ -118,13 +109,15 @@ def begin(start: Start) -> Serve:
                 write()
             tell(StageEntered(name=name))
 
+        def share(done: float) -> None:
+            tell(Share(done=done))
+
         asked = workload_of(job.run)
         if job.run.options.gpus > 1:
             stage(f"on {job.run.options.gpus} devices")
             kept += ranks.measured(job, observer, job.budget or PROBE.budget)
         else:
             try:
-                share = _sharing(tell)
                 _measure(asked, asked.runs[0], job.device, observer, job.budget, kept, stage, share)
             except InvalidValue as error:  # only running it showed that it makes no sense
                 kept.append(source.failure(job.run.case(job.device), error, at))
@@ -132,10 +125,6 @@ def begin(start: Start) -> Serve:
         return not any(isinstance(item, Failure) for item in kept)
 
     return do
-
-
-def _sharing(tell: AnswerListener) -> Callable[[float], None]:
-    return lambda done: tell(Share(done=done))
 
 
 def _measure(

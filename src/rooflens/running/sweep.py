@@ -48,12 +48,8 @@ class Collected:
 
     def so_far(self) -> RecordSet:
         """Return the estimate and all measurements."""
-        device = self.machine.device
         measured = RecordSet(
-            self.records,
-            devices={} if device is None else {self.machine.name: device},
-            failures=self.failures,
-            environment=self.environment,
+            self.records, devices=self.machine.devices, failures=self.failures, environment=self.environment
         )
         return measured if self.estimate is None else self.estimate + measured
 
