@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-TOLD = {"name": "k", "device": "0", "pushed": [], "started": [], "facts": {}, "values": {}}
+TOLD = {"name": "k", "device": "0", "ranges": [], "facts": {}, "values": {}}
 DONE = {"done": True}
 
 

@@ -320,7 +320,7 @@ def test_ranges_are_those_that_profiles_have() -> None:
     names = (phase_range("backward"), module_range("layer1.0"))
     cell = "7  " + "  ".join(f'"<default domain>:{name}:none:none:none:none:none:none"' for name in names)
     assert ranges_of(cell) == names
-    assert place_of(cell) == RangePlace(path="layer1.0", phase="backward")
+    assert place_of(names) == RangePlace(path="layer1.0", phase="backward")
 
 
 def test_the_command_prints_and_writes(tmp_path: Path) -> None:

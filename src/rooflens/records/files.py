@@ -55,11 +55,7 @@ def write_records(path: Path, contents: RecordFile) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise OutputError if `path` cannot be written, before the work is done.
-
-    Raises:
-        OutputError: the folder cannot be made or written.
-    """
+    """Raise OutputError if the folder of `path` cannot be made or written, before the work is done."""
     with _naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
@@ -115,22 +111,19 @@ def _lines(contents: RecordFile) -> Iterable[str]:
             if item.case not in cases:
                 cases[item.case] = len(cases)
                 yield line("case", item.case, number=cases[item.case])
-            numbers: dict[str, object] = {"case": cases[item.case]}
-            stored = item
+            values = {f.name: getattr(item, f.name) for f in fields(item) if f.name not in _WRITTEN_APART}
+            entry = {name: value for name, value in values.items() if value is not None} | {"case": cases[item.case]}
             if isinstance(item, Record) and item.call is not None:
                 for call in (item.call, *(call for call, _ in item.layouts)):
                     if (call, call.layout) not in calls:
                         calls[call, call.layout] = len(calls)
                         yield line("call", to_plain(call), number=len(calls) - 1)
-                numbers["call"] = calls[item.call, item.call.layout]
+                entry["call"] = calls[item.call, item.call.layout]
                 if item.layouts:
-                    numbers["layouts"] = [(calls[call, call.layout], times) for call, times in item.layouts]
-                stored = replace(item, call=None, layouts=())
-            if isinstance(stored, Record) and stored.host_calls is not None:
-                numbers["host_calls"] = _plain_host_calls(stored.host_calls)
-                stored = replace(stored, host_calls=None)
-            known = {k: v for k, v in msgspec.to_builtins(stored).items() if v is not None and k != "layouts"}
-            yield line(kind, known | numbers)
+                    entry["layouts"] = [(calls[call, call.layout], times) for call, times in item.layouts]
+            if isinstance(item, Record) and item.host_calls is not None:
+                entry["host_calls"] = _plain_host_calls(item.host_calls)
+            yield line(kind, entry)
 
 
 def read_records(path: Path) -> RecordFile:

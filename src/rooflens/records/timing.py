@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 from typing import Literal
 
 from rooflens.errors import InvalidValue
@@ -69,8 +69,8 @@ class Timing:
         n = len(self.samples)
         if n < 4 or self.median == 0:
             return None
-        ordered = sorted(self.samples)
-        return (_quantile(ordered, 0.75) - _quantile(ordered, 0.25)) / self.median
+        low, _, high = quantiles(self.samples, n=4, method="inclusive")
+        return (high - low) / self.median
 
     @property
     def drift(self) -> float | None:
@@ -118,10 +118,3 @@ def trend(values: Sequence[float]) -> float:
     score = sum((later > earlier) - (later < earlier) for i, earlier in enumerate(points) for later in points[i + 1 :])
     toward_zero = (score > 0) - (score < 0)
     return (score - toward_zero) / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
-
-
-def _quantile(ordered: list[float], q: float) -> float:
-    position = q * (len(ordered) - 1)
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)

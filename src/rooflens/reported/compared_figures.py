@@ -14,25 +14,17 @@ from rooflens.reported.figures import (
     CORRELATION,
     FOOTPRINTS,
     OF_A_DEVICE,
+    OF_A_TOTAL,
     DeviceAliases,
     OurNumber,
     ReportedFigure,
 )
 from rooflens.reported.right_values import mode_of, own_image
 from rooflens.results import Quantity, RecordSet, Total
-from rooflens.results.quantities import BOUND, BYTES, INTENSITY, MATMUL_FLOPS
+from rooflens.results.quantities import BOUND, MATMUL_FLOPS
 
 CaseRecords = tuple[Case, Source, RecordSet]
 """The records of one case and source."""
-OF_A_TOTAL: Mapping[str, tuple[Quantity, str]] = {
-    "flops": (MATMUL_FLOPS, "matmul FLOP"),
-    "counted_flops": (MATMUL_FLOPS, "matmul FLOP"),
-    "bytes": (BYTES, "compulsory DRAM bytes"),
-    "intensity": (INTENSITY, "FLOP over compulsory DRAM bytes"),
-    "time": (BOUND, "bound"),
-    "estimated_time": (BOUND, "bound"),
-}
-"""What an estimate says of a reported quantity."""
 OVER_BACKWARD: Mapping[str, tuple[Quantity, str]] = {
     "flop_ratio": (MATMUL_FLOPS, "matmul FLOP of forward over backward"),
     "time_ratio": (BOUND, "bounds of forward over backward"),

@@ -8,21 +8,26 @@ from typing import Literal
 
 from rooflens.devices import catalogued_or_none
 from rooflens.records import PHASES, Case, Phase, Record
-from rooflens.results import RecordSet, Total
+from rooflens.results import Quantity, RecordSet, Total
+from rooflens.results.quantities import BOUND, BYTES, INTENSITY, MATMUL_FLOPS
 
 FigureOrigin = Literal["typed", "measure", "counters"]
 
+OF_A_TOTAL: Mapping[str, tuple[Quantity, str]] = {
+    "flops": (MATMUL_FLOPS, "matmul FLOP"),
+    "counted_flops": (MATMUL_FLOPS, "matmul FLOP"),
+    "bytes": (BYTES, "compulsory DRAM bytes"),
+    "intensity": (INTENSITY, "FLOP over compulsory DRAM bytes"),
+    "time": (BOUND, "bound"),
+    "estimated_time": (BOUND, "bound"),
+}
+"""What an estimate says of a reported quantity, and what a sentence calls that."""
 QUANTITIES: Mapping[str, str] = {
-    "flops": "FLOP",
-    "counted_flops": "FLOP",
-    "bytes": "B",
+    **{name: quantity.unit for name, (quantity, _) in OF_A_TOTAL.items()},
     "read_bytes": "B",
     "memory": "B",
     "allocated_memory": "B",
     "parameters": "",
-    "time": "s",
-    "estimated_time": "s",
-    "intensity": "FLOP/B",
     "performance": "FLOP/s",
     "peak": "FLOP/s",
     "bandwidth": "B/s",

@@ -10,7 +10,7 @@ from itertools import compress
 from rooflens.sources.counters.csv_rows import damaged
 from rooflens.sources.counters.launches import CounterNames, KernelLaunch, names_of
 from rooflens.sources.counters.log import Log
-from rooflens.sources.counters.metrics import kind_of
+from rooflens.sources.counters.metrics import is_share, kind_of
 from rooflens.sources.counters.printed_numbers import (
     NOT_AVAILABLE,
     CounterNumbers,
@@ -45,7 +45,7 @@ class Target:
 
 def unread(metric: str, unit: str) -> Target:
     """Return the target of a metric that nobody needs: shares that were measured are looked at all the same."""
-    share = unit == "%" and not metric.startswith(("launch__", "device__", "sm__maximum"))
+    share = unit == "%" and is_share(metric)
     return Target(metric, percent=share, read=share)
 
 

@@ -9,6 +9,7 @@ from itertools import groupby
 
 from rooflens.errors import FileError
 from rooflens.sources.counters.launches import KernelLaunch
+from rooflens.sources.counters.nvtx import ranges_of
 
 SEPARATOR = '","'
 MOST_LINES, MOST_CHARACTERS = 200, 100_000
@@ -22,7 +23,7 @@ _HEADER = re.compile(r'"?(?:ID|Process ID)"?,')
 
 def is_header(text: str) -> bool:
     """True if a table begins here."""
-    return text.startswith(('"ID",', '"Process ID",', "ID,", "Process ID,")) and "Kernel Name" in text
+    return _HEADER.match(text) is not None and "Kernel Name" in text
 
 
 def begins(text: str) -> bool:
@@ -117,5 +118,5 @@ class Header:
             name=name,
             device=device,
             cc=cc or None,
-            ranges="  ".join([row[i] for i in self._ranges if i < size and row[i].strip()]),
+            ranges=ranges_of("  ".join([row[i] for i in self._ranges if i < size and row[i].strip()])),
         )

@@ -13,20 +13,14 @@ from functools import lru_cache
 from math import ceil
 
 from rooflens.sources.counters.launches import CounterNames, names_of
-from rooflens.sources.counters.metrics import (
-    Lanes,
-    has_moves,
-    lanes,
-    tensor_instruction,
-    tensor_resource,
-    threads_per_move,
-)
+from rooflens.sources.counters.metrics import Lanes, has_moves, lanes, tensor_instruction, tensor_resource
 from rooflens.sources.counters.printed_numbers import CounterValue
 
 Counters = Mapping[str, CounterValue]
 
 _MOST_KNOWN = 4096
-
+_WARP = 32
+"""Threads of a warp: a warp instruction counts as so many thread instructions."""
 _LANES = ("smsp", "sm")
 """The same instructions are counted per processor and per quarter of it."""
 PIPE = "sm__inst_executed_pipe_tensor"
@@ -261,13 +255,12 @@ def _moves(plan: CounterPlan, counters: Counters) -> Moves:
     hfma = counters[plan.hfma] if plan.hfma is not None else None
     if not hfma:
         return _NO_MOVES if not own else Moves(warps=own)
-    per_warp = threads_per_move()
     if own is not None:
-        return Moves(threads=min(hfma, own * per_warp), warps=own)
+        return Moves(threads=min(hfma, own * _WARP), warps=own)
     pipe = counters[plan.pipe] if plan.pipe is not None else None
-    if pipe is None or hfma > per_warp * pipe or any(counters[name] for name in plan.half):
+    if pipe is None or hfma > _WARP * pipe or any(counters[name] for name in plan.half):
         return Moves(known=False)
-    return Moves(threads=hfma, warps=ceil(hfma / per_warp))
+    return Moves(threads=hfma, warps=ceil(hfma / _WARP))
 
 
 def _general(lane: LaneCounters, counters: Counters, moves: Moves, counts: Counted) -> None:

@@ -137,13 +137,8 @@ _renamed = lru_cache(maxsize=65536)(renamed)
 
 def chip_of(launch: KernelLaunch) -> Chip:
     """Return the device of a launch."""
-    facts = launch.facts
-    return _one_chip(facts.get(_TITLE), launch.cc or f"{facts.get(_MAJOR)}.{facts.get(_MINOR)}")
-
-
-@lru_cache(maxsize=256)
-def _one_chip(title: str | None, cc: str) -> Chip:
-    return Chip(title=title, cc=cc if _CC.fullmatch(cc) else None)
+    cc = launch.cc or f"{launch.facts.get(_MAJOR)}.{launch.facts.get(_MINOR)}"
+    return Chip(title=launch.facts.get(_TITLE), cc=cc if _CC.fullmatch(cc) else None)
 
 
 def _fastest(launch: KernelLaunch) -> float | None:

@@ -30,7 +30,7 @@ class KernelLaunch:
     Attributes:
         line: where it begins in its file.
         key: process, number and device: what tells it apart.
-        ranges: the cell of its NVTX ranges, "" without.
+        ranges: names of its NVTX ranges, from outside in.
         cc: compute capability, None where the file lacks it.
         values: counters by full name, in base units. None is a counter without a value here; one that is not there was
             not collected.
@@ -44,7 +44,7 @@ class KernelLaunch:
     name: str
     device: str = ""
     cc: str | None = None
-    ranges: str = ""
+    ranges: tuple[str, ...] = ()
     values: dict[str, CounterValue | Deferred] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     calls: int = 1

@@ -72,12 +72,6 @@ def has_moves(cc: str | None) -> bool:
     return cc is None or cc in _tables()["moves"]["on"]
 
 
-def threads_per_move() -> int:
-    """Return the thread instructions that one such warp instruction counts as."""
-    threads: int = _tables()["moves"]["threads"]
-    return threads
-
-
 @lru_cache(maxsize=65536)
 def kind_of(metric: str) -> UnitKind | None:
     """Return what a metric counts if it is read, else None."""
@@ -88,6 +82,11 @@ def kind_of(metric: str) -> UnitKind | None:
 def is_fact(metric: str) -> bool:
     """True if a column of the raw page describes device or run."""
     return metric in _tables()["facts"]["names"]
+
+
+def is_share(metric: str) -> bool:
+    """True if a percentage of this name was measured: more than all of something is suspect."""
+    return not metric.startswith(("launch__", "device__", "sm__maximum"))
 
 
 @cache

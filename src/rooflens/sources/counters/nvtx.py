@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -12,8 +12,8 @@ from rooflens.records import Phase
 from rooflens.sources.range_names import OPTIMIZER_PATH, emitted, is_optimizer, module_of, phase_of
 
 _RANGE = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_SPECIAL, _ESCAPED = re.compile(r'(["\\])'), re.compile(r'\\(["\\])')
-"""What ends a range early, as such and behind a backslash."""
+_ESCAPED = re.compile(r'\\(["\\])')
+"""What would end a range early, behind a backslash."""
 _ATTRIBUTES = 6
 """What follows the name of a range: payload type and value, colour type and value, message type and message."""
 _RENAMED = re.compile(r"([^<>()/ ]+)/(?=\S)")
@@ -38,7 +38,7 @@ class RangePlace:
     backward: bool = False
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65536)
 def ranges_of(cell: str) -> tuple[str, ...]:
     """Return the names of the ranges in a cell, from outside in; started ones, which do not nest, come first.
 
@@ -49,21 +49,9 @@ def ranges_of(cell: str) -> tuple[str, ...]:
     return tuple(_name(words) for words in sorted(texts, key=_is_started, reverse=True))
 
 
-def cell_of(pushed: Iterable[tuple[str, str]], started: Iterable[tuple[str, str]]) -> str:
-    """Return the cell of ranges, each given by domain and name.
-
-    >>> ranges_of(cell_of([("<default domain>", "forward"), ("a", 'say "hello"')], [("<default domain>", "step")]))
-    ('step', 'forward', 'say "hello"')
-    """
-    texts = [*(f"{domain}:{name}" for domain, name in pushed), *(f"0:{domain}:{name}" for domain, name in started)]
-    attributes = ":none" * _ATTRIBUTES
-    escaped = (_SPECIAL.sub(r"\\\1", text) for text in texts)
-    return "  ".join(f'"{text}{attributes}"' for text in escaped)
-
-
 @lru_cache(maxsize=65536)
-def place_of(cell: str) -> RangePlace:
-    """Return what a cell tells by itself.
+def place_of(ranges: tuple[str, ...]) -> RangePlace:
+    """Return what the names of the ranges around a launch tell by themselves.
 
     The path is the innermost range that is neither a phase nor an operation. An operation has a namespace (``aten::``)
     or the number of an autograd node. Where no range tells the phase, what the autograd engine runs is backward, and
@@ -72,7 +60,7 @@ def place_of(cell: str) -> RangePlace:
     path: str | None = None
     phase: Phase | None = None
     operation, sequence, backward, called = "", None, False, False
-    for text in ranges_of(cell):
+    for text in ranges:
         name, number = emitted(text)
         if is_engine(name):
             backward, operation = True, ""
@@ -98,9 +86,9 @@ class RangePlaces:
     def __init__(self) -> None:
         self._made: dict[int, str | None] = {}
 
-    def of(self, cell: str) -> RangePlace:
+    def of(self, ranges: tuple[str, ...]) -> RangePlace:
         """Return the place of the next launch."""
-        place = place_of(cell)
+        place = place_of(ranges)
         if place.sequence is None:
             return place
         if not place.backward:

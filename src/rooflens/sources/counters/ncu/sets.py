@@ -32,12 +32,10 @@ def metric_set(cc: str, dtype: str) -> tuple[str, ...]:
             " the metrics that 'ncu --query-metrics' lists, and read what it prints (rooflens read)"
         )
     sets = _sets()
-    tensor = [[_full(way) for way in sets["tensor"][precision]] for precision in sets["dtypes"][dtype]]
-    wanted = [
-        *sets["always"],
-        *there(sets["where_there"], cc),
-        *(name for ways in (*sets["first_of"], *tensor) for name in _first(ways, cc)),
-    ]
+    precisions = (sets["tensor"][precision] for precision in sets["dtypes"][dtype])
+    tensor = [[[_TENSOR.format(name) for name in way] for way in ways] for ways in precisions]
+    first = (name for ways in (*sets["first_of"], *tensor) for name in _first(ways, cc))
+    wanted = [*sets["always"], *there(sets["where_there"], cc), *first]
     return tuple(dict.fromkeys(wanted))
 
 
@@ -53,10 +51,6 @@ def there(names: Iterable[str], cc: str) -> list[str]:
 def _first(ways: Iterable[list[str]], cc: str) -> list[str]:
     """The first way to count something for which a chip has all names; none where it has no such unit."""
     return next((way for way in ways if len(there(way, cc)) == len(way)), [])
-
-
-def _full(way: Iterable[str]) -> list[str]:
-    return [_TENSOR.format(name) for name in way]
 
 
 @cache

@@ -61,7 +61,8 @@ class Tool:
             CountersUnavailable: ncu cannot print it, or takes too long.
         """
         page = [self.path, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"]
-        with subprocess.Popen(page, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_plain()) as run:
+        plain = os.environ | {"LC_ALL": "C"}
+        with subprocess.Popen(page, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=plain) as run:
             assert run.stdout is not None
             hang = threading.Timer(PRINT_SECONDS, run.kill)
             hang.start()
@@ -74,11 +75,6 @@ class Tool:
                 run.kill()
         if code:
             raise CountersUnavailable(f"ncu cannot print {str(report)!r}: it ended with code {code}")
-
-
-def _plain() -> dict[str, str]:
-    """The environment with numbers as C prints them."""
-    return os.environ | {"LC_ALL": "C"}
 
 
 @cache

@@ -15,8 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
 
-from rooflens.sources.counters.metrics import is_fact, kind_of
-from rooflens.sources.counters.reports.protocol import Opened, Ranges, ReportAnswer, ReportRequest, ReportResult
+from rooflens.sources.counters.metrics import is_fact, is_share, kind_of
+from rooflens.sources.counters.reports.protocol import Opened, ReportAnswer, ReportRequest, ReportResult
 
 if sys.platform != "win32":
     import resource
@@ -86,12 +86,10 @@ def _result(action: Any, ncu_report: ModuleType) -> ReportResult | None:
         return None
     facts, values = _needed(names)
     device = action.metric_by_name(_DEVICE)
-    pushed, started = _ranges(action.nvtx_state())
     return ReportResult(
         name=_text(name),
         device="" if device is None else _text(device.value()),
-        pushed=pushed,
-        started=started,
+        ranges=_ranges(action.nvtx_state()),
         facts={name: _text(action.metric_by_name(name).value()) for name in facts},
         values={name: _unit_and_value(action.metric_by_name(name)) for name in values},
     )
@@ -101,12 +99,7 @@ def _result(action: Any, ncu_report: ModuleType) -> ReportResult | None:
 def _needed(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Of these metrics, the facts and the values that are read; most launches of a report have the same ones."""
     facts = tuple(filter(is_fact, names))
-    return facts, tuple(name for name in names if kind_of(name) is not None or _is_share(name))
-
-
-def _is_share(name: str) -> bool:
-    """True if a metric that nobody needs may be a share that was measured: more than all of something is suspect."""
-    return _SHARE in name and not name.startswith(("launch__", "device__", "sm__maximum"))
+    return facts, tuple(name for name in names if kind_of(name) is not None or (_SHARE in name and is_share(name)))
 
 
 def _unit_and_value(metric: Any) -> tuple[str, int | float | None]:
@@ -117,16 +110,11 @@ def _unit_and_value(metric: Any) -> tuple[str, int | float | None]:
     return _text(metric.unit()), value if isinstance(value, int | float) else None
 
 
-def _ranges(state: Any) -> tuple[Ranges, Ranges]:
-    """Pushed and started ranges."""
-    pushed: Ranges = []
-    started: Ranges = []
-    for number in () if state is None else state.domains():
-        domain = state.domain_by_id(number)
-        name = _text(domain.name())
-        pushed += [(name, _text(range_)) for range_ in domain.push_pop_ranges()]
-        started += [(name, _text(range_)) for range_ in domain.start_end_ranges()]
-    return pushed, started
+def _ranges(state: Any) -> tuple[str, ...]:
+    """Started ranges, then pushed ones."""
+    domains = [] if state is None else [state.domain_by_id(number) for number in state.domains()]
+    started = [_text(name) for domain in domains for name in domain.start_end_ranges()]
+    return (*started, *(_text(name) for domain in domains for name in domain.push_pop_ranges()))
 
 
 def _text(value: Any) -> str:

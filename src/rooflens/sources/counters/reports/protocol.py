@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-Ranges = list[tuple[str, str]]
-"""Domain and name of NVTX ranges."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest:
@@ -29,16 +26,15 @@ class ReportResult:
     """One result.
 
     Attributes:
-        pushed: NVTX ranges of the thread that launched it, from outside in within each domain.
-        started: NVTX ranges of the process that had begun and not ended.
+        ranges: names of the NVTX ranges of the process that had begun and not ended, then those of the thread that
+            launched it, from outside in within each domain.
         facts: what it says of device and run.
         values: unit and value by metric, None for one without a value.
     """
 
     name: str
     device: str
-    pushed: Ranges
-    started: Ranges
+    ranges: tuple[str, ...]
     facts: dict[str, str]
     values: dict[str, tuple[str, int | float | None]]
 

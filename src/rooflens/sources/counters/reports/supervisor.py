@@ -16,7 +16,6 @@ from typing import IO
 from rooflens.errors import FileError
 from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import kind_of
-from rooflens.sources.counters.nvtx import cell_of
 from rooflens.sources.counters.printed_numbers import CounterValue, UnitKind, power_of, scaled
 from rooflens.sources.counters.reports.outline import Outline, outline_of
 from rooflens.sources.counters.reports.protocol import Opened, ReportAnswer, ReportRequest, ReportResult
@@ -206,7 +205,7 @@ def _launch(result: ReportResult, number: int, process: int, doubts: ValueDoubts
         key=(str(process), str(number), result.device),
         name=result.name,
         device=result.device,
-        ranges=cell_of(result.pushed, result.started),
+        ranges=result.ranges,
         facts=result.facts,
     )
     for metric, (unit, value) in result.values.items():
