@@ -12,8 +12,8 @@ from tests.calibration_samples import TINY
 
 import rooflens as rl
 from rooflens.cli.main import cli
-from rooflens.devices import catalogue, device_text, find, load_file, stored, stored_path
-from rooflens.devices.stored import cache_folder
+from rooflens.devices import catalogue, device_text, files, find, load_file, stored_path
+from rooflens.devices.files import cache_folder
 from rooflens.errors import InvalidValue, OutputError, UnknownDevice
 from rooflens.machine import datasheet_of, this_machine
 from rooflens.records import Ceiling, Device, Fact
@@ -50,7 +50,7 @@ MADE = Device(
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Calibrations of an instant, kept in a folder of the test."""
-    monkeypatch.setattr(stored, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setitem(trial.LEAST, "cpu", 1e-5)
     monkeypatch.setitem(SIZES, ("cpu", True), TINY)
     monkeypatch.setattr(trial, "SAMPLES", 3)

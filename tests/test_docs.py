@@ -30,11 +30,11 @@ WITH_PYTHON = [page for page in SHOWN if blocks(page, "python") and page.name no
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In an empty folder, with measurements and ceilings of a few milliseconds."""
-    from rooflens.devices import stored
+    from rooflens.devices import files
     from rooflens.sources.calibrate import SIZES, trial
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stored, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setitem(trial.LEAST, "cpu", 1e-5)
     monkeypatch.setitem(SIZES, ("cpu", True), TINY)
 

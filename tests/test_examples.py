@@ -18,7 +18,7 @@ def _empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_the_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from rooflens.devices import stored
+    from rooflens.devices import files
     from rooflens.sources import calibrate
     from rooflens.sources.calibrate import SIZES, trial
 
@@ -30,7 +30,7 @@ def test_the_demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytes
         return measure_ceilings(*args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(calibrate, "calibrate", counted)
-    monkeypatch.setattr(stored, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setitem(trial.LEAST, "cpu", 1e-5)
     monkeypatch.setitem(SIZES, ("cpu", True), TINY)
     monkeypatch.setattr(demo, "SECONDS", 0.05)

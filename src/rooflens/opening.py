@@ -37,12 +37,9 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (code
 def opened(path: Path, *, error: type[RooflensError] = FileError, what: str = "") -> Iterator[io.BufferedReader]:
     """Open a file for reading bytes; a compressed one is unpacked.
 
-    Args:
-        error: the class of what is raised.
-        what: words for the file in an error, like ``"device file "``.
-
     Raises:
-        FileError: the file cannot be opened, read or unpacked, or has more than :data:`MOST_BYTES`.
+        FileError: it cannot be opened, read or unpacked, or has more than :data:`MOST_BYTES`. The class of what is
+            raised is `error`, and `what` are words for the file, like ``"device file "``.
     """
     try:
         if "\0" in str(path):

@@ -9,8 +9,7 @@ device, one multiply-add is two FLOP. The keys of a file and the rules for deriv
 docs/devices.md.
 """
 
-from rooflens.devices.files import load_file
+from rooflens.devices.files import load_file, stored_path
 from rooflens.devices.names import by_title, catalogue, catalogued, catalogued_or_none, find
 from rooflens.devices.rules import times
-from rooflens.devices.stored import stored_path
 from rooflens.devices.writing import device_text

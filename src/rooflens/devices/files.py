@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ ACCUMULATE = (*PRECISIONS, "int32")
 _TEXT = ("title", "vendor", "kind", "arch", "model", "notes", "origin")
 _LISTS = ("words", "aliases", "reported", "reference")
 _REQUIRED = ("title", "vendor", "kind")
+_FOLDER = "rooflens"
 FACTS: Mapping[str, str | None] = {
     "year": None,
     "units": None,
@@ -98,6 +101,34 @@ def slug(title: str) -> str:
     return re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
+def stored_path(title: str, torch_version: str, threads: int | None, folder: Path | None = None) -> Path:
+    """The file with the measured ceilings of one machine, in the user's cache; its name tells measurements apart.
+
+    >>> stored_path("NVIDIA T4", "2.11.0+cu128", None, Path("cache")).as_posix()
+    'cache/measured-nvidia-t4-torch-2.toml'
+
+    Args:
+        title: the card or processor, as the system names it.
+        torch_version: only the major version counts.
+        threads: of a CPU; None for a card, where their number does not matter.
+        folder: default: :func:`cache_folder`.
+    """
+    parts = ["measured", slug(title), "torch", torch_version.partition(".")[0]]
+    parts += [] if threads is None else [str(threads), "threads"]
+    return (cache_folder() if folder is None else folder) / f"{'-'.join(filter(None, parts))}.toml"
+
+
+def cache_folder(platform: str = sys.platform, environment: Mapping[str, str] = os.environ) -> Path:
+    """The platform's folder for files that a program can make again."""
+    home = Path.home()
+    if platform == "win32":
+        return Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local") / _FOLDER / "Cache"
+    if platform == "darwin":
+        return home / "Library" / "Caches" / _FOLDER
+    base = Path(environment.get("XDG_CACHE_HOME") or "")  # the standard ignores relative paths
+    return (base if base.is_absolute() else home / ".cache") / _FOLDER
+
+
 class _DeviceTable:
     """The content of one file, with what every value and error needs: the file's name, defaults and evidence."""
 
@@ -121,7 +152,10 @@ class _DeviceTable:
         rates = dict(self._rates())
         if not rates:
             self._fail("[bandwidth]", "is missing and so is every other rate; write at least dram = '1555 GB/s' there")
-        facts = {key: _fact(value) for key, value in self._values("facts")}
+        facts = {
+            key: Fact(value=given.value, origin=given.origin, reference=given.reference, verified=given.verified)
+            for key, given in self._values("facts")
+        }
         reported = self._list("reported")
         device = Device(
             name=name,
@@ -247,7 +281,3 @@ class _DeviceTable:
 
     def _fail(self, key: str, problem: str) -> NoReturn:
         raise DeviceFileError(f"{self.where}: {key} {problem}")
-
-
-def _fact(given: SourcedValue) -> Fact:
-    return Fact(value=given.value, origin=given.origin, reference=given.reference, verified=given.verified)

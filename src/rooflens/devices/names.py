@@ -117,7 +117,7 @@ def _one(name: str) -> Device:
 
 def _only(name: str, fits: tuple[DeviceFile, ...]) -> Device:
     if not fits:
-        raise _unknown(name, _compact(name))
+        raise _unknown(name)
     if len(fits) > 1:
         raise AmbiguousDevice(name, (file.device.name for file in fits))
     return fits[0].device
@@ -197,15 +197,16 @@ def _fits(compact: str, words: frozenset[str], model: frozenset[str]) -> bool:
     )
 
 
-def _unknown(name: str, compact: str) -> UnknownDevice:
-    near = _near(name, compact)
+def _unknown(name: str) -> UnknownDevice:
+    near = _near(name)
     hint = f"; did you mean {', '.join(near)}?" if near else ";"
     remedy = "'rooflens devices list' shows all names, and a name that ends in .toml is read as a device file"
     return UnknownDevice("device", name, (), f"{hint} {remedy}")
 
 
-def _near(name: str, compact: str) -> list[str]:
+def _near(name: str) -> list[str]:
     """Canonical names of the devices that `name` may have meant, the nearest first."""
+    compact, words = _compact(name), _split(name)
 
     def similarity(spelling: str) -> float:
         return SequenceMatcher(None, compact, _compact(spelling), autojunk=False).ratio()
@@ -214,6 +215,6 @@ def _near(name: str, compact: str) -> list[str]:
     for file in _files():
         best = max(map(similarity, (file.device.name, file.model, *file.device.aliases)))
         # Too few words to tell the model: "gaudi", "rtx 2080".
-        nearness[file.device.name] = best + 1 if _split(name) and _split(name) <= _words(file) else best
+        nearness[file.device.name] = best + 1 if words and words <= _words(file) else best
     enough = sorted((name for name in nearness if nearness[name] >= _NEAR_ENOUGH), key=lambda name: -nearness[name])
     return enough[:_NEAR]

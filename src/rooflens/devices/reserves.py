@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from rooflens.devices.names import catalogue
-from rooflens.devices.rules import PER_DEVICE_FACTS
-from rooflens.records import MODES, Device, Memory
+from rooflens.devices.rules import scaled
+from rooflens.records import Device, Memory
 from rooflens.units import parse
 
 
@@ -42,20 +42,6 @@ class Reserve:
         return self.nbytes + math.ceil(self.of_transient * transient) + math.ceil(self.of_memory * memory)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rule:
-    """One entry of capacity.toml."""
-
-    kinds: frozenset[str]
-    vendors: frozenset[str]
-    modes: frozenset[str]
-    only: str
-    reserve: Reserve
-
-    def applies(self, device: Device, mode: str, demands: Collection[str]) -> bool:
-        return device.kind in self.kinds and mode in self.modes and (not self.only or self.only in demands)
-
-
 def reserves(device: Device, mode: str, demands: Collection[str]) -> tuple[Reserve, ...]:
     """What must stay free on a device for a step.
 
@@ -63,9 +49,16 @@ def reserves(device: Device, mode: str, demands: Collection[str]) -> tuple[Reser
         demands: families of the step's operations with their precision, like ``convolution.fp32``.
     """
     return tuple(
-        replace(rule.reserve, verified=device.vendor.casefold() in rule.vendors)
-        for rule in _rules()
-        if rule.applies(device, mode, demands)
+        Reserve(
+            what=rule["what"],
+            nbytes=int(parse(rule.get("bytes", "0 B"), "B")),
+            of_transient=rule.get("of_transient", 0.0),
+            of_memory=rule.get("of_memory", 0.0),
+            reference=rule["reference"],
+            verified=device.vendor.casefold() in map(str.casefold, rule["vendors"]),
+        )
+        for rule in _table()["reserve"]
+        if device.kind in rule["kinds"] and mode in rule.get("modes", (mode,)) and rule.get("only") in (None, *demands)
     )
 
 
@@ -91,40 +84,9 @@ def _share(device: Device, count: int, name: str) -> Device:
     known = next((entry for entry in catalogue() if entry.name == name), None)
     if known is not None:
         return known
-    return replace(
-        device,
-        name=name,
-        title=f"{device.title}, one of {count}",
-        ceilings=tuple(replace(ceiling, rate=ceiling.rate / count) for ceiling in device.ceilings),
-        facts={
-            fact: replace(value, value=value.value / count) if fact in PER_DEVICE_FACTS else value
-            for fact, value in device.facts.items()
-        },
-        aliases=(),
-        count=1,
-    )
+    return scaled(device, lambda value: value / count, name=name, title=f"{device.title}, one of {count}", count=1)
 
 
 @cache
 def _table() -> Mapping[str, Any]:
     return tomllib.loads((files("rooflens.devices") / "capacity.toml").read_text(encoding="utf-8"))
-
-
-@cache
-def _rules() -> tuple[_Rule, ...]:
-    return tuple(
-        _Rule(
-            kinds=frozenset(entry["kinds"]),
-            vendors=frozenset(vendor.casefold() for vendor in entry["vendors"]),
-            modes=frozenset(entry.get("modes", MODES)),
-            only=entry.get("only", ""),
-            reserve=Reserve(
-                what=entry["what"],
-                nbytes=int(parse(entry.get("bytes", "0 B"), "B")),
-                of_transient=entry.get("of_transient", 0.0),
-                of_memory=entry.get("of_memory", 0.0),
-                reference=entry["reference"],
-            ),
-        )
-        for entry in _table()["reserve"]
-    )

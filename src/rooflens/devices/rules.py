@@ -11,7 +11,7 @@ Ceilings by a rule have the origin ``derived``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from rooflens.records import LEVELS, LINKS, PRECISIONS, UNITS, Ceiling, CeilingOrigin, Device, Fact, Silicon
@@ -29,7 +29,7 @@ VECTOR_PER_SPECIAL = 8
 RESOURCES = (*(f"{unit}.{precision}" for unit in UNITS for precision in PRECISIONS), *LEVELS, *LINKS)
 """Every resource, in the order in which ceilings are listed."""
 _STREAMS = tuple(f"dram_{stream}" for stream in ("copy", "triad", "read", "write"))
-PER_DEVICE_FACTS = ("memory", "l2", "power", "units", *_STREAMS)
+_PER_DEVICE_FACTS = ("memory", "l2", "power", "units", *_STREAMS)
 """Facts that double for two devices."""
 
 
@@ -74,13 +74,11 @@ def _ceiling(resource: str, rate: SourcedValue) -> Ceiling:
 
 def _products_on_lanes(vector: Ceiling, precision: str) -> Ceiling:
     """The matrix rate of a precision without a matrix unit; a multiply-add sums in its own precision."""
-    return Ceiling(
+    return replace(
+        vector,
         resource=f"matmul.{precision}",
-        rate=vector.rate,
-        silicon=vector.silicon,
         origin="derived",
         reference=f"rule: products run on the general lanes, so {vector.resource}",
-        verified=vector.verified,
         accumulate=vector.accumulate or precision,
     )
 
@@ -107,15 +105,21 @@ def times(device: Device, count: int) -> Device:
     """
     if count == 1:
         return device
+    name, title = f"{count}x {device.name}", f"{count}x {device.title}"
+    return scaled(device, lambda value: value * count, name=name, title=title, count=device.count * count)
+
+
+def scaled(device: Device, scale: Callable[[float], float], *, name: str, title: str, count: int) -> Device:
+    """The device under another name, with every rate and amount scaled."""
     return replace(
         device,
-        name=f"{count}x {device.name}",
-        title=f"{count}x {device.title}",
-        ceilings=tuple(replace(ceiling, rate=ceiling.rate * count) for ceiling in device.ceilings),
+        name=name,
+        title=title,
+        ceilings=tuple(replace(ceiling, rate=scale(ceiling.rate)) for ceiling in device.ceilings),
         facts={
-            name: replace(fact, value=fact.value * count) if name in PER_DEVICE_FACTS else fact
-            for name, fact in device.facts.items()
+            key: replace(fact, value=scale(fact.value)) if key in _PER_DEVICE_FACTS else fact
+            for key, fact in device.facts.items()
         },
         aliases=(),
-        count=device.count * count,
+        count=count,
     )

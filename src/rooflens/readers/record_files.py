@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from rooflens.readers.reader import ReadContext, Reader
+from rooflens.readers.reader import Reader
 from rooflens.results import RecordSet
 
 
@@ -13,8 +11,9 @@ def _recognises(head: bytes) -> bool:
     return first.startswith(b"{") and b'"type":"header"' in first
 
 
-def _read(path: Path, _: ReadContext) -> RecordSet:
-    return RecordSet.load(path)
-
-
-RECORDS = Reader(name="records", reads="its own records (.jsonl)", recognises=_recognises, read=_read)
+RECORDS = Reader(
+    name="records",
+    reads="its own records (.jsonl)",
+    recognises=_recognises,
+    read=lambda path, _: RecordSet.load(path),
+)

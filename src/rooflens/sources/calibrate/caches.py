@@ -61,14 +61,14 @@ def core_caches(bench: Bench, seconds: float) -> MeasuredRates:
     sweep = [(size, _again(size, bench)) for size in bench.sizes.working_sets]
     levels = plateaus(_timed(sweep, bench, seconds))
     how = f"read again and again by torch.sum, {bench.pinning.threads} threads"
-    return _rates(dict(zip(("l1", "l2"), levels, strict=False)), how, ("l1", "l2"))
+    return _rates(("l1", "l2"), levels, how)
 
 
 def card_l1(bench: Bench, seconds: float) -> MeasuredRates:
     """The ceiling ``l1`` of a GPU: every block reads the same set."""
     sweep = [(size, _on_card("read_l1", size, bench)) for size in bench.sizes.working_sets]
     levels = plateaus(_timed(sweep, bench, seconds))
-    return _rates({"l1": levels[0]} if levels else {}, "read again and again by every block of a CUDA kernel", ("l1",))
+    return _rates(("l1",), levels, "read again and again by every block of a CUDA kernel")
 
 
 def card_l2(bench: Bench, seconds: float) -> MeasuredRates:
@@ -84,8 +84,7 @@ def card_l2(bench: Bench, seconds: float) -> MeasuredRates:
     points = _timed(sweep, bench, seconds)
     how = "read again and again by the blocks of a CUDA kernel together, past L1"
     rates = [median(rate for size, rate in points if size == each) for each in fitting]
-    best = {"l2": Plateau(rate=max(rates), sizes=tuple(fitting))} if rates else {}
-    return _rates(best, how, ("l2",))
+    return _rates(("l2",), [Plateau(rate=max(rates), sizes=tuple(fitting))] if rates else [], how)
 
 
 CountedAction = tuple[float, Action]
@@ -96,17 +95,13 @@ def _timed(sweep: Sequence[tuple[int, CountedAction]], bench: Bench, seconds: fl
     return [(size, amount / bench.timer(call, seconds / len(sweep))) for size, (amount, call) in sweep]
 
 
-def _rates(levels: dict[str, Plateau], how: str, wanted: Sequence[str]) -> MeasuredRates:
-    missing = [level for level in wanted if level not in levels]
-    return MeasuredRates(
-        rates={
-            name: rate_of(
-                Best(rate=level.rate, how=f"best of {_size(level.sizes[0])} to {_size(level.sizes[-1])} {how}")
-            )
-            for name, level in levels.items()
-        },
-        notes=tuple(f"{level} left out: no plateau over the working sets" for level in missing),
-    )
+def _rates(wanted: Sequence[str], levels: Sequence[Plateau], how: str) -> MeasuredRates:
+    rates = {
+        name: rate_of(Best(rate=level.rate, how=f"best of {_size(level.sizes[0])} to {_size(level.sizes[-1])} {how}"))
+        for name, level in zip(wanted, levels, strict=False)
+    }
+    missing = tuple(f"{name} left out: no plateau over the working sets" for name in wanted if name not in rates)
+    return MeasuredRates(rates=rates, notes=missing)
 
 
 def _size(size: int) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 
 from rooflens.devices.rules import SourcedValue
-from rooflens.sources.calibrate.trial import Bench, Best, Candidate, MeasuredRates, fact, race, rate_of
+from rooflens.sources.calibrate.trial import Bench, Best, Candidate, MeasuredRates, fact, only, race, rate_of
 from rooflens.sources.calibrate.trial_sizes import MIB
 
 FABRIC = 1.5
@@ -22,9 +23,8 @@ PLACES = 3
 def host(bench: Bench, seconds: float) -> MeasuredRates:
     """The ceiling ``pcie``, and a fact for each direction, from pinned and from pageable memory."""
     size = bench.sizes.link_bytes
-    pinned = [torch.empty(size, dtype=torch.uint8, pin_memory=True).fill_(7) for _ in range(2)]
+    pinned, card = _pair(size, pin_memory=True), _pair(size, device="cuda")
     pageable = torch.empty(size, dtype=torch.uint8).fill_(7)
-    card = [torch.empty(size, dtype=torch.uint8, device="cuda").fill_(7) for _ in range(2)]
     ways = {
         "pcie_h2d": partial(card[0].copy_, pinned[0], non_blocking=True),
         "pcie_d2h": partial(pinned[1].copy_, card[1], non_blocking=True),
@@ -34,7 +34,7 @@ def host(bench: Bench, seconds: float) -> MeasuredRates:
     share = seconds / (len(ways) + 1)
     facts = {}
     for name, call in ways.items():
-        best = _rate(f"best of copies of {size // MIB} MiB, one direction", size, call, share, bench.timer)
+        best = only(f"best of copies of {size // MIB} MiB, one direction", size, call, share, bench.timer)
         facts[name] = fact(best.rate, best.how)
     how = f"best of copies of {size // MIB} MiB between pinned host memory and the card, both directions at once"
     placed = [Candidate(how=how, amount=2 * COPIES * size, make=partial(_both_ways, size)) for _ in range(PLACES)]
@@ -43,8 +43,7 @@ def host(bench: Bench, seconds: float) -> MeasuredRates:
 
 def _both_ways(size: int) -> Callable[[], None]:
     """Copies to the card and from it at once."""
-    pinned = [torch.empty(size, dtype=torch.uint8, pin_memory=True).fill_(7) for _ in range(2)]
-    card = [torch.empty(size, dtype=torch.uint8, device="cuda").fill_(7) for _ in range(2)]
+    pinned, card = _pair(size, pin_memory=True), _pair(size, device="cuda")
     streams = [torch.cuda.Stream() for _ in range(2)]
     pairs = ((card[0], pinned[0]), (pinned[1], card[1]))
 
@@ -61,9 +60,7 @@ def _both_ways(size: int) -> Callable[[], None]:
 def peers(bench: Bench, seconds: float) -> MeasuredRates:
     """The ceiling ``nvlink`` if two cards exchange more than the host link carries, and a fact for one direction."""
     size = bench.sizes.link_bytes
-    here, there = (
-        [torch.empty(size, dtype=torch.uint8, device=f"cuda:{n}").fill_(7) for _ in range(2)] for n in (0, 1)
-    )
+    here, there = (_pair(size, device=f"cuda:{n}") for n in (0, 1))
     streams = [(torch.cuda.Stream(device=0), torch.cuda.Stream(device=1)) for _ in range(2)]
     pairs = ((there[0], here[0]), (here[1], there[1]))
 
@@ -75,11 +72,9 @@ def peers(bench: Bench, seconds: float) -> MeasuredRates:
         torch.cuda.synchronize(0)
         torch.cuda.synchronize(1)
 
-    what = f"best of copies of {size // MIB} MiB between cards 0 and 1"
-    one = _rate(f"{what}, one direction", PEER_COPIES * size, partial(copies, 1), seconds / 2, bench.wall)
-    both = _rate(
-        f"{what}, both directions at once", 2 * PEER_COPIES * size, partial(copies, 2), seconds / 2, bench.wall
-    )
+    what, amount = f"best of copies of {size // MIB} MiB between cards 0 and 1", PEER_COPIES * size
+    one = only(f"{what}, one direction", amount, partial(copies, 1), seconds / 2, bench.wall)
+    both = only(f"{what}, both directions at once", 2 * amount, partial(copies, 2), seconds / 2, bench.wall)
     return MeasuredRates(facts={"peer_copy": fact(one.rate, one.how)}) + fabric(both, bench.earlier.rates.get("pcie"))
 
 
@@ -92,5 +87,6 @@ def fabric(both: Best, pcie: SourcedValue | None) -> MeasuredRates:
     return MeasuredRates(rates={"nvlink": rate_of(both)})
 
 
-def _rate(how: str, amount: float, call: Callable[[], object], seconds: float, timer: Callable[..., float]) -> Best:
-    return race([Candidate(how=how, amount=amount, make=lambda: call)], seconds, timer)
+def _pair(size: int, **placed: Any) -> list[torch.Tensor]:
+    """Two arrays of so many bytes that have been written."""
+    return [torch.empty(size, dtype=torch.uint8, **placed).fill_(7) for _ in range(2)]

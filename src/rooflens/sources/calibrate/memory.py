@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from rooflens.sources.calibrate.caches import last_level_bytes
-from rooflens.sources.calibrate.trial import Bench, Candidate, MeasuredRates, fact, race, rate_of
+from rooflens.sources.calibrate.trial import Bench, MeasuredRates, fact, only, rate_of
 from rooflens.sources.calibrate.trial_sizes import MIB
 from rooflens.sources.conditions import available_memory
 
@@ -30,8 +30,7 @@ def dram(bench: Bench, seconds: float) -> MeasuredRates:
     best = {}
     for name, (times, call) in streams.items():
         how = f"best of {name}, {arrays}, {times} x bytes counted"
-        one = Candidate(how=how, amount=times * size, make=lambda call=call: call)  # type: ignore[misc]
-        best[name] = race([one], seconds / len(streams), bench.timer)
+        best[name] = only(how, times * size, call, seconds / len(streams), bench.timer)
     fastest = max(best.values(), key=lambda one: one.rate)
     return MeasuredRates(
         rates={"dram": rate_of(fastest)},

@@ -12,12 +12,12 @@ import torch
 
 from rooflens.errors import first_line
 from rooflens.progress import Progress
-from rooflens.records import Device, Fact
+from rooflens.records import Device
 from rooflens.sources.calibrate import caches, lanes, links, memory, overhead
 from rooflens.sources.calibrate.assemble import assembled
 from rooflens.sources.calibrate.matrix import matrix, precisions
 from rooflens.sources.calibrate.pinned import pinned
-from rooflens.sources.calibrate.trial import TROUBLE, Bench, MeasuredRates, timers
+from rooflens.sources.calibrate.trial import TROUBLE, Bench, MeasuredRates, fact, timers
 from rooflens.sources.calibrate.trial_sizes import SECONDS, SIZES
 
 USED = 0.7
@@ -58,7 +58,10 @@ def calibrate(
         timer, wall, steady = timers(where)
         bench = Bench(where=where, sizes=sizes, pinning=pinning, timer=timer, wall=wall, steady=steady, known=known)
         rates = run(tasks(where, sizes.compiled), bench, seconds, progress)
-    rates += MeasuredRates(facts=_memory(where), notes=(f"torch {torch.__version__}, {pinning.text}",))
+    rates += MeasuredRates(notes=(f"torch {torch.__version__}, {pinning.text}",))
+    if where != "cpu":
+        memory_bytes = float(torch.cuda.get_device_properties(0).total_memory)
+        rates += MeasuredRates(facts={"memory": fact(memory_bytes, "CUDA runtime")})
     return assembled(rates, where=where, name=name, title=title, known=known)
 
 
@@ -117,10 +120,3 @@ def tasks(where: str, compiled: bool = True) -> list[Task]:
     elif compiled:
         wanted += [Task("l2", 3, caches.card_l2), Task("l1", 3, caches.card_l1)]
     return wanted
-
-
-def _memory(where: str) -> dict[str, Fact]:
-    if where == "cpu":
-        return {}
-    total = torch.cuda.get_device_properties(0).total_memory
-    return {"memory": Fact(value=float(total), origin="measured", reference="CUDA runtime")}

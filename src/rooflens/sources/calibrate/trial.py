@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from rooflens.devices.rules import SourcedValue
-from rooflens.records import CeilingOrigin, Device, Fact, Silicon
+from rooflens.records import Device, Fact, Silicon
 from rooflens.sources.calibrate.pinned import Pinning
 from rooflens.sources.calibrate.trial_sizes import TrialSizes
 from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, sample
@@ -116,7 +116,7 @@ def shortest(
     Args:
         rest: seconds without work before each `burst` of samples.
     """
-    once = max(min(_samples(call, 1, clock, Policy(warmup=1, min_samples=1, max_samples=1))), 1e-9)
+    once = _once(call, clock)
     if 4 * once > seconds:
         return once
     repeats = max(1, min(MOST_REPEATS, math.ceil(least / once)))
@@ -133,11 +133,15 @@ def shortest(
 
 def steady(call: Action, seconds: float, clock: Clock, least: float) -> float:
     """The time of one call under steady load: the median of samples without a pause."""
-    once = max(min(_samples(call, 1, clock, Policy(warmup=1, min_samples=1, max_samples=1))), 1e-9)
+    once = _once(call, clock)
     repeats = max(1, math.ceil(least / once))
     count = max(3, math.ceil(seconds / (repeats * once)))
     policy = Policy(warmup=1, min_samples=count, max_samples=count, budget=seconds)
     return median(_samples(call, repeats, clock, policy)) / repeats
+
+
+def _once(call: Action, clock: Clock) -> float:
+    return max(*_samples(call, 1, clock, Policy(warmup=1, min_samples=1, max_samples=1)), 1e-9)
 
 
 def _samples(call: Action, repeats: int, clock: Clock, policy: Policy) -> Sequence[float]:
@@ -193,15 +197,18 @@ def race(
     return max(best, key=lambda result: result.rate)
 
 
+def only(how: str, amount: float, call: Action, seconds: float, timer: Timer) -> Best:
+    """The rate of a call that has no rival; the other arguments are those of a :class:`Candidate`."""
+    return race([Candidate(how=how, amount=amount, make=lambda: call)], seconds, timer)
+
+
 def _tried(candidate: Candidate, seconds: float, timer: Timer) -> Best:
     return Best(rate=candidate.amount / timer(candidate.make(), seconds), how=candidate.how, candidate=candidate)
 
 
-def rate_of(
-    best: Best, *, silicon: Silicon | None = None, accumulate: str | None = None, origin: CeilingOrigin = "measured"
-) -> SourcedValue:
+def rate_of(best: Best, *, silicon: Silicon | None = None, accumulate: str | None = None) -> SourcedValue:
     """The rate of a candidate, as a device file holds it."""
-    return SourcedValue(value=best.rate, origin=origin, reference=best.how, silicon=silicon, accumulate=accumulate)
+    return SourcedValue(value=best.rate, origin="measured", reference=best.how, silicon=silicon, accumulate=accumulate)
 
 
 def fact(value: float, reference: str) -> Fact:

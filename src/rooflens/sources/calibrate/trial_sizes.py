@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ProductShape = tuple[int, int, int]
 """m, n, k: a product of (m, k) and (k, n)."""
@@ -46,10 +46,7 @@ class TrialSizes:
 
 def _doubling(first: int, last: int) -> tuple[int, ...]:
     """`first`, and its doubles up to `last`."""
-    sizes = [first]
-    while sizes[-1] < last:
-        sizes.append(2 * sizes[-1])
-    return tuple(sizes)
+    return tuple(first << n for n in range((last // first).bit_length()))
 
 
 CPU = TrialSizes(
@@ -80,21 +77,15 @@ CUDA = TrialSizes(
 SIZES: Mapping[tuple[str, bool], TrialSizes] = {
     ("cpu", False): CPU,
     ("cuda", False): CUDA,
-    ("cpu", True): TrialSizes(
-        products=((256,) * 3, (1024,) * 3, (2048,) * 3),
-        convolution=CPU.convolution,
-        stream_bytes=CPU.stream_bytes,
-        working_sets=_doubling(8 * KIB, 16 * MIB),
-        sweep_bytes=CPU.sweep_bytes,
-        rounds=CPU.rounds,
+    ("cpu", True): replace(
+        CPU, products=((256,) * 3, (1024,) * 3, (2048,) * 3), working_sets=_doubling(8 * KIB, 16 * MIB)
     ),
-    ("cuda", True): TrialSizes(
+    ("cuda", True): replace(
+        CUDA,
         products=((4096,) * 3, (8192,) * 3),
         stream_bytes=2 * GIB,
         working_sets=_doubling(16 * KIB, 512 * KIB),
         shared_sets=_doubling(4 * MIB, 128 * MIB),
-        sweep_bytes=CUDA.sweep_bytes,
-        rounds=CUDA.rounds,
     ),
 }
 """By device type, and whether it has to be quick."""

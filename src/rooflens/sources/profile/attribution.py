@@ -6,7 +6,7 @@ A kernel belongs to the operation during which it was launched, and lies where t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rooflens.costs.profiler_names import is_engine, is_known, short
 from rooflens.records import Phase
@@ -63,14 +63,12 @@ def _device_shares(
     shares = []
     for activity in events.activities:
         launch = launches.get(activity.correlation) or by_identity.get(activity.identity)
-        if launch is None:
-            shares.append(TimeShare(seconds=activity.seconds, place=EventPlace(), activity=activity))
-        elif places[launch].phase is not None:
-            operation = claimants[launch]
+        operation = None if launch is None else claimants[launch]
+        if launch is None or places[launch].phase is not None:
             shares.append(
                 TimeShare(
                     seconds=activity.seconds,
-                    place=places[operation or launch],
+                    place=EventPlace() if launch is None else places[operation or launch],
                     operation=None if operation is None else short(operation.event.name),
                     call=None if operation is None else numbers[operation],
                     activity=activity,
@@ -141,7 +139,7 @@ def _host_shares(calls: list[NestedEvent], places: Mapping[NestedEvent, EventPla
         if heir is not None:
             heirs[call] = heir
         if heir is None or is_engine(call.event.name) or _is_node(call):
-            lost.append(TimeShare(seconds=own, place=replace(places[call], path=None)))
+            lost.append(TimeShare(seconds=own, place=EventPlace(phase=places[call].phase)))
         else:
             seconds[heir] += own
     numbers = {call: n for n, call in enumerate(calls)}

@@ -253,16 +253,12 @@ def _left_out(raw: Iterable[Any]) -> Iterator[str]:
     lost = Counter(event.cat for event in raw if event.ph == "X" and _was_not_timed(event))
     halves = Counter(event.cat for event in raw if event.ph in ("B", "E"))
     for what, categories in _READ:
-        if of_them := sum(lost[name] for name in categories):
-            yield (
-                f"{of_them} of {sum(whole[name] for name in categories)} {what} have no time (ts 0, dur 0: the profiler"
-                " lost it) and are left out: totals are too small"
-            )
-        if of_them := sum(halves[name] for name in categories):
-            yield (
-                f"{of_them} events of {what} that are written as begin and end (ph B, E) and not as a whole (ph X) are"
-                " left out: totals are too small"
-            )
+        of_all, of_lost, of_halves = (sum(counts[name] for name in categories) for counts in (whole, lost, halves))
+        reasons = (
+            (of_lost, f"of {of_all} {what} have no time (ts 0, dur 0: the profiler lost it) and are"),
+            (of_halves, f"events of {what} that are written as begin and end (ph B, E) and not as a whole (ph X) are"),
+        )
+        yield from (f"{count} {reason} left out: totals are too small" for count, reason in reasons if count)
 
 
 def _identity(args: Any) -> int | None:

@@ -32,15 +32,8 @@ def phases_as_ranges(run: Executable) -> Iterator[Callable[[], None]]:
             mark()
 
 
-@contextmanager
-def modules_as_ranges(root: torch.nn.Module) -> Iterator[None]:
-    """Name each call of a module in the profile by its path, as a trace names it."""
-    with _Ranges(root).followed():
-        yield
-
-
-class _Ranges(ModulePaths):
-    """Opens a range where a trace would take down that a module is entered."""
+class ModuleRanges(ModulePaths):
+    """Names each call of a module in the profile by its path, as a trace names it."""
 
     def __init__(self, root: torch.nn.Module) -> None:
         super().__init__(root)

@@ -36,7 +36,7 @@ def records_of(shares: Iterable[TimeShare], case: Case, notes: tuple[str, ...] =
         if share.call is None and share.activity is not None:
             yield record_of([share], case, "kernel", share.activity.name, notes=(_UNCLAIMED,))
     for its in lost.values():
-        yield record_of(its, case, "kernel", ENGINE, recomputed=False)
+        yield record_of(its, case, "kernel", ENGINE)
     if items:
         notes = (_coverage(items), *notes)
     if notes:
@@ -50,7 +50,6 @@ def record_of(
     name: str,
     *,
     kind: str = "other",
-    recomputed: bool | None = None,
     notes: tuple[str, ...] = (),
 ) -> Record:
     """Return the record of shares that belong to one call, or of a kernel, in the place of the first."""
@@ -64,7 +63,7 @@ def record_of(
         name=name,
         phase=place.phase,
         timing=Timing(samples=(sum(share.seconds for share in shares),), origin="profiler"),
-        recomputed=place.recomputed if recomputed is None else recomputed,
+        recomputed=place.recomputed,
         notes=notes,
     )
 

@@ -19,7 +19,7 @@ from rooflens.records import Case, Record
 from rooflens.sources.profile.attribution import attribute
 from rooflens.sources.profile.chrome import read_trace
 from rooflens.sources.profile.events import Events
-from rooflens.sources.profile.marking import modules_as_ranges, phases_as_ranges
+from rooflens.sources.profile.marking import ModuleRanges, phases_as_ranges
 from rooflens.sources.profile.operation_records import records_of
 from rooflens.sources.profile.places import outside
 
@@ -56,16 +56,14 @@ def records(
     yield from records_of(attribute(events, outside(step.training)), case, notes=notes)
 
 
-def profiled(
-    step: Step, run: Executable, where: str, *, warmup: int = WARMUP, keep: str | Path | None = None
-) -> Events:
+def profiled(step: Step, run: Executable, where: str, *, warmup: int, keep: str | Path | None = None) -> Events:
     """Return the events of one warm run, in which every module and phase is a named range.
 
     They go through torch's own trace file: its form is promised, and the same in every version.
     """
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if where == "cuda" else [])]
     for _ in range(warmup):
-        run.once(_no_mark)
+        run.once(lambda: None)
     with tempfile.TemporaryDirectory() as folder, _quiet():
         path = Path(folder) / "trace.json"
         with profile(
@@ -76,8 +74,8 @@ def profiled(
             acc_events=True,
         ) as profiler:
             # Hooks would be compiled too.
-            with nullcontext() if _is_compiled(step.module) else modules_as_ranges(unwrapped(step.module)):
-                run.once(_no_mark)
+            with nullcontext() if _is_compiled(step.module) else ModuleRanges(unwrapped(step.module)).followed():
+                run.once(lambda: None)
                 _wait(where)
                 profiler.step()
                 with phases_as_ranges(run) as mark:
@@ -89,14 +87,14 @@ def profiled(
         return read_trace(path)
 
 
-def counted(step: Step, run: Executable, *, warmup: int = WARMUP) -> None:
+def counted(step: Step, run: Executable) -> None:
     """Run one warm step between the marks by which Nsight Compute starts and stops, for a process under ncu.
 
     It runs what :func:`profiled` runs, as often, so that both see the same kernels in the same order. Modules, phases
     and operations are NVTX ranges.
     """
-    for _ in range(warmup + 1):
-        run.once(_no_mark)
+    for _ in range(WARMUP + 1):
+        run.once(lambda: None)
     with marked(step.module), phases_as_ranges(run) as mark:
         run.once(mark)
 
@@ -105,8 +103,8 @@ def counted(step: Step, run: Executable, *, warmup: int = WARMUP) -> None:
 def marked(module: torch.nn.Module | None) -> Iterator[None]:
     """Between the marks by which ncu starts and stops; operations, and calls in `module`, are NVTX ranges."""
     # Hooks would be compiled too.
-    named = module is not None and not _is_compiled(module)
-    with modules_as_ranges(unwrapped(module)) if module is not None and named else nullcontext():
+    plain = None if module is None or _is_compiled(module) else unwrapped(module)
+    with nullcontext() if plain is None else ModuleRanges(plain).followed():
         torch.cuda.synchronize()
         torch.cuda.profiler.start()
         with torch.autograd.profiler.emit_nvtx():
@@ -117,10 +115,6 @@ def marked(module: torch.nn.Module | None) -> Iterator[None]:
 
 def _is_compiled(module: torch.nn.Module) -> bool:
     return isinstance(module, OptimizedModule)
-
-
-def _no_mark() -> None:
-    """A phase of a run that nobody looks at ends."""
 
 
 def _wait(where: str) -> None:

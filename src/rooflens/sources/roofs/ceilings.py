@@ -77,14 +77,9 @@ def unit_of(name: str) -> tuple[str, bool]:
     return f"matmul.{precision or 'fp16'}", precision is not None
 
 
-def memory_roof(name: str, place: str, speed: float) -> NamedRoof:
-    """Return a roof in B/s of the level that its name tells."""
-    return NamedRoof(name=name, place=place, rate=speed, resource=level_of(name))
-
-
-def compute_roof(name: str, place: str, speed: float) -> NamedRoof:
-    """Return a roof in FLOP/s of the unit that its name means."""
-    return NamedRoof(name=name, place=place, rate=speed, resource=unit_of(name)[0])
+def named_roof(name: str, place: str, speed: float, *, computes: bool) -> NamedRoof:
+    """Return a roof in FLOP/s of the unit that its name means, or one in B/s of the level that it tells."""
+    return NamedRoof(name=name, place=place, rate=speed, resource=unit_of(name)[0] if computes else level_of(name))
 
 
 def number(text: str, place: str) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from rooflens.errors import FileError
 from rooflens.opening import parsed_json
 from rooflens.records import Device
-from rooflens.sources.roofs.ceilings import NamedRoof, Roofs, compute_roof, device_of, memory_roof, rate, unit_of
+from rooflens.sources.roofs.ceilings import NamedRoof, Roofs, device_of, named_roof, rate, unit_of
 
 _DRAM = "dram"
 
@@ -25,8 +25,8 @@ def from_json(text: str, path: Path, _: str, told: Device | None) -> Roofs:
     # Numbers stay as they are written, so that one check serves every form of the tool's output.
     whole = parsed_json(text, where, parse_float=str, parse_int=str, parse_constant=str)
     empirical = _table(whole, "empirical", where)
-    roofs = [compute_roof(*each) for each in _pairs(empirical, "gflops", where)]
-    memory = [memory_roof(*each) for each in _pairs(empirical, "gbytes", where)]
+    roofs = [named_roof(*each, computes=True) for each in _pairs(empirical, "gflops", where)]
+    memory = [named_roof(*each, computes=False) for each in _pairs(empirical, "gbytes", where)]
     settings = [empirical.get("metadata"), *(empirical[key].get("metadata") for key in ("gflops", "gbytes"))]
     gpu = any(isinstance(its, dict) and "GPU_BLOCKS" in its for its in settings)
     return measured(roofs, memory, gpu=gpu, title=_title(settings) or path.stem, told=told, where=where)

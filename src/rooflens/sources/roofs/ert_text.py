@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rooflens.errors import FileError
 from rooflens.records import Device
-from rooflens.sources.roofs.ceilings import NamedRoof, Roofs, compute_roof, memory_roof, number, rate
+from rooflens.sources.roofs.ceilings import NamedRoof, Roofs, named_roof, number, rate
 from rooflens.sources.roofs.ert import measured
 from rooflens.units import show
 
@@ -57,10 +57,9 @@ def _of_rates(lines: Sequence[tuple[int, str]], where: str) -> tuple[list[NamedR
         seen[name] = n
         if name == "Weight":  # how long the run's plateaus are, by which the tool chooses between runs
             number(match[1], f"{where}, line {n}")
-        elif "GFLOPs" in name:
-            compute.append(compute_roof(name, place, rate(match[1], f"{where}, line {n}")))
         else:
-            memory.append(memory_roof(name, place, rate(match[1], f"{where}, line {n}")))
+            computes, speed = "GFLOPs" in name, rate(match[1], f"{where}, line {n}")
+            (compute if computes else memory).append(named_roof(name, place, speed, computes=computes))
     return compute, memory
 
 

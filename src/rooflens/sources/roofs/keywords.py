@@ -13,10 +13,9 @@ from rooflens.records import AS_IS, Case, Device, Record, Timing, Work
 from rooflens.sources.roofs.ceilings import (
     NamedRoof,
     Roofs,
-    compute_roof,
     device_of,
     level_of,
-    memory_roof,
+    named_roof,
     number,
     rate,
     unit_of,
@@ -60,8 +59,8 @@ def from_keywords(text: str, path: Path, model: str, told: Device | None) -> Roo
         FileError: an unknown keyword, a value that is no number, or lines that do not fit each other.
     """
     lines = {line.keyword: line for line in _lines(text, repr(str(path)))}
-    memory = [memory_roof(*each) for each in _roofs(lines, _MEMORY, _MEMORY_NAMES)]
-    compute = [compute_roof(*each) for each in _roofs(lines, _COMPUTE, _COMPUTE_NAMES)]
+    memory = [named_roof(*each, computes=False) for each in _roofs(lines, _MEMORY, _MEMORY_NAMES)]
+    compute = [named_roof(*each, computes=True) for each in _roofs(lines, _COMPUTE, _COMPUTE_NAMES)]
     device = device_of(
         [*memory, *compute],
         title=model,

@@ -19,8 +19,6 @@ _STEPS, _STEPS_PER_BYTE, _SLICE = 1_000_000, 20, 100_000
 """Steps of SQLite's virtual machine that a file of so many bytes may take: a row of 30 bytes takes about 40."""
 _HEADER = 100
 _MANY = 8
-_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What reading raises; names and messages of a damaged file may be no text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +61,7 @@ class Database:
                 listed = ", ".join(has[:_MANY]) + (", ..." if len(has) > _MANY else "")
                 raise FileError(f"{self.where}: table {table} has no column {column.name!r}; it has {listed}")
         wanted = ", ".join(f'"{column.name}"' if column.name in has else "NULL" for column in columns)
-        try:
+        with _read_of(self.where, f"table {table}"):
             every = self._connection.execute(f'SELECT {wanted} FROM "{table}"')
             for number, row in enumerate(at_most(every, f"{self.where}: table {table}"), start=1):
                 for column, cell in zip(columns, row, strict=True):
@@ -73,24 +71,18 @@ class Database:
                             f" which is no {_WORDS[column.kind]}; export the report again"
                         )
                 yield row
-        except _ERRORS as error:
-            raise _damaged(self.where, f"table {table}", error) from error
 
     def _names(self) -> Mapping[str, bool]:
         """Everything in the file by its name, and True for a plain table."""
         every = "SELECT name, type = 'table' AND substr(sql, 1, 13) = 'CREATE TABLE ' FROM sqlite_master"
-        try:
+        with _read_of(self.where, "the list of tables"):
             return {name: plain == 1 for name, plain in self._connection.execute(every) if isinstance(name, str)}
-        except _ERRORS as error:
-            raise _damaged(self.where, "the list of tables", error) from error
 
     def _columns(self, table: str) -> Sequence[str]:
         """The columns of a table that is whole: damaged pages may lose rows without a word, unless one looks for it."""
-        try:
+        with _read_of(self.where, f"table {table}"):
             columns = self._connection.execute(f'SELECT * FROM "{table}" LIMIT 0').description
             (word,) = next(self._connection.execute(f'PRAGMA quick_check("{table}")'), ("nothing",))
-        except _ERRORS as error:
-            raise _damaged(self.where, f"table {table}", error) from error
         if word != "ok":
             raise FileError(f"{self.where}: table {table} is damaged: {_shown(word)}; export the report again")
         return tuple(name for name, *_ in columns)
@@ -109,10 +101,8 @@ def opened(path: Path) -> Iterator[Database]:
     where = repr(str(path))
     size = _whole_size(path, where)
     uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
-    try:
+    with _read_of(where, "it"):
         connection = sqlite3.connect(uri, uri=True)
-    except _ERRORS as error:
-        raise _damaged(where, "it", error) from error
     with closing(connection):
         connection.text_factory = _text
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(size + _HEADER, 2**30))
@@ -176,8 +166,13 @@ class _Patience:
         return int(self._left < 0)
 
 
-def _damaged(where: str, what: str, error: Exception) -> FileError:
-    return FileError(f"{where}: {what} cannot be read: {error}; export the report again")
+@contextmanager
+def _read_of(where: str, what: str) -> Iterator[None]:
+    """What SQLite raises meanwhile is an error of the file."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # names and messages of a damaged file may be no text
+        raise FileError(f"{where}: {what} cannot be read: {error}; export the report again") from error
 
 
 def _shown(cell: object) -> str:

@@ -23,11 +23,7 @@ _UNIFIED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}
 _PUSH_POP = (59, 70)
 """Event types of ranges that are pushed and popped, so that those of one thread nest; 70 comes from a text file."""
 _START, _END = SqlColumn(name="start", needed=True), SqlColumn(name="end", needed=True)
-_CORRELATION, _PROCESS, _THREAD = (
-    SqlColumn(name="correlationId"),
-    SqlColumn(name="globalPid"),
-    SqlColumn(name="globalTid"),
-)
+_CORRELATION, _PROCESS, _THREAD = (SqlColumn(name=name) for name in ("correlationId", "globalPid", "globalTid"))
 _PER_SECOND = 1e9
 """Times are in nanoseconds."""
 _THREAD_BITS = 24
