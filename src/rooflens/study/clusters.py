@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from rooflens.devices import find
 from rooflens.errors import RooflensError
 from rooflens.records import Scalar
 from rooflens.study.study import HERE, Cluster
-from rooflens.study.toml_table import TomlTable
+from rooflens.study.toml_table import COUNT, SCALAR, TEXT, TEXTS, KeyKind, TomlTable
 
-_TEXTS = ("partition", "gres", "account", "memory", "prefix", "python")
-_COUNTS = ("cpus", "parallel")
-_KEYS = (*_TEXTS, *_COUNTS, "time", "setup", "options")
+_KINDS: Mapping[str, KeyKind] = {
+    **dict.fromkeys(("partition", "gres", "account", "memory", "prefix", "python"), TEXT),
+    **dict.fromkeys(("cpus", "parallel"), COUNT),
+    "setup": TEXTS,
+}
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>\d\d):(?P<seconds>\d\d)")
 
 
@@ -25,36 +28,25 @@ def clusters(top: TomlTable) -> dict[str, Cluster]:
 
 
 def _cluster(name: str, table: TomlTable, *, whole: bool) -> Cluster:
-    known = (*_KEYS, "devices") if whole else _KEYS
-    table.refuse_others(known, "; further options of sbatch go under [cluster.NAME.options]")
-    texts = {key: table.text_of(key) or None for key in _TEXTS}
+    others = ("time", "options", *(("devices",) if whole else ()))
+    given = table.read(_KINDS, others, "; further options of sbatch go under [cluster.NAME.options]")
     devices = table.table("devices")
     return Cluster(
         name=name,
-        partition=texts["partition"],
-        gres=texts["gres"],
-        account=texts["account"],
+        **{key: value for key, value in given.items() if value != ""},
         time=_minutes(table),
-        cpus=table.count("cpus"),
-        memory=texts["memory"],
-        parallel=table.count("parallel"),
-        setup=table.texts("setup"),
-        prefix=texts["prefix"] or "",
-        python=texts["python"],
         options=_options(table.table("options")),
         devices={_device(devices, key): _cluster(name, devices.table(key), whole=False) for key in devices.values},
     )
 
 
 def _options(table: TomlTable) -> dict[str, Scalar]:
-    options: dict[str, Scalar] = {}
     for name, value in table.values.items():
         if isinstance(value, list):
             table.fail(name, "is a list; sbatch takes one value")
         if name.startswith("-"):
             table.fail(name, f"is the name of an option with its dashes; write {name.lstrip('-')!r}")
-        (options[name],) = table.scalars(name)
-    return options
+    return table.read(dict.fromkeys(table.values, SCALAR))
 
 
 def _minutes(table: TomlTable) -> int | None:
@@ -67,7 +59,7 @@ def _minutes(table: TomlTable) -> int | None:
         parts = {unit: int(number or 0) for unit, number in time.groupdict().items()}
         minutes = (parts["days"] * 24 + parts["hours"]) * 60 + parts["minutes"] + (parts["seconds"] > 0)
         return minutes or table.fail("time", f"is {value!r}, which leaves no time")
-    return table.count("time")
+    return None if value is None else int(table.read({"time": COUNT}, table.values)["time"])
 
 
 def _device(table: TomlTable, key: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from rooflens.compare.timed_cases import Compared
 from rooflens.compare.uncertainty import METHODS
@@ -28,7 +28,7 @@ from rooflens.results.quantities import (
 from rooflens.study.conditions import check_condition
 from rooflens.study.grid import agrees, default_of
 from rooflens.study.study import OPTIONS, Amount, Claim, Hypothesis, Relation, Side, Study, is_open
-from rooflens.study.toml_table import TomlTable, near
+from rooflens.study.toml_table import NUMBER, SCALAR, TEXT, KeyKind, TomlTable, near, one_of
 from rooflens.units import parse
 
 QUANTITIES: Mapping[str, str] = {
@@ -46,6 +46,12 @@ FIELDS = ("model", "device", "batch", "dtype", "mode", "seq_len", "img_size", *O
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 _CLAIM = ("quantity", "left", "relation", "right")
 AMOUNTS: tuple[Amount, ...] = get_args(Amount)
+_KINDS: Mapping[str, KeyKind] = {
+    "text": TEXT,
+    "quantity": one_of((*QUANTITIES, *CORRELATIONS)),
+    "relation": one_of(RELATIONS),
+    "for": TEXT,
+}
 _FOR = re.compile(r"(every|most|some)\s+(\w+)")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 
@@ -57,32 +63,30 @@ def hypotheses(top: TomlTable, study: Study) -> Iterator[Hypothesis]:
         StudyFileError: a key or a value means nothing, or names what the study does not hold.
     """
     for table in top.tables("hypothesis"):
-        table.refuse_others(("text", *_CLAIM, "for", "margin", "where"))
-        text = table.text_of("text")
-        if not text:
+        given = table.read(_KINDS, ("left", "right", "margin", "where"))
+        if not given.get("text"):
             table.fail("text", "is missing: say what is expected")
-        given = [key for key in _CLAIM if table.has(key)]
-        if given and len(given) < len(_CLAIM):
-            missing = next(key for key in _CLAIM if key not in given)
-            table.fail(missing, f"is missing; a claim has {', '.join(_CLAIM)}")
+        missing = [key for key in _CLAIM if key not in table.values]
+        if missing and len(missing) < len(_CLAIM):
+            table.fail(missing[0], f"is missing; a claim has {', '.join(_CLAIM)}")
         for key in ("for", "margin", "where"):
-            if table.has(key) and not given:
+            if key in table.values and missing:
                 table.fail(key, f"belongs to a claim, and there is none; a claim has {', '.join(_CLAIM)}")
-        yield Hypothesis(text=text, claim=_claim(table, study) if given else None, line=table.line())
+        yield Hypothesis(text=given["text"], claim=None if missing else _claim(table, given, study), line=table.line())
 
 
-def _claim(table: TomlTable, study: Study) -> Claim:
-    quantity = table.word("quantity", (*QUANTITIES, *CORRELATIONS))
-    amount, every = _for(table)
+def _claim(table: TomlTable, given: Mapping[str, Any], study: Study) -> Claim:
+    quantity = given["quantity"]
+    amount, every = _for(table, given.get("for", "every case"))
     claim = Claim(
         quantity=quantity,
         left=_side(table, "left", quantity, study),
-        relation=table.word("relation", RELATIONS),
+        relation=given["relation"],
         right=_side(table, "right", quantity, study),
         every=every,
         amount=amount,
         margin=_margin(table),
-        where=_conditions(table.table("where"), study, ()),
+        where=_conditions(table.table("where"), study),
     )
     _check_sides(table, claim)
     if claim.relation in ("<", ">=") and claim.margin >= 1:
@@ -122,11 +126,12 @@ def _side(table: TomlTable, key: str, quantity: str, study: Study) -> Side:
     if not isinstance(value, dict):
         table.fail(key, f"is {value!r}; it has to be a number, a quantity like '10 ms', or cases: {{device = ...}}")
     inner = table.table(key)
-    own = inner.word("quantity", (*QUANTITIES, *CORRELATIONS))
+    given = inner.read({"quantity": _KINDS["quantity"], "times": NUMBER}, inner.values)
+    own = given.get("quantity")
     if ((own or quantity) in CORRELATIONS) != (quantity in CORRELATIONS):
         inner.fail("quantity", f"is {own!r}; a correlation is compared with a correlation only")
     return Side(
-        quantity=own, conditions=_conditions(inner, study, ("times", "quantity")), times=inner.number("times", 1.0)
+        quantity=own, conditions=_conditions(inner, study, ("times", "quantity")), times=given.get("times", 1.0)
     )
 
 
@@ -150,8 +155,7 @@ def _number(table: TomlTable, key: str, quantity: str, value: str | float) -> fl
         table.fail(key, f"is {value!r}: {error}; for cases write {key} = {{device = ...}}")
 
 
-def _for(table: TomlTable) -> tuple[Amount, str]:
-    text = table.text_of("for", "every case")
+def _for(table: TomlTable, text: str) -> tuple[Amount, str]:
     match = _FOR.fullmatch(text)
     known = ("case", *FIELDS)
     if match is None or match[2] not in known:
@@ -170,17 +174,13 @@ def _margin(table: TomlTable) -> float:
     return float(share)
 
 
-def _conditions(table: TomlTable, study: Study, other: tuple[str, ...]) -> dict[str, Scalar]:
+def _conditions(table: TomlTable, study: Study, others: tuple[str, ...] = ()) -> dict[str, Scalar]:
     """What cases have to be like; a name that the study does not hold is a mistake, since no case could meet it."""
-    known = (*FIELDS, "phase", "source", "of")
-    table.refuse_others((*known, *other))
-    conditions: dict[str, Scalar] = {}
-    for key in table.values:
-        if key in other:
-            continue
-        if isinstance(table.values[key], list):
-            table.fail(key, f"is {table.values[key]!r}; give one value, or a pattern like 'resnet*'")
-        (conditions[key],) = table.scalars(key)
+    for key, value in table.values.items():
+        if isinstance(value, list):
+            table.fail(key, f"is {value!r}; give one value, or a pattern like 'resnet*'")
+    conditions = table.read(dict.fromkeys((*FIELDS, "phase", "source", "of"), SCALAR), others)
+    for key in conditions:
         check_condition(table, key, conditions[key])
         allowed = _allowed(key, study)
         if key == "device":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rooflens.devices import catalogued_or_none, find
-from rooflens.errors import RooflensError, StudyFileError
+from rooflens.errors import InvalidValue, RooflensError, StudyFileError
 from rooflens.opening import parsed_toml, read_text
 from rooflens.records import AS_IS, DTYPES, MODES, Scalar
 from rooflens.study.clusters import clusters
@@ -16,19 +16,43 @@ from rooflens.study.conditions import check_condition
 from rooflens.study.grid import cells, excluding_nothing
 from rooflens.study.hypotheses import hypotheses
 from rooflens.study.study import HERE, MEASURED, OPTIONS, Exclusion, Grid, Recorded, Settings, SourceName, Study
-from rooflens.study.toml_table import TomlTable
+from rooflens.study.toml_table import (
+    COUNT,
+    COUNTS,
+    FLAG,
+    FLAGS,
+    SCALARS,
+    SECONDS,
+    TEXT,
+    TEXTS,
+    KeyKind,
+    TomlTable,
+    one_of,
+)
 
-AXES = ("models", "devices", "batches", "dtypes", "modes", "seq_lens", "img_sizes", "sources", "options")
-TEXTS = ("title", "question", "method")
 _RUN: tuple[SourceName, ...] = ("estimate", "measure", "counters")
-TABLES = (*_RUN, "grid", "exclude", "recorded", "hypothesis", "cluster")
-SETTINGS: Mapping[SourceName, tuple[str, ...]] = {
-    "estimate": ("devices", "limit"),
-    "measure": ("devices", "budget", "limit", "fresh", "roof"),
-    "counters": ("devices", "limit", "roof", "cache"),
+_TABLES = (*_RUN, "grid", "exclude", "recorded", "hypothesis", "cluster")
+_AXES: Mapping[str, KeyKind] = {
+    "models": TEXTS,
+    "batches": COUNTS,
+    "dtypes": one_of((*DTYPES, AS_IS), many=True),
+    "modes": one_of(MODES, many=True),
+    "seq_lens": COUNTS,
+    "img_sizes": COUNTS,
+    "sources": one_of(_RUN, many=True),
 }
-FIELDS = ("model", "device", "batch", "dtype", "mode")
-CONDITIONS = ("source", *FIELDS, "seq_len", "img_size", *OPTIONS)
+_FIELDS: Mapping[str, KeyKind] = {
+    "model": TEXT,
+    "device": replace(TEXT, make=lambda name: find(name).name),
+    "batch": COUNT,
+    "dtype": one_of((*DTYPES, AS_IS)),
+    "mode": one_of(MODES),
+}
+_OPTIONS: Mapping[str, KeyKind] = {
+    name: one_of(line.choices, many=True) if line.choices else COUNTS if line.kind is int else FLAGS
+    for name, line in OPTIONS.items()
+}
+_CONDITIONS = dict.fromkeys(("source", *_FIELDS, "seq_len", "img_size", *OPTIONS), SCALARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,29 +86,30 @@ def read_study(path: str | Path, *, home: Path | None = None) -> StudyFile:
 
 
 def _study(top: TomlTable, home: Path) -> Study:
-    top.refuse_others((*TEXTS, *AXES, "budget", "figures", *TABLES))
-    if not top.text_of("title"):
+    texts = dict.fromkeys(("title", "question", "method", "figures"), TEXT)
+    axes = {**_AXES, "devices": _devices(home)}
+    given = top.read({**texts, **axes, "budget": SECONDS}, ("options", *_TABLES))
+    if not given.get("title"):
         top.fail("title", "is missing; every study has a title")
-    settings = {source: top.table(source) for source in _RUN}
-    for source, table in settings.items():
-        table.refuse_others(SETTINGS[source])
-    grids = tuple(_grids(top, settings, home))
+    settings, devices_of = _settings(top, home)
+    top_axes = {name: given[name] for name in axes if name in given}
+    base = replace(Grid(models=()), **top_axes, options=top.table("options").read(_OPTIONS), devices_of=devices_of)
+    grids = tuple(_grids(top, base, axes)) or ((base,) if base.models else ())
     recorded = tuple(_recorded(top, home))
     if not grids and not recorded:
         top.fail("models", "is missing, and nothing is recorded: there is nothing to study")
-    figures = top.text_of("figures") or None
-    if figures is not None and not (home / figures).is_file():
+    if (figures := given.get("figures")) and not (home / figures).is_file():
         top.fail("figures", f"is {figures!r}, and there is no such file in {str(home)!r}")
     study = Study(
-        title=top.text_of("title"),
-        question=top.text_of("question"),
-        method=top.text_of("method"),
+        title=given["title"],
+        question=given.get("question", ""),
+        method=given.get("method", ""),
         grids=grids,
-        excluded=tuple(_exclusion(table) for table in top.tables("exclude")),
+        excluded=tuple(map(_exclusion, top.tables("exclude"))),
         recorded=recorded,
-        settings=_settings(settings, home),
-        budget=top.seconds("budget", None),
-        figures=figures,
+        settings=settings,
+        budget=given.get("budget"),
+        figures=figures or None,
         clusters=clusters(top.table("cluster")),
     )
     idle = excluding_nothing(study)
@@ -96,103 +121,65 @@ def _study(top: TomlTable, home: Path) -> Study:
     return replace(study, hypotheses=tuple(hypotheses(top, study)))
 
 
-def _grids(top: TomlTable, settings: Mapping[SourceName, TomlTable], home: Path) -> Iterator[Grid]:
-    """The grid of the file, or those under [[grid]], which take what they do not say from the top."""
-    of_sources: dict[str, tuple[str, ...]] = {
-        source: _devices(table, home) for source, table in settings.items() if table.has("devices")
-    }
-    base = replace(_axes(top, Grid(models=()), home), devices_of=of_sources)
-    tables = list(top.tables("grid"))
-    for table in tables:
-        table.refuse_others(AXES)
+def _grids(top: TomlTable, base: Grid, axes: Mapping[str, KeyKind]) -> Iterator[Grid]:
+    """The grids under [[grid]], which take what they do not say from the top of the file."""
+    for table in top.tables("grid"):
+        given = table.read(axes, ("options",))
         # Devices of its own are for all of its sources.
-        grid = _axes(table, replace(base, devices_of={}) if table.has("devices") else base, home)
+        devices_of = {} if "devices" in given else base.devices_of
+        options = {**base.options, **table.table("options").read(_OPTIONS)}
+        grid = replace(base, **given, options=options, devices_of=devices_of)
         if not grid.models:
             table.fail("models", "is missing, here and at the top of the file")
         yield grid
-    if not tables and base.models:
-        yield base
 
 
-def _axes(table: TomlTable, base: Grid, home: Path) -> Grid:
-    return Grid(
-        models=table.texts("models") or base.models,
-        devices=_devices(table, home) or base.devices,
-        batches=table.counts("batches") or base.batches,
-        dtypes=table.chosen("dtypes", (*DTYPES, AS_IS)) or base.dtypes,
-        modes=table.chosen("modes", MODES) or base.modes,
-        seq_lens=table.counts("seq_lens") or base.seq_lens,
-        img_sizes=table.counts("img_sizes") or base.img_sizes,
-        options={**base.options, **_options(table.table("options"))},
-        sources=table.chosen("sources", _RUN) or base.sources,
-        devices_of=base.devices_of,
-    )
+def _devices(home: Path, words: Sequence[str] = HERE, *, many: bool = True) -> KeyKind:
+    """Devices by the catalogue's names; the names of files and `words` for this machine stay as they are."""
 
-
-def _devices(table: TomlTable, home: Path) -> tuple[str, ...]:
-    """Devices by the catalogue's names; files and words for this machine stay as they are."""
-
-    def one(key: str, value: object, at: tuple[int, ...]) -> str:
-        if not isinstance(value, str):
-            table.fail(key, f"is {value!r}; it has to be the name of a device", *at)
-        return _known(table, value, home, HERE, key, *at)
-
-    return table.list_of("devices", one)
-
-
-def _known(table: TomlTable, value: str, home: Path, here: Sequence[str], key: str, *at: int) -> str:
-    """A device by the catalogue's name; the name of a file and words for this machine as they are."""
-    if value in here:
-        return value
-    try:
-        if value.lower().endswith(".toml"):
-            find(str(home / value))
+    def known(value: str) -> str:
+        if value in words:
             return value
-        return find(value).name
-    except RooflensError as error:
-        table.fail(key, f"is {value!r}: {error}; for this machine write {' or '.join(here)}", *at)
+        try:
+            is_file = value.lower().endswith(".toml")
+            device = find(str(home / value) if is_file else value)
+        except RooflensError as error:
+            raise InvalidValue(f"{error}; for this machine write {' or '.join(words)}") from error
+        return value if is_file else device.name
+
+    return replace(TEXT, needs="it has to be the name of a device", make=known, many=many)
 
 
-def _options(table: TomlTable) -> dict[str, tuple[Scalar, ...]]:
-    table.refuse_others(OPTIONS)
-    values: dict[str, tuple[Scalar, ...]] = {}
-    for name in table.values:
-        option = OPTIONS[name]
-        if option.choices:
-            values[name] = table.chosen(name, option.choices)
-        else:
-            values[name] = table.counts(name) if option.kind is int else table.flags(name)
-    return values
-
-
-def _settings(tables: Mapping[SourceName, TomlTable], home: Path) -> Settings:
-    measure, counting = tables["measure"], tables["counters"]
+def _settings(top: TomlTable, home: Path) -> tuple[Settings, dict[str, tuple[str, ...]]]:
+    """How the sources work, and the devices of those that have their own."""
+    common = {"devices": _devices(home), "limit": SECONDS}
+    roof = {"roof": _devices(home, (MEASURED,), many=False)}
+    estimate = top.table("estimate").read(common)
+    measure = top.table("measure").read({**common, **roof, "budget": SECONDS, "fresh": FLAG})
+    counting = top.table("counters").read({**common, **roof, "cache": one_of(("all", "none"))})
+    tables = {"estimate": estimate, "measure": measure, "counters": counting}
     usual = Settings()
-    limits: dict[str, float] = {s: table.seconds("limit", usual.limits[s]) for s, table in tables.items()}
-    return Settings(
-        budget=measure.seconds("budget", usual.budget),
-        limits=limits,
-        fresh=measure.flag("fresh"),
-        roofs={
-            source: _known(table, table.text_of("roof"), home, (MEASURED,), "roof")
-            for source, table in tables.items()
-            if table.has("roof")
-        },
-        cache=counting.word("cache", ("all", "none")) or usual.cache,
+    settings = Settings(
+        budget=measure.get("budget", usual.budget),
+        limits={source: given.get("limit", usual.limits[source]) for source, given in tables.items()},
+        fresh=measure.get("fresh", False),
+        roofs={source: given["roof"] for source, given in tables.items() if "roof" in given},
+        cache=counting.get("cache", usual.cache),
     )
+    return settings, {source: given["devices"] for source, given in tables.items() if "devices" in given}
 
 
 def _exclusion(table: TomlTable) -> Exclusion:
-    table.refuse_others((*CONDITIONS, "why"))
-    conditions = {name: table.scalars(name) for name in table.values if name != "why"}
+    conditions = table.read({**_CONDITIONS, "why": TEXT})
+    why = conditions.pop("why", "")
     if not conditions:
-        table.fail("", f"names no condition; known: {', '.join(CONDITIONS)}")
+        table.fail("", f"names no condition; known: {', '.join(_CONDITIONS)}")
     for name, values in conditions.items():
         for value in values:
             check_condition(table, name, value)
     if "device" in conditions:
-        conditions["device"] = tuple(canonical(value) for value in conditions["device"])
-    return Exclusion(conditions=conditions, why=table.text_of("why"), line=table.line())
+        conditions["device"] = tuple(map(canonical, conditions["device"]))
+    return Exclusion(conditions=conditions, why=why, line=table.line())
 
 
 def canonical(device: Scalar) -> Scalar:
@@ -204,8 +191,8 @@ def canonical(device: Scalar) -> Scalar:
 
 def _recorded(top: TomlTable, home: Path) -> Iterator[Recorded]:
     for table in top.tables("recorded"):
-        table.refuse_others(("files", *FIELDS))
-        files = table.texts("files")
+        case = table.read({"files": TEXTS, **_FIELDS})
+        files = case.pop("files", ())
         if not files:
             table.fail("files", "is missing: patterns of record files, counters or traces")
         for n, pattern in enumerate(files):
@@ -213,15 +200,4 @@ def _recorded(top: TomlTable, home: Path) -> Iterator[Recorded]:
                 table.fail("files", f"is {pattern!r}; name files from the folder of the study", n)
             if not any(path.is_file() for path in home.glob(pattern)):
                 table.fail("files", f"is {pattern!r}, and no such file is in {str(home)!r}", n)
-        given: dict[str, Scalar | None] = {
-            "model": table.text_of("model") if table.has("model") else None,
-            "dtype": table.word("dtype", (*DTYPES, AS_IS)),
-            "mode": table.word("mode", MODES),
-            "batch": table.count("batch"),
-        }
-        if table.has("device"):
-            try:
-                given["device"] = find(table.text_of("device")).name
-            except RooflensError as error:
-                table.fail("device", f"is {table.text_of('device')!r}: {error}")
-        yield Recorded(files=files, case={key: value for key, value in given.items() if value is not None})
+        yield Recorded(files=files, case=case)

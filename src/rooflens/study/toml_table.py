@@ -4,15 +4,54 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
-from rooflens.errors import StudyFileError
-from rooflens.records import Scalar
+from rooflens.errors import RooflensError, StudyFileError
 from rooflens.study.toml_lines import Path, line_of
 
-T = TypeVar("T")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyKind:
+    """What may stand under a key.
+
+    Attributes:
+        fits: True for a value that may.
+        needs: what a value has to be, for those that do not fit.
+        choices: the words that may stand there, where these are few.
+        make: makes what is kept of a value that fits; an error of rooflens says what is wrong with it.
+        many: a list without repetitions; a single value is a list of one.
+    """
+
+    fits: Callable[[Any], bool]
+    needs: str = ""
+    choices: Sequence[str] = ()
+    make: Callable[[Any], Any] = lambda value: value
+    many: bool = False
+
+
+TEXT = KeyKind(fits=lambda value: isinstance(value, str), needs="it has to be text", make=str.strip)
+TEXTS = replace(TEXT, fits=lambda value: isinstance(value, str) and bool(value.strip()), many=True)
+COUNT = KeyKind(fits=lambda value: type(value) is int and value >= 1, needs="it has to be a whole number of at least 1")
+COUNTS = replace(COUNT, many=True)
+NUMBER = KeyKind(
+    fits=lambda value: type(value) in (int, float) and 0 < value < float("inf"),
+    needs="it has to be a number above 0",
+    make=float,
+)
+SECONDS = replace(NUMBER, needs="it has to be a number of seconds above 0")
+FLAG = KeyKind(fits=lambda value: isinstance(value, bool), needs="allowed: true, false")
+FLAGS = replace(FLAG, many=True)
+SCALAR = KeyKind(
+    fits=lambda value: isinstance(value, str | int | float), needs="it has to be text, a number, true or false"
+)
+SCALARS = replace(SCALAR, many=True)
+
+
+def one_of(choices: Sequence[str], *, many: bool = False) -> KeyKind:
+    """Words of a vocabulary."""
+    return KeyKind(fits=choices.__contains__, choices=choices, many=many)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,119 +80,40 @@ class TomlTable:
         """The line on which this table begins."""
         return line_of(self.text, self.path)
 
-    def refuse_others(self, known: Iterable[str], remedy: str = "") -> None:
-        """Refuse keys that mean nothing here."""
-        allowed = list(known)
+    def read(self, kinds: Mapping[str, KeyKind], others: Iterable[str] = (), remedy: str = "") -> dict[str, Any]:
+        """The values of the keys that the file gives, each of its kind.
+
+        Args:
+            others: further keys that may stand here, which somebody else reads.
+            remedy: for keys that mean nothing here.
+        """
+        allowed = [*kinds, *others]
         for key in self.values:
             if key not in allowed:
                 self.fail(key, f"is not known here{near(key, allowed)}; allowed: {', '.join(allowed)}{remedy}")
+        return {key: self._value(key, kinds[key]) for key in self.values if key in kinds}
 
-    def has(self, key: str) -> bool:
-        """True if the file gives a key."""
-        return key in self.values
-
-    def list_of(self, key: str, one: Callable[[str, object, tuple[int, ...]], T]) -> tuple[T, ...]:
-        """A list without repetitions; a single value is a list of one.
-
-        Args:
-            one: makes an item of its key, its value and its place in the list.
-        """
-        value = self.values.get(key, [])
-        if not isinstance(value, list):
-            return (one(key, value, ()),)
-        items = [one(key, item, (n,)) for n, item in enumerate(value)]
-        for n, item in enumerate(items):
+    def _value(self, key: str, kind: KeyKind) -> Any:
+        given = self.values[key]
+        is_list = isinstance(given, list)
+        if is_list and not kind.many:
+            self.fail(key, f"is {given!r}; it has one value and not a list")
+        items = list[Any]()
+        for n, value in enumerate(given if is_list else [given]):
+            at = (n,) if is_list else ()
+            if not kind.fits(value):
+                needs = kind.needs or f"allowed: {', '.join(kind.choices)}"
+                self.fail(key, f"is {value!r}{near(value, kind.choices)}; {needs}", *at)
+            try:
+                items.append(kind.make(value))
+            except RooflensError as error:
+                self.fail(key, f"is {value!r}: {error}", *at)
             # 1 == True, so types are compared too.
-            if any(other == item and type(other) is type(item) for other in items[:n]):
-                self.fail(key, f"names {item!r} twice", n)
-        if self.has(key) and not items:
+            if any(other == items[-1] and type(other) is type(items[-1]) for other in items[:-1]):
+                self.fail(key, f"names {items[-1]!r} twice", *at)
+        if not items:
             self.fail(key, "is empty; leave it out, or name something")
-        return tuple(items)
-
-    def _checked(self, key: str, is_allowed: Callable[[Any], bool], problem: str) -> tuple[Any, ...]:
-        """A list of values that are allowed; the `problem` says what they have to be."""
-
-        def one(key: str, value: object, at: tuple[int, ...]) -> object:
-            if not is_allowed(value):
-                self.fail(key, f"is {value!r}; {problem}", *at)
-            return value
-
-        return self.list_of(key, one)
-
-    def text_of(self, key: str, default: str = "") -> str:
-        """One text."""
-        value = self.values.get(key, default)
-        if not isinstance(value, str):
-            self.fail(key, f"is {value!r}; it has to be text")
-        return value.strip()
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """Texts that are not empty."""
-
-        def one(key: str, value: object, at: tuple[int, ...]) -> str:
-            if not isinstance(value, str) or not value.strip():
-                self.fail(key, f"is {value!r}; it has to be text", *at)
-            return value.strip()
-
-        return self.list_of(key, one)
-
-    def chosen(self, key: str, allowed: Sequence[str]) -> tuple[Any, ...]:
-        """Words of a vocabulary."""
-
-        def one(key: str, value: object, at: tuple[int, ...]) -> object:
-            if value not in allowed:
-                self.fail(key, f"is {value!r}{near(value, allowed)}; allowed: {', '.join(allowed)}", *at)
-            return value
-
-        return self.list_of(key, one)
-
-    def word(self, key: str, allowed: Sequence[str]) -> Any:
-        """One word of a vocabulary, None where the file gives none."""
-        self._refuse_list(key)
-        return next(iter(self.chosen(key, allowed)), None)
-
-    def counts(self, key: str) -> tuple[int, ...]:
-        """Whole numbers above zero."""
-        problem = "it has to be a whole number of at least 1"
-        return self._checked(key, lambda value: type(value) is int and value >= 1, problem)
-
-    def count(self, key: str) -> int | None:
-        """One whole number above zero."""
-        self._refuse_list(key)
-        return next(iter(self.counts(key)), None)
-
-    def number(self, key: str, default: T, what: str = "a number") -> float | T:
-        """A number above zero."""
-        value = self.values.get(key)
-        if value is None:
-            return default
-        if type(value) not in (int, float) or not 0 < value < float("inf"):
-            self.fail(key, f"is {value!r}; it has to be {what} above 0")
-        return float(value)
-
-    def seconds(self, key: str, default: T) -> float | T:
-        """A number of seconds above zero."""
-        return self.number(key, default, "a number of seconds")
-
-    def flag(self, key: str) -> bool:
-        """True or false; false where the file gives none."""
-        value = self.values.get(key, False)
-        if not isinstance(value, bool):
-            self.fail(key, f"is {value!r}; allowed: true, false")
-        return value
-
-    def flags(self, key: str) -> tuple[bool, ...]:
-        """True, false or both."""
-        return self._checked(key, lambda value: isinstance(value, bool), "allowed: true, false")
-
-    def scalars(self, key: str) -> tuple[Scalar, ...]:
-        """Texts, numbers and flags."""
-        problem = "it has to be text, a number, true or false"
-        return self._checked(key, lambda value: isinstance(value, str | int | float), problem)
-
-    def _refuse_list(self, key: str) -> None:
-        if isinstance(self.values.get(key), list):
-            self.fail(key, f"is {self.values[key]!r}; it has one value and not a list")
+        return tuple(items) if kind.many else items[0]
 
     def table(self, key: str) -> TomlTable:
         """A table within this one; empty where the file has none."""

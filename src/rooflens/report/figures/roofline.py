@@ -71,13 +71,24 @@ def roofline_figure(
     if top is not None and top < 1:
         raise InvalidValue(f"cannot draw {top} parts of a case; draw at least 1")
     drawn = devices_of(records) if devices is None else tuple({device.name: device for device in devices}.values())
-    levels = shown_levels(level, records, drawn)
-    evidence = join(records)
+    return evidence_figure(join(records), drawn, shown_levels(level, records, drawn), by=by, title=title, top=top)
+
+
+def evidence_figure(
+    evidence: Sequence[Evidence],
+    devices: Sequence[Device],
+    levels: tuple[str, ...] = ("dram",),
+    *,
+    by: PieceKind | None = None,
+    title: str | None = None,
+    top: int | None = None,
+) -> Figure:
+    """Return the roofline of evidence that was joined already; see :func:`roofline_figure`."""
     naming = Naming.of(evidence)
-    kind = by or _default_by(evidence, naming, drawn)
+    kind = by or _default_by(evidence, naming, devices)
     most = top or (MOST if kind == "kernel" or len(levels) > 1 else None)
-    placed = place(evidence, kind, naming, drawn, levels, most if kind in _PARTS else None)
-    figure = _figure(evidence, kind, naming, drawn, levels, placed)
+    placed = place(evidence, kind, naming, devices, levels, most if kind in _PARTS else None)
+    figure = _figure(evidence, kind, naming, devices, levels, placed)
     return figure if title is None else replace(figure, title=title)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rooflens.report.charts import Chart
 from rooflens.report.figures.saving import Figure
@@ -13,6 +14,7 @@ from rooflens.report.table import Table
 class Facts:
     """Names and what they are."""
 
+    kind: ClassVar = "facts"
     items: tuple[tuple[str, str], ...]
 
 
@@ -20,6 +22,7 @@ class Facts:
 class Sentences:
     """Findings in words, one each."""
 
+    kind: ClassVar = "sentences"
     items: tuple[str, ...]
 
 
@@ -27,6 +30,7 @@ class Sentences:
 class Code:
     """Text that is shown as it is."""
 
+    kind: ClassVar = "code"
     title: str
     text: str
 
@@ -39,6 +43,7 @@ class TableBlock:
         folded: it is opened on demand.
     """
 
+    kind: ClassVar = "table"
     key: str
     table: Table
     folded: bool = False
@@ -48,6 +53,7 @@ class TableBlock:
 class FigureBlock:
     """A roofline: the chart that a page shows, and the figure that files are drawn from."""
 
+    kind: ClassVar = "figure"
     chart: Chart
     figure: Figure | None = None
 

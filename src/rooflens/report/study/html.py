@@ -6,15 +6,14 @@ folds and tells what lies under the pointer, so that the page is whole without i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from rooflens.report.charts import svg
 from rooflens.report.escape import printable
-from rooflens.report.study.content import Block, Code, Facts, FigureBlock, Report, Sentences, TableBlock
-from rooflens.report.table import Column, Entry, Row, Table, for_people, text
+from rooflens.report.study.content import Report, TableBlock
+from rooflens.report.table import Column, Row, for_people, text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -41,7 +40,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters.update(kind=_kind, runs=_runs, view=_view, draw=svg.draw, legend=svg.legend, printable=_shown)
+    templates.filters.update(view=_view, draw=svg.draw, legend=svg.legend, printable=_shown)
     return templates
 
 
@@ -50,33 +49,19 @@ def _shown(words: str) -> str:
     return "\n".join(map(printable, words.splitlines()))
 
 
-def _kind(block: Block) -> str:
-    kinds = {
-        str: "text",
-        Facts: "facts",
-        Sentences: "sentences",
-        Code: "code",
-        TableBlock: "table",
-        FigureBlock: "figure",
-    }
-    return kinds[type(block)]
-
-
-def _runs(blocks: Iterable[Block]) -> list[tuple[bool, list[Block]]]:
-    """Figures that follow each other together, since they may stand side by side."""
-    return [(drawn, list(run)) for drawn, run in groupby(blocks, key=lambda block: isinstance(block, FigureBlock))]
-
-
 def _view(listed: TableBlock) -> dict[str, Any]:
     """What the template shows of a table: text and raw numbers, cell by cell."""
     table = for_people(listed.table)
-    rows = [list(_cells(table, row)) for row in table.rows]
+    # Numbers stand to the right; what a terminal shows where it has room, a wide table shows on demand.
+    classes = [f"{'n ' * (column.align == 'right')}{'r' * (column.show == 'room')}".strip() for column in table.columns]
     return {
         "key": listed.key,
         "title": printable(table.title),
-        "columns": [(printable(column.header) or "what", _of_column(column)) for column in table.columns],
-        "rows": rows,
-        "total": None if table.total is None else list(_cells(table, table.total)),
+        "columns": [
+            (printable(column.header) or "what", its) for column, its in zip(table.columns, classes, strict=True)
+        ],
+        "rows": [list(_cells(table.columns, classes, row)) for row in table.rows],
+        "total": None if table.total is None else list(_cells(table.columns, classes, table.total)),
         "notes": [printable(note) for note in table.notes],
         "first": FIRST,
         "wide": len(table.columns) > WIDE,
@@ -85,20 +70,11 @@ def _view(listed: TableBlock) -> dict[str, Any]:
     }
 
 
-def _cells(table: Table, row: Row) -> Iterator[tuple[str, str, str]]:
+def _cells(columns: Sequence[Column], classes: Sequence[str], row: Row) -> Iterator[tuple[str, str, str]]:
     """Text, the number to sort by where there is one, and the class of the cell."""
-    for cell, column in zip(row, table.columns, strict=True):
+    for cell, column, own in zip(row, columns, classes, strict=True):
         shown = " ".join(filter(None, (cell.mark, cell.sign, printable(text(cell, column)))))
         is_number = isinstance(cell.value, int | float) and not isinstance(cell.value, bool)
-        yield shown, f"{cell.value:.6g}" if is_number else "", _class(cell, column)
-
-
-def _class(cell: Entry, column: Column) -> str:
-    long = isinstance(cell.value, str) and len(cell.value) > 40
-    words = (_of_column(column), f"i{min(cell.indent, 8)}" if cell.indent else "", "w" if long else "")
-    return " ".join(filter(None, words))
-
-
-def _of_column(column: Column) -> str:
-    """Numbers stand to the right; what a terminal shows where it has room, a wide table shows on demand."""
-    return " ".join(filter(None, ("n" if column.align == "right" else "", "r" if column.show == "room" else "")))
+        is_long = isinstance(cell.value, str) and len(cell.value) > 40
+        words = (own, f"i{min(cell.indent, 8)}" if cell.indent else "", "w" if is_long else "")
+        yield shown, f"{cell.value:.6g}" if is_number else "", " ".join(filter(None, words))

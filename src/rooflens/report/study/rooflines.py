@@ -12,7 +12,7 @@ from rooflens.report.case_names import SOURCE_WORDS
 from rooflens.report.charts import Axis, Dot, Plot, Series
 from rooflens.report.figures.labels import footnotes
 from rooflens.report.figures.palette import GREY, SHAPES, ceiling_colour, ceiling_dash, group_colours
-from rooflens.report.figures.roofline import devices_of, roofline_figure
+from rooflens.report.figures.roofline import devices_of, evidence_figure
 from rooflens.report.figures.saving import Figure
 from rooflens.report.study.content import FigureBlock, Section
 from rooflens.report.study.view import StudyView
@@ -28,14 +28,12 @@ def rooflines(view: StudyView) -> Section | None:
         return None
     figures = {}
     if len(devices) > 1:
-        figures["roofline"] = roofline_figure(view.records, by="model", level="dram", title="All devices")
+        figures["roofline"] = evidence_figure(view.evidence, devices, by="model", title="All devices")
     cases = Counter(case.device for case in view.records.cases)
     for device in sorted(devices, key=lambda device: -cases[device.name])[:MOST_DEVICES]:
         name = re.sub(r"[^\w.-]+", "-", device.name)  # in the name of a file and of a place on a page
-        own = view.records.where(device=device.name)
-        figures[f"roofline-{name}"] = roofline_figure(
-            own, by="model", devices=[device], level="dram", title=device.title
-        )
+        own = [item for item in view.evidence if item.case.device == device.name]
+        figures[f"roofline-{name}"] = evidence_figure(own, [device], by="model", title=device.title)
     blocks = (FigureBlock(chart=as_plot(key, figure), figure=figure) for key, figure in figures.items())
     return Section(key="rooflines", title="Rooflines", blocks=tuple(blocks))
 
