@@ -46,11 +46,7 @@ class RecordFile:
 
 
 def write_records(path: Path, contents: RecordFile) -> None:
-    """Write a record file; it appears whole or not at all.
-
-    Raises:
-        OutputError: the folder does not exist or cannot be written.
-    """
+    """Write a record file; it appears whole or not at all. OutputError as in :func:`write_atomically`."""
     write_atomically(path, "".join(f"{line}\n" for line in _lines(contents)))
 
 
@@ -72,11 +68,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write under a temporary name in the folder of `path`, then rename.
-
-    Raises:
-        OutputError: the folder cannot be made or written.
-    """
+    """Write under a temporary name in the folder of `path`, then rename; OutputError if that cannot be written."""
     data = content.encode() if isinstance(content, str) else content
     with _naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)

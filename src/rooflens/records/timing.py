@@ -88,11 +88,7 @@ class Timing:
 
 
 def in_sequence(parts: Sequence[Timing]) -> Timing:
-    """Phases that follow each other, as one: each sample is the sum of theirs.
-
-    Raises:
-        InvalidValue: they have different numbers of samples, so that nobody knows which belong together.
-    """
+    """Phases that follow each other, as one: each sample is the sum of theirs; InvalidValue if some have fewer."""
     if len({len(part.samples) for part in parts}) != 1:
         raise InvalidValue(f"cannot join timings of {', '.join(str(len(part.samples)) for part in parts)} samples")
     colds = [part.cold for part in parts if part.cold is not None]

@@ -64,8 +64,7 @@ class Work:
     def of_calls(parts: Iterable[tuple[Work, int]]) -> Work | None:
         """Return the sum of the works of some calls, each with how often it was called; None if there are none.
 
-        Raises:
-            InvalidValue: the works are of different origins.
+        InvalidValue if they are of different origins.
         """
         items = list(parts)  # summed in one go: a total over many operations makes no work in between
         if not items:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from statistics import median
 
 from rooflens.compare import Correlation, correlations
@@ -23,11 +22,12 @@ class ModelCorrelations:
 
     def __init__(self, records: RecordSet) -> None:
         self._records = records
+        self._known: dict[Time, tuple[Correlation, ...]] = {}
 
     def of(self, figure: ReportedFigure, devices: frozenset[str]) -> tuple[OurNumber | None, OurNumber | None]:
         """Ours on the devices of a figure, and what was measured on devices of their kind."""
-        ours = _median(figure, self._measured, devices) or _median(figure, self._at_bound, devices)
-        return ours, _median(figure, self._measured, self._of_their_kind(devices))
+        ours = self._median(figure, "measured", devices) or self._median(figure, "bound", devices)
+        return ours, self._median(figure, "measured", self._of_their_kind(devices))
 
     def _of_their_kind(self, devices: Iterable[str]) -> frozenset[str]:
         """The devices of the records of the kind of some others: a time on a CPU says little of a GPU."""
@@ -35,37 +35,27 @@ class ModelCorrelations:
         kinds = {device.kind for device in known if device is not None}
         return frozenset(name for name, device in self._records.devices.items() if device.kind in kinds)
 
-    @cached_property
-    def _measured(self) -> tuple[Correlation, ...]:
-        return _correlations(self._records, "measured")
-
-    @cached_property
-    def _at_bound(self) -> tuple[Correlation, ...]:
-        return _correlations(self._records, "bound")
-
-
-def _correlations(records: RecordSet, time: Time) -> tuple[Correlation, ...]:
-    try:
-        return correlations(records, time=time)
-    except Incomparable:  # no case has such a time
-        return ()
-
-
-def _median(figure: ReportedFigure, known: Iterable[Correlation], devices: frozenset[str]) -> OurNumber | None:
-    """The median coefficient over the settings of a figure on some devices."""
-    quantity = figure.quantity.removeprefix(CORRELATION).strip().removesuffix("-latency")
-    fitting = [
-        item
-        for item in known
-        if item.quantity == quantity
-        and item.setting.mode == mode_of(figure.phases)
-        and item.setting.device in devices
-        and METHOD in item.coefficients
-    ]
-    if not fitting:
-        return None
-    values = [item.coefficients[METHOD].value for item in fitting]
-    where = ", ".join(sorted({str(item.setting.device) for item in fitting}))
-    time = "time" if fitting[0].time == "measured" else "bound"
-    over = f", median of {len(values)} settings, {min(values):.2f} to {max(values):.2f}" if len(values) > 1 else ""
-    return OurNumber(value=median(values), of=f"Spearman with the {time} on {where}{over}")
+    def _median(self, figure: ReportedFigure, time: Time, devices: frozenset[str]) -> OurNumber | None:
+        """The median coefficient over the settings of a figure on some devices."""
+        if time not in self._known:
+            try:
+                self._known[time] = correlations(self._records, time=time)
+            except Incomparable:  # no case has such a time
+                self._known[time] = ()
+        quantity = figure.quantity.removeprefix(CORRELATION).strip().removesuffix("-latency")
+        fitting = [
+            item
+            for item in self._known[time]
+            if item.quantity == quantity
+            and item.setting.mode == mode_of(figure.phases)
+            and item.setting.device in devices
+            and METHOD in item.coefficients
+        ]
+        if not fitting:
+            return None
+        values = [item.coefficients[METHOD].value for item in fitting]
+        where = ", ".join(sorted({str(item.setting.device) for item in fitting}))
+        over = f", median of {len(values)} settings, {min(values):.2f} to {max(values):.2f}" if len(values) > 1 else ""
+        return OurNumber(
+            value=median(values), of=f"Spearman with the {'time' if time == 'measured' else time} on {where}{over}"
+        )

@@ -35,8 +35,7 @@ def holds_figures(path: Path) -> bool:
 def read_figures(path: Path) -> tuple[ReportedFigure, ...]:
     """The figures of a CSV file with the columns `COLUMNS`, of which only ``quantity`` and ``value`` are needed.
 
-    Raises:
-        FiguresError: the file cannot be read, or a cell is damaged; the line is named.
+    FiguresError if the file cannot be read, or a cell is damaged; the line is named.
     """
     return tuple(_figures(path.name, StringIO(read_text(path, error=FiguresError), newline="")))
 

@@ -134,11 +134,7 @@ class LongTable:
 
 
 def table(reading: CounterReading, text: str, line: int) -> LongTable | RawTable:
-    """Return the table that begins with this header.
-
-    Raises:
-        FileError: the header is damaged, or columns are missing.
-    """
+    """Return the table that begins with this header; FileError if it is damaged, or columns are missing."""
     names = fields(text)
     if names is None:
         raise damaged(reading.where, line, "the header has a quote in the wrong place")

@@ -100,8 +100,7 @@ class CounterNumbers:
     def read(self, text: str, power: int, line: int) -> CounterValue | Deferred:
         """Return a cell in its base unit, None where ncu says that it has no value.
 
-        Raises:
-            FileError: it is no number, or contradicts the locale of the cells before.
+        FileError if it is no number, or contradicts the locale of the cells before.
         """
         if len(text) <= LONGEST:
             if is_whole(text):
@@ -179,14 +178,9 @@ def _plain(text: str, style: Style) -> str:
 
 def scaled(text: str, power: int) -> int | float:
     """Return a number times a power of ten: exact where the result is whole, else the nearest number."""
-    if "e" in text or "E" in text:
-        value = Decimal(text).scaleb(power)
-        return int(value) if power >= 0 and value == value.to_integral_value() else float(value)
-    whole, _, decimals = text.partition(".")
-    number, shift = int(whole + decimals), power - len(decimals)
-    if shift < 0 <= power and number % 10**-shift == 0:
-        return number // int(10**-shift)
-    return shifted(number, shift)
+    mantissa, _, exponent = text.lower().partition("e")
+    value = Decimal(f"{mantissa}e{int(exponent or 0) + power}")  # exact: products are rounded to 28 digits
+    return int(value) if power >= 0 and value == value.to_integral_value() else float(value)
 
 
 def shifted(number: int, power: int) -> int | float:

@@ -65,8 +65,7 @@ def parse_statement(text: str) -> Statement:
 def statement(pattern: str, amounts: Mapping[str, str | float]) -> Statement:
     """Return a statement from its parts; amounts are numbers or arithmetic on numbers.
 
-    Raises:
-        InvalidValue: an amount has an unknown name or an impossible value, or there is none.
+    InvalidValue if an amount has an unknown name or an impossible value, or there is none.
     """
     known = {ALL_FLOP} | COMPUTE_RESOURCES | DATA_RESOURCES
     values: dict[str, float] = {}

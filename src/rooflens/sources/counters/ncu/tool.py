@@ -55,11 +55,7 @@ class Tool:
 
     @contextmanager
     def printed(self, report: Path) -> Iterator[Iterator[str]]:
-        """Open the lines of a report, as its raw page in CSV and base units.
-
-        Raises:
-            CountersUnavailable: ncu cannot print it, or takes too long.
-        """
+        """Open the lines of a report, as its raw page in CSV and base units; CountersUnavailable if ncu prints none."""
         page = [self.path, "--import", str(report), "--csv", "--page", "raw", "--print-units", "base"]
         plain = os.environ | {"LC_ALL": "C"}
         with subprocess.Popen(page, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=plain) as run:

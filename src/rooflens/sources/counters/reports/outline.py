@@ -62,10 +62,9 @@ class _Damaged(Exception):
 
 
 def outline_of(path: Path, where: str) -> Outline:
-    """Return the outline of a report; it takes memory for a few bytes per result, not for the file.
+    """Return the outline of a report; FileError if it cannot be opened, is none, was cut off or is damaged.
 
-    Raises:
-        FileError: it cannot be opened, is no report, was cut off or is damaged.
+    It takes memory for a few bytes per result, not for the file.
     """
     try:
         with path.open("rb") as file:
