@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +106,50 @@ class TensorBytes:
 Expression = Integer | Product | Sum | Quotient | TensorBytes
 
 
+def expression_of(value: float) -> Expression:
+    """How a number was computed; a plain number is its own expression."""
+    return value.expression if isinstance(value, Spelled) else Integer(int(value))
+
+
+def _add(left: int, right: int) -> int:
+    return _subtract(left, right, sign=1) if left else right
+
+
+def _subtract(left: int, right: int, sign: int = -1) -> int:
+    if not right:
+        return left
+    terms = _terms(expression_of(left)) if left else ()
+    added = ((sign * times, term) for times, term in _terms(expression_of(right)))
+    return Spelled(int(left) + sign * int(right), Sum((*terms, *added)))
+
+
+def _multiply(left: int, right: int) -> int:
+    if not left or not right:
+        return 0
+    first, second = expression_of(left), expression_of(right)
+    if second == Integer(1):
+        return left
+    if first == Integer(1) and isinstance(second, Integer):  # math.prod begins with 1
+        return right
+    return Spelled(int(left) * int(right), Product((*_split(first), *_split(second))))
+
+
+def _divide(left: int, right: int) -> int:
+    return Spelled(int(left) // int(right), _quotient(expression_of(left), expression_of(right)))
+
+
+def _operators(compute: Callable[[int, int], int]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The methods for an operator and for its reflected form."""
+
+    def method(self: Spelled, other: Any) -> Any:
+        return compute(self, other) if isinstance(other, int) else NotImplemented
+
+    def reflected(self: Spelled, other: Any) -> Any:
+        return compute(other, self) if isinstance(other, int) else NotImplemented
+
+    return method, reflected
+
+
 class Spelled(int):
     """An int with the expression behind its value. What it meets in +, -, * and // joins the expression.
 
@@ -126,61 +170,10 @@ class Spelled(int):
     def of(cls, value: int, label: str) -> Spelled:
         return cls(value, Integer(int(value), label))
 
-    def __add__(self, other: Any) -> Any:
-        return _add(self, other) if isinstance(other, int) else NotImplemented
-
-    def __radd__(self, other: Any) -> Any:
-        return _add(other, self) if isinstance(other, int) else NotImplemented
-
-    def __sub__(self, other: Any) -> Any:
-        return _add(self, other, sign=-1) if isinstance(other, int) else NotImplemented
-
-    def __rsub__(self, other: Any) -> Any:
-        return _add(other, self, sign=-1) if isinstance(other, int) else NotImplemented
-
-    def __mul__(self, other: Any) -> Any:
-        return _multiply(self, other) if isinstance(other, int) else NotImplemented
-
-    def __rmul__(self, other: Any) -> Any:
-        return _multiply(other, self) if isinstance(other, int) else NotImplemented
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _divide(self, other) if isinstance(other, int) else NotImplemented
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _divide(other, self) if isinstance(other, int) else NotImplemented
-
-
-def expression_of(value: float) -> Expression:
-    """How a number was computed; a plain number is its own expression."""
-    return value.expression if isinstance(value, Spelled) else Integer(int(value))
-
-
-def _add(left: int, right: int, sign: int = 1) -> int:
-    if not right:
-        return left
-    if not left and sign > 0:
-        return right
-    terms = _terms(expression_of(left)) if left else ()
-    return Spelled(
-        int(left) + sign * int(right),
-        Sum((*terms, *((sign * times, term) for times, term in _terms(expression_of(right))))),
-    )
-
-
-def _multiply(left: int, right: int) -> int:
-    if not left or not right:
-        return 0
-    first, second = expression_of(left), expression_of(right)
-    if second == Integer(1):
-        return left
-    if first == Integer(1) and isinstance(second, Integer):  # math.prod begins with 1
-        return right
-    return Spelled(int(left) * int(right), Product((*_split(first), *_split(second))))
-
-
-def _divide(left: int, right: int) -> int:
-    return Spelled(int(left) // int(right), _quotient(expression_of(left), expression_of(right)))
+    __add__, __radd__ = _operators(_add)
+    __sub__, __rsub__ = _operators(_subtract)
+    __mul__, __rmul__ = _operators(_multiply)
+    __floordiv__, __rfloordiv__ = _operators(_divide)
 
 
 def _terms(expression: Expression) -> tuple[tuple[int, Expression], ...]:

@@ -11,6 +11,7 @@ A group is never joined through an operation outside of it: that operation would
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -194,9 +195,7 @@ def _fits(near: _Node, node: _Node) -> bool:
 
 
 def _charges(flow: _Flow, lasting: frozenset[int]) -> Iterator[tuple[int, int]]:
-    sizes: dict[int, int] = {}
-    for node in flow.nodes:
-        sizes[node.group] = sizes.get(node.group, 0) + 1
+    sizes = Counter(node.group for node in flow.nodes)
     final = {value[0]: value for node in flow.nodes for value, _ in node.writes}
     fetched: set[tuple[int, str, BlockVersion]] = set()
     for node in flow.nodes:

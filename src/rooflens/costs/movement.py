@@ -6,7 +6,7 @@ from itertools import zip_longest
 from math import prod
 
 from rooflens.costs.registry import Demand, register
-from rooflens.costs.units import pointwise
+from rooflens.costs.units import per_element, pointwise
 from rooflens.records import Call, Tensor
 
 VIEWS = (
@@ -89,8 +89,8 @@ def embedding_bag(call: Call) -> Demand:
 )
 def embedding_bag_backward(call: Call) -> Demand:
     """Every row of a bag gets the bag's gradient: one addition per element of a row that was read, as forward."""
-    grad, indices = call.tensor("grad"), call.tensor("indices")
-    return Demand(flops=pointwise(grad, vector=indices.elements * grad.shape[-1]))
+    grad = call.tensor("grad")
+    return Demand(flops=pointwise(grad, vector=call.tensor("indices").elements * grad.shape[-1]))
 
 
 @register("gather", "embedding_renorm")
@@ -107,8 +107,7 @@ def embedding_renorm(call: Call) -> Demand:
 @register("gather", "embedding_dense_backward")
 def embedding_backward(call: Call) -> Demand:
     """Every row's gradient is added into the table's, which is written whole."""
-    grad = call.tensor("grad_output")
-    return Demand(flops=pointwise(grad, vector=grad.elements))
+    return per_element(call.tensor("grad_output"), 1)
 
 
 INDEXED = ("index_add", "index_put", "_unsafe_index_put", "_index_put_impl", "index_copy", "index_fill")

@@ -10,7 +10,7 @@ norm; over rows or groups they are sums of their own, after a multiplication by 
 from __future__ import annotations
 
 from rooflens.costs.registry import Demand, register
-from rooflens.costs.units import pointwise
+from rooflens.costs.units import per_element, pointwise
 from rooflens.records import Call, Tensor
 
 STATISTICS, NORMALIZE = 4, 2
@@ -30,9 +30,9 @@ def batch_norm(call: Call) -> Demand:
     Per channel one inverse square root.
     """
     inputs = call.tensor("input")
-    per_element = _normalize(call) + (STATISTICS if call.get("training", call.name not in FIXED) else 0)
+    vector = _normalize(call) + (STATISTICS if call.get("training", call.name not in FIXED) else 0)
     channels = inputs.shape[1] if len(inputs.shape) > 1 else 1
-    return Demand(flops=pointwise(inputs, vector=per_element * inputs.elements, special=channels))
+    return Demand(flops=pointwise(inputs, vector=vector * inputs.elements, special=channels))
 
 
 @register("normalization", "native_batch_norm_backward", "cudnn_batch_norm_backward", "batch_norm_backward")
@@ -41,13 +41,12 @@ def batch_norm_backward(call: Call) -> Demand:
 
     cuDNN's form has no mask and no flag: it is a training step's, and gives all three.
     """
-    inputs = call.tensor("input")
     for_input, for_weight, for_bias = _mask(call)
     if call.get("train", call.get("update", True)):
-        per_element = NORMALIZE + WEIGHT_GRADIENT + BIAS_GRADIENT + INPUT_GRADIENT * for_input
+        vector = NORMALIZE + WEIGHT_GRADIENT + BIAS_GRADIENT + INPUT_GRADIENT * for_input
     else:
-        per_element = (NORMALIZE + WEIGHT_GRADIENT) * for_weight + BIAS_GRADIENT * for_bias + for_input
-    return Demand(flops=pointwise(inputs, vector=per_element * inputs.elements))
+        vector = (NORMALIZE + WEIGHT_GRADIENT) * for_weight + BIAS_GRADIENT * for_bias + for_input
+    return per_element(call.tensor("input"), vector)
 
 
 @register("normalization", "native_layer_norm", "native_group_norm")
@@ -64,24 +63,19 @@ def layer_norm(call: Call) -> Demand:
 @register("normalization", "native_layer_norm_backward", "native_group_norm_backward")
 def layer_norm_backward(call: Call) -> Demand:
     """The input gradient has sums of its own: times the weight (1 where there is one), their addition (1 and 2)."""
-    inputs = call.tensor("input")
     for_input, for_weight, for_bias = _mask(call)
     own_sums = 3 + isinstance(call.get("weight"), Tensor)
-    per_element = (
-        NORMALIZE * (for_input or for_weight)
-        + WEIGHT_GRADIENT * for_weight
-        + BIAS_GRADIENT * for_bias
-        + (own_sums + INPUT_GRADIENT) * for_input
-    )
-    return Demand(flops=pointwise(inputs, vector=per_element * inputs.elements))
+    parameters = WEIGHT_GRADIENT * for_weight + BIAS_GRADIENT * for_bias
+    vector = NORMALIZE * (for_input or for_weight) + parameters + (own_sums + INPUT_GRADIENT) * for_input
+    return per_element(call.tensor("input"), vector)
 
 
 @register("normalization", "_fused_rms_norm")
 def rms_norm(call: Call) -> Demand:
     """Square and add, multiply by the inverse root, by the weight if there is one; one inverse root per row."""
     inputs = call.tensor("input")
-    per_element = 3 + isinstance(call.get("weight"), Tensor)
-    return Demand(flops=pointwise(inputs, vector=per_element * inputs.elements, special=call.outputs[-1].elements))
+    vector = 3 + isinstance(call.get("weight"), Tensor)
+    return Demand(flops=pointwise(inputs, vector=vector * inputs.elements, special=call.outputs[-1].elements))
 
 
 @register("normalization", "_fused_rms_norm_backward")
@@ -90,11 +84,10 @@ def rms_norm_backward(call: Call) -> Demand:
 
     With a weight the input gradient begins with one more multiplication.
     """
-    inputs = call.tensor("input")
     for_input, for_weight = map(bool, call.integers("output_mask"))
     weighted = isinstance(call.get("weight"), Tensor)
-    per_element = (for_input or for_weight) + WEIGHT_GRADIENT * for_weight + (5 + weighted) * for_input
-    return Demand(flops=pointwise(inputs, vector=per_element * inputs.elements))
+    vector = (for_input or for_weight) + WEIGHT_GRADIENT * for_weight + (5 + weighted) * for_input
+    return per_element(call.tensor("input"), vector)
 
 
 def _normalize(call: Call) -> int:
@@ -117,33 +110,22 @@ def weight_norm(call: Call) -> Demand:
 @register("normalization", "_weight_norm_interface_backward")
 def weight_norm_backward(call: Call) -> Demand:
     """The sum of gradient times direction (2), and multiply, subtract, multiply."""
-    direction = call.tensor("saved_v")
-    return Demand(flops=pointwise(direction, vector=5 * direction.elements))
+    return per_element(call.tensor("saved_v"), 5)
 
 
-@register("softmax", "_softmax", "_safe_softmax")
+@register("softmax", "_softmax", "_safe_softmax", "_log_softmax")
 def softmax(call: Call) -> Demand:
-    """Per element: maximum, subtract, sum, divide, and one exponential."""
-    return _per_element(call.tensor("self"), vector=4, special=1)
-
-
-@register("softmax", "_log_softmax")
-def log_softmax(call: Call) -> Demand:
-    """Per element: maximum, subtract, sum, subtract, and one exponential."""
-    return _per_element(call.tensor("self"), vector=4, special=1)
+    """Per element: maximum, subtract, sum, divide (of a log-softmax subtract), and one exponential."""
+    return per_element(call.tensor("self"), vector=4, special=1)
 
 
 @register("softmax", "_softmax_backward_data")
 def softmax_backward(call: Call) -> Demand:
     """Per element: grad times output, its sum, subtract, multiply."""
-    return _per_element(call.tensor("output"), vector=4)
+    return per_element(call.tensor("output"), vector=4)
 
 
 @register("softmax", "_log_softmax_backward_data")
 def log_softmax_backward(call: Call) -> Demand:
     """Per element: sum of the gradient, exponential of the output, multiply, subtract."""
-    return _per_element(call.tensor("output"), vector=3, special=1)
-
-
-def _per_element(tensor: Tensor, vector: float, special: float = 0) -> Demand:
-    return Demand(flops=pointwise(tensor, vector=vector * tensor.elements, special=special * tensor.elements))
+    return per_element(call.tensor("output"), vector=3, special=1)

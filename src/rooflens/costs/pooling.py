@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from rooflens.costs.registry import Demand, register
-from rooflens.costs.units import pointwise
+from rooflens.costs.units import per_element, pointwise
 from rooflens.records import Call, Tensor
 
 
@@ -18,8 +18,7 @@ def _window(call: Call) -> int:
 @register("pooling", "max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool2d", "avg_pool2d", "avg_pool3d")
 def pool(call: Call) -> Demand:
     """One comparison or addition per element of each window."""
-    out = call.outputs[0]
-    return Demand(flops=pointwise(out, vector=_window(call) * out.elements))
+    return per_element(call.outputs[0], _window(call))
 
 
 @register(
@@ -46,8 +45,7 @@ def adaptive_pool(call: Call) -> Demand:
 
     Where the input is no multiple of the result, windows overlap by one row and the count is a little low.
     """
-    larger = max((*call.inputs, *call.outputs), key=lambda t: t.elements)
-    return Demand(flops=pointwise(larger, vector=larger.elements))
+    return per_element(max((*call.inputs, *call.outputs), key=lambda t: t.elements), 1)
 
 
 @register("pooling", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward")
@@ -76,8 +74,7 @@ The antialiasing kernels take more when they shrink an image; they are counted a
 def _interpolate(call: Call) -> Demand:
     """Per element of the result, each point of the input that it takes is weighted and added: 2 FLOP."""
     larger: Tensor = call.tensor("grad_output") if call.name.endswith("_backward") else call.outputs[0]
-    points = POINTS[call.name.removesuffix("_backward")]
-    return Demand(flops=pointwise(larger, vector=2 * points * larger.elements))
+    return per_element(larger, 2 * POINTS[call.name.removesuffix("_backward")])
 
 
 for _name in POINTS:
@@ -92,5 +89,4 @@ def grid_sample(call: Call) -> Demand:
     """
     backward = call.name.endswith("_backward")
     samples = call.tensor("grad_output") if backward else call.outputs[0]
-    per_sample = (32 if "3d" in call.name else 16) * (2 if backward else 1)
-    return Demand(flops=pointwise(samples, vector=per_sample * samples.elements))
+    return per_element(samples, (32 if "3d" in call.name else 16) * (2 if backward else 1))

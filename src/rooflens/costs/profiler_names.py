@@ -9,20 +9,12 @@ from rooflens.costs.registry import family_of, is_custom
 _ENGINE = ("autograd::engine::", "torch::autograd::", "torch::dynamo::")
 _ATTENTION = "scaled_dot_product"
 _SAME = {
-    "lstm": "recurrent",
-    "gru": "recurrent",
-    "rnn_tanh": "recurrent",
-    "rnn_relu": "recurrent",
-    "_cudnn_rnn_backward": "recurrent_backward",
-    "miopen_rnn_backward": "recurrent_backward",
-    "mkldnn_rnn_layer_backward": "recurrent_backward",
-    "cudnn_batch_norm": "native_batch_norm",
-    "miopen_batch_norm": "native_batch_norm",
-    "cudnn_batch_norm_backward": "native_batch_norm_backward",
-    "miopen_batch_norm_backward": "native_batch_norm_backward",
+    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), "recurrent"),
+    **dict.fromkeys(("_cudnn_rnn_backward", "miopen_rnn_backward", "mkldnn_rnn_layer_backward"), "recurrent_backward"),
+    **dict.fromkeys(("cudnn_batch_norm", "miopen_batch_norm"), "native_batch_norm"),
+    **dict.fromkeys(("cudnn_batch_norm_backward", "miopen_batch_norm_backward"), "native_batch_norm_backward"),
     "cudnn_convolution_backward": "convolution_backward",
-    "dropout": "native_dropout",
-    "dropout_": "native_dropout",
+    **dict.fromkeys(("dropout", "dropout_"), "native_dropout"),
 }
 """What a device, or torch on its way there, calls otherwise: an estimate has one name for all of them."""
 TAKEN_APART = frozenset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import matrix, pointwise
-from rooflens.records import Call, Tensor
+from rooflens.records import Call
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 CELL = {"lstm": (3 + 4, 8), "gru": (2 + 5, 5), "rnn_tanh": (0, 1), "rnn_relu": (1, 0)}
@@ -18,11 +18,10 @@ hidden product (1) and h = (1 - z) n + z h (4). The additions of products and bi
 @register("recurrent", "recurrent")
 def forward(call: Call) -> Demand:
     """Per step and layer every weight matrix meets one input or hidden vector: its elements are the multiply-adds."""
-    steps, matrices = _steps(call), _matrices(call)
-    inputs = call.tensor("input")
+    steps, inputs = _steps(call), call.tensor("input")
     vector, special = _pointwise_per_step(call)
     return Demand(
-        flops=matrix(steps * sum(w.elements for w in matrices), inputs)
+        flops=matrix(steps * _macs_per_step(call), inputs)
         | pointwise(inputs, vector=vector * steps, special=special * steps)
     )
 
@@ -34,19 +33,17 @@ def backward(call: Call) -> Demand:
     The hidden vector's gradient is always needed to reach the step before; the first layer's input gradient and the
     weights' gradients only where they are asked for.
     """
-    steps, matrices = _steps(call), _matrices(call)
-    inputs = call.tensor("input")
+    steps, inputs = _steps(call), call.tensor("input")
     needed = call.integers("needed")
     states = len(call.tensors("states"))
     all_weights = call.tensors("weights")
     wanted = [w for w, want in zip(all_weights, needed[1 + states :], strict=True) if want and len(w.shape) == 2]
-    once = sum(w.elements for w in matrices)
     layers, directions = _layers(call)
     first_layer = [all_weights[d * (len(all_weights) // (layers * directions))] for d in range(directions)]
     unasked = 0 if needed[0] else sum(w.elements for w in first_layer)
     vector, _ = _pointwise_per_step(call)
     return Demand(
-        flops=matrix(steps * (once - unasked + sum(w.elements for w in wanted)), inputs)
+        flops=matrix(steps * (_macs_per_step(call) - unasked + sum(w.elements for w in wanted)), inputs)
         | pointwise(inputs, vector=2 * vector * steps)
     )
 
@@ -57,9 +54,9 @@ def _steps(call: Call) -> int:
     return inputs.elements // max(1, inputs.shape[-1])
 
 
-def _matrices(call: Call) -> tuple[Tensor, ...]:
-    """The weight matrices of every layer and direction: from the input, from the hidden state, and of a projection."""
-    return tuple(w for w in call.tensors("weights") if len(w.shape) == 2)
+def _macs_per_step(call: Call) -> int:
+    """Elements of all weight matrices of every layer and direction: for the input, the hidden state, a projection."""
+    return sum(w.elements for w in call.tensors("weights") if len(w.shape) == 2)
 
 
 def _layers(call: Call) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflens.costs.registry import Demand, register
-from rooflens.costs.units import pointwise
+from rooflens.costs.units import per_element, pointwise
 from rooflens.records import Call, Tensor
 
 # (vector per input element, vector per result, special per result)
@@ -29,7 +29,7 @@ def _demand(call: Call) -> Demand:
     source = call.inputs[0]
     name = call.name.removesuffix("_")
     if name in ("max", "min") and isinstance(call.get("other"), Tensor):
-        return Demand(flops=pointwise(call.outputs[0], vector=call.outputs[0].elements))
+        return per_element(call.outputs[0], 1)
     per_input, per_result, per_result_special = PER_ELEMENT[name]
     results = call.outputs[0].elements
     special = per_result_special * results + (source.elements if name == "logsumexp" else 0)
@@ -52,22 +52,19 @@ def norms(call: Call) -> Demand:
 @register("reduction", "_cdist_forward")
 def distances(call: Call) -> Demand:
     """(..., p, m) and (..., r, m) to (..., p, r): per pair and coordinate subtract, square, add; one root per pair."""
-    points, out = call.tensor("x1"), call.outputs[0]
-    return Demand(flops=pointwise(out, vector=3 * out.elements * points.shape[-1], special=out.elements))
+    return per_element(call.outputs[0], 3 * call.tensor("x1").shape[-1], special=1)
 
 
 @register("reduction", "equal")
 def equality(call: Call) -> Demand:
     """One comparison per element of two tensors."""
-    source = call.inputs[0]
-    return Demand(flops=pointwise(source, vector=source.elements))
+    return per_element(call.inputs[0], 1)
 
 
 @register("reduction", "_cdist_backward")
 def distances_backward(call: Call) -> Demand:
     """Per pair one division, and per coordinate subtract, multiply, add."""
-    grad, points = call.inputs[0], call.tensor("x1")
-    return Demand(flops=pointwise(grad, vector=(1 + 3 * points.shape[-1]) * grad.elements))
+    return per_element(call.inputs[0], 1 + 3 * call.tensor("x1").shape[-1])
 
 
 @register("reduction", "sort", "topk", "argsort", "kthvalue", "nonzero", "_unique2", "histc", "bincount")
@@ -79,8 +76,7 @@ def ordering(call: Call) -> Demand:
 @register("loss", "nll_loss_forward", "nll_loss2d_forward")
 def nll_loss(call: Call) -> Demand:
     """One log-probability per target is fetched, weighted and added."""
-    target = call.tensor("target")
-    source = call.tensor("self")
+    target, source = call.tensor("target"), call.tensor("self")
     fetched = target.elements * (source.nbytes // max(1, source.elements))
     return Demand(
         flops=pointwise(source, vector=2 * target.elements),
@@ -116,9 +112,7 @@ LOSSES: dict[str, tuple[float, float]] = {
 @register("loss", *LOSSES)
 def pointwise_loss(call: Call) -> Demand:
     """Vector and special FLOP per element, from one table, the sum over all elements included."""
-    source = call.tensor("self")
-    vector, special = LOSSES[call.name]
-    return Demand(flops=pointwise(source, vector=vector * source.elements, special=special * source.elements))
+    return per_element(call.tensor("self"), *LOSSES[call.name])
 
 
 @register(
@@ -126,8 +120,7 @@ def pointwise_loss(call: Call) -> Demand:
 )
 def pointwise_loss_backward(call: Call) -> Demand:
     """Per element: the derivative, and its product with the incoming gradient and the mean's factor."""
-    source = call.tensor("self")
-    return Demand(flops=pointwise(source, vector=3 * source.elements))
+    return per_element(call.tensor("self"), 3)
 
 
 CTC_VECTOR, CTC_SPECIAL = 7, 4

@@ -24,9 +24,7 @@ _ATTENTION = {
     "query": "batch* heads queries width",
     "key": "batch* key_heads keys width",
     "value": "batch* key_heads keys value_width",
-    "output": "batch* heads queries value_width",
-    "grad": "batch* heads queries value_width",
-    "result": "batch* heads queries value_width",
+    **dict.fromkeys(("output", "grad", "result"), "batch* heads queries value_width"),
 }
 _RECURRENT = {"input": "vectors* features", "weights": "gates inputs"}
 _LEFT, _RIGHT, _RESULT = "batch* m k", "batch* k n", "batch* m n"
@@ -86,16 +84,12 @@ def result_names(call: Call) -> tuple[str, ...]:
     wanted = call.get("needed", call.get("output_mask"))
     if isinstance(wanted, tuple):
         sources = GRADIENTS.get(call.name, ("input", "weight", "bias"))
-        each = [source for source in sources for _ in range(len(call.tensors(source)) if _is_list(call, source) else 1)]
+        each = [s for s in sources for _ in range(len(call.tensors(s)) if isinstance(call.get(s), tuple) else 1)]
         named = [f"grad_{source}" for source, want in zip(each, wanted, strict=False) if want]
     else:
         named = list(RESULTS.get(call.name, ("result",)))
     numbers = range(len(named) + 1, len(call.outputs) + 1)
     return (*named, *(f"result_{number}" for number in numbers))[: len(call.outputs)]
-
-
-def _is_list(call: Call, argument: str) -> bool:
-    return isinstance(call.get(argument), tuple)
 
 
 def _argument(value: Argument, name: str, names: Mapping[str, str]) -> Argument:

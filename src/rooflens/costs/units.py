@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflens.costs.registry import Uncounted
+from rooflens.costs.registry import Demand, Uncounted
 from rooflens.records import Tensor
 
 _MATRIX = {name: name for name in ("fp64", "fp32", "fp16", "bf16", "int8")}
@@ -36,3 +36,8 @@ def pointwise(operand: Tensor, vector: float = 0, special: float = 0) -> dict[st
     precision = "fp64" if operand.dtype in _WIDE else "fp32"
     factor = 2 if operand.dtype.startswith("complex") else 1
     return {f"vector.{precision}": vector * factor, f"special.{precision}": special * factor}
+
+
+def per_element(tensor: Tensor, vector: float, special: float = 0) -> Demand:
+    """Element-wise work on every element of a tensor."""
+    return Demand(flops=pointwise(tensor, vector=vector * tensor.elements, special=special * tensor.elements))

@@ -6,3 +6,9 @@ import torch
 
 FLOATING_TYPES = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 """Floating types by name; other types have torch's names."""
+_NAMES = {dtype: name for name, dtype in FLOATING_TYPES.items()}
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """The name of an element type: fp32, bf16 ... for the common floating types, torch's own name for the others."""
+    return _NAMES.get(dtype) or str(dtype).removeprefix("torch.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -82,18 +83,17 @@ def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
     if blueprint.module is not None:
         return blueprint.module
 
-    def on(place: str) -> torch.nn.Module:
-        with torch.device(place):
-            return blueprint.build()
-
     def with_values() -> torch.nn.Module:
         with meta_parameters():
-            return on("cpu").to("meta")
+            return on_cpu()
+
+    def on_cpu() -> torch.nn.Module:
+        return _on("cpu", blueprint.build).to(device)
 
     what = f"cannot build {blueprint.name}"
     if device != "meta":
-        return _guarded(what, lambda: on("cpu").to(device))
-    return _first_that_works(what, lambda: on("meta"), with_values, lambda: on("cpu").to("meta"))
+        return _guarded(what, on_cpu)
+    return _first_that_works(what, lambda: _on("meta", blueprint.build), with_values, on_cpu)
 
 
 def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Example:
@@ -103,25 +103,24 @@ def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Exampl
         InvalidValue: a batch is given to a model that decides its own.
         ModelError: the inputs cannot be made.
     """
-    if blueprint.module is not None:
-        with torch.device(device):  # inputs of any batch may come from a function of the user's
-            return blueprint.example(batch)
+    if blueprint.module is not None:  # inputs of any batch may come from a function of the user's
+        return _on(device, lambda: blueprint.example(batch))
     if batch is not None and not blueprint.batched:
         raise InvalidValue(
             f"{blueprint.name} decides its own batch; give its function a parameter named batch, or leave the batch out"
         )
 
-    def on(place: str) -> Example:
-        with torch.device(place):
-            return blueprint.example(batch)
-
     what = f"cannot make inputs of {blueprint.name}" + (f" for batch {batch}" if batch is not None else "")
-    if device != "meta":
-        return _guarded(what, lambda: on(device))
-    return _first_that_works(what, lambda: on("meta"), lambda: on("cpu"))
+    places = ("meta", "cpu") if device == "meta" else (device,)
+    return _first_that_works(what, *(partial(_on, place, partial(blueprint.example, batch)) for place in places))
 
 
 Made = TypeVar("Made")
+
+
+def _on(place: str, make: Callable[[], Made]) -> Made:
+    with torch.device(place):
+        return make()
 
 
 def _first_that_works(what: str, first: Callable[[], Made], *others: Callable[[], Made]) -> Made:
@@ -170,7 +169,6 @@ def make_step(
         InvalidValue: dtype, mode or optimizer is not known.
     """
     check_words(dtype, mode, optimizer)
-    cast, autocast = _types(dtype)
     return Step(
         name=name,
         module=module,
@@ -183,17 +181,10 @@ def make_step(
         loss=loss,
         optimizer=optimizer,
         fused=fused,
-        cast=cast,
-        autocast=autocast,
+        cast=FLOATING_TYPES[dtype] if dtype in ("fp16", "bf16") else None,
+        autocast=FLOATING_TYPES[dtype.removeprefix("amp-")] if dtype.startswith("amp-") else None,
         channels_last=channels_last,
     )
-
-
-def _types(dtype: str) -> tuple[torch.dtype | None, torch.dtype | None]:
-    """Return the type to cast to, and that of autocast."""
-    if dtype.startswith("amp-"):
-        return None, FLOATING_TYPES[dtype.removeprefix("amp-")]
-    return FLOATING_TYPES[dtype] if dtype in ("fp16", "bf16") else None, None
 
 
 def check_words(dtype: str, mode: str, optimizer: str = "sgd") -> None:

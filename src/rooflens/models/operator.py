@@ -7,7 +7,7 @@ their modules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -216,7 +216,8 @@ def _values(
         elif parameter.kind == "tensor":
             values[parameter.name] = place(parameter, value)
         elif parameter.kind == "tensors":
-            values[parameter.name] = [place(parameter, shape) for shape in _listed(value)]
+            shapes = value.split(",") if isinstance(value, str) else value
+            values[parameter.name] = [place(parameter, shape) for shape in shapes]
         else:
             values[parameter.name] = read_value(form.name, parameter, value)
     if "convolution" in form.name and "::" not in form.name:
@@ -235,10 +236,6 @@ class _Place:
 def _spread(name: str, value: Any, spatial: int) -> Any:
     """Repeat a number for every dimension of a convolution."""
     return [*value] * spatial if name in _PER_DIMENSION and len(value) == 1 else value
-
-
-def _listed(value: Any) -> Iterator[Any]:
-    yield from value.split(",") if isinstance(value, str) else value
 
 
 def _module(form: Operator, values: Mapping[str, Any]) -> torch.nn.Module:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
@@ -36,10 +38,15 @@ def kept_switches() -> Iterator[None]:
 
 @contextmanager
 def kept_random_numbers() -> Iterator[None]:
-    """Put torch's random number generators back on leaving."""
+    """Put the random number generators of Python, numpy and torch back on leaving."""
     cards = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    python, numeric = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(cards):
-        yield
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numeric)
 
 
 @contextmanager

@@ -35,12 +35,10 @@ def blueprint(name: str, options: Options) -> Blueprint:
     def build() -> torch.nn.Module:
         if options.img_size is not None:
             try:
-                sized: torch.nn.Module = timm.create_model(bare, pretrained=False, img_size=options.img_size)
-                return sized
+                return timm.create_model(bare, pretrained=False, img_size=options.img_size)  # type: ignore[no-any-return]
             except TypeError:  # convolutional models take any size and know no such argument
                 pass
-        model: torch.nn.Module = timm.create_model(bare, pretrained=False)
-        return model
+        return timm.create_model(bare, pretrained=False)  # type: ignore[no-any-return]
 
     def example(batch: int | None) -> Example:
         n = 1 if batch is None else batch

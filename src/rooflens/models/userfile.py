@@ -51,7 +51,7 @@ def blueprint(name: str) -> Blueprint:
     return Blueprint(
         name=name,
         build=lambda: call(first)[0],
-        example=lambda batch: _example(call(batch)[1]),
+        example=lambda batch: example_of(call(batch)[1]),
         loss=sum_of_outputs,
         batched=batched,
         default_batch=first,
@@ -101,7 +101,8 @@ def _module_and_inputs(name: str, result: Any) -> tuple[Any, Any]:
     )
 
 
-def _example(inputs: Any) -> Example:
+def example_of(inputs: Any) -> Example:
+    """Inputs in one of the forms that `split_inputs` knows, as an example."""
     args, kwargs = split_inputs(inputs)
     return Example(args=args, kwargs=kwargs)
 

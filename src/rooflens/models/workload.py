@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from rooflens.errors import InvalidValue
-from rooflens.models.blueprint import Blueprint, Example
+from rooflens.models.blueprint import Blueprint
 from rooflens.models.load import build, check_not_generating, find, make_example, make_step
 from rooflens.models.step import Step, sum_of_outputs
-from rooflens.models.userfile import split_inputs
+from rooflens.models.userfile import example_of
 from rooflens.records import AS_IS
 from rooflens.runs.run import Request, Run, is_graph, without_home
 
@@ -103,10 +103,11 @@ def _handed(run: Run, module: object, inputs: Any) -> Blueprint:
             f"{run.model} was handed in without inputs; give inputs=tensor, a tuple, a dict, or (args, kwargs)"
         )
 
-    def example(batch: int | None) -> Example:
-        args, kwargs = split_inputs(inputs(batch) if callable(inputs) else inputs)
-        return Example(args=args, kwargs=kwargs)
-
     return Blueprint(
-        name=run.model, build=lambda: module, example=example, loss=sum_of_outputs, batched=False, module=module
+        name=run.model,
+        build=lambda: module,
+        example=lambda batch: example_of(inputs(batch) if callable(inputs) else inputs),
+        loss=sum_of_outputs,
+        batched=False,
+        module=module,
     )

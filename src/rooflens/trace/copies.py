@@ -7,16 +7,13 @@ backward raises. A real copy has values, for models whose shapes depend on them.
 
 from __future__ import annotations
 
-import random
 from abc import ABC, abstractmethod
 from collections import UserDict
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -135,15 +132,3 @@ class RealCopies(Copies):
         else:
             copy.zero_()
         return self._laid_out(copy)
-
-
-@contextmanager
-def kept_rng_state() -> Iterator[None]:
-    """Put the random state of Python, numpy and torch back on leaving."""
-    python, numeric, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numeric)
-        torch.set_rng_state(torch_state)

@@ -97,11 +97,6 @@ def _attention(
     return output.copy_(result), logsumexp.zero_()
 
 
-def _attention_gradients(*arguments: Any) -> list[Tensor]:
-    _, query, key, value, _, _, mask, _, _, needed = arguments
-    return empty_gradients((query, key, value, mask), needed)
-
-
 define(
     "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float dropout, bool causal, bool saving)"
     " -> (Tensor, Tensor)",
@@ -111,7 +106,7 @@ define(
 define(
     "attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor output, Tensor logsumexp,"
     " Tensor? mask, float dropout, bool causal, bool[4] needed) -> Tensor[]",
-    _attention_gradients,
+    lambda _, query, key, value, *rest: empty_gradients((query, key, value, rest[2]), rest[-1]),
 )
 
 
@@ -196,10 +191,6 @@ def _recurrent(
     return [*(m.copy_(r) for m, r in zip(made, results, strict=False)), made[-1].zero_()]
 
 
-def _recurrent_gradients(_: list[Tensor], input: Tensor, states: Any, weights: Any, *rest: Any) -> list[Tensor]:
-    return empty_gradients((input, *states, *weights), rest[-1])
-
-
 define(
     "recurrent(Tensor input, Tensor[] states, Tensor[] weights, Tensor? batch_sizes, str kind, int layers,"
     " float dropout, bool train, bool bidirectional, bool batch_first, bool saving) -> Tensor[]",
@@ -210,7 +201,7 @@ define(
     "recurrent_backward(Tensor[] grads, Tensor input, Tensor[] states, Tensor[] weights, Tensor? batch_sizes,"
     " Tensor output, Tensor reserve, str kind, int layers, bool bidirectional, bool batch_first, bool[] needed)"
     " -> Tensor[]",
-    _recurrent_gradients,
+    lambda _, input, states, weights, *rest: empty_gradients((input, *states, *weights), rest[-1]),
 )
 
 

@@ -14,8 +14,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from rooflens.costs.registry import is_custom, runs_in
+from rooflens.models.dtypes import name_of
 from rooflens.records import PHASES, Access, Argument, Call, HostCalls, Operation, Phase, Tensor
-from rooflens.trace.dtypes import name_of
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
 from rooflens.trace.plain_tensors import plain_tensors
@@ -135,7 +135,7 @@ class Recorder(TorchDispatchMode):
         if schema.composite:  # under inference mode torch leaves it to us to take these apart, as it does elsewhere
             with self:
                 return func.decompose(*args, **kwargs)
-        if self.phase == "optimizer" and _on_host((args, kwargs)):
+        if self.phase == "optimizer" and _on_host(_tensors((*args, *kwargs.values()))):
             return func(*args, **kwargs)
         path, recomputed = self._place(schema.name)
         results = func(*args, **kwargs)
@@ -203,9 +203,8 @@ def _wrapping(types: tuple[type, ...]) -> bool:
     return any(hasattr(kind, "__tensor_flatten__") for kind in types)
 
 
-def _on_host(arguments: Any) -> bool:
+def _on_host(tensors: list[torch.Tensor]) -> bool:
     """True if an optimizer's operation counts its steps: torch keeps these counters in memory of the host."""
-    tensors = _tensors(arguments[0]) + _tensors(tuple(arguments[1].values()))
     return bool(tensors) and all(t.dim() == 0 for t in tensors)
 
 

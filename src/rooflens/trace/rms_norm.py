@@ -25,11 +25,6 @@ def _run(input: Tensor, normalized_shape: list[int], weight: Tensor | None, eps:
     return output.copy_(normalised if weight is None else normalised * weight), rstd
 
 
-def _gradients(*arguments: Any) -> list[Tensor]:
-    _, input, _, _, weight, output_mask = arguments
-    return empty_gradients((input, weight), output_mask)
-
-
 define(
     "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float eps) -> (Tensor, Tensor)",
     _shapes,
@@ -38,7 +33,7 @@ define(
 define(
     "_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight,"
     " bool[2] output_mask) -> Tensor[]",
-    _gradients,
+    lambda _, input, shape, rstd, weight, output_mask: empty_gradients((input, weight), output_mask),
 )
 
 

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.nn.parameter import is_lazy
 
-from rooflens.errors import DataDependent, ModelError, RooflensError, first_line
-from rooflens.models import Step, cache_tensors, kept_switches, make_optimizer, unwrapped
+from rooflens.errors import DataDependent, ModelError
+from rooflens.models import Step, cache_tensors, kept_random_numbers, kept_switches, make_optimizer, running, unwrapped
 from rooflens.records import Trace
-from rooflens.trace.copies import Copies, FakeCopies, RealCopies, kept_rng_state, own_state
+from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
 from rooflens.trace.higher_order import flexible_attention
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths, untouched
@@ -43,7 +43,7 @@ def trace(step: Step) -> Trace:
         DataDependent: a shape or branch depends on values, and the model is too large to run here.
     """
     _refuse_lazy(step)
-    with kept_rng_state(), kept_switches(), patch.object(_FAKE_TENSOR_LOG, "disabled", True):
+    with kept_random_numbers(), kept_switches(), patch.object(_FAKE_TENSOR_LOG, "disabled", True):
         try:
             _refuse_what_has_no_fake(step)
             return _Run(step, FakeCopies(step.cast, step.channels_last)).trace()
@@ -51,10 +51,6 @@ def trace(step: Step) -> Trace:
             _refuse_what_does_not_fit(step, error)
             done = _Run(step, RealCopies(step.cast, step.channels_last)).trace()
             return replace(done, with_values=True, notes=(f"{error}: the step was run on the CPU with values",))
-
-
-def _same(tensor: Tensor) -> Tensor:
-    return tensor
 
 
 def _copied(module: torch.nn.Module) -> torch.nn.Module:
@@ -143,7 +139,7 @@ class _Run:
         if self.stateless:
             with untouched(self.module, self.copies.of):
                 return self._trace()
-        with untouched(self.module, _same), without_mkldnn():
+        with untouched(self.module, lambda tensor: tensor), without_mkldnn():
             return self._trace()
 
     def _trace(self) -> Trace:
@@ -257,19 +253,15 @@ class _Run:
 @contextmanager
 def _model_errors(name: str, paths: ModulePaths) -> Iterator[None]:
     """Raise errors of the model as ours, with the module in which they happened."""
-    try:
-        yield
-    except RooflensError:
-        raise
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise DataDependent(
-            f"{name}: the result of {error.func} depends on values, and an estimate has only shapes"
-        ) from error
-    except SystemExit as error:
-        raise ModelError(f"{name} ends the program (exit code {error.code}) while it runs") from error
-    except Exception as error:
-        # Jagged lengths that a model makes itself are sizes known only from values.
-        if isinstance(error, AssertionError) and "shape_env" in str(error):
+    with running(name, lambda: f" in module {paths.failed!r}" if paths.failed else ""):
+        try:
+            yield
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            raise DataDependent(
+                f"{name}: the result of {error.func} depends on values, and an estimate has only shapes"
+            ) from error
+        except AssertionError as error:
+            if "shape_env" not in str(error):
+                raise
+            # Jagged lengths that a model makes itself are sizes known only from values.
             raise DataDependent(f"{name}: the lengths of a jagged tensor depend on values") from error
-        where = f" in module {paths.failed!r}" if paths.failed else ""
-        raise ModelError(f"{name}: {type(error).__name__}{where}: {first_line(error)}") from error
