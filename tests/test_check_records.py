@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.figure_samples import device
-from tests.test_check_typed import TYPED
+from tests.test_check_typed import HEADER, TYPED
 
 from rooflens.checks import CHECKS, examine
+from rooflens.checks.context import Context
 from rooflens.devices import find
 from rooflens.records import Case, Memory, Record, Source, Timing, Traffic, Work
-from rooflens.reported import ReportedFigure
+from rooflens.reported import ReportedFigure, read_figures, recorded
 from rooflens.results import RecordSet
 
 T4 = find("t4")
@@ -151,6 +153,25 @@ def test_without_the_mistake_there_is_no_finding_at_all(code: str) -> None:
 
 def test_every_code_is_tested() -> None:
     assert {*TYPED, *RECORDED} == set(CHECKS)
+
+
+def mistaken(code: str, folder: Path) -> Iterator[Context]:
+    """The samples of a code, typed and recorded."""
+    if code in RECORDED:
+        records = RecordSet(RECORDED[code][0], devices={T4.name: T4})
+        yield Context(figures=tuple(recorded(records)), records=records, devices=records.devices)
+    if code in TYPED:
+        path = folder / "figures.csv"
+        path.write_text("\n".join([HEADER, *TYPED[code][0]]))
+        yield Context(figures=tuple(read_figures(path)))
+
+
+@pytest.mark.parametrize("code", CHECKS)
+def test_a_rule_without_its_inputs_has_nothing_to_say(code: str, tmp_path: Path) -> None:
+    for context in mistaken(code, tmp_path):
+        left_out = {check.rule for check in CHECKS.values() if not check.inputs & context.inputs}
+        assert left_out
+        assert [doubt for rule in left_out for doubt in rule(context)] == []
 
 
 def test_causes_that_are_not_their_sum() -> None:

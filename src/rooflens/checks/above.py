@@ -9,7 +9,7 @@ from itertools import chain
 from rooflens import units
 from rooflens.checks.context import Context, Stated, fold
 from rooflens.checks.finding import FindingNumbers
-from rooflens.checks.registry import Doubt, check
+from rooflens.checks.registry import Doubt, check, needs
 from rooflens.checks.roofs import NOISE
 from rooflens.checks.traffic import bandwidths, last_level_cache
 from rooflens.errors import MissingCeiling
@@ -27,6 +27,7 @@ EXPLAINED, IMPOSSIBLE = "efficiency-above-one", "above-roof"
 
 @check(IMPOSSIBLE, "error", "check clock, units, device and what ran: nothing is faster than its roof")
 @check(EXPLAINED, "warning", "look for the reason that is named; `rooflens calibrate` knows real clocks")
+@needs("time", "performance", "counted_flops", "flops", "bytes", "read_bytes", "counters")
 def above_roof(context: Context) -> Iterator[Doubt]:
     """A time is below its bound or a rate above its ceiling: by as much as known reasons explain, or by more."""
     return chain(

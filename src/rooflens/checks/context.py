@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import islice
 
 from rooflens.devices import catalogued_or_none
+from rooflens.grouping import grouped_by
 from rooflens.records import Device, Phase
 from rooflens.reported.figures import CORRELATION, OF_A_DEVICE, QUANTITIES, ReportedFigure
 from rooflens.reported.right_values import Expected, RightValues, precision_of
@@ -19,18 +20,15 @@ MOST_BESIDE = 50
 _LEAST, _MOST = 1e-60, 1e60
 """In base units; quotients of numbers within are numbers too."""
 
-
 Stated = tuple[ReportedFigure, float]
 """A figure whose value is known, and the value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Everything that a rule may look at.
+    """Everything that a rule may look at: figures, reported and recorded, of which the value may be unknown.
 
-    Attributes:
-        figures: every figure, reported and recorded; an unknown value is among them.
-        devices: devices that the records bring along, by name; others are looked up in the catalogue.
+    `devices` are those that the records bring along, by name; others are looked up in the catalogue.
     """
 
     figures: tuple[ReportedFigure, ...]
@@ -52,6 +50,12 @@ class Context:
         return ((figure, value) for figure, value in self._possible if figure.quantity in quantities)
 
     @cached_property
+    def inputs(self) -> frozenset[str]:
+        """What there is to check: quantities of possible figures, sources of records, ``figures`` and ``records``."""
+        there = [name for name in ("figures", "records") if len(getattr(self, name))]
+        return frozenset((*there, *self.records.sources, *(figure.quantity for figure, _ in self._possible)))
+
+    @cached_property
     def _possible(self) -> tuple[Stated, ...]:
         return tuple((figure, value) for figure, value in self.known if is_possible(figure, value))
 
@@ -71,14 +75,13 @@ class Context:
 
     @cached_property
     def _by_device(self) -> Mapping[tuple[object, ...], list[Stated]]:
-        return by_attributes(self.stated(*OF_A_DEVICE), "quantity", "group", "machine")
+        return grouped_by(
+            self.stated(*OF_A_DEVICE), lambda stated: (stated[0].quantity, stated[0].group, stated[0].machine)
+        )
 
     @cached_property
     def _by_step(self) -> Mapping[tuple[object, ...], list[Stated]]:
-        by_step: dict[tuple[object, ...], list[Stated]] = {}
-        for figure, value in self._possible:
-            by_step.setdefault((figure.quantity, *figure.step), []).append((figure, value))
-        return by_step
+        return grouped_by(self._possible, lambda stated: (stated[0].quantity, *stated[0].step))
 
     def device(self, figure: ReportedFigure) -> Device | None:
         """The device of a figure; None where it names none, or one that nobody knows."""
@@ -135,14 +138,6 @@ def fold(ratio: float) -> str:
     return f"{rounded:.0f}" if abs(rounded) >= 100 else f"{rounded:.6g}"
 
 
-def by_attributes(figures: Iterable[Stated], *names: str) -> dict[tuple[object, ...], list[Stated]]:
-    """Figures by some of their attributes, in order of appearance."""
-    groups: dict[tuple[object, ...], list[Stated]] = {}
-    for figure, value in figures:
-        groups.setdefault(tuple(getattr(figure, name) for name in names), []).append((figure, value))
-    return groups
-
-
 def grouped(figures: Iterable[Stated], *names: str) -> list[list[Stated]]:
     """Figures that agree in some attributes, in order of appearance."""
-    return list(by_attributes(figures, *names).values())
+    return list(grouped_by(figures, lambda stated: tuple(getattr(stated[0], name) for name in names)).values())

@@ -9,7 +9,7 @@ from dataclasses import replace
 from rooflens import units
 from rooflens.checks.context import Context, close, fold, grouped
 from rooflens.checks.prefix_factors import prefix_factor
-from rooflens.checks.registry import Doubt, check
+from rooflens.checks.registry import Doubt, check, needs, of_each
 from rooflens.reported.figures import ReportedFigure
 from rooflens.reported.right_values import precision_of
 
@@ -26,32 +26,32 @@ BACKWARD_SHARE = (0.4, 1.05)
 
 @check("flops-off", "warning", "compare layer by layer with `rooflens estimate MODEL --depth 3`, and state image size")
 @check("macs-as-flops", "error", "multiply by 2, or call the number MAC; a multiply-add is 2 FLOP")
-def stated_flops(context: Context) -> Iterator[Doubt]:
+@of_each("flops")
+def stated_flops(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """Stated FLOP are half of the right ones, or neither right nor explained by a prefix.
 
     Right are those of the matrix work, or all.
     """
-    for figure, value in context.stated("flops"):
-        expected, slack = context.expected(figure), OFF + figure.precision
-        if expected is None or not expected.matmul or expected.flops is None:
-            continue
-        right, most = expected.matmul, expected.flops
-        if (1 - slack) * right <= value <= (1 + slack) * most or prefix_factor(figure, value, right):
-            continue
-        if 0.45 * right <= value <= 0.55 * most:
-            code, what = "macs-as-flops", "half of"
-            size = _other_size(value / right)
-            why = f"multiply-adds were called FLOP (or the images were {size} in height and width); intensity and"
-            why += " FLOP/s are halved"
-        else:
-            code, what = "flops-off", f"{fold(value / right)} times"
-            why = _difference(context, figure, value, right)
-        yield Doubt(
-            figure.subject,
-            f"{units.show(value, 'FLOP')} is {what} {units.show(right, 'FLOP')}: {why}",
-            {"stated FLOP": value, "right FLOP": right, "ratio": value / right},
-            code,
-        )
+    expected, slack = context.expected(figure), OFF + figure.precision
+    if expected is None or not expected.matmul or expected.flops is None:
+        return
+    right, most = expected.matmul, expected.flops
+    if (1 - slack) * right <= value <= (1 + slack) * most or prefix_factor(figure, value, right):
+        return
+    if 0.45 * right <= value <= 0.55 * most:
+        code, what = "macs-as-flops", "half of"
+        size = _other_size(value / right)
+        why = f"multiply-adds were called FLOP (or the images were {size} in height and width); intensity and"
+        why += " FLOP/s are halved"
+    else:
+        code, what = "flops-off", f"{fold(value / right)} times"
+        why = _difference(context, figure, value, right)
+    yield Doubt(
+        figure.subject,
+        f"{units.show(value, 'FLOP')} is {what} {units.show(right, 'FLOP')}: {why}",
+        {"stated FLOP": value, "right FLOP": right, "ratio": value / right},
+        code,
+    )
 
 
 def _difference(context: Context, figure: ReportedFigure, value: float, right: float) -> str:
@@ -78,31 +78,31 @@ def _other_size(ratio: float) -> str:
 
 @check("flops-low", "warning", "look which kernels ran (Winograd, FFT), and whether every metric and launch is there")
 @check("flops-uncounted", "error", "collect tensor-core operations too (`rooflens counters`), of every launch")
-def counted_flops(context: Context) -> Iterator[Doubt]:
+@of_each("counted_flops")
+def counted_flops(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """Counted FLOP are below the algorithm's: by as much as a fast convolution may save, or by more."""
-    for figure, value in context.stated("counted_flops"):
-        expected = context.expected(figure)
-        right = None if expected is None else expected.matmul
-        if not right or value >= LOW * right:
-            continue
-        tensor = _uses_tensor_cores(context, figure)
-        forward = "it is as much as that of forward alone" if _is_forward_alone(context, figure, value) else ""
-        if value >= (LEAST_COUNTED if tensor else LEAST_WITHOUT_TENSOR) * right:
-            code, why = "flops-low", f"{forward}; " if forward else ""
-            why += "Winograd or FFT convolutions do that, and so does a missing or misspelt metric"
-        else:
-            code, why = "flops-uncounted", "tensor-core work is not in these counters, " if tensor else ""
-            why += f"{forward}, " if forward else ""
-            samples = f"{value / right * (figure.batch or 1):.2g} of {figure.batch}"
-            why += f"a metric is missing or misspelt, launches are missing, or fewer samples ran ({samples});"
-            why += " performance and intensity are too low"
-        yield Doubt(
-            figure.subject,
-            f"{units.show(value, 'FLOP')} counted is {fold(value / right)} of the {units.show(right, 'FLOP')} that the"
-            f" algorithm needs: {why}",
-            {"counted FLOP": value, "algorithmic FLOP": right, "ratio": value / right},
-            code,
-        )
+    expected = context.expected(figure)
+    right = None if expected is None else expected.matmul
+    if not right or value >= LOW * right:
+        return
+    tensor = _uses_tensor_cores(context, figure)
+    forward = "it is as much as that of forward alone" if _is_forward_alone(context, figure, value) else ""
+    if value >= (LEAST_COUNTED if tensor else LEAST_WITHOUT_TENSOR) * right:
+        code, why = "flops-low", f"{forward}; " if forward else ""
+        why += "Winograd or FFT convolutions do that, and so does a missing or misspelt metric"
+    else:
+        code, why = "flops-uncounted", "tensor-core work is not in these counters, " if tensor else ""
+        why += f"{forward}, " if forward else ""
+        samples = f"{value / right * (figure.batch or 1):.2g} of {figure.batch}"
+        why += f"a metric is missing or misspelt, launches are missing, or fewer samples ran ({samples});"
+        why += " performance and intensity are too low"
+    yield Doubt(
+        figure.subject,
+        f"{units.show(value, 'FLOP')} counted is {fold(value / right)} of the {units.show(right, 'FLOP')} that the"
+        f" algorithm needs: {why}",
+        {"counted FLOP": value, "algorithmic FLOP": right, "ratio": value / right},
+        code,
+    )
 
 
 def _is_forward_alone(context: Context, figure: ReportedFigure, value: float) -> bool:
@@ -121,18 +121,18 @@ def _uses_tensor_cores(context: Context, figure: ReportedFigure) -> bool:
 
 
 @check("flops-high", "warning", "count one step after warm-up, one level of each metric, and label the phases")
-def flops_high(context: Context) -> Iterator[Doubt]:
+@of_each("counted_flops")
+def flops_high(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """Counted FLOP are above what padding explains."""
-    for figure, value in context.stated("counted_flops"):
-        expected = context.expected(figure)
-        if expected is not None and expected.flops and value > HIGH * expected.flops:
-            ratio = value / expected.flops
-            yield Doubt(
-                figure.subject,
-                f"{units.show(value, 'FLOP')} counted is {fold(ratio)} times the algorithm's:"
-                f" {_surplus(context, figure, value, ratio)}",
-                {"counted FLOP": value, "algorithmic FLOP": expected.flops, "ratio": ratio},
-            )
+    expected = context.expected(figure)
+    if expected is not None and expected.flops and value > HIGH * expected.flops:
+        ratio = value / expected.flops
+        yield Doubt(
+            figure.subject,
+            f"{units.show(value, 'FLOP')} counted is {fold(ratio)} times the algorithm's:"
+            f" {_surplus(context, figure, value, ratio)}",
+            {"counted FLOP": value, "algorithmic FLOP": expected.flops, "ratio": ratio},
+        )
 
 
 def _surplus(context: Context, figure: ReportedFigure, value: float, ratio: float) -> str:
@@ -148,6 +148,7 @@ def _surplus(context: Context, figure: ReportedFigure, value: float, ratio: floa
 
 
 @check("counts-differ", "error", "count tensor-core operations on every device before comparing devices")
+@needs("counted_flops")
 def counts_differ(context: Context) -> Iterator[Doubt]:
     """The same step has different counted FLOP on two devices."""
     for same in grouped(context.stated("counted_flops"), "step"):
@@ -163,34 +164,34 @@ def counts_differ(context: Context) -> Iterator[Doubt]:
 
 
 @check("parameters-off", "error", "count each parameter once; replicas on several devices are the same parameters")
-def parameters_off(context: Context) -> Iterator[Doubt]:
+@of_each("parameters")
+def parameters_off(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """Stated parameters are not the model's."""
-    for figure, value in context.stated("parameters"):
-        right = context.right.parameters(figure)
-        if right is None or close(value, right, 1e-3 + figure.precision) or prefix_factor(figure, value, right):
-            continue
-        times = round(value / right)
-        copies = times > 1 and close(value, times * right, 1e-3)
-        why = f"{times} replicas hold the same parameters" if copies else "the model has others, or not all are counted"
-        yield Doubt(
-            figure.subject,
-            f"{value:.0f} parameters are stated, {figure.model} has {right}: {why}",
-            {"stated": value, "right": right, "ratio": value / right},
-        )
+    right = context.right.parameters(figure)
+    if right is None or close(value, right, 1e-3 + figure.precision) or prefix_factor(figure, value, right):
+        return
+    times = round(value / right)
+    copies = times > 1 and close(value, times * right, 1e-3)
+    why = f"{times} replicas hold the same parameters" if copies else "the model has others, or not all are counted"
+    yield Doubt(
+        figure.subject,
+        f"{value:.0f} parameters are stated, {figure.model} has {right}: {why}",
+        {"stated": value, "right": right, "ratio": value / right},
+    )
 
 
 @check("flop-ratio", "error", "count backward with formulas (`rooflens estimate --mode train`): profilers lack them")
-def flop_ratio(context: Context) -> Iterator[Doubt]:
+@of_each("flop_ratio")
+def flop_ratio(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """Forward over backward FLOP is not about one half."""
     low, high = BACKWARD_SHARE
-    for figure, value in context.stated("flop_ratio"):
-        if figure.phase == "forward:backward" and not low <= value <= high:
-            yield Doubt(
-                figure.subject,
-                f"forward is stated to have {value:.4g} times the FLOP of backward; it has about half, since backward"
-                " takes two products per layer: the counter lacks formulas of backward operations",
-                {"stated ratio": value, "right ratio": _right_ratio(context, figure)},
-            )
+    if figure.phase == "forward:backward" and not low <= value <= high:
+        yield Doubt(
+            figure.subject,
+            f"forward is stated to have {value:.4g} times the FLOP of backward; it has about half, since backward takes"
+            " two products per layer: the counter lacks formulas of backward operations",
+            {"stated ratio": value, "right ratio": _right_ratio(context, figure)},
+        )
 
 
 def _right_ratio(context: Context, figure: ReportedFigure) -> float:

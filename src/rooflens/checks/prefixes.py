@@ -9,7 +9,7 @@ from itertools import islice
 from rooflens import units
 from rooflens.checks.context import MOST_BESIDE, Context, Stated, close
 from rooflens.checks.prefix_factors import binary_factor, decimal_factor, own_power, prefix_factor
-from rooflens.checks.registry import Doubt, check
+from rooflens.checks.registry import Doubt, check, needs
 from rooflens.checks.roofs import link_of, own_rates
 from rooflens.checks.sums import quotients
 from rooflens.reported.figures import FOOTPRINTS, QUANTITIES, ReportedFigure
@@ -24,11 +24,7 @@ TWICE = (*FOOTPRINTS, "flops", "bytes", "read_bytes", "counted_flops", "paramete
 
 @dataclass(frozen=True, slots=True)
 class _PrefixError:
-    """A stated number, the right one, and the factor between them.
-
-    Attributes:
-        of: what the right one is.
-    """
+    """A stated number, the right one, the factor between them, and what the right one is (`of`)."""
 
     figure: ReportedFigure
     value: float
@@ -38,6 +34,7 @@ class _PrefixError:
 
 
 @check("unit-prefix", "error", "use decimal prefixes everywhere: G is 10^9, a binary one is written Gi")
+@needs("intensity", "performance", *TWICE)
 def unit_prefix(context: Context) -> Iterator[Doubt]:
     """A stated number is the right one but for 1024 against 1000, or for powers of ten."""
     doubted: dict[ReportedFigure, _PrefixError] = {}
@@ -111,14 +108,14 @@ def _power(ratio: float) -> float:
 
 
 def _quotients(context: Context) -> Iterator[_PrefixError]:
-    """Intensities and performance that are quotients of what stands right_ones them, but for a prefix."""
+    """Intensities and performance that are quotients of what stands beside them, but for a prefix."""
     for figure, value in context.stated("intensity", "performance"):
         right_ones = quotients(context, figure)
         if any(close(value, right, 5e-3 + figure.precision + error) for right, error in right_ones):
             continue
         for right, error in right_ones:
             if factor := prefix_factor(figure, value, right, error):
-                yield _PrefixError(figure, value, right, factor, ", which follows from the figures right_ones it")
+                yield _PrefixError(figure, value, right, factor, ", which follows from the figures beside it")
                 break
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import wraps
+from itertools import chain
 
 from rooflens.checks.context import Context
 from rooflens.checks.finding import SEVERITIES, Finding, FindingNumbers, Severity
@@ -24,21 +26,58 @@ class Doubt:
 
 
 CheckRule = Callable[[Context], Iterable[Doubt]]
+ItemRule = Callable[..., Iterable[Doubt]]
+ItemsOfContext = Callable[[Context], Iterable[tuple[object, ...]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Check:
-    """A registered check."""
+    """A registered check.
+
+    Attributes:
+        inputs: what its rule looks at, see :func:`needs`.
+    """
 
     code: str
     severity: Severity
     remedy: str
     rule: CheckRule
+    inputs: frozenset[str]
 
 
 _CHECKS: dict[str, Check] = {}
 CHECKS: Mapping[str, Check] = _CHECKS
 """Every check by its code, in the order of registration."""
+_INPUTS: dict[CheckRule, frozenset[str]] = {}
+
+
+def needs(*inputs: str) -> Callable[[CheckRule], CheckRule]:
+    """Declare of a rule which of :attr:`Context.inputs` it looks at: where none of them is there it does not run."""
+
+    def declare(rule: CheckRule) -> CheckRule:
+        _INPUTS[rule] = frozenset(inputs)
+        return rule
+
+    return declare
+
+
+def of_every(items: ItemsOfContext, *inputs: str) -> Callable[[ItemRule], CheckRule]:
+    """Make a rule about one of some items a rule about all of them; `inputs` are what the items are made of."""
+
+    def declare(rule: ItemRule) -> CheckRule:
+        @needs(*inputs)
+        @wraps(rule)
+        def of_all(context: Context) -> Iterator[Doubt]:
+            return chain.from_iterable(rule(context, *item) for item in items(context))
+
+        return of_all
+
+    return declare
+
+
+def of_each(*quantities: str) -> Callable[[ItemRule], CheckRule]:
+    """Make a rule about one stated figure, and its value, a rule about all of some quantities."""
+    return of_every(lambda context: context.stated(*quantities), *quantities)
 
 
 def check(code: str, severity: Severity, remedy: str) -> Callable[[CheckRule], CheckRule]:
@@ -48,23 +87,17 @@ def check(code: str, severity: Severity, remedy: str) -> Callable[[CheckRule], C
     def register(rule: CheckRule) -> CheckRule:
         if code in _CHECKS:
             raise ValueError(f"the code {code!r} is taken by {_CHECKS[code].rule.__name__}")
-        _CHECKS[code] = Check(code=code, severity=severity, remedy=remedy, rule=rule)
+        _CHECKS[code] = Check(code, severity, remedy, rule, _INPUTS[rule])
         return rule
 
     return register
 
 
 def findings(context: Context) -> Iterator[Finding]:
-    """The doubts of every rule, each of which runs once, in the order of the checks."""
-    doubts = {rule: tuple(rule(context)) for rule in dict.fromkeys(each.rule for each in CHECKS.values())}
+    """The doubts of every rule that has something to look at, each of which runs once, in the order of the checks."""
+    rules = dict.fromkeys(each.rule for each in CHECKS.values() if each.inputs & context.inputs)
+    doubts = {rule: tuple(rule(context)) for rule in rules}
     for each in CHECKS.values():
-        for doubt in doubts[each.rule]:
+        for doubt in doubts.get(each.rule, ()):
             if doubt.code in ("", each.code):
-                yield Finding(
-                    code=each.code,
-                    severity=each.severity,
-                    subject=doubt.subject,
-                    message=doubt.message,
-                    evidence=doubt.evidence,
-                    remedy=each.remedy,
-                )
+                yield Finding(each.code, each.severity, doubt.subject, doubt.message, doubt.evidence, each.remedy)

@@ -9,7 +9,7 @@ from functools import cache
 from rooflens import units
 from rooflens.checks.context import Context, close, fold
 from rooflens.checks.prefix_factors import prefix_factor
-from rooflens.checks.registry import Doubt, check
+from rooflens.checks.registry import Doubt, check, of_each
 from rooflens.devices import catalogue
 from rooflens.records import Device
 from rooflens.reported.figures import QUANTITIES, ReportedFigure
@@ -23,28 +23,28 @@ NOISE = 1.05
 
 
 @check("ridge-off", "error", "divide: the ridge is peak over bandwidth, of one device and one precision")
-def ridge_off(context: Context) -> Iterator[Doubt]:
+@of_each("ridge")
+def ridge_off(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """A stated ridge is not the stated peak over the bandwidth; what is not stated are the catalogue's."""
-    for figure, value in context.stated("ridge"):
-        device = context.device(figure)
-        stated = context.of_device(figure, "peak")
-        # A peak without a dtype may be that of any ridge, and a ridge without one that of any peak.
-        peaks = [(v, f.precision) for f, v in stated if f.dtype == figure.dtype or "" in (f.dtype, figure.dtype)]
-        rates = [(v, f.precision) for f, v in context.of_device(figure, "bandwidth")]
-        slack = RIDGE if peaks and rates else RATE
-        if device is not None:
-            peaks = peaks or [(rate, 0.0) for rate in _rates(replace(figure, quantity="peak"), device).values()]
-            rates = rates or [(rate, 0.0) for rate in _rates(replace(figure, quantity="bandwidth"), device).values()]
-        right = [(top / below, one + other, top, below) for top, one in peaks for below, other in rates]
-        if not right or any(close(value, each, slack + error + figure.precision) for each, error, _, _ in right):
-            continue
-        nearest, _, peak, rate = min(right, key=lambda each: abs(each[0] - value))
-        yield Doubt(
-            figure.subject,
-            f"{value:.4g} FLOP/B is not {units.show(peak, 'FLOP/s')} over {units.show(rate, 'B/s')}, which is"
-            f" {nearest:.4g}: work between the two is wrongly called memory-bound or compute-bound",
-            {"ridge FLOP/B": value, "peak over bandwidth FLOP/B": nearest, "ratio": value / nearest},
-        )
+    device = context.device(figure)
+    stated = context.of_device(figure, "peak")
+    # A peak without a dtype may be that of any ridge, and a ridge without one that of any peak.
+    peaks = [(v, f.precision) for f, v in stated if f.dtype == figure.dtype or "" in (f.dtype, figure.dtype)]
+    rates = [(v, f.precision) for f, v in context.of_device(figure, "bandwidth")]
+    slack = RIDGE if peaks and rates else RATE
+    if device is not None:
+        peaks = peaks or [(rate, 0.0) for rate in _rates(replace(figure, quantity="peak"), device).values()]
+        rates = rates or [(rate, 0.0) for rate in _rates(replace(figure, quantity="bandwidth"), device).values()]
+    right = [(top / below, one + other, top, below) for top, one in peaks for below, other in rates]
+    if not right or any(close(value, each, slack + error + figure.precision) for each, error, _, _ in right):
+        return
+    nearest, _, peak, rate = min(right, key=lambda each: abs(each[0] - value))
+    yield Doubt(
+        figure.subject,
+        f"{value:.4g} FLOP/B is not {units.show(peak, 'FLOP/s')} over {units.show(rate, 'B/s')}, which is"
+        f" {nearest:.4g}: work between the two is wrongly called memory-bound or compute-bound",
+        {"ridge FLOP/B": value, "peak over bandwidth FLOP/B": nearest, "ratio": value / nearest},
+    )
 
 
 def own_rates(figure: ReportedFigure, device: Device) -> list[float]:
@@ -92,22 +92,22 @@ def _rates(figure: ReportedFigure, device: Device) -> dict[str, float]:
 @check("sparse-peak", "error", "use the dense rate, half of it, unless the weights are pruned 2:4")
 @check("peak-of-other-dtype", "error", "draw work under the roof of the precision in which it runs")
 @check("rate-off", "warning", "look the device up with `rooflens devices show`, or name the source")
-def stated_rates(context: Context) -> Iterator[Doubt]:
+@of_each("peak", "bandwidth")
+def stated_rates(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """A stated peak or bandwidth is not the device's: what it is instead, as far as that is known."""
-    for figure, value in context.stated("peak", "bandwidth"):
-        device = context.device(figure)
-        if device is None:
-            continue
-        own = _rates(figure, device)
-        if any(close(value, rate, RATE) for rate in own.values()):
-            continue
-        if figure.quantity == "bandwidth":
-            if link := link_of(device, value):
-                yield _link(figure, value, device, own, link)
-            elif own and not _differs_by_prefix(figure, value, own):
-                yield _rate_off(figure, value, device, own)
-        elif not _differs_by_prefix(figure, value, own):
-            yield _other_peak(figure, value, device, own)
+    device = context.device(figure)
+    if device is None:
+        return
+    own = _rates(figure, device)
+    if any(close(value, rate, RATE) for rate in own.values()):
+        return
+    if figure.quantity == "bandwidth":
+        if link := link_of(device, value):
+            yield _link(figure, value, device, own, link)
+        elif own and not _differs_by_prefix(figure, value, own):
+            yield _rate_off(figure, value, device, own)
+    elif not _differs_by_prefix(figure, value, own):
+        yield _other_peak(figure, value, device, own)
 
 
 def _differs_by_prefix(figure: ReportedFigure, value: float, own: Mapping[str, float]) -> bool:
@@ -172,36 +172,36 @@ def _other_peak(figure: ReportedFigure, value: float, device: Device, own: Mappi
 
 
 @check("wrong-roof", "error", "divide by the peak of the precision in which the work runs")
-def wrong_roof(context: Context) -> Iterator[Doubt]:
+@of_each("estimated_time")
+def wrong_roof(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """An estimated time is the FLOP over a higher peak, of a precision in which the work does not run."""
-    for figure, value in context.stated("estimated_time"):
-        device = context.device(figure)
-        if device is None:
-            continue
-        runs_in = (f"matmul.{p}" for p in ("fp32", precision_of(context.quickest(figure).loose_dtype, device)))
-        own = {c.rate for c in map(device.ceiling, runs_in) if c is not None}
-        for _, flops in context.beside(figure, "flops"):
-            # A lower roof makes the estimate too careful; other reasons may do that.
-            other = [c for c in device.ceilings if c.silicon in ("tensor", "fma") and c.rate > max(own, default=0.0)]
-            used = next((c for c in other if close(flops / value, c.rate, 2e-3 + figure.precision)), None)
-            if used is not None:
-                yield Doubt(
-                    figure.subject,
-                    f"{units.show(value, 's')} is {units.show(flops, 'FLOP')} at {units.show(used.rate, 'FLOP/s')}, the"
-                    f" {used.resource} of {device.name}, but the work is {figure.dtype or 'fp32'}: too high a roof",
-                    {"estimated s": value, "FLOP": flops, "used FLOP/s": used.rate, "resource": used.resource},
-                )
+    device = context.device(figure)
+    if device is None:
+        return
+    runs_in = (f"matmul.{p}" for p in ("fp32", precision_of(context.quickest(figure).loose_dtype, device)))
+    own = {c.rate for c in map(device.ceiling, runs_in) if c is not None}
+    for _, flops in context.beside(figure, "flops"):
+        # A lower roof makes the estimate too careful; other reasons may do that.
+        other = [c for c in device.ceilings if c.silicon in ("tensor", "fma") and c.rate > max(own, default=0.0)]
+        used = next((c for c in other if close(flops / value, c.rate, 2e-3 + figure.precision)), None)
+        if used is not None:
+            yield Doubt(
+                figure.subject,
+                f"{units.show(value, 's')} is {units.show(flops, 'FLOP')} at {units.show(used.rate, 'FLOP/s')}, the"
+                f" {used.resource} of {device.name}, but the work is {figure.dtype or 'fp32'}: too high a roof",
+                {"estimated s": value, "FLOP": flops, "used FLOP/s": used.rate, "resource": used.resource},
+            )
 
 
 @check("estimate-below-bound", "error", "take traffic and peak of the case: `rooflens estimate MODEL --device NAME`")
-def estimate_below_bound(context: Context) -> Iterator[Doubt]:
+@of_each("estimated_time")
+def estimate_below_bound(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """An estimated time is below the bound."""
-    for figure, value in context.stated("estimated_time"):
-        least = context.bound(figure)
-        if least is not None and 0 < value * (NOISE + figure.precision) < least:
-            yield Doubt(
-                figure.subject,
-                f"{units.show(value, 's')} is below the bound of {units.show(least, 's')}: FLOP or traffic are too"
-                " small, or a ceiling too high",
-                {"estimated s": value, "bound s": least, "bound over estimate": least / value},
-            )
+    least = context.bound(figure)
+    if least is not None and 0 < value * (NOISE + figure.precision) < least:
+        yield Doubt(
+            figure.subject,
+            f"{units.show(value, 's')} is below the bound of {units.show(least, 's')}: FLOP or traffic are too"
+            " small, or a ceiling too high",
+            {"estimated s": value, "bound s": least, "bound over estimate": least / value},
+        )

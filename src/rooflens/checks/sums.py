@@ -9,16 +9,14 @@ from itertools import islice, product
 from rooflens import units
 from rooflens.checks.context import Context, close, is_possible
 from rooflens.checks.prefix_factors import prefix_factor
-from rooflens.checks.registry import Doubt, check
+from rooflens.checks.registry import Doubt, check, needs, of_each, of_every
+from rooflens.grouping import grouped_by
 from rooflens.records import MEMORY_CAUSES, PHASES, Phase
 from rooflens.reported.figures import CORRELATION, FOOTPRINTS, QUANTITIES, ReportedFigure
 from rooflens.reported.right_values import item_bytes
 from rooflens.results import Total
 
-SUM = 0.01
-QUOTIENT = 0.05
-MEAN = 2e-3
-APART = 0.1
+SUM, QUOTIENT, MEAN, APART = 0.01, 0.05, 2e-3, 0.1
 PARTS = ("forward", "backward")
 BOTH: tuple[Phase, ...] = ("forward", "backward")
 SPLITS: Mapping[tuple[Phase, ...], tuple[tuple[str, ...], ...]] = {
@@ -33,6 +31,7 @@ ADDITIVE = ("flops", "counted_flops", "bytes", "read_bytes", "estimated_time")
 
 
 @check("total-off", "error", "add the parts again; everything computed from the total changes with it")
+@needs(*ADDITIVE, "time", "records")
 def total_off(context: Context) -> Iterator[Doubt]:
     """A total is not the sum of its parts, or less than one of them."""
     for figure, value in context.stated(*ADDITIVE, "time"):
@@ -124,24 +123,24 @@ def _kernels(context: Context) -> Iterator[Doubt]:
 
 
 @check("quotient-off", "error", "divide again: intensity is FLOP over bytes, performance FLOP over time, of one run")
-def quotient_off(context: Context) -> Iterator[Doubt]:
+@of_each(*OVER)
+def quotient_off(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """A stated intensity or performance does not follow from the figures beside it."""
-    for figure, value in context.stated(*OVER):
-        right = quotients(context, figure)
-        if not right or any(close(value, each, QUOTIENT + figure.precision + error) for each, error in right):
-            continue
-        if any(prefix_factor(figure, value, each, error) for each, error in right):
-            continue
-        if _right_of_mean(context, figure, value) is not None:
-            continue
-        unit = QUANTITIES[figure.quantity]
-        nearest, _ = min(right, key=lambda each: abs(each[0] - value))
-        yield Doubt(
-            figure.subject,
-            f"{value:.4g} {unit} does not follow from the FLOP and"
-            f" {'bytes' if figure.quantity == 'intensity' else 'times'} beside it, which give {nearest:.4g}",
-            {f"stated {unit}": value, f"nearest quotient {unit}": nearest, "ratio": value / nearest},
-        )
+    right = quotients(context, figure)
+    if not right or any(close(value, each, QUOTIENT + figure.precision + error) for each, error in right):
+        return
+    if any(prefix_factor(figure, value, each, error) for each, error in right):
+        return
+    if _right_of_mean(context, figure, value) is not None:
+        return
+    unit = QUANTITIES[figure.quantity]
+    nearest, _ = min(right, key=lambda each: abs(each[0] - value))
+    yield Doubt(
+        figure.subject,
+        f"{value:.4g} {unit} does not follow from the FLOP and"
+        f" {'bytes' if figure.quantity == 'intensity' else 'times'} beside it, which give {nearest:.4g}",
+        {f"stated {unit}": value, f"nearest quotient {unit}": nearest, "ratio": value / nearest},
+    )
 
 
 def quotients(context: Context, figure: ReportedFigure) -> list[tuple[float, float]]:
@@ -169,16 +168,16 @@ def _of_both_phases(context: Context, figure: ReportedFigure, quantity: str) -> 
 
 
 @check("mean-of-intensities", "error", "add FLOP and bytes first, then divide: a mean weighs all parts alike")
-def mean_of_intensities(context: Context) -> Iterator[Doubt]:
+@of_each("intensity")
+def mean_of_intensities(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """The intensity of a whole is the mean of its parts' intensities."""
-    for figure, value in context.stated("intensity"):
-        right = _right_of_mean(context, figure, value)
-        if right is not None:
-            yield Doubt(
-                figure.subject,
-                f"{value:.4g} FLOP/B is the mean of the parts' intensities; all FLOP over all bytes give {right:.4g}",
-                {"stated FLOP/B": value, "right FLOP/B": right, "ratio": value / right},
-            )
+    right = _right_of_mean(context, figure, value)
+    if right is not None:
+        yield Doubt(
+            figure.subject,
+            f"{value:.4g} FLOP/B is the mean of the parts' intensities; all FLOP over all bytes give {right:.4g}",
+            {"stated FLOP/B": value, "right FLOP/B": right, "ratio": value / right},
+        )
 
 
 def _right_of_mean(context: Context, figure: ReportedFigure, value: float) -> float | None:
@@ -192,59 +191,57 @@ def _right_of_mean(context: Context, figure: ReportedFigure, value: float) -> fl
 
 
 @check("memory-above-capacity", "error", "ask torch what is allocated; a monitor shows pools and other programs")
-def memory_above_capacity(context: Context) -> Iterator[Doubt]:
+@of_each(*FOOTPRINTS)
+def memory_above_capacity(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """More memory than the device has."""
-    for figure, value in context.stated(*FOOTPRINTS):
-        device = context.device(figure)
-        fact = None if device is None else device.facts.get("memory")
-        # Datasheets count in GB or in GiB, and say GB.
-        if device is not None and fact is not None and device.kind != "cpu" and value > fact.value * 1.074:
-            yield Doubt(
-                figure.subject,
-                f"{units.show(value, 'B')} is more than the {units.show(fact.value, 'B')} of {device.name}: several"
-                " devices or several runs were added, or a unit was misread",
-                {"stated B": value, "memory B": fact.value, "ratio": value / fact.value},
-            )
+    device = context.device(figure)
+    fact = None if device is None else device.facts.get("memory")
+    # Datasheets count in GB or in GiB, and say GB.
+    if device is not None and fact is not None and device.kind != "cpu" and value > fact.value * 1.074:
+        yield Doubt(
+            figure.subject,
+            f"{units.show(value, 'B')} is more than the {units.show(fact.value, 'B')} of {device.name}: several"
+            " devices or several runs were added, or a unit was misread",
+            {"stated B": value, "memory B": fact.value, "ratio": value / fact.value},
+        )
 
 
 @check("memory-below-weights", "error", "count weights, gradients, optimizer, activations: `rooflens estimate`")
-def memory_below_weights(context: Context) -> Iterator[Doubt]:
+@of_each(*FOOTPRINTS)
+def memory_below_weights(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """Less memory than the weights alone take."""
-    for figure, value in context.stated(*FOOTPRINTS):
-        parameters = context.right.parameters(figure)
-        # Without a dtype the weights may be of 16 bits.
-        weights = None if parameters is None else parameters * item_bytes(figure.dtype or "fp16")
-        if weights is not None and value * (1 + figure.precision + SUM) < weights:
-            yield Doubt(
-                figure.subject,
-                f"{units.show(value, 'B')} is less than the weights alone, {units.show(weights, 'B')}: a unit was"
-                " misread, or the weights were on another device",
-                {"stated B": value, "weights B": weights},
-            )
+    parameters = context.right.parameters(figure)
+    # Without a dtype the weights may be of 16 bits.
+    weights = None if parameters is None else parameters * item_bytes(figure.dtype or "fp16")
+    if weights is not None and value * (1 + figure.precision + SUM) < weights:
+        yield Doubt(
+            figure.subject,
+            f"{units.show(value, 'B')} is less than the weights alone, {units.show(weights, 'B')}: a unit was"
+            " misread, or the weights were on another device",
+            {"stated B": value, "weights B": weights},
+        )
 
 
 @check("impossible-value", "error", "leave unknown cells empty: a missing number is not zero")
-def impossible_value(context: Context) -> Iterator[Doubt]:
+@of_every(lambda context: context.known, "figures")
+def impossible_value(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """A value that the quantity cannot have: nothing, less than nothing, or a correlation above one."""
-    for figure, value in context.known:
-        if is_possible(figure, value):
-            continue
-        if figure.quantity.startswith(CORRELATION):
-            yield Doubt(figure.subject, f"a correlation lies between -1 and 1, {value:g} does not", {"value": value})
-            continue
-        what = "zero is no measurement: a counter or a cell was missing" if not value else "it cannot be negative"
-        what = what if value <= 0 else "nothing that is computed or measured is of that size"
-        yield Doubt(figure.subject, f"{figure.quantity} is {value:g}: {what}", {"value": value})
+    if is_possible(figure, value):
+        return
+    what = "zero is no measurement: a counter or a cell was missing" if not value else "it cannot be negative"
+    what = what if value <= 0 else "nothing that is computed or measured is of that size"
+    message = f"{figure.quantity} is {value:g}: {what}"
+    if figure.quantity.startswith(CORRELATION):
+        message = f"a correlation lies between -1 and 1, {value:g} does not"
+    yield Doubt(figure.subject, message, {"value": value})
 
 
 @check("unknown-quantity", "info", "use a name from docs/check.md, so that the figure can be checked")
+@needs("figures")
 def unknown_quantity(context: Context) -> Iterator[Doubt]:
     """A quantity that is not understood, listed once."""
-    unknown: dict[str, list[ReportedFigure]] = {}
-    for figure in context.figures:
-        if figure.quantity not in QUANTITIES and not figure.quantity.startswith(CORRELATION):
-            unknown.setdefault(figure.quantity, []).append(figure)
-    for quantity, figures in unknown.items():
+    unknown = (f for f in context.figures if f.quantity not in QUANTITIES and not f.quantity.startswith(CORRELATION))
+    for quantity, figures in grouped_by(unknown, lambda figure: figure.quantity).items():
         yield Doubt(
             figures[0].subject,
             f"{len(figures)} figures are called {quantity!r}, which is not understood: they were not checked",

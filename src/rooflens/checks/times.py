@@ -8,8 +8,9 @@ from statistics import median
 
 from rooflens import units
 from rooflens.checks.context import Context, close, fold, grouped
-from rooflens.checks.registry import Doubt, check
+from rooflens.checks.registry import Doubt, check, needs, of_each
 from rooflens.devices import catalogued_or_none
+from rooflens.grouping import grouped_by
 from rooflens.records import Case, Device, Record
 from rooflens.reported.figures import ReportedFigure
 
@@ -30,6 +31,7 @@ PROFILED = 1.1
 
 
 @check("time-below-launch", "error", "synchronize before reading the clock, or use device events")
+@needs("time", "counters")
 def time_below_launch(context: Context) -> Iterator[Doubt]:
     """A step or a kernel was quicker than its launches."""
     for figure, value in context.stated("time"):
@@ -72,18 +74,18 @@ def _is_gpu(device: Device | None) -> bool:
 
 
 @check("first-call", "warning", "warm up, synchronize, and take the median of several steps (`rooflens measure`)")
-def first_call(context: Context) -> Iterator[Doubt]:
+@of_each("time")
+def first_call(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """A time is so far above the bound that something else was timed."""
-    for figure, value in context.stated("time"):
-        bound = _bound(context, figure)
-        if bound and _is_unexplained(context, figure, value, bound):
-            yield Doubt(
-                figure.subject,
-                f"{units.show(value, 's')} is {fold(value / bound)} times the bound of {units.show(bound, 's')}, more"
-                " than slow kernels and launches explain: a first call (context, loading, choice of algorithms), data"
-                " loading or a whole script was timed, and performance is too low by as much",
-                {"s": value, "bound s": bound, "ratio": value / bound},
-            )
+    bound = _bound(context, figure)
+    if bound and _is_unexplained(context, figure, value, bound):
+        yield Doubt(
+            figure.subject,
+            f"{units.show(value, 's')} is {fold(value / bound)} times the bound of {units.show(bound, 's')}, more"
+            " than slow kernels and launches explain: a first call (context, loading, choice of algorithms), data"
+            " loading or a whole script was timed, and performance is too low by as much",
+            {"s": value, "bound s": bound, "ratio": value / bound},
+        )
 
 
 def _bound(context: Context, figure: ReportedFigure) -> float | None:
@@ -104,6 +106,7 @@ def _is_unexplained(context: Context, figure: ReportedFigure, value: float, boun
 
 
 @check("fixed-time", "error", "leave start-up, data loading and the first step out of what is timed")
+@needs("time")
 def fixed_time(context: Context) -> Iterator[Doubt]:
     """Times hardly differ although the work does: a fixed cost was timed."""
     for same in grouped(context.stated("time"), "group", "phase", "origin"):
@@ -113,17 +116,13 @@ def fixed_time(context: Context) -> Iterator[Doubt]:
         if pairs:
             items = list(dict.fromkeys(item for pair in pairs for item in pair))
             values, bounds = [value for _, value, _ in items], [bound for _, _, bound in items]
+            bounds_by_name = {"smallest bound s": min(bounds), "largest bound s": max(bounds)}
             yield Doubt(
                 "; ".join(figure.subject for figure, _, _ in items[:4]) + ("; ..." if len(items) > 4 else ""),
                 f"{len(items)} times lie between {units.show(min(values), 's')} and {units.show(max(values), 's')},"
                 f" but their bounds between {units.show(min(bounds), 's')} and {units.show(max(bounds), 's')}: most of"
                 " the time is a fixed cost that has nothing to do with the work",
-                {
-                    "shortest s": min(values),
-                    "longest s": max(values),
-                    "smallest bound s": min(bounds),
-                    "largest bound s": max(bounds),
-                },
+                {"shortest s": min(values), "longest s": max(values), **bounds_by_name},
             )
 
 
@@ -134,6 +133,7 @@ def _is_alike(one: tuple[ReportedFigure, float, float], other: tuple[ReportedFig
 
 
 @check("first-sample", "warning", "warm up before the first sample, and keep the first call apart")
+@needs("measure", "profile", "counters")
 def first_sample(context: Context) -> Iterator[Doubt]:
     """The first sample is far above the others: the run was not warm."""
     for record in context.records:
@@ -149,23 +149,19 @@ def first_sample(context: Context) -> Iterator[Doubt]:
 
 
 @check("identical-measurements", "error", "measure again: one of them was copied")
+@needs("time", "time_ratio", "flop_ratio", "performance", "measure", "profile", "counters")
 def identical_measurements(context: Context) -> Iterator[Doubt]:
     """Different runs have the same result to the last digit."""
     for same in grouped(context.stated("time", "time_ratio", "flop_ratio", "performance"), "quantity", "group"):
-        by_value: dict[float, list[ReportedFigure]] = {}
-        for figure, value in same:
-            if (figure.digits or 0) >= DIGITS:
-                by_value.setdefault(value, []).append(figure)
-        for value, figures in by_value.items():
-            if len({figure.case for figure in figures}) > 1:
-                yield _identical([figure.subject for figure in figures], value)
-    by_samples: dict[tuple[float, ...], list[Record]] = {}
-    for record in context.records:
-        if record.timing is not None and len(record.timing.samples) >= SAMPLES and record.source != "estimate":
-            by_samples.setdefault(record.timing.samples, []).append(record)
-    for samples, records in by_samples.items():
-        if len({record.case for record in records}) > 1:
-            yield _identical([record.case.label() for record in records], median(samples))
+        exact = (stated for stated in same if (stated[0].digits or 0) >= DIGITS)
+        for value, alike in grouped_by(exact, lambda stated: stated[1]).items():
+            if len({figure.case for figure, _ in alike}) > 1:
+                yield _identical([figure.subject for figure, _ in alike], value)
+    timed = ((r.case, r.timing.samples) for r in context.records if r.timing is not None and r.source != "estimate")
+    long = (each for each in timed if len(each[1]) >= SAMPLES)
+    for samples, runs in grouped_by(long, lambda each: each[1]).items():
+        if len({case for case, _ in runs}) > 1:
+            yield _identical([case.label() for case, _ in runs], median(samples))
 
 
 def _identical(subjects: Sequence[str], value: float) -> Doubt:
@@ -178,6 +174,7 @@ def _identical(subjects: Sequence[str], value: float) -> Doubt:
 
 @check("profiled-slower", "info", "lock clocks alike, pass --clock-control none, or scale the ceilings by the clock")
 @check("wall-time", "warning", "compare kernel time with a warmed, synchronized median; look for gaps between kernels")
+@needs("time")
 def step_and_kernels(context: Context) -> Iterator[Doubt]:
     """A measured step is far longer than its kernels, or shorter than they were under the profiler."""
     for figure, value, kernels, n in _both(context):
@@ -210,15 +207,15 @@ def _both(context: Context) -> Iterator[tuple[ReportedFigure, float, float, int]
 
 
 @check("clock-low", "info", "compare with ceilings at the clock that ran, or let the device reach its boost clock")
-def clock_low(context: Context) -> Iterator[Doubt]:
+@of_each("clock")
+def clock_low(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """The clock during the run was below the one that the ceilings assume."""
-    for figure, value in context.stated("clock"):
-        device = context.device(figure)
-        fact = None if device is None else device.facts.get("clock")
-        if fact is not None and value < 0.95 * fact.value and not close(value, fact.value, figure.precision):
-            yield Doubt(
-                figure.subject,
-                f"{units.show(value, 'Hz')} is {value / fact.value:.2f} of the {units.show(fact.value, 'Hz')} that the"
-                " ceilings assume: times under it are longer by as much",
-                {"clock Hz": value, "ceilings' clock Hz": fact.value, "ratio": value / fact.value},
-            )
+    device = context.device(figure)
+    fact = None if device is None else device.facts.get("clock")
+    if fact is not None and value < 0.95 * fact.value and not close(value, fact.value, figure.precision):
+        yield Doubt(
+            figure.subject,
+            f"{units.show(value, 'Hz')} is {value / fact.value:.2f} of the {units.show(fact.value, 'Hz')} that the"
+            " ceilings assume: times under it are longer by as much",
+            {"clock Hz": value, "ceilings' clock Hz": fact.value, "ratio": value / fact.value},
+        )

@@ -7,7 +7,7 @@ from itertools import product
 
 from rooflens import units
 from rooflens.checks.context import Context, close, fold, grouped
-from rooflens.checks.registry import Doubt, check
+from rooflens.checks.registry import Doubt, check, needs, of_each
 from rooflens.records import Device
 from rooflens.reported.figures import FOOTPRINTS, ReportedFigure
 from rooflens.reported.right_values import item_bytes
@@ -26,6 +26,7 @@ def last_level_cache(device: Device | None) -> float:
 
 
 @check("footprint-as-traffic", "error", "divide by the DRAM bytes that were moved: counted, or `rooflens estimate`")
+@needs("intensity", "estimated_time")
 def footprint_as_traffic(context: Context) -> Iterator[Doubt]:
     """Intensity or time was computed from memory in use."""
     for figure, value in context.stated("intensity"):
@@ -74,24 +75,25 @@ def bandwidths(context: Context, figure: ReportedFigure) -> list[float]:
 
 
 @check("weights-as-traffic", "error", "add inputs, outputs and activations: most of the traffic of most models")
-def weights_as_traffic(context: Context) -> Iterator[Doubt]:
+@of_each("bytes")
+def weights_as_traffic(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """Stated bytes are the weights alone."""
-    for figure, value in context.stated("bytes"):
-        parameters, expected = context.right.parameters(figure), context.expected(figure)
-        if not parameters or (expected is not None and expected.nbytes and close(value, expected.nbytes, 0.02)):
-            continue
-        weights = parameters * item_bytes(figure.dtype)
-        for n in (1, 2, 3):
-            if figure.precision <= 1e-3 and close(value, n * weights, 5e-4):
-                yield Doubt(
-                    figure.subject,
-                    f"{units.show(value, 'B')} is {n} x the weights ({units.show(weights, 'B')}): activations do"
-                    " not exist in it, so the intensity is too high",
-                    {"stated B": value, "weights B": weights, "ratio": value / weights},
-                )
+    parameters, expected = context.right.parameters(figure), context.expected(figure)
+    if not parameters or (expected is not None and expected.nbytes and close(value, expected.nbytes, 0.02)):
+        return
+    weights = parameters * item_bytes(figure.dtype)
+    for n in (1, 2, 3):
+        if figure.precision <= 1e-3 and close(value, n * weights, 5e-4):
+            yield Doubt(
+                figure.subject,
+                f"{units.show(value, 'B')} is {n} x the weights ({units.show(weights, 'B')}): activations do"
+                " not exist in it, so the intensity is too high",
+                {"stated B": value, "weights B": weights, "ratio": value / weights},
+            )
 
 
 @check("bytes-below-compulsory", "error", "count every launch of the step, and every unit of the byte rows")
+@needs("bytes", "read_bytes", "intensity")
 def bytes_below_compulsory(context: Context) -> Iterator[Doubt]:
     """A whole step moved less than its weights and inputs, which do not fit into the last-level cache."""
     for figure, value in context.stated("bytes", "read_bytes"):
@@ -125,28 +127,29 @@ def _too_intense(context: Context) -> Iterator[Doubt]:
 
 
 @check("bytes-low", "warning", "sum all launches, converting each row by its own unit (byte, Kbyte, Mbyte)")
-def bytes_low(context: Context) -> Iterator[Doubt]:
+@of_each("bytes")
+def bytes_low(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """A step moved less than half of what its operations read and write, too much to stay in a cache."""
-    for figure, value in context.stated("bytes"):
-        expected, device = context.expected(context.quickest(figure)), context.device(figure)
-        if expected is None or expected.nbytes is None or expected.compulsory is None:
-            continue
-        if figure.recorded is not None and dict(figure.recorded.options).get("compile"):  # operations were fused
-            continue
-        # bytes_below_compulsory says so where they do not fit into the cache, which is graver.
-        is_graver = value < expected.compulsory and expected.compulsory > last_level_cache(device)
-        below = value < LOW * expected.nbytes and not is_graver
-        if below and expected.nbytes > LARGER_THAN_CACHE * last_level_cache(device):
-            yield Doubt(
-                figure.subject,
-                f"{units.show(value, 'B')} is {fold(value / expected.nbytes)} of the {units.show(expected.nbytes, 'B')}"
-                " that the operations read and write one by one: rows of a larger unit or launches were lost, or"
-                " operations were fused",
-                {"stated B": value, "operations' B": expected.nbytes, "ratio": value / expected.nbytes},
-            )
+    expected, device = context.expected(context.quickest(figure)), context.device(figure)
+    if expected is None or expected.nbytes is None or expected.compulsory is None:
+        return
+    if figure.recorded is not None and dict(figure.recorded.options).get("compile"):  # operations were fused
+        return
+    # bytes_below_compulsory says so where they do not fit into the cache, which is graver.
+    is_graver = value < expected.compulsory and expected.compulsory > last_level_cache(device)
+    below = value < LOW * expected.nbytes and not is_graver
+    if below and expected.nbytes > LARGER_THAN_CACHE * last_level_cache(device):
+        yield Doubt(
+            figure.subject,
+            f"{units.show(value, 'B')} is {fold(value / expected.nbytes)} of the {units.show(expected.nbytes, 'B')}"
+            " that the operations read and write one by one: rows of a larger unit or launches were lost, or"
+            " operations were fused",
+            {"stated B": value, "operations' B": expected.nbytes, "ratio": value / expected.nbytes},
+        )
 
 
 @check("bytes-of-batch", "error", "measure or estimate the traffic of each batch size")
+@needs("bytes")
 def bytes_of_batch(context: Context) -> Iterator[Doubt]:
     """The same bytes at every batch size."""
     for same in grouped(context.stated("bytes"), "group", "model", "machine", "dtype", "phase", "image"):
@@ -162,6 +165,7 @@ def bytes_of_batch(context: Context) -> Iterator[Doubt]:
 
 
 @check("backward-is-forward", "warning", "backward also reads saved activations and writes gradients: count it apart")
+@needs("bytes", "flops")
 def backward_is_forward(context: Context) -> Iterator[Doubt]:
     """Forward and backward have the same bytes or FLOP to the last digit."""
     for same in grouped(

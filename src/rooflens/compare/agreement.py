@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 from rooflens.compare.uncertainty import Errors, errors_of
 from rooflens.errors import Incomparable, InvalidValue
+from rooflens.grouping import grouped_by
 from rooflens.records import AS_IS, Case, Phase, Record, Scalar, Source
 from rooflens.results import Evidence, Quantity, RecordSet, Total
 from rooflens.results.partners import EstimatedCases
@@ -44,13 +45,11 @@ class PieceKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceAmounts:
-    """What one source says of one piece; None is unknown.
+    """What one source says of one piece; None is unknown, as where some FLOP were not counted.
 
     Attributes:
-        seconds: of an estimate its bound, of an observer the time.
-        predicted: seconds that an estimate expects.
-        flops: all FLOP, recomputed ones included: of an estimate the algorithm's, of counters those executed, None
-            where some were not counted.
+        seconds: of an estimate its bound, of an observer the time; `predicted`: seconds that an estimate expects.
+        flops: recomputed ones included: of an estimate the algorithm's, of counters those executed.
         dram: bytes to and from DRAM: of an estimate the compulsory ones.
     """
 
@@ -62,12 +61,7 @@ class PieceAmounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """What all that know a piece of a case say of it.
-
-    Attributes:
-        estimated: what the estimate says, None where it has no such piece.
-        observed: what others say, by source.
-    """
+    """What the estimate says of a piece of a case, None where it has no such piece, and what others do, by source."""
 
     case: Case
     key: PieceKey
@@ -85,9 +79,9 @@ class Joined:
             return None
         estimate = self.estimated.seconds if quantity == "bound" else getattr(self.estimated, quantity)
         name = "seconds" if quantity in ("predicted", "bound") else quantity
-        amounts = (getattr(self.observed[source], name) for source in OBSERVERS if source in self.observed)
-        observed = next((amount for amount in amounts if amount is not None), None)
-        return None if estimate is None or observed is None else (estimate, observed)
+        amounts = [getattr(self.observed[source], name) for source in OBSERVERS if source in self.observed]
+        known = [amount for amount in amounts if amount is not None]
+        return (estimate, known[0]) if known and estimate is not None else None
 
     def ratio(self, quantity: Estimated) -> float | None:
         """Return observed over estimated: measured over bound, executed over algorithmic, counted over compulsory."""
@@ -102,12 +96,9 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedShare:
-    """How much of what one source saw has a partner.
+    """How many pieces one source has, how many of them have a partner, and the share of its time that they hold.
 
-    Attributes:
-        source: the estimate, or an observer.
-        pieces: how many pieces it has; joined: those with a partner.
-        share: share of its time (of the bound, for an estimate) in them; None where times are unknown.
+    The time of an estimate is its bound. The share is None where times are unknown.
     """
 
     source: Source
@@ -118,12 +109,7 @@ class JoinedShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Every piece of every case, joined over sources.
-
-    Attributes:
-        rows: paired or not, in the order of the estimates, then of what only others saw.
-        notes: what to know before using the numbers.
-    """
+    """Every piece of every case, paired or not, in the order of the estimates, then of what only others saw."""
 
     level: JoinBy
     rows: tuple[Joined, ...]
@@ -141,10 +127,7 @@ class Agreement:
 
     def by(self, name: str, quantity: Estimated) -> Mapping[str, Errors]:
         """Return the errors grouped by a field of the case or of the piece (device, dtype, kind, phase ...)."""
-        groups: dict[str, list[Joined]] = {}
-        for row in self.rows:
-            owner = row.key if hasattr(row.key, name) else row.case
-            groups.setdefault(str(getattr(owner, name)), []).append(row)
+        groups = grouped_by(self.rows, lambda row: str(getattr(row.key if hasattr(row.key, name) else row.case, name)))
         return {key: errors for key, rows in groups.items() if (errors := self.errors(quantity, rows)) is not None}
 
     def worst(self, quantity: Estimated, most: int = 10) -> tuple[Joined, ...]:
@@ -159,10 +142,10 @@ class Agreement:
 
 
 def compare_evidence(records: RecordSet, by: JoinBy = "case") -> Agreement:
-    """EstimatedCases beside what was measured, profiled and counted of the same cases.
+    """Return estimates beside what was measured, profiled and counted of the same cases.
 
-    An observer belongs to the estimate of its case (see :func:`rooflens.results.evidence.join`). A file of another tool
-    does not know its case: it joins the only estimate that there is for its device, and a note says so.
+    A file of another tool does not know its case: it joins the only estimate that there is for its device, and a note
+    says so.
 
     Raises:
         InvalidValue: an unknown level.
@@ -179,10 +162,8 @@ def compare_evidence(records: RecordSet, by: JoinBy = "case") -> Agreement:
             f"evidence is an estimate and what was observed of the same case: {missing} is missing{hint}"
         )
     known, notes = EstimatedCases(estimates), list[str]()
-    observers: dict[Case | None, list[RecordSet]] = {}
-    for case, source, part in parts:
-        if source != "estimate":
-            observers.setdefault(_estimate_of(case, known, notes), []).append(part)
+    observed = (part for _, source, part in parts if source != "estimate")
+    observers = grouped_by(observed, lambda part: _estimate_of(part.cases[0], known, notes))
     rows = [
         row
         for case, part in estimates.items()
@@ -250,17 +231,15 @@ def _rows(
 
 
 def _grouped(records: Iterable[Record], by: JoinBy, only: Phase | None) -> Mapping[PieceKey, list[Record]]:
-    groups: dict[PieceKey, list[Record]] = {}
-    for record in records:
-        if record.work is not None or record.timing is not None:
-            key = PieceKey(
-                phase=only if by == "case" else record.phase or only,
-                path=record.path if by in ("module", "op") else "",
-                kind=record.kind if by == "family" else "",
-                name=record.name if by == "op" else "",
-            )
-            groups.setdefault(key, []).append(record)
-    return groups
+    return grouped_by(
+        (record for record in records if record.work is not None or record.timing is not None),
+        lambda record: PieceKey(
+            phase=only if by == "case" else record.phase or only,
+            path=record.path if by in ("module", "op") else "",
+            kind=record.kind if by == "family" else "",
+            name=record.name if by == "op" else "",
+        ),
+    )
 
 
 def _estimated(item: Evidence, by: JoinBy, only: Phase | None) -> Mapping[PieceKey, PieceAmounts]:
@@ -268,13 +247,8 @@ def _estimated(item: Evidence, by: JoinBy, only: Phase | None) -> Mapping[PieceK
         return {}
     totals = {key: item.work.sum(group, item.device) for key, group in _grouped(item.work, by, only).items()}
     return {
-        key: PieceAmounts(
-            seconds=BOUND.of(total).value,
-            predicted=PREDICTED.of(total).value,
-            flops=_all_flops(total),
-            dram=BYTES.of(total).value,
-        )
-        for key, total in totals.items()
+        key: PieceAmounts(seconds=t.seconds, predicted=t.predicted_seconds, flops=_all_flops(t), dram=BYTES.of(t).value)
+        for key, t in totals.items()
     }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from rooflens.compare.timed_cases import COMPARED, Compared, TimedCase, check_quantities, timed_cases
 from rooflens.compare.uncertainty import METHODS, Coefficient, Method
+from rooflens.grouping import grouped_by
 from rooflens.records import Case, Phase
 from rooflens.results import RecordSet, Time
 
@@ -14,15 +15,14 @@ FEWEST_MODELS = 3
 """Below, every correlation is 1, -1 or undefined."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Correlation:
-    """How closely two quantities go together over the models of one setting.
+    """How closely two quantities, `quantity` and `against`, go together over the models of one setting.
 
     Attributes:
         setting: what the points share (device, batch, dtype, mode, options); its model is "".
-        quantity: the one, `against`: the other.
         time: which time latency is.
-        points: model, quantity and the other, one per model for which both are known.
+        points: model and both quantities, one per model for which both are known.
         coefficients: Pearson's r, Spearman's rho and Kendall's tau-b; without those that a constant makes undefined.
     """
 
@@ -58,20 +58,14 @@ def correlations(
         Incomparable: no case has a time.
     """
     check_quantities((*quantities, against))
-    return tuple(
-        item
-        for setting, group in settings(timed_cases(records, time=time, phase=phase)).items()
-        for quantity in quantities
-        if quantity != against and (item := _correlation(setting, group, quantity, against, methods)) is not None
-    )
+    groups = settings(timed_cases(records, time=time, phase=phase))
+    pairs = [(setting, group, each) for setting, group in groups.items() for each in quantities if each != against]
+    return tuple(filter(None, (_correlation(*pair, against, methods) for pair in pairs)))
 
 
 def settings(items: Iterable[TimedCase]) -> Mapping[Case, list[TimedCase]]:
     """Steps that differ in nothing but the model, under their case without it."""
-    groups: dict[Case, list[TimedCase]] = {}
-    for step in items:
-        groups.setdefault(replace(step.case, model=""), []).append(step)
-    return groups
+    return grouped_by(items, lambda step: replace(step.case, model=""))
 
 
 def points(group: Iterable[TimedCase], x: Compared, y: Compared) -> tuple[tuple[str, float, float], ...]:
@@ -89,12 +83,5 @@ def _correlation(
     from rooflens.compare.statistics import correlate  # scipy takes a second to load
 
     x, y = [point[1] for point in known], [point[2] for point in known]
-    coefficients = {method: correlate(x, y, method) for method in methods}
-    return Correlation(
-        setting=setting,
-        quantity=quantity,
-        against=against,
-        time=group[0].time,
-        points=known,
-        coefficients={method: coefficient for method, coefficient in coefficients.items() if coefficient is not None},
-    )
+    coefficients = {method: each for method in methods if (each := correlate(x, y, method)) is not None}
+    return Correlation(setting, quantity, against, group[0].time, known, coefficients)

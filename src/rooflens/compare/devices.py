@@ -18,15 +18,10 @@ class OnDevice:
     """One step on one device beside the same step on the baseline; None is unknown.
 
     Attributes:
-        case: the step on this device; baseline: the device beside which it is put.
-        time: measured or bound.
-        seconds: of the step.
         speedup: the baseline's seconds over these; above 1 this device is faster. `interval`: at 95 %.
         watts: rated power of the device (all of them together, where it is several).
         joules_per_sample: energy of a sample at rated power: an upper bound of what the device draws.
-        speedup_per_watt: speed-up over the ratio of rated powers.
-        price: as it was given.
-        speedup_per_price: speed-up over the ratio of prices.
+        speedup_per_watt: speed-up over the ratio of rated powers; `speedup_per_price`: over that of prices.
     """
 
     case: Case
@@ -104,9 +99,8 @@ def compare_devices(
 
 def _row(step: TimedCase, base: TimedCase, devices: Mapping[str, Device], prices: Mapping[str, float]) -> OnDevice:
     here, there = step.case.device or "", base.case.device or ""
-    seconds, compared = step.seconds or 0.0, _speedup(step, base)
+    seconds, compared, batch = step.seconds or 0.0, _speedup(step, base), step.case.batch
     watts, price = _watts(devices.get(here)), prices.get(here)
-    batch = step.case.batch
     return OnDevice(
         case=step.case,
         baseline=there,
@@ -135,6 +129,5 @@ def _speedup(step: TimedCase, base: TimedCase) -> RatioChange:
 
 
 def _watts(device: Device | None) -> float | None:
-    if device is None or "power" not in device.facts:
-        return None
-    return device.facts["power"].value * device.count
+    power = None if device is None else device.facts.get("power")
+    return None if device is None or power is None else power.value * device.count

@@ -8,7 +8,7 @@ may be its effect.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -30,11 +30,10 @@ Pairs = Sequence[tuple[Evidence, Evidence]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A circumstance that is not the same on both sides.
+    """A circumstance (card, driver, torch, clock ...) that is not the same on both sides.
 
     Attributes:
-        what: the circumstance: card, driver, torch, clock ...
-        before: its value on the first side, None where it is not known; after: on the second.
+        before: its value on the first side, None where it is not known; `after`: on the second.
         forbids: whether the comparison would be one of different experiments.
         cases: how many cases it is seen in, None where it holds for all.
     """
@@ -56,8 +55,8 @@ def differences(before: RecordSet, after: RecordSet, pairs: Pairs) -> tuple[Diff
     Args:
         pairs: the cases that are compared.
     """
-    every = [*_surroundings(before.environment, after.environment, pairs), *_clocks(pairs), *_conditions(pairs)]
-    return tuple(sorted(every, key=lambda difference: not difference.forbids))
+    unlike = [*_surroundings(before.environment, after.environment, pairs), *_clocks(pairs), *_conditions(pairs)]
+    return tuple(sorted(unlike, key=lambda difference: not difference.forbids))
 
 
 def _surroundings(before: Environment | None, after: Environment | None, pairs: Pairs) -> Iterator[Difference]:
@@ -112,8 +111,8 @@ def _conditions(pairs: Pairs) -> Iterator[Difference]:
         states = [(_state(one, what), _state(other, what)) for one, other in pairs]
         unlike = [(one, other) for one, other in states if one is not None and other is not None and one != other]
         if unlike:
-            one_state, other_state = (state or "nothing" for state in unlike[0])
-            yield Difference(what=what, before=one_state, after=other_state, cases=len(unlike))
+            first, second = (state or "nothing" for state in unlike[0])
+            yield Difference(what=what, before=first, after=second, cases=len(unlike))
 
 
 def _looks(item: Evidence) -> Iterator[dict[str, Scalar]]:
@@ -132,8 +131,4 @@ def _clock(item: Evidence) -> float | None:
 
 def _state(item: Evidence, what: str) -> str | None:
     states = [str(look[what]) for look in _looks(item) if what in look]
-    return _joined(states) if states else None
-
-
-def _joined(states: Iterable[str]) -> str:
-    return ", ".join(sorted(set(filter(None, states))))
+    return ", ".join(sorted(set(filter(None, states)))) if states else None

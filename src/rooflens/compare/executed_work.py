@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from rooflens.grouping import grouped_by
 from rooflens.records import PHASES, Phase, Record
 from rooflens.results import RecordSet, Total
 from rooflens.results.partners import same_step
@@ -17,10 +18,9 @@ PieceOfStep = tuple[Phase | None, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executed:
-    """One family or module in one phase.
+    """One family or module (`key`) in one phase.
 
     Attributes:
-        key: operation family or module path.
         kernels: launches that were counted.
         seconds: their time; None where one is unknown.
         executed: what they did; its `missing` names those whose FLOP are not all known.
@@ -68,9 +68,11 @@ def executed(rs: RecordSet, by: Literal["family", "module"]) -> tuple[Executed, 
     device, add = counted[0].device(), counted[0].sum
     estimated = [r for r in estimates[0] if r.work is not None]
     launched = _in_phases([r for r in counted[0] if r.scope == "kernel"], {r.phase for r in estimated})
-    ours = _grouped(launched, lambda r: r.kind if by == "family" else r.path)
-    fused = _fused(launched, estimated)
-    theirs = _grouped(estimated, lambda r: fused.get((r.phase, r.path), r.kind) if by == "family" else r.path)
+    fused = _fused(launched, estimated) if by == "family" else {}
+    ours = grouped_by(launched, lambda r: (r.phase, r.kind if by == "family" else r.path))
+    theirs = grouped_by(
+        estimated, lambda r: (r.phase, fused.get((r.phase, r.path), r.kind) if by == "family" else r.path)
+    )
     rows = []
     for piece in sorted(dict.fromkeys((*ours, *theirs)), key=lambda piece: (*PHASES, None).index(piece[0])):
         records = ours.get(piece, [])
@@ -96,18 +98,15 @@ def _in_phases(launched: list[Record], phases: Set[Phase | None]) -> list[Record
     return [replace(r, phase=only) for r in launched]
 
 
-def _grouped(records: Iterable[Record], key: Callable[[Record], str]) -> dict[PieceOfStep, list[Record]]:
-    groups: dict[PieceOfStep, list[Record]] = {}
-    for record in records:
-        groups.setdefault((record.phase, key(record)), []).append(record)
-    return groups
+def _module(record: Record) -> PieceOfStep:
+    return record.phase, record.path
 
 
 def _fused(launched: Iterable[Record], estimated: Iterable[Record]) -> dict[PieceOfStep, str]:
     """Return the family of the only call in a module, where the estimate knows no such call but others in its place."""
-    known = {piece: {r.name for r in records} for piece, records in _grouped(estimated, lambda r: r.path).items()}
+    known = {piece: {r.name for r in records} for piece, records in grouped_by(estimated, _module).items()}
     families: dict[PieceOfStep, str] = {}
-    for piece, records in _grouped(launched, lambda r: r.path).items():
+    for piece, records in grouped_by(launched, _module).items():
         calls = {(r.operation, r.kind) for r in records}
         if len(calls) == 1 and piece in known:
             ((operation, family),) = calls

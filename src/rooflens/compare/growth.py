@@ -22,10 +22,9 @@ class Exponent:
     Attributes:
         case: what the points share; model is "" where they are models, batch None where they are batches, and an
             option is left out where they are its values.
-        of: the quantity that grows; over: what it grows with: a quantity, ``batch``, or an option like ``seq_len``.
+        of: the quantity that grows; `over`: what it grows with: a quantity, ``batch``, or an option like ``seq_len``.
         time: which time latency is.
         points: the values of `over` and of `of`, by rising `over`.
-        fit: exponent with its interval, factor and share of variance explained.
     """
 
     case: Case
@@ -67,11 +66,11 @@ def exponents(
         fewest = FEWEST_MODELS
     else:
         series, fewest = _series(items, over, of), 2
-    long_enough = {case: sorted(values) for case, values in series.items() if len({x for x, _ in values}) >= fewest}
-    fits = {case: power_law([x for x, _ in values], [y for _, y in values]) for case, values in long_enough.items()}
+    long = {case: sorted(values) for case, values in series.items() if len({x for x, _ in values}) >= fewest}
+    fits = [(case, values, power_law(*map(list, zip(*values, strict=True)))) for case, values in long.items()]
     return tuple(
-        Exponent(case=case, of=of, over=over, time=items[0].time, points=tuple(long_enough[case]), fit=fit)
-        for case, fit in fits.items()
+        Exponent(case=case, of=of, over=over, time=items[0].time, points=tuple(values), fit=fit)
+        for case, values, fit in fits
         if fit is not None
     )
 
@@ -79,7 +78,8 @@ def exponents(
 def _series(items: Sequence[TimedCase], over: str, of: Compared) -> dict[Case, list[tuple[float, float]]]:
     """Return the values of a batch or an option, under the case without it."""
     groups: dict[Case, list[tuple[float, float]]] = {}
-    known = {name for step in items for name, value in step.case.options if _is_number(value)}
+    options = (option for step in items for option in step.case.options)
+    known = {name for name, value in options if isinstance(value, int | float) and not isinstance(value, bool)}
     if over != BATCH and over not in known:
         listed = ", ".join((*COMPARED, BATCH, *sorted(known)))
         raise InvalidValue(f"no case has a number {over!r} to grow over; known here: {listed}")
@@ -95,7 +95,3 @@ def _rest(case: Case, over: str) -> Case:
     if over == BATCH:
         return replace(case, batch=None)
     return replace(case, options=tuple(option for option in case.options if option[0] != over))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

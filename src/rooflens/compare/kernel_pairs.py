@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
 from rooflens.errors import AmbiguousResult, Incomparable
+from rooflens.grouping import grouped_by
 from rooflens.records import Record
 from rooflens.results import RecordSet
 from rooflens.results.quantities import ratio
@@ -22,9 +23,7 @@ class LaunchPair:
     """One launch of a kernel, or one call of an operation, on the side or sides where it is.
 
     Attributes:
-        name: the kernel's name in full, as the first side that has it writes it.
-        number: which launch of this name it is, from 1.
-        before: what was seen on the first side, None where it has no such launch; after: on the second.
+        name: in full, as the first side that has it writes it; `number`: which launch of this name it is, from 1.
     """
 
     name: str
@@ -40,13 +39,7 @@ class LaunchPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSum:
-    """All launches of a name on one side; None is unknown.
-
-    Attributes:
-        launches: how many.
-        seconds: their times together, likewise executed FLOP and DRAM bytes: None where one has none, or
-            its FLOP were not all counted.
-    """
+    """All launches of a name on one side: times, executed FLOP and DRAM bytes together, None where one is unknown."""
 
     launches: int
     seconds: float | None
@@ -81,8 +74,7 @@ class KernelComparison:
 
     Attributes:
         launches: in the order of the first file, then those that only the second has.
-        kernels: by name, the largest change of time first.
-        total: all of them.
+        kernels: by name, the largest change of time first; `total`: all of them.
     """
 
     launches: tuple[LaunchPair, ...]
@@ -112,15 +104,9 @@ def compare_kernels(before: RecordSet, after: RecordSet) -> KernelComparison:
     """
     one, other = (_launches(records, which) for records, which in ((before, "first"), (after, "second")))
     launches = tuple(_paired(one, other))
-    names, others = _by_name(one), _by_name(other)
-    kernels = [
-        Kernel(
-            name=(names.get(key) or others[key])[0].name,
-            before=_side(names.get(key, ())),
-            after=_side(others.get(key, ())),
-        )
-        for key in dict.fromkeys((*names, *others))
-    ]
+    ours, theirs = _by_name(one), _by_name(other)
+    sides = [(ours.get(key, []), theirs.get(key, [])) for key in dict.fromkeys((*ours, *theirs))]
+    kernels = [Kernel(name=(us or them)[0].name, before=_side(us), after=_side(them)) for us, them in sides]
     return KernelComparison(
         launches=launches,
         kernels=tuple(sorted(kernels, key=lambda kernel: -abs(kernel.gained or 0))),
@@ -183,14 +169,10 @@ def _paired(before: Sequence[Record], after: Sequence[Record]) -> Iterator[Launc
 
 
 def _by_name(records: Iterable[Record]) -> Mapping[str, list[Record]]:
-    by_name: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        by_name[spelling(record.name)].append(record)
-    return by_name
+    return grouped_by(records, lambda record: spelling(record.name))
 
 
-def _side(records: Iterable[Record]) -> KernelSum:
-    items = list(records)
+def _side(items: Sequence[Record]) -> KernelSum:
     return KernelSum(
         launches=sum(record.calls for record in items),
         seconds=_sum(r.seconds for r in items),

@@ -17,9 +17,7 @@ class PhaseRatio:
 
     Attributes:
         time: of the measured times; `time_interval`: its 95 % interval, from the samples of the same steps.
-        bound: of the bounds.
-        flops, matmul_flops: of the FLOP, without recomputation; about a half for products.
-        bytes: of the bytes to and from DRAM.
+        flops, matmul_flops: without recomputation; about a half for products.
         backward_share: share of backward in the measured step.
     """
 

@@ -9,6 +9,7 @@ from typing import Literal
 from rooflens.compare.environments import Difference, differences
 from rooflens.compare.uncertainty import FEWEST, RatioChange, typical
 from rooflens.errors import Incomparable, InvalidValue
+from rooflens.grouping import grouped_by
 from rooflens.records import Case, Failure, Phase
 from rooflens.results import RecordSet
 from rooflens.results.evidence import Evidence, join
@@ -26,9 +27,7 @@ class RunChange:
     Attributes:
         before: the case on the first side; after: on the second: another one only in the fields compared across.
         phase: None is the whole step.
-        before_seconds: the median of its samples; of several runs the geometric mean of their medians; the sum where
-            it was timed in pieces.
-        change: ratio, interval and test.
+        before_seconds: see :func:`typical`; the sum where it was timed in pieces.
         p: p-value adjusted for the other rows of its kind (whole steps, or phases); None where nothing can be tested.
     """
 
@@ -65,10 +64,9 @@ class RunComparison:
 
     Attributes:
         changes: one per case that both sides hold, and one per phase where a step has several: phases come first.
-        only_before: timed cases without a partner; only_after: likewise.
+        only_before: timed cases without a partner; `only_after`: likewise.
         failed: what failed on the second side and was timed on the first.
         differences: in what the environments differ.
-        notes: what to know before using the numbers.
     """
 
     changes: tuple[RunChange, ...]
@@ -111,10 +109,10 @@ def compare_runs(
     pairs = _pairs(one, other, across)
     if not pairs:
         raise Incomparable(_nothing_in_common(one, other))
-    differing = differences(before, after, pairs)
+    unlike = differences(before, after, pairs)
     if "device" in across:
-        differing = tuple(replace(item, forbids=False) if item.what in ("card", "cpu") else item for item in differing)
-    forbidding = [item for item in differing if item.forbids]
+        unlike = tuple(replace(item, forbids=False) if item.what in ("card", "cpu") else item for item in unlike)
+    forbidding = [item for item in unlike if item.forbids]
     if forbidding and not force:
         raise Incomparable(
             f"the two sides are different experiments: {'; '.join(map(str, forbidding))}. Measure both alike, or"
@@ -127,7 +125,7 @@ def compare_runs(
         only_before=only_before,
         only_after=_without(other, [pair[1] for pair in pairs]),
         failed=tuple(failure for failure in after.failures if failure.case in only_before),
-        differences=differing,
+        differences=unlike,
         notes=(*_unknown(before, after), *_notes(pairs, [row for row in changes if row.phase is None])),
     )
 
@@ -138,11 +136,14 @@ def _pairs(
     """Return each case with its partner: the same case, else the only one that does not contradict it."""
     names = [name for name in FIELDS if name not in (*across, "device")]
 
-    def alike(one: Evidence, items: Mapping[tuple[object, ...], list[Evidence]]) -> list[Evidence]:
-        candidates = items.get(tuple(getattr(one.case, name) for name in names), [])
-        return [other for other in candidates if "device" in across or _same_device(one.case, other.case)]
+    def shared(item: Evidence) -> tuple[object, ...]:
+        return tuple(getattr(item.case, name) for name in names)
 
-    ours, theirs = (_indexed(side, names) for side in (before, after))
+    def alike(one: Evidence, items: Mapping[tuple[object, ...], list[Evidence]]) -> list[Evidence]:
+        fitting = items.get(shared(one), [])
+        return [other for other in fitting if "device" in across or _same_device(one.case, other.case)]
+
+    ours, theirs = (grouped_by(side, shared) for side in (before, after))
     pairs = []
     for item in before:
         fitting = alike(item, theirs)
@@ -156,14 +157,6 @@ def _pairs(
             )
         pairs += [(item, partner) for partner in same or fitting]
     return pairs
-
-
-def _indexed(side: Iterable[Evidence], names: Sequence[str]) -> Mapping[tuple[object, ...], list[Evidence]]:
-    """Return the cases of a side by the fields in which partners agree."""
-    indexed: dict[tuple[object, ...], list[Evidence]] = {}
-    for item in side:
-        indexed.setdefault(tuple(getattr(item.case, name) for name in names), []).append(item)
-    return indexed
 
 
 def _same_device(one: Case, other: Case) -> bool:

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from statistics import median
+from typing import Literal
 
 from scipy import stats
 
@@ -50,11 +51,24 @@ def change(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) 
         before: the samples of each run, in the order in which they were taken; after: likewise.
     """
     start, end = typical(before), typical(after)
+    unit: Literal["samples", "runs"] = "samples" if len(before) == len(after) == 1 else "runs"
+    if unit == "samples":
+        one, other, statistic = independent(before[0]), independent(after[0]), ratio_of_medians
+    else:
+        one, other, statistic = (
+            [median(run) for run in before],
+            [median(run) for run in after],
+            ratio_of_geometric_means,
+        )
+    p: float | None = None
+    interval: Interval | None = None
+    if start > 0 and min(*one, *other) > 0:
+        if min(len(one), len(other)) >= FEWEST:
+            p, interval = rank_test(one, other), ratio_interval(one, other, statistic)
+        elif unit == "runs":
+            p, interval = _t_test(one, other)
     ratio = end / start if start > 0 else None
-    if len(before) == len(after) == 1:
-        return _over_samples(independent(before[0]), independent(after[0]), ratio)
-    one, other = ([median(run) for run in runs] for runs in (before, after))
-    return _over_runs(one, other, ratio)
+    return RatioChange(ratio=ratio, interval=interval, p=p, unit=unit, values=(len(one), len(other)))
 
 
 def independent(samples: Sequence[float]) -> list[float]:
@@ -131,27 +145,6 @@ def quotient_interval(numerators: Sequence[float], denominators: Sequence[float]
     if len(parts) < FEWEST or min(wholes) <= 0:
         return None
     return ratio_interval(wholes, parts, ratio_of_medians, paired=True)
-
-
-def _over_samples(one: list[float], other: list[float], ratio: float | None) -> RatioChange:
-    sizes = (len(one), len(other))
-    if ratio is None or min(sizes) < FEWEST or min(one) <= 0:
-        return RatioChange(ratio=ratio, values=sizes)
-    interval = ratio_interval(one, other, ratio_of_medians)
-    return RatioChange(ratio=ratio, interval=interval, p=rank_test(one, other), values=sizes)
-
-
-def _over_runs(one: list[float], other: list[float], ratio: float | None) -> RatioChange:
-    sizes = (len(one), len(other))
-    p: float | None
-    interval: Interval | None
-    if ratio is None or min(*one, *other) <= 0:
-        p, interval = None, None
-    elif min(sizes) >= FEWEST:
-        p, interval = rank_test(one, other), ratio_interval(one, other, ratio_of_geometric_means)
-    else:
-        p, interval = _t_test(one, other)
-    return RatioChange(ratio=ratio, interval=interval, p=p, unit="runs", values=sizes)
 
 
 def _hang_together(values: Sequence[float]) -> bool:

@@ -21,9 +21,7 @@ class Sweep:
 
     Attributes:
         case: what the batches share; its own batch is None.
-        origin: whether the rates were measured or are the most that the bound allows.
-        rates: batch and samples per second, by rising batch.
-        ran_out: batches at which the device ran out of memory.
+        rates: batch and samples per second, by rising batch; `ran_out`: batches for which memory was too small.
     """
 
     case: Case
@@ -65,12 +63,9 @@ def sweeps(
             ran_out.setdefault(replace(failure.case, batch=None), []).append(failure.case.batch)
     return tuple(
         Sweep(
-            case=case,
-            origin=origin,
-            rates=tuple(sorted(by_batch.items())),
-            ran_out=tuple(sorted(ran_out.get(case, ()))),
+            case=case, origin=origin, rates=tuple(sorted(known.items())), ran_out=tuple(sorted(ran_out.get(case, ())))
         )
-        for (case, origin), by_batch in rates.items()
+        for (case, origin), known in rates.items()
     )
 
 

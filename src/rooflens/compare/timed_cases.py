@@ -18,13 +18,7 @@ COMPARED: tuple[Compared, ...] = get_args(Compared)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedCase:
-    """One case whose time is known.
-
-    Attributes:
-        evidence: where its numbers come from.
-        phase: the phase that is meant, None for the whole step.
-        time: which time is meant by latency.
-    """
+    """One case whose time is known, of a phase or of the whole step; `time` is which time is meant by latency."""
 
     evidence: Evidence
     phase: Phase | None

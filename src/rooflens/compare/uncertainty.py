@@ -66,7 +66,6 @@ class PowerLaw:
     Attributes:
         interval: 95 % interval of the exponent; None for two points.
         r_squared: share of the variance of log y that the line explains.
-        points: how many there are.
     """
 
     exponent: float
@@ -81,10 +80,7 @@ class Errors:
     """Relative errors of some estimates against what was observed.
 
     Attributes:
-        count: how many.
-        mape: mean of the absolute errors.
-        median: median of the absolute errors.
-        p90: 90 % quantile of the absolute errors.
+        mape: mean of the absolute errors, `median` and `p90` (90 % quantile) likewise.
         bias: mean of the signed errors: negative where estimates are too small.
     """
 

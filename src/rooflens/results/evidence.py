@@ -19,8 +19,7 @@ class Measured:
 
     Attributes:
         seconds: the median; the sum of the medians where a step was timed in pieces.
-        timing: the samples, None for a sum of pieces: its interval is unknown.
-        pooled: how many measurements of the same thing the samples come from.
+        timing: the samples, of `pooled` measurements; None for a sum of pieces: its interval is unknown.
         pieces: it is the sum of what was timed piece by piece, without what lies between the pieces.
     """
 

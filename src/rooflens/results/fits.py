@@ -30,7 +30,7 @@ class Fit:
         memory: bytes of the device; None if unknown.
         reserves: what must stay free.
         held: peak memory of `case`, by cause; None if it was not searched for.
-        total: work and bound of `case`; None if no batch fits.
+        total: of `case`; None if no batch fits.
         reason: why the batch is 0 or unknown, else "".
     """
 
@@ -54,16 +54,13 @@ class Fit:
     @property
     def needed(self) -> int | None:
         """Bytes that `case` needs: its peak and the reserves."""
-        if self.memory is None or self.held is None:
-            return None
-        return needed(self.held, self.memory, self.reserves)
+        return None if self.memory is None or self.held is None else needed(self.held, self.memory, self.reserves)
 
     @property
     def reserved(self) -> int | None:
         """Bytes of the reserves."""
-        if self.needed is None or self.held is None or self.held.peak is None:
-            return None
-        return self.needed - self.held.peak
+        peak = None if self.held is None else self.held.peak
+        return None if self.needed is None or peak is None else self.needed - peak
 
     @property
     def cause(self) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 
+from rooflens.grouping import grouped_by
 from rooflens.records import Case, Scalar
 from rooflens.runs.options import COUNTING, RUNNING
 
@@ -18,13 +20,13 @@ class EstimatedCases:
 
     def __init__(self, cases: Iterable[Case]) -> None:
         self.cases = tuple(cases)
-        self._by_step: dict[Case, list[Case]] = {}
+
+    @cached_property
+    def _by_step(self) -> Mapping[Case, list[Case]]:
+        return grouped_by(self.cases, _step)
 
     def partner(self, case: Case) -> Case | None:
         """Return the estimate of the same case: of the same device, else the only one that does not contradict it."""
-        if not self._by_step:
-            for estimate in self.cases:
-                self._by_step.setdefault(_step(estimate), []).append(estimate)
         alike = self._by_step.get(_step(case), [])
         if case in alike:
             return case

@@ -37,8 +37,8 @@ class Quantity:
 
     Attributes:
         name: what claims and comparisons call it.
-        header: what the header of a table calls it.
         title: what a sentence or an axis calls it.
+        header: what the header of a table calls it.
         unit: base unit; ``""`` for a bare number.
         better: whether more of it is better, or less; ``""`` where neither is.
         total: how it is read from the total of some records, where that tells it.
@@ -48,8 +48,8 @@ class Quantity:
     """
 
     name: str
-    header: str
     title: str
+    header: str = ""
     _: KW_ONLY
     unit: str = ""
     better: Literal["more", "less", ""] = ""
@@ -57,6 +57,9 @@ class Quantity:
     number: Callable[[Evidence, Phase | None, Time | None], float | None] | None = None
     timed: bool = False
     grows: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "header", self.header or self.title)
 
     def of(self, total: Total | None) -> Reading:
         """Return its number in the total of some records."""
@@ -131,12 +134,9 @@ def activations(evidence: Evidence) -> float | None:
 
 
 def _utilisation(works: Iterable[Work | None], device: Device | None, seconds: float | None) -> float | None:
-    if device is None or not seconds:
-        return None
-    matrix = [
-        item for work in works if work is not None for item in work.flops.items() if item[0].startswith("matmul.")
-    ]
-    if not matrix:
+    amounts = (item for work in works if work is not None for item in work.flops.items())
+    matrix = [(resource, flops) for resource, flops in amounts if resource.startswith("matmul.")]
+    if device is None or not seconds or not matrix:
         return None
     return sum(flops / device.require(resource).rate for resource, flops in matrix) / seconds
 
@@ -176,47 +176,37 @@ def _peak(evidence: Evidence, _: Phase | None, time: Time | None) -> float | Non
     return None
 
 
-MATMUL_FLOPS = Quantity(
-    "matmul_flops", "matmul FLOP", "matmul FLOP", unit="FLOP", total=lambda t: t.matmul_flops, grows=True
-)
+MATMUL_FLOPS = Quantity("matmul_flops", "matmul FLOP", unit="FLOP", total=lambda t: t.matmul_flops, grows=True)
 RECOMPUTED_FLOPS = Quantity(
-    "recomputed_flops",
-    "recomputed FLOP",
-    "recomputed FLOP",
-    unit="FLOP",
-    total=lambda t: t.recomputed_flops,
-    grows=True,
+    "recomputed_flops", "recomputed FLOP", unit="FLOP", total=lambda t: t.recomputed_flops, grows=True
 )
-ALL_FLOPS = Quantity("flops", "FLOP", "FLOP", unit="FLOP", total=lambda t: t.flops, grows=True)
-MACS = Quantity("macs", "MAC", "MAC", unit="MAC", total=lambda t: t.macs, grows=True)
-BYTES = Quantity("bytes", "DRAM", "DRAM bytes", unit="B", total=lambda t: t.bytes.get("dram"))
-INTENSITY = Quantity("intensity", "FLOP/B", "intensity", unit="FLOP/B", total=lambda t: t.intensity, grows=True)
-BOUND = Quantity("bound", "bound", "bound, as a time", unit="s", better="less", total=lambda t: t.seconds, grows=True)
+ALL_FLOPS = Quantity("flops", "FLOP", unit="FLOP", total=lambda t: t.flops, grows=True)
+MACS = Quantity("macs", "MAC", unit="MAC", total=lambda t: t.macs, grows=True)
+BYTES = Quantity("bytes", "DRAM bytes", "DRAM", unit="B", total=lambda t: t.bytes.get("dram"))
+INTENSITY = Quantity("intensity", "intensity", "FLOP/B", unit="FLOP/B", total=lambda t: t.intensity, grows=True)
+BOUND = Quantity("bound", "bound, as a time", "bound", unit="s", better="less", total=lambda t: t.seconds, grows=True)
 WHOLE_MODEL = Quantity(
     "whole_model",
-    "whole-model roofline",
     "whole-model roofline",
     unit="s",
     better="less",
     total=lambda t: None if t.whole_bound is None else t.whole_bound.seconds,
 )
 PREDICTED = Quantity(
-    "predicted", "predicted", "predicted time", unit="s", better="less", total=lambda t: t.predicted_seconds
+    "predicted", "predicted time", "predicted", unit="s", better="less", total=lambda t: t.predicted_seconds
 )
-TIME = Quantity("time", "measured", "latency", unit="s", better="less", number=_seconds, timed=True)
-THROUGHPUT = Quantity("throughput", "samples /s", "throughput", better="more", number=_rate, timed=True)
+TIME = Quantity("time", "latency", "measured", unit="s", better="less", number=_seconds, timed=True)
+THROUGHPUT = Quantity("throughput", "throughput", "samples /s", better="more", number=_rate, timed=True)
 PERFORMANCE = Quantity(
-    "performance", "FLOP/s", "performance", unit="FLOP/s", better="more", number=_performance, timed=True
+    "performance", "performance", "FLOP/s", unit="FLOP/s", better="more", number=_performance, timed=True
 )
-EFFICIENCY = Quantity(
-    "efficiency", "efficiency", "efficiency", better="more", number=_observed(efficiency), timed=True, grows=True
-)
-MFU = Quantity("mfu", "MFU", "MFU", better="more", number=_observed(mfu), timed=True, grows=True)
-HFU = Quantity("hfu", "HFU", "HFU", better="more", number=_observed(hfu), timed=True, grows=True)
-MEMORY = Quantity("memory", "peak", "peak memory", unit="B", better="less", number=_peak)
-PARAMETERS = Quantity("parameters", "parameters", "parameters", number=lambda evidence, *_: evidence.parameters)
+EFFICIENCY = Quantity("efficiency", "efficiency", better="more", number=_observed(efficiency), timed=True, grows=True)
+MFU = Quantity("mfu", "MFU", better="more", number=_observed(mfu), timed=True, grows=True)
+HFU = Quantity("hfu", "HFU", better="more", number=_observed(hfu), timed=True, grows=True)
+MEMORY = Quantity("memory", "peak memory", "peak", unit="B", better="less", number=_peak)
+PARAMETERS = Quantity("parameters", "parameters", number=lambda evidence, *_: evidence.parameters)
 ACTIVATIONS = Quantity(
-    "activations", "activations", "activation bytes", unit="B", number=lambda evidence, *_: activations(evidence)
+    "activations", "activation bytes", "activations", unit="B", number=lambda evidence, *_: activations(evidence)
 )
 
 QUANTITIES: Mapping[str, Quantity] = {

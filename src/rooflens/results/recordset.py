@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rooflens.devices import find
 from rooflens.errors import AmbiguousResult, InvalidValue
+from rooflens.grouping import grouped_by
 from rooflens.records import (
     PHASES,
     Bound,
@@ -44,10 +45,7 @@ _KEYS: Mapping[Grouping, Callable[[Record], str]] = {
 
 def grouped(records: Iterable[Record], level: Grouping) -> dict[str, list[Record]]:
     """Group records by phase, module path, operation family or operation, in order of appearance."""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(_KEYS[level](record), []).append(record)
-    return groups
+    return grouped_by(records, _KEYS[level])
 
 
 class RecordSet:
@@ -101,7 +99,9 @@ class RecordSet:
                     f"the sets hold two devices called {name!r} with different rates (measured twice, or from two"
                     " files); look at them one by one, or measure both with one device file (roof=)"
                 )
-        mine, theirs = _estimates(self.records), _estimates(other.records)
+        mine, theirs = (
+            grouped_by((r for r in each.records if r.source == "estimate"), lambda r: r.case) for each in (self, other)
+        )
         for case in mine.keys() & theirs.keys():
             if mine[case] != theirs[case]:
                 raise InvalidValue(
@@ -141,7 +141,7 @@ class RecordSet:
 
         >>> rs.where(batch=64, source="measure")  # doctest: +SKIP
         """
-        of_record, of_case = _field_names(Record), _field_names(Case)
+        of_record, of_case = ({field.name for field in fields(cls)} for cls in (Record, Case))
         unknown = conditions.keys() - of_record - of_case
         if unknown:
             raise InvalidValue(f"unknown condition {min(unknown)!r}; known: {', '.join(sorted(of_record | of_case))}")
@@ -151,10 +151,8 @@ class RecordSet:
             conditions["device"] = find(device).name
 
         def meets(item: Record | Failure) -> bool:
-            return all(
-                getattr(item.case if name in of_case else item, name, None) == value
-                for name, value in conditions.items()
-            )
+            of = {name: item.case if name in of_case else item for name in conditions}
+            return all(getattr(of[name], name, None) == value for name, value in conditions.items())
 
         return RecordSet(
             filter(meets, self.records),
@@ -177,9 +175,7 @@ class RecordSet:
     def split(self) -> tuple[tuple[Case, Source, RecordSet], ...]:
         """Return one set per case and source, in order of appearance; always the same sets."""
         if self._split is None:
-            held: dict[tuple[Case, Source], list[Record]] = {}
-            for record in self.records:
-                held.setdefault((record.case, record.source), []).append(record)
+            held = grouped_by(self.records, lambda record: (record.case, record.source))
             more: dict[str, Any] = {"devices": self.devices, "environment": self.environment, "bounds": self._bounds}
             self._split = tuple((case, source, RecordSet(records, **more)) for (case, source), records in held.items())
         return self._split
@@ -311,19 +307,6 @@ def _common(one: Environment | None, other: Environment | None) -> Environment |
         flags={name: value for name, value in one.flags.items() if other.flags.get(name) == value},
         commit=one.commit if one.commit == other.commit else None,
     )
-
-
-def _estimates(records: Iterable[Record]) -> dict[Case, list[Record]]:
-    """Return the estimated records by case."""
-    by_case: dict[Case, list[Record]] = {}
-    for record in records:
-        if record.source == "estimate":
-            by_case.setdefault(record.case, []).append(record)
-    return by_case
-
-
-def _field_names(cls: type) -> set[str]:
-    return {f.name for f in fields(cls)}
 
 
 def _row(record: Record) -> dict[str, object]:

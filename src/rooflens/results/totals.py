@@ -44,24 +44,17 @@ class Total:
 
     Attributes:
         work: algorithmic work without recomputation; None where no record has any.
-        recomputed_work: work that repeats forward work during backward; None where no record has any.
-        all_work: both together.
-        matmul_flops: FLOP of products, convolutions, attention and recurrent gates.
+        recomputed_work: work that repeats forward work during backward, likewise; `all_work`: both together.
+        matmul_flops: FLOP of products, convolutions, attention and recurrent gates; `macs`: half of them.
         recomputed_flops: matrix FLOP that repeat forward work during backward.
-        flops: all FLOP, element-wise and special functions included.
-        macs: multiply-adds of the matrix work: half of its FLOP.
-        bytes: bytes per level, recomputation included: it is real traffic.
+        flops: element-wise and special functions included.
+        bytes: per level, recomputation included: it is real traffic.
         intensity: FLOP per DRAM byte, recomputation included in both.
         missing: operations whose FLOP are unknown: with any, FLOP and bound are lower bounds.
-        pieces: what the records count by.
     """
 
     def __init__(self, records: Iterable[Record], device: Device | None, bounds: Bounds | None = None) -> None:
-        """Sum some records.
-
-        Args:
-            bounds: bounds that are known already; totals of the same records share them.
-        """
+        """Sum some records; totals of the same records share the bounds that are known already."""
         self.records = tuple(records)
         self.device = device
         self._bounds = Bounds() if bounds is None else bounds
@@ -148,13 +141,11 @@ class Total:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Some records of one case and source that belong together.
+    """Some records of one case and source that belong together, and their sum.
 
     Attributes:
         key: module path, family, operation name or phase, by what was asked for.
-        kind: family of the records if they share one, else "".
-        phase: phase of the records if they share one.
-        total: their sum.
+        kind: family of the records if they share one, else ""; `phase`: likewise, else None.
     """
 
     key: str
