@@ -147,9 +147,7 @@ def test_all_that_a_file_may_say(tmp_path: Path) -> None:
             ),
         ),
         excluded=(
-            Exclusion(
-                conditions={"model": ("resnet*",), "batch": (">= 64",), "device": (v100,)}, why="does not fit", line=34
-            ),
+            Exclusion(conditions={"model": ("resnet*",), "batch": (">= 64",), "device": (v100,)}, why="does not fit"),
         ),
         recorded=(Recorded(files=("old/*.csv",), case={"device": v100, "batch": 1, "dtype": "fp32"}),),
         settings=Settings(
@@ -174,14 +172,12 @@ def test_all_that_a_file_may_say(tmp_path: Path) -> None:
                     margin=0.05,
                     where={"mode": "train"},
                 ),
-                line=46,
             ),
             Hypothesis(
                 text="It takes less than 10 ms",
                 claim=Claim(quantity="time", left=Side(), relation="<=", right=Side(value=0.01)),
-                line=56,
             ),
-            Hypothesis(text="It feels fast", line=63),
+            Hypothesis(text="It feels fast"),
         ),
         clusters={
             "home": Cluster(

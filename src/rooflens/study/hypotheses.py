@@ -72,7 +72,7 @@ def hypotheses(top: TomlTable, study: Study) -> Iterator[Hypothesis]:
         for key in ("for", "margin", "where"):
             if key in table.values and missing:
                 table.fail(key, f"belongs to a claim, and there is none; a claim has {', '.join(_CLAIM)}")
-        yield Hypothesis(text=given["text"], claim=None if missing else _claim(table, given, study), line=table.line())
+        yield Hypothesis(text=given["text"], claim=None if missing else _claim(table, given, study))
 
 
 def _claim(table: TomlTable, given: Mapping[str, Any], study: Study) -> Claim:

@@ -121,12 +121,10 @@ class Exclusion:
     Attributes:
         conditions: field or option to what it may be: values, patterns (``vgg*``) or comparisons (``>= 512``).
         why: shown wherever the gap shows.
-        line: where the file says so.
     """
 
     conditions: Mapping[str, tuple[Scalar, ...]]
     why: str = ""
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +186,6 @@ class Hypothesis:
 
     text: str
     claim: Claim | None = None
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,7 +179,7 @@ def _exclusion(table: TomlTable) -> Exclusion:
             check_condition(table, name, value)
     if "device" in conditions:
         conditions["device"] = tuple(map(canonical, conditions["device"]))
-    return Exclusion(conditions=conditions, why=why, line=table.line())
+    return Exclusion(conditions=conditions, why=why)
 
 
 def canonical(device: Scalar) -> Scalar:

@@ -76,10 +76,6 @@ class TomlTable:
         place = f"{self.name}, line {line}" if line is not None else self.name
         raise StudyFileError(f"{place}: {_dotted(path)} {problem}".replace(":  ", ": "))
 
-    def line(self) -> int | None:
-        """The line on which this table begins."""
-        return line_of(self.text, self.path)
-
     def read(self, kinds: Mapping[str, KeyKind], others: Iterable[str] = (), remedy: str = "") -> dict[str, Any]:
         """The values of the keys that the file gives, each of its kind.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from rooflens import units
-from rooflens.records import MEMORY_CAUSES, Case, Record
+from rooflens.records import MEMORY_CAUSES, Case
 from rooflens.report.charts import Bar, BarPiece, Bars
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
 from rooflens.report.series import phases_table
@@ -16,7 +16,7 @@ from rooflens.report.study.content import Block, FigureBlock, Section, TableBloc
 from rooflens.report.study.view import StudyView
 from rooflens.report.summary import memory as memory_table
 from rooflens.report.table import percent
-from rooflens.results import QUANTITIES, Evidence, Total
+from rooflens.results import QUANTITIES, Evidence, grouped
 from rooflens.results.quantities import BOUND
 
 MOST = 16
@@ -69,58 +69,55 @@ def representatives(evidence: Iterable[Evidence]) -> list[Evidence]:
 
     Of equal batches the one that was profiled; of many kinds those whose bound is longest.
     """
-    kinds: dict[Case, Evidence] = {}
+    kinds: dict[Case, list[Evidence]] = {}
     for item in evidence:
-        kind = replace(item.case, batch=None, device=None)
-        if item.work is not None and (kind not in kinds or _rank(item) > _rank(kinds[kind])):
-            kinds[kind] = item
-    items = list(kinds.values())
+        if item.work is not None:
+            kinds.setdefault(replace(item.case, batch=None, device=None), []).append(item)
+    items = [max(those, key=lambda item: (item.case.batch or 0, item.profile is not None)) for those in kinds.values()]
     return sorted(items, key=lambda item: -(BOUND.read(item).value or 0.0))[:MOST] if len(items) > MOST else items
 
 
-def _rank(item: Evidence) -> tuple[int, bool]:
-    return item.case.batch or 0, item.profile is not None
-
-
 def _charts(items: Sequence[Evidence], by: By) -> Iterator[Bars]:
+    every = [(item, _amounts(item, by)) for item in items]
     for key, title, unit in _AMOUNTS:
-        rows = [(item, amounts) for item in items if sum((amounts := _amounts(item, key, by)).values())]
-        if rows:
-            colours = _PHASE_COLOURS if by == "phase" else _ranked(amounts for _, amounts in rows)
-            yield _shares(f"{key}-by-{by}", f"{title} by {by}", rows, colours, unit)
+        rows = [(item.case, amounts[key]) for item, amounts in every if sum(amounts[key].values())]
+        if not rows:
+            continue
+        colours = _PHASE_COLOURS if by == "phase" else _ranked(amounts for _, amounts in rows)
+        cases = [case for case, _ in rows]
+        named = naming(cases)
+        yield Bars(
+            key=f"{key}-by-{by}",
+            title=f"{title} by {by}",
+            axis="share of the step",
+            unit="%",
+            bars=tuple(Bar(named(case), tuple(_parts(amounts, colours, unit))) for case, amounts in rows),
+            groups=dict(colours),
+            notes=(*device_note(cases), *([_WRITTEN] if key == "memory" else [])),
+        )
 
 
-def _amounts(item: Evidence, key: str, by: By) -> Amounts:
-    if key == "memory":
-        records = [record for record in item.work or () if record.work is not None]
-        if any(record.traffic is None for record in records):
-            return {}  # of some operation nobody knows what it writes
-        return _summed(records, by, lambda record: record.traffic.outputs if record.traffic is not None else 0.0)
-    if key == "time" and by == "family":  # where a profile saw the pieces
-        pieces = [record for record in item.pieces or () if record.timing is not None and record.scope != "model"]
-        return _summed(pieces, by, lambda record: record.timing.median if record.timing is not None else 0.0)
-    if key == "time":
-        return {phase: time.seconds for phase in item.phases if (time := item.measured(phase)) is not None}
-    return {name: QUANTITIES[key].of(total).value or 0.0 for name, total in _totals(item, by).items()}
-
-
-def _summed(records: Iterable[Record], by: By, amount: Callable[[Record], float]) -> Amounts:
-    """Amounts of one call of each record, times its calls, by family or phase."""
-    amounts: dict[str, float] = {}
-    for record in records:
-        name = (record.kind if by == "family" else record.phase) or _UNKNOWN
-        amounts[name] = amounts.get(name, 0.0) + amount(record) * record.calls
-    return amounts
-
-
-def _totals(item: Evidence, by: By) -> Mapping[str, Total]:
+def _amounts(item: Evidence, by: By) -> Mapping[str, Amounts]:
+    """Every amount of a step by family or phase; what is not known of all of it is empty."""
+    assert item.work is not None
+    worked = grouped((record for record in item.work if record.work is not None), by)
+    totals = {name or _UNKNOWN: item.work.sum(records, item.device) for name, records in worked.items()}
+    amounts: dict[str, Amounts] = {
+        key: {name: QUANTITIES[key].of(total).value or 0.0 for name, total in totals.items()}
+        for key in ("flops", "bytes", "bound")
+    }
+    written = {
+        name: [None if record.traffic is None else record.traffic.outputs * record.calls for record in total.records]
+        for name, total in totals.items()
+    }
+    is_known = not any(None in each for each in written.values())
+    amounts["memory"] = {name: sum(filter(None, each)) for name, each in written.items()} if is_known else {}
     if by == "phase":
-        return {phase: total for phase in item.phases if (total := item.total(phase)) is not None}
-    families: dict[str, list[Record]] = {}
-    for record in item.work or ():
-        if record.work is not None:
-            families.setdefault(record.kind or _UNKNOWN, []).append(record)
-    return {} if item.work is None else {name: item.work.sum(rs, item.device) for name, rs in families.items()}
+        amounts["time"] = {phase: time.seconds for phase in item.phases if (time := item.measured(phase)) is not None}
+    else:  # where a profile saw the pieces
+        timed = grouped((r for r in item.pieces or () if r.timing is not None and r.scope != "model"), by)
+        amounts["time"] = {name or _UNKNOWN: sum(r.seconds or 0.0 for r in each) for name, each in timed.items()}
+    return amounts
 
 
 def _ranked(rows: Iterable[Amounts]) -> Mapping[str, str]:
@@ -134,21 +131,6 @@ def _ranked(rows: Iterable[Amounts]) -> Mapping[str, str]:
     kept = order if len(order) <= MOST_GROUPS else [*order[: MOST_GROUPS - 1], OTHER]
     colours = group_colours(kept)
     return {name: colours[name] for name in kept}
-
-
-def _shares(
-    key: str, title: str, rows: Sequence[tuple[Evidence, Amounts]], colours: Mapping[str, str], unit: str
-) -> Bars:
-    named = naming([item.case for item, _ in rows])
-    return Bars(
-        key=key,
-        title=title,
-        axis="share of the step",
-        unit="%",
-        bars=tuple(Bar(named(item.case), tuple(_parts(amounts, colours, unit))) for item, amounts in rows),
-        groups=dict(colours),
-        notes=(*device_note(item.case for item, _ in rows), *([_WRITTEN] if key.startswith("memory") else [])),
-    )
 
 
 def _parts(amounts: Amounts, colours: Mapping[str, str], unit: str) -> Iterator[BarPiece]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from rooflens.report.charts import svg
@@ -26,7 +27,9 @@ WIDE = 11
 
 def render(report: Report) -> str:
     """The page; equal reports give equal pages."""
-    return _templates().get_template("page.html").render(report=report, shapes=svg.shapes())
+    templates = files("rooflens.report.study") / "templates"
+    css, js = ((templates / f"page.{kind}").read_text(encoding="utf-8").rstrip() for kind in ("css", "js"))
+    return _templates().get_template("page.html").render(report=report, shapes=svg.shapes(), css=css, js=js)
 
 
 @cache

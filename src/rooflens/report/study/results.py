@@ -11,26 +11,14 @@ from rooflens.report.study.content import Block, Section, TableBlock
 from rooflens.report.study.view import StudyView
 from rooflens.report.summary import failures as failures_table
 from rooflens.report.summary import summary
-from rooflens.report.table import Column, Entries, Entry, Table, build
+from rooflens.report.table import Column, Entry, Table, build
 from rooflens.study import Verdict
 
 _VERDICTS = (
-    Column(key="hypothesis", header="hypothesis", align="left"),
-    Column(key="outcome", header="outcome", align="left"),
-    Column(key="sentence", header="by which numbers", align="left"),
+    Column("hypothesis", "hypothesis", read="hypothesis.text", align="left"),
+    Column("outcome", "outcome", align="left"),
+    Column("sentence", "by which numbers", align="left"),
 )
-_PAIRS = (
-    Column(key="group", header="for", align="left"),
-    Column(key="left", header="left", align="left"),
-    Column(key="left_value", header="value"),
-    Column(key="right", header="right", align="left"),
-    Column(key="right_value", header="value held against"),
-    Column(key="ratio", header="left over right"),
-    Column(key="holds", header="holds", align="left"),
-    Column(key="why", header="why not told", align="left"),
-)
-
-
 _HOLDS = {False: "no", None: "not told", True: "yes"}
 
 
@@ -45,11 +33,7 @@ def hypotheses(view: StudyView) -> Section | None:
     """What was expected, what became of it, and every comparison behind it."""
     if not view.verdicts:
         return None
-    rows: list[Entries] = [
-        {"hypothesis": verdict.hypothesis.text, "outcome": verdict.outcome, "sentence": verdict.sentence}
-        for verdict in view.verdicts
-    ]
-    blocks: list[Block] = [TableBlock(key="hypotheses", table=build("Hypotheses", _VERDICTS, rows))]
+    blocks: list[Block] = [TableBlock(key="hypotheses", table=build("Hypotheses", _VERDICTS, view.verdicts))]
     blocks += [
         TableBlock(key=f"hypothesis-{number}", table=_comparisons(verdict), folded=True)
         for number, verdict in enumerate(view.verdicts, 1)
@@ -61,20 +45,18 @@ def hypotheses(view: StudyView) -> Section | None:
 def _comparisons(verdict: Verdict) -> Table:
     """The comparisons of one claim; those against it first."""
     left, right = verdict.units
-    rows: list[Entries] = [
-        {
-            "group": pair.group,
-            "left": pair.left,
-            "left_value": _value(pair.left_value, left),
-            "right": pair.right,
-            "right_value": _value(pair.right_value, right),
-            "ratio": pair.ratio,
-            "holds": _HOLDS[pair.holds],
-            "why": pair.why,
-        }
-        for pair in (*verdict.against, *verdict.undecided, *verdict.supporting)
-    ]
-    return build(f"Comparisons: {verdict.hypothesis.text}", _PAIRS, rows)
+    columns = (
+        Column("group", "for", align="left"),
+        Column("left", "left", align="left"),
+        Column("left_value", "value", read=lambda pair: _value(pair.left_value, left)),
+        Column("right", "right", align="left"),
+        Column("right_value", "value held against", read=lambda pair: _value(pair.right_value, right)),
+        Column("ratio", "left over right"),
+        Column("holds", "holds", read=lambda pair: _HOLDS[pair.holds], align="left"),
+        Column("why", "why not told", align="left"),
+    )
+    pairs = (*verdict.against, *verdict.undecided, *verdict.supporting)
+    return build(f"Comparisons: {verdict.hypothesis.text}", columns, pairs)
 
 
 def _value(value: float | None, unit: str) -> Entry:

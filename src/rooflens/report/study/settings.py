@@ -15,6 +15,10 @@ from rooflens.study import STATES, Cell, Study, excluded
 
 MOST_NAMED = 24
 """Values of an axis that are named; of more, the first ones."""
+_COMMANDS = """\
+rooflens study run study.toml -d {folder}
+rooflens study status {folder}
+rooflens study report {folder} -o report.html"""
 _ENVIRONMENT = (
     Column(key="what", header="", align="left"),
     Column(key="name", header="name", align="left"),
@@ -25,7 +29,14 @@ _ENVIRONMENT = (
 
 def setting(view: StudyView) -> Section:
     """Question, method, what was varied, what was left out, how many cells are done."""
-    return Section(key="question", title="Question and setting", blocks=tuple(_setting(view)))
+    facts = list(_axes(view.status.states))
+    if states := ", ".join(f"{n} {state}" for state in STATES if (n := view.status.count(state))):
+        facts.append(("cells", states))
+    blocks: list[Block] = [*_paragraphs(view.study.question), *_paragraphs(view.study.method)]
+    blocks += [Facts(tuple(facts))] if facts else []
+    if view.study.excluded:
+        blocks += ["Left out:", Facts(tuple(_exclusions(view.study)))]
+    return Section(key="question", title="Question and setting", blocks=tuple(blocks))
 
 
 def environment(view: StudyView) -> Section | None:
@@ -43,7 +54,8 @@ def repeat(view: StudyView) -> Section:
     """Everything that is needed to run the study again."""
     blocks: list[Block] = [
         "The study file below names every case. These commands run it, tell how far it is, and write this report.",
-        Code("Commands", "\n".join(_commands(view.name))),
+        # The folder by its last name: where it lies says nothing to others.
+        Code("Commands", _COMMANDS.format(folder=shlex.quote(f"out/{view.name}"))),
     ]
     versions = {made.rooflens for made, _ in view.environments}
     commits = {made.commit for made, _ in view.environments if made.commit}
@@ -51,27 +63,6 @@ def repeat(view: StudyView) -> Section:
     facts += [("working tree", ", ".join(sorted(commits)))] if commits else []
     blocks += [Facts(tuple(facts))] if facts else []
     return Section(key="repeat", title="How to repeat it", blocks=(*blocks, Code("Study file", view.text)))
-
-
-def _commands(name: str) -> Iterator[str]:
-    """Commands on the folder of the study, by its last name: where it lies says nothing to others."""
-    folder = shlex.quote(f"out/{name}")
-    yield f"rooflens study run study.toml -d {folder}"
-    yield f"rooflens study status {folder}"
-    yield f"rooflens study report {folder} -o report.html"
-
-
-def _setting(view: StudyView) -> Iterator[Block]:
-    yield from _paragraphs(view.study.question)
-    yield from _paragraphs(view.study.method)
-    facts = list(_axes(view.status.states))
-    if states := ", ".join(f"{n} {state}" for state in STATES if (n := view.status.count(state))):
-        facts.append(("cells", states))
-    if facts:
-        yield Facts(tuple(facts))
-    if view.study.excluded:
-        yield "Left out:"
-        yield Facts(tuple(_exclusions(view.study)))
 
 
 def _axes(cells: Iterable[Cell]) -> Iterator[tuple[str, str]]:
