@@ -3,7 +3,8 @@
     python benchmarks/path_lengths.py [--json] [--functions table]
 
 Fixed cases: the table and the picture of resnet18 (batch 256, an A100), and the report of a small study of estimates.
-Comprehensions and lambdas are lines of the function that holds them, and are not counted.
+Comprehensions and lambdas are lines of the function that holds them, and are not counted. tests/test_path_lengths.py
+holds the limits: 80 functions in 15 files for the table, 130 for the picture, 425 for the report, which has 17 sections.
 """
 
 from __future__ import annotations

@@ -23,16 +23,24 @@ _CALIBRATION = (
 )
 
 
+_OVERVIEW = (
+    Column("name", "name", align="left"),
+    Column("year", "year", read=lambda device: _year(device.facts.get("year")), group="about", show="room"),
+    Column("fp32", "fp32 FLOP/s", "FLOP/s", lambda device: _short(device.ceiling("vector.fp32")), group="about"),
+    Column(
+        "matmul",
+        "16-bit FLOP/s",
+        "FLOP/s",
+        lambda device: _short(device.ceiling("matmul.bf16") or device.ceiling("matmul.fp16")),
+        group="about",
+    ),
+    Column("dram", "DRAM B/s", "B/s", lambda device: _short(device.ceiling("dram")), group="about"),
+    Column("memory", "size B", "B", lambda device: _short(device.facts.get("memory")), group="about"),
+)
+
+
 def overview(listed: Sequence[Device]) -> list[Table]:
     """One table per vendor, for people: a column for the vendor would leave too little room for the names."""
-    columns = (
-        Column(key="name", header="name", align="left"),
-        Column(key="year", header="year", group="about", show="room"),
-        Column(key="fp32", header="fp32 FLOP/s", unit="FLOP/s", group="about"),
-        Column(key="matmul", header="16-bit FLOP/s", unit="FLOP/s", group="about"),
-        Column(key="dram", header="DRAM B/s", unit="B/s", group="about"),
-        Column(key="memory", header="size B", unit="B", group="about"),
-    )
     notes = (
         "fp32 is vector.fp32; 16-bit is matmul.bf16, or matmul.fp16 where there is no bf16; size is that of memory.",
         _CONVENTIONS,
@@ -40,29 +48,21 @@ def overview(listed: Sequence[Device]) -> list[Table]:
         "'rooflens devices show NAME' tells every rate and its source; short names like t4 or k80 work too.",
     )
     if not listed:
-        return [build("no device is of this vendor and kind", columns, ())]
+        return [build("no device is of this vendor and kind", _OVERVIEW, ())]
     vendors = sorted({device.vendor for device in listed}, key=str.lower)
     return [
         build(
             vendor,
-            columns,
-            [_overview_row(device) for device in listed if device.vendor == vendor],
+            _OVERVIEW,
+            [device for device in listed if device.vendor == vendor],
             notes=notes if vendor == vendors[-1] else (),
         )
         for vendor in vendors
     ]
 
 
-def _overview_row(device: Device) -> Entries:
-    year = device.facts.get("year")
-    return {
-        "name": device.name,
-        "year": Entry(None) if year is None else Entry(f"{year.value:.0f}", mark=_mark(year)),
-        "fp32": _rate(device.ceiling("vector.fp32")),
-        "matmul": _rate(device.ceiling("matmul.bf16") or device.ceiling("matmul.fp16")),
-        "dram": _rate(device.ceiling("dram")),
-        "memory": _amount(device.facts.get("memory")),
-    }
+def _year(fact: Fact | None) -> Entry:
+    return Entry(None) if fact is None else Entry(f"{fact.value:.0f}", mark=_mark(fact))
 
 
 def values_by_device(listed: Sequence[Device]) -> Table:
@@ -174,32 +174,32 @@ def _mark(known: Ceiling | Fact) -> str:
     return "" if known.verified else "?"
 
 
-def _rate(ceiling: Ceiling | None) -> Entry:
-    return _short(None if ceiling is None else ceiling.rate, ceiling)
-
-
-def _amount(fact: Fact | None) -> Entry:
-    return _short(None if fact is None else fact.value, fact)
-
-
-def _short(value: float | None, known: Ceiling | Fact | None) -> Entry:
+def _short(known: Ceiling | Fact | None) -> Entry:
     """Three digits without a unit, which the header names: the longest names fit beside them into 80 columns."""
-    return Entry(None) if value is None or known is None else Entry(value, mark=_mark(known), label=show(value, "", 3))
+    if known is None:
+        return Entry(None)
+    value = known.rate if isinstance(known, Ceiling) else known.value
+    return Entry(value, mark=_mark(known), label=show(value, "", 3))
 
 
 def rates(device: Device, datasheet: Device | None) -> Table:
     """The ceilings that were measured, beside the catalogue's."""
-    columns = (
-        Column(key="resource", header="resource", align="left"),
-        Column(key="measured", header="measured"),
-        Column(key="datasheet", header="catalogue"),
-        Column(key="ratio", header="ratio", unit=PERCENT),
-        Column(key="how", header="how", align="left"),
-    )
     sheets = {} if datasheet is None else {ceiling.resource: ceiling for ceiling in datasheet.ceilings}
+
+    def ratio(ceiling: Ceiling) -> float | None:
+        sheet = sheets.get(ceiling.resource)
+        return None if sheet is None else ceiling.rate / sheet.rate
+
+    columns = (
+        Column("resource", "resource", align="left"),
+        Column("measured", "measured", read=_measured_rate),
+        Column("datasheet", "catalogue", read=lambda ceiling: _measured_rate(sheets.get(ceiling.resource))),
+        Column("ratio", "ratio", PERCENT, ratio),
+        Column("how", "how", read=_how, align="left"),
+    )
     measured = [ceiling for ceiling in device.ceilings if ceiling != sheets.get(ceiling.resource)]
     notes = [*(_CALIBRATION if sheets else ()), *([device.notes] if device.notes else [])]
-    return build(device.title, columns, [_measured_row(c, sheets.get(c.resource)) for c in measured], notes=notes)
+    return build(device.title, columns, measured, notes=notes)
 
 
 def amounts(device: Device) -> Table:
@@ -217,16 +217,12 @@ def amounts(device: Device) -> Table:
     return build("Not ceilings, but measured as well", columns, rows)
 
 
-def _measured_row(ceiling: Ceiling, sheet: Ceiling | None) -> Entries:
-    return {
-        "resource": ceiling.resource,
-        "measured": _measured_rate(ceiling),
-        "datasheet": None if sheet is None else _measured_rate(sheet),
-        "ratio": None if sheet is None else ceiling.rate / sheet.rate,
-        "how": ceiling.reference if ceiling.origin == "measured" else f"{ceiling.origin}: {ceiling.reference}",
-    }
+def _how(ceiling: Ceiling) -> str:
+    return ceiling.reference if ceiling.origin == "measured" else f"{ceiling.origin}: {ceiling.reference}"
 
 
-def _measured_rate(ceiling: Ceiling) -> Entry:
-    unit = "FLOP/s" if "." in ceiling.resource else "B/s"
-    return Entry(ceiling.rate, mark="" if ceiling.verified else "?", label=show(ceiling.rate, unit))
+def _measured_rate(ceiling: Ceiling | None) -> Entry:
+    if ceiling is None:
+        return Entry(None)
+    unit = "FLOP/s" if ceiling.computes else "B/s"
+    return Entry(ceiling.rate, mark=_mark(ceiling), label=show(ceiling.rate, unit))

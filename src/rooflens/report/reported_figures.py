@@ -5,29 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rooflens import units
-from rooflens.report.table import COUNT, Column, Entries, Entry, Table, build, plain
+from rooflens.report.table import COUNT, Column, Entry, Table, build, plain
 from rooflens.reported import ComparedFigure
 from rooflens.reported.figures import QUANTITIES, ReportedFigure
 
-QUANTITY, MODEL, DEVICE, PHASE, CODES = (
-    Column(key, key, align="left") for key in ("quantity", "model", "device", "phase", "findings")
-)
-BATCH, REPORTED = Column("batch", "batch", COUNT), Column("reported", "reported")
+QUANTITY = Column("quantity", "quantity", read=lambda row: row.figure.quantity.replace("_", " "), align="left")
+MODEL, DEVICE, PHASE = (Column(key, key, read=f"figure.{key}", align="left") for key in ("model", "device", "phase"))
+BATCH = Column("batch", "batch", COUNT, "figure.batch")
+REPORTED = Column("reported", "reported", read=lambda row: _cell(row.figure, row.figure.value))
+CODES = Column("findings", "findings", read=lambda row: ", ".join(row.codes), align="left")
 COMPARED = (
-    Column("place", "place", align="left", show="files"),
+    Column("place", "place", read="figure.place", align="left", show="files"),
     QUANTITY,
     MODEL,
     DEVICE,
     BATCH,
-    Column("dtype", "dtype", align="left", show="files"),
+    Column("dtype", "dtype", read="figure.dtype", align="left", show="files"),
     PHASE,
     REPORTED,
-    Column("ours", "ours"),
-    Column("ratio", "ratio"),
-    Column("of", "ours is", align="left"),
-    Column("measured", "measured"),
-    Column("measured_of", "measured as", align="left"),
-    Column("unit", "unit", align="left", show="files"),
+    Column("ours", "ours", read=lambda row: _cell(row.figure, row.ours.value)),
+    Column("ratio", "ratio", read=lambda row: Entry(row.ratio, label=None if row.ratio is None else _ratio(row.ratio))),
+    Column("of", "ours is", read="ours.of", align="left"),
+    Column("measured", "measured", read=lambda row: row.measured and _cell(row.figure, row.measured.value)),
+    Column("measured_of", "measured as", read="measured.of", align="left"),
+    Column("unit", "unit", read=lambda row: QUANTITIES.get(row.figure.quantity, ""), align="left", show="files"),
     CODES,
 )
 WHY = Column("why", "not computed, since", align="left")
@@ -37,8 +38,8 @@ NOT_COMPUTED = (QUANTITY, MODEL, DEVICE, BATCH, PHASE, REPORTED, WHY, CODES)
 def figures_tables(rows: Iterable[ComparedFigure]) -> tuple[Table, Table]:
     """The figures that have a number of ours, and those that have none and why."""
     every = list(rows)
-    compared = [_row(row) for row in every if row.ours is not None]
-    rest = [_row(row) for row in every if row.ours is None]
+    compared = [row for row in every if row.ours is not None]
+    rest = [row for row in every if row.ours is None]
     notes = [
         "ratio: reported over ours; findings: codes of 'rooflens check', docs/check.md",
         "a bound is the least time that the rates of a datasheet allow: what was measured lies above it",
@@ -47,28 +48,6 @@ def figures_tables(rows: Iterable[ComparedFigure]) -> tuple[Table, Table]:
         build("Reported figures and ours", COMPARED, compared, notes=notes),
         build("Reported, not computed", NOT_COMPUTED, rest),
     )
-
-
-def _row(row: ComparedFigure) -> Entries:
-    figure, ours, measured = row.figure, row.ours, row.measured
-    return {
-        "place": figure.place,
-        "quantity": figure.quantity.replace("_", " "),
-        "model": figure.model,
-        "device": figure.device,
-        "batch": figure.batch,
-        "dtype": figure.dtype,
-        "phase": figure.phase,
-        "reported": _cell(figure, figure.value),
-        "ours": _cell(figure, None if ours is None else ours.value),
-        "ratio": Entry(row.ratio, label=None if row.ratio is None else _ratio(row.ratio)),
-        "of": None if ours is None else ours.of,
-        "measured": _cell(figure, None if measured is None else measured.value),
-        "measured_of": None if measured is None else measured.of,
-        "unit": QUANTITIES.get(figure.quantity, ""),
-        "why": row.why,
-        "findings": ", ".join(row.codes),
-    }
 
 
 def _cell(figure: ReportedFigure, value: float | None) -> Entry:

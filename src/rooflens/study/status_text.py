@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from rooflens.study.folder import STATES, Status, StudyChange
 from rooflens.study.study import SOURCES
 
+_TOLD = ("stage", "kind", "message")
+"""What JSON tells of a failure."""
 _MOST = 20
 """Failures that are listed for people; JSON has them all."""
 
@@ -33,13 +35,7 @@ def status_json(status: Status) -> str:
         "sources": sources,
         "left_by_device": {device or "any": n for device, n in status.left_by_device().items()},
         "failures": [
-            {
-                "key": key,
-                "cell": cells[key].label(),
-                "stage": failure.stage,
-                "kind": failure.kind,
-                "message": failure.message,
-            }
+            {"key": key, "cell": cells[key].label()} | {name: getattr(failure, name) for name in _TOLD}
             for key, failure in status.failures.items()
         ],
         "not_asked_for": list(status.strangers),
