@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rooflens.errors import ModelError
+from rooflens.trace.replaced_operators import as_torch
 
 LIBRARY = torch.library.Library("rooflens", "DEF")
 
@@ -88,7 +89,7 @@ def _attention_shapes(
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, causal: bool, saving: bool
 ) -> tuple[Tensor, Tensor]:
-    with torch._C.DisableTorchFunction():
+    with torch._C.DisableTorchFunction(), as_torch():
         grouped = query.dim() > 2 and query.shape[-3] != key.shape[-3] != 1
         result = torch.nn.functional.scaled_dot_product_attention(
             query, key, value, mask, dropout, causal, enable_gqa=grouped
@@ -181,7 +182,7 @@ def _recurrent(
     biased = len(weights) // (layers * (2 if bidirectional else 1)) > 3
     state = tuple(states) if kind == "lstm" else states[0]
     common = (weights, biased, layers, dropout, train, bidirectional)
-    with torch._C.DisableTorchFunction():
+    with torch._C.DisableTorchFunction(), as_torch():
         run = getattr(torch, kind)
         if batch_sizes is None:
             results = run(input, state, *common, batch_first)

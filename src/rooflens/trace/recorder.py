@@ -19,6 +19,7 @@ from rooflens.records import PHASES, Access, Argument, Call, HostCalls, Operatio
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
 from rooflens.trace.plain_tensors import plain_tensors
+from rooflens.trace.replaced_operators import taken_apart
 
 VIEWS = frozenset(
     {
@@ -29,17 +30,25 @@ VIEWS = frozenset(
 """Views whose schema does not say so. The others give results that alias an argument which is not written."""
 FREE = frozenset(
     {
-        *("_assert_async", "_efficientzerotensor", "_functional_assert_async", "_has_same_storage_numel"),
-        *("_linalg_check_errors", "_nested_tensor_from_mask_left_aligned", "_record_function_enter_new"),
-        *("_record_function_exit", "_sparse_compressed_tensor_unsafe", "_sparse_coo_tensor_unsafe"),
-        *("_sparse_coo_tensor_with_dims", "_sparse_coo_tensor_with_dims_and_tensors", "empty", "empty_like"),
-        *("empty_permuted", "empty_strided", "is_coalesced", "is_same_size", "new_empty", "new_empty_strided"),
-        *("resize_", "set_", "sym_numel", "sym_size", "sym_storage_offset", "sym_stride"),
+        *("_assert_async", "_assert_scalar", "_assert_tensor_metadata", "_efficientzerotensor"),
+        *("_functional_assert_async", "_functional_assert_scalar", "_functional_sym_constrain_range"),
+        *("_functional_sym_constrain_range_for_size", "_has_same_storage_numel", "_linalg_check_errors"),
+        *("_nested_tensor_from_mask_left_aligned", "_record_function_enter_new", "_record_function_exit"),
+        *("_sparse_compressed_tensor_unsafe", "_sparse_coo_tensor_unsafe", "_sparse_coo_tensor_with_dims"),
+        *("_sparse_coo_tensor_with_dims_and_tensors", "empty", "empty_like", "empty_permuted", "empty_strided"),
+        *("is_coalesced", "is_same_size", "new_empty", "new_empty_strided", "resize_", "set_", "sym_constrain_range"),
+        *("sym_constrain_range_for_size", "sym_numel", "sym_size", "sym_storage_offset", "sym_stride"),
     }
 )
 """Operations that move and compute nothing and are no views."""
 FORWARD_ONLY = frozenset({"_fused_rms_norm", "attention", "recurrent"})
 """Operations of our own that run without a recorded gradient, in forward only: in backward they are recomputed."""
+
+UNMASKED = frozenset(
+    f"_scaled_dot_product_{kernel}_attention{device}_backward"
+    for kernel, device in (("flash", ""), ("flash", "_for_cpu"), ("cudnn", ""))
+)
+"""Operations of torch that are not told which gradients are needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +143,7 @@ class Recorder(TorchDispatchMode):
         schema = schema_of(func, func.namespace != "aten" and is_custom(func._schema.name))
         if schema.composite:  # under inference mode torch leaves it to us to take these apart, as it does elsewhere
             with self:
-                return func.decompose(*args, **kwargs)
+                return taken_apart(func, args, kwargs)
         if self.phase == "optimizer" and _on_host(_tensors((*args, *kwargs.values()))):
             return func(*args, **kwargs)
         path, recomputed = self._place(schema.name)
@@ -162,6 +171,8 @@ class Recorder(TorchDispatchMode):
         taken = [t for name, value in given.items() if name not in schema.unread for t in _tensors(value)]
         changed = [t for name in schema.mutated for t in _tensors(given.get(name))]
         reads, writes = self._accesses(taken), self._accesses([*changed, *outputs])
+        if schema.name in UNMASKED:
+            given["needed"] = _needed_gradients()
         call = Call(
             name=schema.name,
             arguments=tuple((name, _described(value)) for name, value in given.items()),
@@ -195,6 +206,13 @@ class Recorder(TorchDispatchMode):
         if variable is not None:  # gradient accumulation: the node of a parameter
             return self._paths.owner(self._parameter_names.get(id(variable), "")), recomputed
         return self._paths.of_node(node._sequence_nr()), recomputed
+
+
+def _needed_gradients() -> tuple[bool, ...]:
+    """Whether autograd wants the gradients of query, key, value and mask: edges of the node that is running now."""
+    node = torch._C._current_autograd_node()
+    edges = [] if node is None else [function is not None for function, _ in node.next_functions]
+    return (*edges, False)[:4] if edges else (True, True, True, False)
 
 
 @cache

@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 from rooflens.errors import DataDependent, ModelError
 from rooflens.trace import fused, higher_order
 from rooflens.trace.autocast import as_on_cuda
+from rooflens.trace.replaced_operators import Kernels
 from rooflens.trace.rms_norm import RmsNorm
 
 
@@ -261,6 +262,7 @@ _ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
 )
 """Where none is allowed, attention is written out: the matrix of weights reaches memory."""
 
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 _REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
     F.scaled_dot_product_attention: _attention,
     F.dropout: _dropout,
@@ -272,12 +274,17 @@ _REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.rms_norm: _rms_norm,
     F.grouped_mm: _grouped_product,
     torch._grouped_mm: _grouped_product,
-    torch.lstm: _recurrent("lstm"),
-    torch.gru: _recurrent("gru"),
-    torch.rnn_tanh: _recurrent("rnn_tanh"),
-    torch.rnn_relu: _recurrent("rnn_relu"),
+    **{getattr(torch, kind): _recurrent(kind) for kind in _RECURRENT},
     **{method: _valued(method) for method in (Tensor.numpy, Tensor.__array__, Tensor.__dlpack__)},
 }
+
+OPERATORS: Kernels = {
+    "scaled_dot_product_attention": _attention,
+    "dropout": _dropout,
+    "rms_norm": _rms_norm,
+    **{f"{kind}.{form}": _recurrent(kind) for kind in _RECURRENT for form in ("input", "data")},
+}
+"""Operators that scripts and exported graphs call, with the replacements of the functions in front of them."""
 
 # Python functions whose body makes calls that we replace: backward does where it recomputes a checkpoint.
 _WRAPPERS: frozenset[Callable[..., Any]] = frozenset(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rooflens.trace.fused import define, empty_gradients, scattered
+from rooflens.trace.replaced_operators import as_torch
 
 
 def _shapes(input: Tensor, normalized_shape: list[int], weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
@@ -52,7 +53,7 @@ class RmsNorm(torch.autograd.Function):
         input, weight, rstd = ctx.saved_tensors
         needed = list(ctx.needs_input_grad[:2])
         if torch.is_grad_enabled():  # a gradient of this gradient will be asked for: it needs the parts
-            with torch._C.DisableTorchFunction():
+            with torch._C.DisableTorchFunction(), as_torch():
                 output = torch.rms_norm(input, ctx.normalized_shape, weight, ctx.eps)
             sources = [t for t, wanted in zip((input, weight), needed, strict=True) if wanted]
             grads = list(torch.autograd.grad(output, sources, grad, create_graph=True))

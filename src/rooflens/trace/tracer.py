@@ -24,7 +24,8 @@ from rooflens.trace.higher_order import flexible_attention
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths, untouched
 from rooflens.trace.recorder import Recorder
-from rooflens.trace.replaced_calls import AcceleratorCalls, without_mkldnn
+from rooflens.trace.replaced_calls import OPERATORS, AcceleratorCalls, without_mkldnn
+from rooflens.trace.replaced_operators import replaced
 from rooflens.units import show
 
 LOSS, OPTIMIZER = "(loss)", "(optimizer)"
@@ -152,6 +153,7 @@ class _Run:
             self.copies.mode,
             _model_errors(step.name, self.paths),
             AcceleratorCalls(),
+            replaced(OPERATORS),
             flexible_attention(),
             torch.set_grad_enabled(step.training),
         ):

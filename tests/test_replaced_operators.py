@@ -1,0 +1,180 @@
+"""Scripts, traced modules, exported graphs and operators called by name count as their eager twins do."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from tests.test_trace import names, traced
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import rooflens as rl
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch: scripts are deprecated, exports name attributes
+
+
+class Attends(nn.Module):
+    """Only the query has a parameter behind it, so nobody needs the gradients of key and value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(query * self.scale, key, key)
+
+
+class AttendsByName(Attends):
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        attended: Tensor = torch.ops.aten.scaled_dot_product_attention(query * self.scale, key, key)
+        return attended
+
+
+class Recurs(nn.Module):
+    def __init__(self, kind: type[nn.RNNBase], **options: Any) -> None:
+        super().__init__()
+        self.layer: nn.RNNBase = kind(4, 3, **options)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.layer(x)[0]
+        return output
+
+
+class Normalizes(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.dropout = nn.RMSNorm(8), nn.Dropout(0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.dropout(self.norm(x))
+        return output
+
+
+def exported(module: nn.Module, *inputs: Tensor) -> nn.Module:
+    return torch.export.export(module, inputs).module()
+
+
+WAYS: dict[str, Callable[..., nn.Module]] = {
+    "eager": lambda module, *inputs: module,
+    "script": lambda module, *inputs: torch.jit.script(module),
+    "trace": lambda module, *inputs: torch.jit.trace(module, inputs),
+    "export": exported,
+    "by name": lambda module, *inputs: AttendsByName(),
+}
+
+
+def products(module: nn.Module, *inputs: Tensor) -> float | None:
+    return rl.estimate(module, inputs=inputs, mode="train", optimizer="none").total().matmul_flops
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_attention_has_only_the_gradients_that_are_needed(way: str) -> None:
+    """2 x 3 heads, 5 queries and 5 keys: 150 pairs. Forward and the query's gradient take 2 (4 + 4) FLOP each."""
+    inputs = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 4)
+    assert products(WAYS[way](Attends(), *inputs), *inputs) == 2 * 150 * (4 + 4) + 2 * 150 * (4 + 4)
+
+
+@pytest.mark.parametrize("way", ["eager", "script", "trace", "export"])
+@pytest.mark.parametrize(("kind", "gates"), [(nn.LSTM, 4), (nn.GRU, 3), (nn.RNN, 1)])
+def test_recurrent_layers_are_one_operation_with_every_gradient(way: str, kind: type[nn.RNNBase], gates: int) -> None:
+    """5 steps of 2 sequences meet (gates x 3, 4) and (gates x 3, 3) matrices; inputs get no gradient."""
+    inputs = torch.randn(5, 2, 4)
+    of_input, of_hidden = gates * 3 * 4, gates * 3 * 3
+    forward, of_weights, of_states = of_input + of_hidden, of_input + of_hidden, of_hidden
+    assert products(WAYS[way](Recurs(kind), inputs), inputs) == 2 * 10 * (forward + of_weights + of_states)
+
+
+def test_an_exported_layer_has_the_operations_of_the_eager_one() -> None:
+    inputs = torch.randn(5, 2, 4)
+    module = nn.LSTM(4, 3, num_layers=2, bidirectional=True).eval()
+    twin = rl.estimate(exported(module, inputs), inputs=inputs)
+    eager = rl.estimate(module, inputs=inputs)
+    assert twin.coverage.uncounted == ()
+    assert (twin.total().flops, twin.total().bytes) == (eager.total().flops, eager.total().bytes)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "amp-bf16"])
+@pytest.mark.parametrize("kind", [nn.GRU, nn.RNN])
+def test_a_script_in_lower_precision_counts_as_eager(kind: type[nn.RNNBase], dtype: str) -> None:
+    module = Recurs(kind, num_layers=2)
+    asked: dict[str, Any] = {"inputs": torch.randn(5, 2, 4), "mode": "train", "optimizer": "none", "dtype": dtype}
+    eager, script = (rl.estimate(m, **asked) for m in (module, torch.jit.script(module)))
+    assert (script.total().flops, script.total().bytes) == (eager.total().flops, eager.total().bytes)
+
+
+def test_norms_and_dropout_of_a_script_are_one_operation_each() -> None:
+    script = torch.jit.script(Normalizes())
+    done = traced(script, torch.randn(3, 8), mode="train")
+    assert names(done, "forward") == Counter({"_fused_rms_norm": 1, "native_dropout": 1, "sum": 1})
+    assert names(done, "backward")["_fused_rms_norm_backward"] == 1
+
+
+class CallsKernel(Attends):
+    """What a graph holds that was taken apart to torch's core operators."""
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        attended: Tensor = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query * self.scale, key, key)[0]
+        return attended
+
+
+def test_a_kernel_called_by_name_has_only_the_gradients_that_are_needed() -> None:
+    inputs = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 4)
+    assert products(CallsKernel(), *inputs) == 2 * 2 * 150 * (4 + 4)
+
+
+class Casts(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.to(torch.float64) + 1
+
+
+def test_the_checks_of_an_exported_graph_are_free() -> None:
+    graph = exported(Casts(), torch.randn(3, 4))
+    assert "_assert_tensor_metadata" in str(graph.graph)
+    done = rl.estimate(graph, inputs=torch.randn(3, 4))
+    assert (done.coverage.uncounted, done.total().flops) == ((), 12)
+
+
+class Names(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func._schema.name)
+        return func(*args, **(kwargs or {}))
+
+
+def attention_of_torch() -> list[str]:
+    inputs = torch.randn(1, 1, 2, 4)
+    with Names() as seen:
+        F.scaled_dot_product_attention(inputs, inputs, inputs)
+    return [name for name in seen.names if "attention" in name]
+
+
+class AsksAnotherThread(nn.Module):
+    """Runs attention in another thread while it is traced."""
+
+    seen: list[str]
+
+    def forward(self, x: Tensor) -> Tensor:
+        def ask() -> None:
+            AsksAnotherThread.seen = attention_of_torch()
+
+        other = threading.Thread(target=ask)
+        other.start()
+        other.join()
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+def test_other_threads_and_later_calls_have_torchs_own_kernels() -> None:
+    before = attention_of_torch()
+    assert before == ["aten::_scaled_dot_product_flash_attention_for_cpu"]
+    done = traced(AsksAnotherThread(), torch.randn(1, 1, 2, 4))
+    assert names(done, "forward") == Counter({"attention": 1})
+    assert AsksAnotherThread.seen == before == attention_of_torch()
