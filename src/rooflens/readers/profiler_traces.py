@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rooflens.devices import by_title
 from rooflens.opening import head
 from rooflens.readers.reader import ReadContext, Reader
-from rooflens.records import AS_IS, Case, Device
+from rooflens.records import AS_IS, Case, Device, Record
 from rooflens.results import RecordSet
 from rooflens.sources import profile
 
 _NCU_PROCESS = re.compile(rb"\[\d+\] \S")
 """How a text page of ncu begins: the number of a process."""
 _PROPERTIES = re.compile(rb'"deviceProperties"\s*:\s*\[([^\]]{0,60000})')
+_DEVICE = re.compile(rb"\{[^{}]{0,4000}\}")
+_NUMBER = re.compile(rb'"id"\s*:\s*(\d{1,4})\b')
 _NAME = re.compile(rb'"name"\s*:\s*"([^"]{1,200})"')
+_OF_HOST = "the file holds no kernel: times are those that the host spent in operations, and tell nothing of a GPU"
 
 
 def _recognises(head: bytes) -> bool:
@@ -25,20 +28,40 @@ def _recognises(head: bytes) -> bool:
 
 
 def _read(path: Path, context: ReadContext) -> RecordSet:
-    device = context.device or _device(head(path))
+    """Where several GPUs did something, each has a case; time of the host alone is of no GPU."""
     events = profile.read_trace(path)
-    case = Case(model=context.name, device=None if device is None else device.name, dtype=AS_IS)
-    records = list(profile.records_of(profile.attribute(events), case, events.notes))
+    shares = profile.attribute(events)
+    if not events.activities:
+        cpu = context.device if context.device is not None and context.device.kind == "cpu" else None
+        case = Case(model=context.name, device=None if cpu is None else cpu.name, dtype=AS_IS)
+        return _gathered([*profile.records_of(shares, case, (*events.notes, _OF_HOST))], [cpu])
+    cards = list(dict.fromkeys(activity.device for activity in events.activities))
+    titles, records, devices = _titles(head(path)), list[Record](), list[Device | None]()
+    for card in cards:
+        title = titles.get(card) or (next(iter(titles.values())) if len(set(titles.values())) == 1 else None)
+        options = (("gpu", -1 if card is None else card),) if len(cards) > 1 else ()
+        case = Case(model=context.name, device=context.device_name(title), dtype=AS_IS, options=options)
+        its = [share for share in shares if share.activity is not None and share.activity.device == card]
+        records += profile.records_of(its, case, events.notes)
+        devices.append(context.device_of(title))
+    return _gathered(records, devices)
+
+
+def _gathered(records: Sequence[Record], devices: Iterable[Device | None]) -> RecordSet:
     if any(record.phase in ("backward", "optimizer") for record in records):
-        records = [replace(record, case=replace(case, mode="train")) for record in records]
-    return RecordSet(records, devices={} if device is None else {device.name: device})
+        records = [replace(record, case=replace(record.case, mode="train")) for record in records]
+    return RecordSet(records, devices={device.name: device for device in devices if device is not None})
 
 
-def _device(head: bytes) -> Device | None:
-    """The device with which a trace begins, if all of its devices are of one kind and the catalogue has it."""
+def _titles(head: bytes) -> dict[int | None, str]:
+    """The name of each device with which a trace begins, by its number."""
     described = _PROPERTIES.search(head)
-    names = set() if described is None else set(_NAME.findall(described[1]))
-    return by_title(names.pop().decode(errors="replace"), "gpu") if len(names) == 1 else None
+    names: dict[int | None, set[str]] = {}
+    for entry in _DEVICE.findall(b"" if described is None else described[1]):
+        number, name = _NUMBER.search(entry), _NAME.search(entry)
+        if name is not None:
+            names.setdefault(number and int(number[1]), set()).add(name[1].decode(errors="replace"))
+    return {number: its.pop() for number, its in names.items() if len(its) == 1}
 
 
 TRACES = Reader(name="trace", reads="traces of PyTorch's profiler (.json)", recognises=_recognises, read=_read)

@@ -142,6 +142,8 @@ class Record:
         host_calls: views and calls of modules in a model, by module and phase.
         conditions: the state of the machine around a measured run of a model.
         scaling: how a training step on several devices compares with one.
+        busy: seconds in which any piece of a profiled model ran, a sample for each step; those at the same time count
+            once. Iterating over timings never counts it.
         notes: what a reader must know before using the numbers.
     """
 
@@ -166,6 +168,7 @@ class Record:
     host_calls: tuple[HostCalls, ...] | None = None
     conditions: Conditions | None = None
     scaling: Scaling | None = None
+    busy: Timing | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -103,6 +103,7 @@ _SUMMARY = (
         "s",
         lambda row: row.measured and Entry(row.measured.seconds, mark="~" if row.noisy else ""),
     ),
+    _time("summed_seconds", "sum of times", "s", "measured.summed", "room"),
     _time("measured_spread", "+-", PERCENT, "measured.spread", "room"),
     _time("measured_low", "low", "s", "measured.interval.0", "files"),
     _time("measured_high", "high", "s", "measured.interval.1", "files"),

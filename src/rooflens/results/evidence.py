@@ -20,13 +20,15 @@ class Measured:
     Attributes:
         seconds: the median; the sum of the medians where a step was timed in pieces.
         timing: the samples, of `pooled` measurements; None for a sum of pieces: its interval is unknown.
-        pieces: it is the sum of what was timed piece by piece, without what lies between the pieces.
+        pieces: it is that of what was timed piece by piece, without what lies between the pieces.
+        summed: the sum of the pieces' times, where `seconds` counts the time once in which several of them ran.
     """
 
     seconds: float
     timing: Timing | None = None
     pooled: int = 1
     pieces: bool = False
+    summed: float | None = None
 
     @property
     def interval(self) -> tuple[float, float] | tuple[None, None]:
@@ -102,17 +104,18 @@ class Evidence:
     def measured(self, phase: Phase | None = None) -> Measured | None:
         """Return the time of a phase, or of the whole step.
 
-        A step that was not timed as a whole takes the sum of its phases, provided that each of them was timed, and of
-        pieces whose phase is not known.
+        A step that was not timed as a whole takes the time in which any of its pieces ran. Where nobody knows that, it
+        takes the sum of its phases, provided that each of them was timed, and of pieces whose phase is not known.
         """
         if self.time is None:
             return None
         if phase not in self._measured:
             timed = [r for r in self.time if r.timing is not None or r.scope != "model"]
-            one = phase is not None and self.phases != (phase,)
-            self._measured[phase] = (
-                _measured([r for r in timed if r.phase == phase]) if one else _whole_step(timed, self.phases)
-            )
+            if phase is not None and self.phases != (phase,):
+                self._measured[phase] = _measured([r for r in timed if r.phase == phase])
+            else:
+                busy = [r.busy for r in self.time if r.busy is not None]
+                self._measured[phase] = _busy(busy, _whole_step(timed, self.phases))
         return self._measured[phase]
 
     def runs(self, phase: Phase | None = None) -> tuple[Timing, ...]:
@@ -200,6 +203,15 @@ def _whole_step(timed: Sequence[Record], phases: Sequence[Phase]) -> Measured | 
         return None
     rest = _measured([r for r in timed if r.phase is None])
     return _together(known if rest is None else [*known, rest])
+
+
+def _busy(profiles: Sequence[Timing], step: Measured | None) -> Measured | None:
+    """Return the time of a step that was timed piece by piece: that in which any piece ran, where it is known."""
+    if not profiles or (step is not None and not step.pieces):
+        return step
+    pool = replace(profiles[0], samples=tuple(s for timing in profiles for s in timing.samples))
+    summed = step.seconds if step is not None and len(profiles) == 1 else None
+    return Measured(seconds=pool.median, timing=pool, pooled=len(profiles), pieces=True, summed=summed)
 
 
 def _measured(records: Sequence[Record]) -> Measured | None:

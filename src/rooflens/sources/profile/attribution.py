@@ -5,14 +5,18 @@ A kernel belongs to the operation during which it was launched, and lies where t
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rooflens.costs.profiler_names import is_engine, is_known, short
 from rooflens.records import Phase
+from rooflens.sources.profile.device_time import ROUNDING
 from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
 from rooflens.sources.profile.nesting import NestedEvent, forest
 from rooflens.sources.profile.places import EventPlace, places_of
+from rooflens.sources.profile.steps import MarkedSteps
 from rooflens.sources.range_names import module_of
 
 
@@ -25,6 +29,8 @@ class TimeShare:
         operation: name as an estimate has it, None where none claims the time.
         call: number of the operation's call: what shares it belongs to the same call.
         activity: what the device did, None for host time.
+        step: number of the marked step, None outside of all; 0 where none is marked.
+        launched: False where the file holds no launch of the activity.
     """
 
     seconds: float
@@ -32,25 +38,35 @@ class TimeShare:
     operation: str | None = None
     call: int | None = None
     activity: DeviceActivity | None = None
+    step: int | None = 0
+    launched: bool = True
 
 
-def attribute(events: Events, outside: Mapping[Phase, str] | None = None) -> tuple[TimeShare, ...]:
+def attribute(
+    events: Events, outside: Mapping[Phase, str] | None = None, *, all_phases: bool = False
+) -> tuple[TimeShare, ...]:
     """Return all device time by operation, module and phase; host time where no device was seen.
 
     Host time is that of operations, without what Python does between them. Where the phases of a step are marked, what
-    was started outside of them is left out.
+    was started outside of them is left out. Where whole steps are marked, what belongs to none has no step; neither
+    has what was launched before the recording began, and ended before the first activity that it saw launched.
 
     Args:
         outside: path of what runs outside of modules, by phase.
+        all_phases: also give what a device did outside of marked phases, without a place.
     """
     calls = forest(events)
     places = places_of(calls, outside or {})
-    return _device_shares(events, calls, places) if events.activities else _host_shares(calls, places)
+    steps = MarkedSteps((*events.ranges, *events.operations))
+    if not events.activities:
+        return _host_shares(calls, places, steps)
+    shares = _with_steps_of_unlaunched(_device_shares(events, calls, places, steps))
+    return shares if all_phases else tuple(share for share in shares if share.place.phase or not share.launched)
 
 
 def _device_shares(
-    events: Events, calls: list[NestedEvent], places: Mapping[NestedEvent, EventPlace]
-) -> tuple[TimeShare, ...]:
+    events: Events, calls: list[NestedEvent], places: Mapping[NestedEvent, EventPlace], steps: MarkedSteps
+) -> list[TimeShare]:
     numbers = {call: n for n, call in enumerate(calls)}
     launches: dict[int | None, NestedEvent] = {}
     by_identity: dict[int | None, NestedEvent] = {}
@@ -63,18 +79,44 @@ def _device_shares(
     shares = []
     for activity in events.activities:
         launch = launches.get(activity.correlation) or by_identity.get(activity.identity)
-        operation = None if launch is None else claimants[launch]
-        if launch is None or places[launch].phase is not None:
-            shares.append(
-                TimeShare(
-                    seconds=activity.seconds,
-                    place=EventPlace() if launch is None else places[operation or launch],
-                    operation=None if operation is None else short(operation.event.name),
-                    call=None if operation is None else numbers[operation],
-                    activity=activity,
-                )
+        known = launch is not None and places[launch].phase is not None
+        operation = claimants[launch] if launch is not None and known else None
+        shares.append(
+            TimeShare(
+                seconds=activity.seconds,
+                place=places[operation or launch] if launch is not None and known else EventPlace(),
+                operation=None if operation is None else short(operation.event.name),
+                call=None if operation is None else numbers[operation],
+                activity=activity,
+                step=None if launch is None else steps.at(launch.event.start),
+                launched=launch is not None,
             )
-    return tuple(shares)
+        )
+    return shares
+
+
+def _with_steps_of_unlaunched(shares: list[TimeShare]) -> tuple[TimeShare, ...]:
+    """The shares; one without a launch belongs to the step of what its device began before it.
+
+    Where that is nothing, it was launched before the recording if it ended by then, else it belongs to the first step.
+    """
+    begun: dict[int | None, list[tuple[float, int | None]]] = {}
+    for share in shares:
+        if share.activity is not None and share.launched:
+            begun.setdefault(share.activity.device, []).append((share.activity.start, share.step))
+    for its in begun.values():
+        its.sort(key=lambda item: item[0])
+
+    def step_of(activity: DeviceActivity) -> int | None:
+        known = begun.get(activity.device) or [(-math.inf, 0)]
+        n = bisect_right(known, activity.start, key=lambda item: item[0])
+        before = n == 0 and activity.start + activity.seconds <= known[0][0] + ROUNDING
+        return None if before else known[max(n - 1, 0)][1]
+
+    return tuple(
+        share if share.activity is None or share.launched else replace(share, step=step_of(share.activity))
+        for share in shares
+    )
 
 
 def _claimants(calls: Iterable[NestedEvent]) -> dict[NestedEvent, NestedEvent | None]:
@@ -112,7 +154,9 @@ def _is_node(call: NestedEvent) -> bool:
     return isinstance(call.event, HostOperation) and call.event.backward
 
 
-def _host_shares(calls: list[NestedEvent], places: Mapping[NestedEvent, EventPlace]) -> tuple[TimeShare, ...]:
+def _host_shares(
+    calls: list[NestedEvent], places: Mapping[NestedEvent, EventPlace], steps: MarkedSteps
+) -> tuple[TimeShare, ...]:
     """Host time of operations, where the host is the device. What torch runs around them belongs to the longest."""
     knowing = _with_known_inside(calls)
     folded = _folded(calls, knowing)
@@ -139,12 +183,19 @@ def _host_shares(calls: list[NestedEvent], places: Mapping[NestedEvent, EventPla
         if heir is not None:
             heirs[call] = heir
         if heir is None or is_engine(call.event.name) or _is_node(call):
-            lost.append(TimeShare(seconds=own, place=EventPlace(phase=places[call].phase)))
+            place, step = EventPlace(phase=places[call].phase), steps.at(call.event.start)
+            lost.append(TimeShare(seconds=own, place=place, step=step))
         else:
             seconds[heir] += own
     numbers = {call: n for n, call in enumerate(calls)}
     shares = [
-        TimeShare(seconds=spent, place=places[call], operation=short(call.event.name), call=numbers[call])
+        TimeShare(
+            seconds=spent,
+            place=places[call],
+            operation=short(call.event.name),
+            call=numbers[call],
+            step=steps.at(call.event.start),
+        )
         for call, spent in seconds.items()
     ]
     return (*shares, *reversed(lost))

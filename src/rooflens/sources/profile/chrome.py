@@ -14,6 +14,7 @@ from typing import Any
 
 from rooflens.errors import FileError, UnknownFormat
 from rooflens.opening import read_bytes
+from rooflens.sources.profile.device_time import plausible
 from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
 
 _ACTIVITIES: dict[str, ActivityKind] = {
@@ -26,14 +27,23 @@ _ACTIVITIES: dict[str, ActivityKind] = {
     "Memset": "memset",
 }
 _OPERATIONS = frozenset({"cpu_op", "Operator", "cpu_instant_event"})
-_LAUNCHES = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "Runtime", "privateuse1_runtime"})
+_LAUNCHES = frozenset(
+    {f"{api}_{level}" for api in ("cuda", "hip", "xpu", "mtia", "privateuse1") for level in ("runtime", "driver")}
+    | {"Runtime"}
+)
 _RANGES = frozenset({"user_annotation", "python_function"})
+_NO_TIME = frozenset({None, "Trace", "overhead", "Overhead", "cuda_sync", "gpu_user_annotation", "ac2g", "fwdbwd"})
+"""Categories that tell nothing of the work: the recording itself, waits, and what other events say as well."""
+_COUNTED = "cuda_profiler_range"
+"""Ranges with hardware counters, which Kineto writes instead of kernels where it was asked for counters."""
+_STARTS_WORK = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 _READ = (
     ("kernels, copies and fills", frozenset(_ACTIVITIES)),
     ("operations", _OPERATIONS),
     ("launches", _LAUNCHES),
     ("ranges", _RANGES),
 )
+_KNOWN = frozenset[str | None]().union(*(categories for _, categories in _READ))
 _WANTED = "operation and no kernel"
 _MOST_LISTED = 5
 _FLOW = "fwdbwd"
@@ -47,24 +57,38 @@ def read_trace(path: str | Path) -> Events:
 
     Raises:
         FileError: the file cannot be opened, is too large, is no Chrome trace, holds an event
-            without a usable time, or none of the kinds that PyTorch's profiler writes.
+            without a usable time, none of the kinds that PyTorch's profiler writes, or launches and no kernel.
     """
     where = repr(str(path))
     listed = _decoded(read_bytes(Path(path)), where)
     events = _TraceReader(where).events(listed)
-    if events.operations or events.activities or events.notes:
-        return events
-    if not events.ranges and not events.launches:
+    if not any(event.cat in _KNOWN for event in listed):
         what = f"it holds no {_WANTED}, but {_categories(listed)}"
         raise UnknownFormat(f"{where} is no trace of PyTorch's profiler: {what}")
-    return replace(events, notes=(f"the trace holds no {_WANTED}: there is no time to attribute",))
+    started = [launch.name for launch in events.launches if _STARTS_WORK.search(launch.name)]
+    if started and not events.activities:
+        counted = sum(event.cat == _COUNTED for event in listed)
+        raise FileError(
+            f"{where}: GPU work was launched ({len(started)} calls like {started[0][:40]}), no kernel is in the file;"
+            f" {counted} ranges of counters ({_COUNTED}) are not read. Host time does not tell how long the device"
+            " worked: record with ProfilerActivity.CUDA, without counters, where this user may read the device's events"
+        )
+    if not events.operations and not events.activities:
+        raise FileError(
+            f"{where} holds no {_WANTED}: there is no time to attribute, but {_categories(listed)}"
+            f"{'; '.join(('', *events.notes))}; record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
+        )
+    return events
 
 
 def _categories(listed: Iterable[Any]) -> str:
     """The categories of events that a trace has instead of those that are read."""
-    counts = Counter(event.cat or "events without a category" for event in listed)
-    shown = ", ".join(f"{times} {name[:40]!r}" for name, times in counts.most_common(_MOST_LISTED))
-    return f"{shown}{', ...' if len(counts) > _MOST_LISTED else ''}" if counts else "no event at all"
+    return _counts(Counter(event.cat or "events without a category" for event in listed)) or "no event at all"
+
+
+def _counts(events: Counter[str]) -> str:
+    shown = ", ".join(f"{times} {name[:40]!r}" for name, times in events.most_common(_MOST_LISTED))
+    return f"{shown}{', ...' if len(events) > _MOST_LISTED else ''}"
 
 
 def parse_trace(raw: bytes, where: str) -> Events:
@@ -154,6 +178,7 @@ class _TraceReader:
             return [(n, event) for n, event in complete if event.cat in categories]
 
         operations = [self._operation(*each) for each in of(_OPERATIONS)]
+        activities, doubts = plausible([self._activity(*each) for each in of(_ACTIVITIES)])
         launches = [each for each in of(_LAUNCHES) if each[1].args is not None and each[1].args.correlation is not None]
         return Events(
             operations=tuple(self._with_threads(operations, raw)),
@@ -161,8 +186,8 @@ class _TraceReader:
                 LaunchCall(**self._on_host(*each), correlation=each[1].args.correlation) for each in launches
             ),
             ranges=tuple(NamedRange(**self._on_host(*each)) for each in of(_RANGES)),
-            activities=tuple(self._activity(*each) for each in of(_ACTIVITIES)),
-            notes=tuple(_left_out(raw)),
+            activities=activities,
+            notes=(*_left_out(raw), *doubts),
         )
 
     def _on_host(self, number: int, event: Any) -> dict[str, Any]:
@@ -191,7 +216,7 @@ class _TraceReader:
             start=start,
             seconds=seconds,
             device=_whole(args.device),
-            stream=_whole(args.stream),
+            stream=_whole(event.tid if args.stream is None else args.stream),
             correlation=args.correlation,
             # Until 2024 Kineto wrote the correlation here too, which names no operation.
             identity=None if identity == args.correlation else identity,
@@ -259,6 +284,9 @@ def _left_out(raw: Iterable[Any]) -> Iterator[str]:
             (of_halves, f"events of {what} that are written as begin and end (ph B, E) and not as a whole (ph X) are"),
         )
         yield from (f"{count} {reason} left out: totals are too small" for count, reason in reasons if count)
+    unread = Counter({name: count for name, count in whole.items() if name not in _KNOWN | _NO_TIME})
+    if unread:
+        yield f"not read: {_counts(unread)}"
 
 
 def _identity(args: Any) -> int | None:
@@ -268,6 +296,7 @@ def _identity(args: Any) -> int | None:
 def _whole(value: int | str | None) -> int | None:
     """A number that some versions write as text."""
     if isinstance(value, str):
+        value = value.removeprefix("stream ")
         return int(value, 0) if re.fullmatch(r"-?(?:0x[0-9a-fA-F]{1,16}|[1-9][0-9]{0,18}|0)", value) else None
     return value
 

@@ -65,6 +65,7 @@ class DeviceActivity:
     Attributes:
         correlation: number of the launch, None where the profiler gives none.
         identity: number of the operation that launched it, None where the profiler gives none.
+        process: the process whose stream it is, None where the file holds one only.
     """
 
     name: str
@@ -75,6 +76,7 @@ class DeviceActivity:
     stream: int | None = None
     correlation: int | None = None
     identity: int | None = None
+    process: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from rooflens import units
@@ -9,9 +10,10 @@ from rooflens.costs import family_of
 from rooflens.records import Case, Record, Scope, Timing
 from rooflens.results import UNATTRIBUTED
 from rooflens.sources.profile.attribution import TimeShare
+from rooflens.sources.profile.device_time import busy, in_words, listed, times_note
+from rooflens.sources.profile.events import DeviceActivity
 
 ENGINE = "autograd engine"
-_MOST_LISTED, _LONGEST_NAME = 5, 60
 _UNCLAIMED = "kernels that no operation claims are listed by their own names"
 
 
@@ -19,28 +21,47 @@ def records_of(shares: Iterable[TimeShare], case: Case, notes: tuple[str, ...] =
     """Give one record per call of an operation, in the order of the calls, then what no operation claims.
 
     Kernels without an operation have scope ``kernel``, each its own record. On a CPU the same scope holds the time that
-    the autograd engine spends around its operations, one record per phase. A last record states the coverage, and holds
-    the `notes`.
+    the autograd engine spends around its operations, one record per phase. Where several steps are marked, a record has
+    a sample of each. A last record has the time of each step: that in which the device was busy, or the sum of host
+    times. It states the coverage, and holds the `notes`.
     """
-    items = list(shares)
+    every = list(shares)
+    items = [share for share in every if share.step is not None]
+    steps = sorted({share.step for share in items if share.step is not None})
     calls: dict[int, list[TimeShare]] = {}
-    lost: dict[str | None, list[TimeShare]] = {}
+    engine: dict[tuple[int | None, str | None], list[TimeShare]] = {}
     for share in items:
         if share.call is not None:
             calls.setdefault(share.call, []).append(share)
         elif share.activity is None:
-            lost.setdefault(share.place.phase, []).append(share)
-    for _, its in sorted(calls.items()):
-        yield record_of(its, case, "op", its[0].operation or "", kind=family_of(its[0].operation or ""))
-    for share in items:
-        if share.call is None and share.activity is not None:
-            yield record_of([share], case, "kernel", share.activity.name, notes=(_UNCLAIMED,))
-    for its in lost.values():
-        yield record_of(its, case, "kernel", ENGINE)
-    if items:
-        notes = (_coverage(items), *notes)
-    if notes:
-        yield Record(case=case, source="profile", scope="model", notes=notes)
+            engine.setdefault((share.step, share.place.phase), []).append(share)
+    operations = [its for _, its in sorted(calls.items())]
+    kernels = [[share] for share in items if share.call is None and share.activity is not None]
+    for its in in_every_step(operations):
+        name = its[0].operation or ""
+        yield record_of(its, case, "op", name, steps, kind=family_of(name))
+    for its in in_every_step(kernels):
+        yield record_of(its, case, "kernel", activity_name(its[0]), steps, notes=(_UNCLAIMED,))
+    for its in in_every_step(engine.values()):
+        yield record_of(its, case, "kernel", ENGINE, steps)
+    yield from whole_record(every, case, [_coverage(items)] if items else [], notes)
+
+
+def in_every_step(calls: Iterable[list[TimeShare]]) -> Iterable[list[TimeShare]]:
+    """Return the calls of all steps: the n-th of a name and place in one step is the n-th of it in another."""
+    seen: Counter[object] = Counter()
+    same: dict[object, list[TimeShare]] = {}
+    for its in calls:
+        first = its[0]
+        key = first.operation, None if first.call is not None else activity_name(first), first.place
+        seen[first.step, key] += 1
+        same.setdefault((seen[first.step, key], key), []).extend(its)
+    return same.values()
+
+
+def activity_name(share: TimeShare) -> str:
+    """Return the name of what the device did, "" for host time."""
+    return "" if share.activity is None else share.activity.name
 
 
 def record_of(
@@ -48,12 +69,20 @@ def record_of(
     case: Case,
     scope: Scope,
     name: str,
+    steps: Sequence[int],
     *,
     kind: str = "other",
     notes: tuple[str, ...] = (),
 ) -> Record:
-    """Return the record of shares that belong to one call, or of a kernel, in the place of the first."""
+    """Return the record of shares that belong to one call, or of a kernel, in the place of the first.
+
+    It has a sample for each of the `steps`; one in which the call did not happen took none of its time.
+    """
     place = shares[0].place
+    seconds = dict.fromkeys(steps, 0.0)
+    for share in shares:
+        seconds[share.step or 0] += share.seconds
+    some = len({share.step for share in shares})
     return Record(
         case=case,
         source="profile",
@@ -62,10 +91,32 @@ def record_of(
         kind=kind,
         name=name,
         phase=place.phase,
-        timing=Timing(samples=(sum(share.seconds for share in shares),), origin="profiler"),
+        timing=Timing(samples=tuple(seconds.values()), origin="profiler"),
         recomputed=place.recomputed,
-        notes=notes,
+        notes=notes if some == len(steps) else (*notes, f"{name} ran in {some} of {len(steps)} steps"),
     )
+
+
+def whole_record(
+    shares: Sequence[TimeShare], case: Case, coverage: Sequence[str], notes: Sequence[str]
+) -> Iterator[Record]:
+    """Give the record of the model: the time of each step, with notes on what it is and on what belongs to none."""
+    of_device: dict[int, list[DeviceActivity]] = {}
+    of_host: dict[int, float] = {}
+    outside: list[TimeShare] = []
+    for share in shares:
+        if share.step is None:
+            outside.append(share)
+        elif share.activity is not None:
+            of_device.setdefault(share.step, []).append(share.activity)
+        else:
+            of_host[share.step] = of_host.get(share.step, 0.0) + share.seconds
+    steps = dict(sorted(of_device.items()))
+    samples = tuple(map(busy, steps.values())) if steps else tuple(its for _, its in sorted(of_host.items()))
+    told = [*coverage, *([times_note(steps)] if steps else []), *outside_notes(outside), *notes]
+    if told:
+        time = Timing(samples=samples, origin="profiler") if samples else None
+        yield Record(case=case, source="profile", scope="model", busy=time, notes=tuple(told))
 
 
 def is_attributed(share: TimeShare) -> bool:
@@ -78,16 +129,24 @@ def _coverage(items: Sequence[TimeShare]) -> str:
     on_device = any(share.activity is not None for share in items)
     total = sum(share.seconds for share in items)
     known = sum(share.seconds for share in items if is_attributed(share))
-    rest: dict[str, float] = {}
-    for share in items:
-        if not is_attributed(share):
-            name = share.operation or (ENGINE if share.activity is None else share.activity.name)
-            rest[name] = rest.get(name, 0.0) + share.seconds
-    longest = sorted(rest.items(), key=lambda item: -item[1])[:_MOST_LISTED]
-    listed = ", ".join(f"{name[:_LONGEST_NAME]} {units.show(seconds, 's')}" for name, seconds in longest if seconds)
+    rest = [(its.operation or activity_name(its) or ENGINE, its.seconds) for its in items if not is_attributed(its)]
+    shown = listed(rest)
     what = "device time" if on_device else "host time of operations"
     percent = f"{100 * known / total:.1f} %" if total else "nothing"
     return (
         f"profiled once, apart from what is timed: {percent} of {units.show(total, 's')} {what} belongs to an operation"
-        f" of a module{f'; the rest: {listed}' if listed else ''}"
+        f" of a module{f'; the rest: {shown}' if shown else ''}"
     )
+
+
+def outside_notes(shares: Iterable[TimeShare]) -> Iterator[str]:
+    """Give notes on the time that belongs to no step."""
+    early = "before the recording began, and ended before the first that it saw launched"
+    for launched, when in ((False, early), (True, "outside of the marked steps")):
+        its = [share for share in shares if share.launched == launched]
+        if its:
+            on_device = its[0].activity is not None
+            what, began = (in_words(len(its)), "launched") if on_device else (f"{len(its)} operations", "begun")
+            total = units.show(sum(share.seconds for share in its), "s")
+            names = listed((activity_name(share) or share.operation or ENGINE, share.seconds) for share in its)
+            yield f"{what} of {total}, {began} {when}, belong to no step and are left out: {names}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from rooflens.costs.profiler_names import is_engine
 from rooflens.sources.profile.events import HostEvent, HostOperation, NamedRange
+from rooflens.sources.profile.steps import is_step
 from rooflens.sources.range_names import OURS, emitted, is_optimizer, module_of, module_range, phase_of, phase_range
 
 _ATEN = "aten::"
@@ -48,7 +49,8 @@ def _as_ours(name: str) -> str:
     phase = phase_of(name, plain=True)
     if phase is not None:
         return phase_range(phase)
-    return name if is_optimizer(name) or module_of(name, None) is not None else module_range(name)
+    known = is_optimizer(name) or is_step(name) or module_of(name, None) is not None
+    return name if known else module_range(name)
 
 
 def _operation(mark: WrittenRange, name: str, sequence: int | None, nodes: dict[int, HostOperation]) -> HostOperation:

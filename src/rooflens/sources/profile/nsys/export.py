@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rooflens.errors import FileError
+from rooflens.sources.profile.device_time import plausible
 from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events, LaunchCall
 from rooflens.sources.profile.nsys.annotations import WrittenRange, as_events
 from rooflens.sources.profile.nsys.database import Database, SqlColumn, opened
@@ -83,6 +84,7 @@ class _ExportReader:
             raise FileError(
                 f"{self._database.where} holds no kernel and no copy; profile with 'nsys profile --trace=cuda,nvtx'"
             )
+        activities, doubts = plausible(activities)
         marks, notes = self._marks()
         ranges, operations, named = as_events(marks)
         if any(True for _ in self._database.rows(_GRAPH, _START)):
@@ -93,7 +95,7 @@ class _ExportReader:
             ),
             titles=self._titles(),
             named=named,
-            notes=tuple(notes),
+            notes=(*notes, *doubts),
         )
 
     def _times(self, table: str, begin: int, finish: int) -> tuple[float, float]:
@@ -120,6 +122,7 @@ class _ExportReader:
                 device=device,
                 stream=stream,
                 correlation=self._number(process, correlation),
+                process=process,
             )
 
     def _name_columns(self, table: str) -> tuple[SqlColumn, ...]:

@@ -1,0 +1,94 @@
+"""What the times of activities add up to, and which of them cannot be true."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from statistics import median
+
+from rooflens import units
+from rooflens.sources.profile.events import DeviceActivity
+
+ROUNDING = 2e-6
+"""Seconds by which two that follow each other may overlap: many files round starts and durations to microseconds."""
+_MOST_LISTED, _LONGEST_NAME = 5, 60
+_MOST_STEPS = 8
+
+
+def plausible(activities: Sequence[DeviceActivity]) -> tuple[tuple[DeviceActivity, ...], tuple[str, ...]]:
+    """Return the activities with times that can be true, and notes on the others.
+
+    One that stands in the file twice counts once. Those of one stream run one after the other: one that ends after the
+    next has begun counts until then.
+    """
+    distinct = list(dict.fromkeys(activities))
+    notes = []
+    if twice := len(activities) - len(distinct):
+        notes.append(f"{twice} of {in_words(len(activities))} stand in the file twice and count once")
+    streams: dict[tuple[int | None, ...], list[int]] = {}
+    for n, activity in enumerate(distinct):
+        if activity.stream is not None:
+            streams.setdefault((activity.process, activity.device, activity.stream), []).append(n)
+    cut = {}
+    for its in streams.values():
+        its.sort(key=lambda n: (distinct[n].start, distinct[n].seconds))
+        for n, following in pairwise(n for n in its if distinct[n].seconds):
+            until = distinct[following].start - distinct[n].start
+            if distinct[n].seconds > until + ROUNDING:
+                cut[n] = until
+    if cut:
+        told = listed((distinct[n].name, distinct[n].seconds) for n in cut)
+        notes.append(
+            f"{len(cut)} of {in_words(len(distinct))} end after the next one of their stream begins, which cannot be:"
+            f" they count until then, {units.show(sum(cut.values()), 's')} in all; the file says {told}"
+        )
+    return tuple(replace(each, seconds=cut.get(n, each.seconds)) for n, each in enumerate(distinct)), tuple(notes)
+
+
+def busy(activities: Iterable[DeviceActivity]) -> float:
+    """Return the seconds in which at least one activity ran."""
+    seconds, end = 0.0, -math.inf
+    for activity in sorted(activities, key=lambda its: its.start):
+        finish = activity.start + activity.seconds
+        seconds += max(0.0, finish - max(end, activity.start))
+        end = max(end, finish)
+    return seconds
+
+
+def times_note(steps: Mapping[int, Sequence[DeviceActivity]]) -> str:
+    """Return busy time and sum of times of each step, and on which streams it ran."""
+    every = [activity for activities in steps.values() for activity in activities]
+    covered = [busy(activities) for activities in steps.values()]
+    sums = [math.fsum(activity.seconds for activity in activities) for activities in steps.values()]
+    streams = Counter(activity.stream for activity in every if activity.stream is not None)
+    on = ", ".join(str(stream) for stream, _ in streams.most_common(8))
+    return (
+        f"busy time {_each(covered)}, sum of times {_each(sums)}: {in_words(len(every))}"
+        f"{f' in {len(steps)} steps' if len(steps) > 1 else ''}{f' on streams {on}' if len(streams) > 1 else ''}"
+    )
+
+
+def in_words(count: int) -> str:
+    """Return a number of activities in words."""
+    return "1 kernel, copy or fill" if count == 1 else f"{count} kernels, copies and fills"
+
+
+def listed(times: Iterable[tuple[str, float]]) -> str:
+    """Return names with their seconds, equal names once, the longest first."""
+    sums: dict[str, float] = {}
+    for name, seconds in times:
+        sums[name] = sums.get(name, 0.0) + seconds
+    longest = sorted(sums.items(), key=lambda item: -item[1])[:_MOST_LISTED]
+    shown = ", ".join(f"{name[:_LONGEST_NAME]} {units.show(seconds, 's')}" for name, seconds in longest if seconds)
+    return f"{shown}, ..." if len(sums) > _MOST_LISTED else shown
+
+
+def _each(seconds: Sequence[float]) -> str:
+    shown = [units.show(each, "s") for each in seconds[:_MOST_STEPS]]
+    if len(seconds) == 1:
+        return shown[0]
+    more = ", ..." if len(seconds) > _MOST_STEPS else ""
+    return f"{units.show(median(seconds), 's')} (median of {', '.join(shown)}{more})"
