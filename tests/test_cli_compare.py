@@ -268,7 +268,7 @@ def test_wrong_words(options: dict[str, object], message: str) -> None:
 def test_nothing_to_compare() -> None:
     with pytest.raises(InvalidValue, match="compare needs something to compare"):
         rl.compare()
-    for question, words in (("correlation", "three models"), ("scaling", "different values")):
+    for question, words in (("correlation", "three models"), ("scaling", "no series has 4 different values")):
         with pytest.raises(Incomparable, match=words):
             rl.compare(both(), question=question)  # type: ignore[arg-type]
 

@@ -190,12 +190,57 @@ def test_correlations_are_scipys(method: Any, ties: bool) -> None:
     found = correlate(list(x), list(y), method)
     assert found is not None
     expected = SCIPY[method](x, y)
-    assert (found.value, found.p) == (expected.statistic, expected.pvalue)
+    assert (found.value, found.p) == (pytest.approx(expected.statistic), expected.pvalue)
     # scipy's own coefficient, one resample at a time; all resamples of this seed have one.
     interval = bootstrapped(
         (x, y), lambda one, other: SCIPY[method](one, other).statistic, paired=True, vectorized=False
     )
     assert found.interval == pytest.approx(interval)
+
+
+def swapped(*places: int) -> list[float]:
+    """1 to 6, with neighbours swapped at some places."""
+    values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    for place in places:
+        values[place], values[place + 1] = values[place + 1], values[place]
+    return values
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "p"),
+    [
+        # Of the n! pairings one is as high as a perfect one, and one as low: p is 2 / n!, too much up to n = 4.
+        ([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], None),  # 1/3
+        ([1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0], None),  # 1/12
+        ([1.0, 2.0, 3.0, 4.0, 5.0], [5.0, 4.0, 3.0, 2.0, 1.0], 2 / 120),
+        # One swap of neighbours: so high are the perfect pairing and each of the five swaps.
+        (swapped(), swapped(2), 2 * 6 / 720),
+        # Two values of x are equal, so that each coefficient is reached twice.
+        ([1.0, 1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0, 5.0], 2 * 2 / 120),
+        # Three and two equal values: one in ten pairings is perfect, and p never below 1/5.
+        ([1.0, 1.0, 1.0, 2.0, 2.0], [1.0, 2.0, 3.0, 4.0, 5.0], None),
+    ],
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_p_of_few_points_is_exact_or_none(method: Any, x: list[float], y: list[float], p: float | None) -> None:
+    coefficient = correlate(x, y, method)
+    assert coefficient is not None
+    assert coefficient.p == (None if p is None else pytest.approx(p))
+
+
+def test_exact_p_agrees_with_scipys_permutations_and_kendalls_distribution() -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=7)
+    y = x + rng.normal(size=7)
+    ranks = stats.rankdata(y)
+    pairings = stats.permutation_test(
+        (stats.rankdata(x),), lambda order: float(order @ ranks), permutation_type="pairings", n_resamples=np.inf
+    )
+    found = {method: correlate(list(x), list(y), method) for method in ("spearman", "kendall")}
+    assert found["spearman"] is not None
+    assert found["spearman"].p == pytest.approx(pairings.pvalue)
+    assert found["kendall"] is not None
+    assert found["kendall"].p == pytest.approx(stats.kendalltau(x, y, method="exact").pvalue)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -212,12 +257,17 @@ def test_correlations_of_little_or_of_constants(method: Any) -> None:
 
 def test_an_exponent_is_the_slope_of_logarithms() -> None:
     # y = 3 x^2 exactly.
-    found = power_law([1.0, 2.0, 4.0], [3.0, 12.0, 48.0])
+    found = power_law([1.0, 2.0, 4.0, 8.0], [3.0, 12.0, 48.0, 192.0])
     assert found is not None
     assert (found.exponent, found.factor, found.r_squared) == pytest.approx((2, 3, 1))
     assert found.interval == pytest.approx((2, 2))
-    assert power_law([1.0, 1.0], [1.0, 2.0]) is None
-    assert power_law([1.0, 2.0], [0.0, 2.0]) is None
+    assert power_law([1.0, 2.0, 4.0, 8.0], [0.0, 12.0, 48.0, 192.0]) is None
+
+
+def test_a_line_has_two_parameters_and_takes_four_different_values() -> None:
+    assert power_law([1.0, 2.0], [3.0, 12.0]) is None
+    assert power_law([1.0, 2.0, 4.0], [3.0, 12.0, 48.0]) is None
+    assert power_law([1.0, 1.0, 2.0, 2.0, 4.0], [3.0, 3.1, 12.0, 12.1, 48.0]) is None
 
 
 def test_the_interval_of_an_exponent_is_that_of_the_slope() -> None:
@@ -227,9 +277,6 @@ def test_the_interval_of_an_exponent_is_that_of_the_slope() -> None:
     found = power_law(x, y)
     assert found is not None
     assert found.interval == pytest.approx((line.slope - half, line.slope + half))
-    two = power_law(x[:2], y[:2])
-    assert two is not None
-    assert two.interval is None
 
 
 def test_errors() -> None:

@@ -309,7 +309,7 @@ def test_the_interval_of_a_throughput_is_that_of_its_time() -> None:
 
 def test_correlations() -> None:
     # Times in the order of the FLOP on the A100, in the opposite order on the V100.
-    flops = {"a": 1e12, "b": 2e12, "c": 3e12, "d": 4e12}
+    flops = {"a": 1e12, "b": 2e12, "c": 3e12, "d": 4e12, "e": 5e12}
     records = [estimated(model, device, n) for model, n in flops.items() for device in (A100, V100)]
     records += [measured(model, A100, n / 1e12) for model, n in flops.items()]
     records += [measured(model, V100, 9 - n / 1e12) for model, n in flops.items()]
@@ -324,6 +324,65 @@ def test_correlations() -> None:
     assert [(pair.group, pair.left_value) for pair in verdict.pairs] == [(A100, 1.0), (V100, -1.0)]
     assert verdict.outcome == "rejected"
     assert judged(replace(claim, where={"device": A100}), records).outcome == "supported"
+    # Of four models the most extreme order has a p-value of 1/12.
+    few = [record for record in records if record.case.model != "e"]
+    verdict = judged(replace(claim, where={"device": A100}), few)
+    assert verdict.outcome == "not decidable"
+    assert "(4 models; " in verdict.sentence
+    assert "so few models cannot be told from chance" in verdict.sentence
+
+
+def test_the_ratio_that_is_shown_is_the_one_that_is_claimed() -> None:
+    # 1 s of 2 s and 3 s of 4 s: half and three quarters, held against "less than 0.8 times", and "less than 0.6 times".
+    claim = faster(right=Side(conditions={"device": V100}, times=0.8))
+    supported = judged(claim, BOTH)
+    assert [pair.right for pair in supported.pairs] == [
+        f"0.8 times {model} batch 1 fp32 inference on {V100}" for model in "ab"
+    ]
+    assert supported.sentence == (
+        "Supported by measurements: 2 of 2 comparisons hold, left over right 0.5 to 0.75 (claimed: below 0.8)."
+    )
+    rejected = judged(replace(claim, right=replace(claim.right, times=0.6)), BOTH)
+    assert rejected.sentence.startswith(
+        "Rejected by measurements: 1 of 2 comparisons hold, left over right 0.5 to 0.75 (claimed: below 0.6)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("relation", "left", "right", "margin", "words"),
+    [
+        ("<", 1.0, 1.0, 0.0, ""),
+        ("<", 1.0, 0.5, 0.1, " (claimed: below 0.45)"),  # by a tenth of a half
+        (">", 2.0, 1.0, 0.0, " (claimed: above 0.5)"),  # twice the left side is more than the right one
+        ("<=", 1.0, 1.0, 0.05, " (claimed: at most 1.05)"),
+        (">=", 1.0, 3.0, 0.0, " (claimed: at least 3)"),
+        ("=", 1.0, 2.0, 0.1, " (claimed: 1.8 to 2.2)"),
+        ("=", 1.0, 2.0, 0.0, " (claimed: 2)"),
+    ],
+)
+def test_the_claimed_ratio_in_words(relation: Any, left: float, right: float, margin: float, words: str) -> None:
+    claim = Claim(
+        quantity="time",
+        left=Side(conditions={"device": A100}, times=left),
+        relation=relation,
+        right=Side(conditions={"device": V100}, times=right),
+        margin=margin,
+    )
+    assert f"left over right 0.5 to 0.75{words}." in judged(claim, BOTH).sentence
+
+
+def test_for_how_many_is_said_where_comparisons_do_not_tell() -> None:
+    # Two batches of each of two models: b takes longer with 8 images, so that one of two models holds, in 3 of 4.
+    others = [measured("a", V100, 9.0, batch=8), measured("a", A100, 8.0, batch=8)]
+    others += [measured("b", V100, 9.0, batch=8), measured("b", A100, 10.0, batch=8)]
+    counts = {"every": "1 of 2 by model", "most": "1 of 2 by model, more than half is claimed"}
+    for amount, words in counts.items():
+        verdict = judged(faster(every="model", amount=amount), [*BOTH, *others])
+        assert verdict.outcome == "rejected", "half is neither every one nor most"
+        assert f": 3 of 4 comparisons hold ({words}), left" in verdict.sentence
+    some = judged(faster(every="model", amount="some"), [*BOTH, *others])
+    assert some.outcome == "supported"
+    assert "3 of 4 comparisons hold (1 of 2 by model, one is claimed)" in some.sentence
 
 
 def test_words_alone_are_left_to_the_reader() -> None:

@@ -84,9 +84,18 @@ def test_efficiency_and_devices_in_sentences() -> None:
     assert sentence(report, "slow is") == (
         "slow is 0.15 times as fast as quick by measured time (median of 2 steps, 0.1 to 0.2)."
     )
-    assert sentence(report, "Most of the bound") == (
-        "Most of the bound is that of matmul.fp32 in 2 of 2 steps on quick, in 2 of 2 steps on slow."
+    assert sentence(report, "The largest part of the bound") == (
+        "The largest part of the bound is that of matmul.fp32 in 2 of 2 steps on quick, in 2 of 2 steps on slow."
     )
+
+
+def test_of_as_many_steps_of_each_kind_neither_is_left_out() -> None:
+    report = compose(view(product(case("one")), operation(case("two"), "copy", "elementwise", dram=1e12)))
+    largest = [each for each in said(report) if each.startswith("The largest part of the bound")]
+    assert largest == [
+        f"The largest part of the bound is that of {resource} in 1 of 2 steps on quick."
+        for resource in ("matmul.fp32", "dram")
+    ]
 
 
 def test_training_knees_memory_and_state_in_sentences() -> None:
@@ -110,28 +119,42 @@ def test_training_knees_memory_and_state_in_sentences() -> None:
         "Measured throughput reaches 95 % of its highest at batch 4 (median of 1 sweep)."
     )
     assert sentence(report, "Backward").startswith("Backward takes 3 times as long as forward, at the bound")
-    assert sentence(report, "Most memory").endswith("100.0 B, 75.0 % of it activations.")
+    assert sentence(report, "The most memory").endswith("100.0 B, 75.0 % of it activations.")
     assert sentence(report, "The study is not complete") == "The study is not complete: 2 of 12 cells are not run yet."
     assert sentence(report, "1 of 12") == "1 of 12 cells failed: out of memory (1)."
 
 
-def test_what_goes_with_latency_in_a_sentence() -> None:
-    # FLOP rise with time in every step: 1. Parameters fall: -1.
+def rising(models: int) -> list[Record]:
+    """Models whose FLOP rise with time in every step, a correlation of 1, and whose parameters fall: -1."""
     records: list[Record] = []
-    for n in (1, 2, 3, 4):
+    for n in range(1, models + 1):
         its = case(f"m{n}")
         records += [
             product(its, n * 1e11),
             Record(case=its, source="estimate", scope="model", parameters=100 - n),
             measured(its, n * 2e-3),
         ]
-    report = compose(view(*records))
+    return records
+
+
+def test_what_goes_with_latency_in_a_sentence() -> None:
+    report = compose(view(*rising(5)))
     found = sentence(report, "Rank correlation")
-    assert "FLOP 1.00" in found
+    assert found.startswith("Rank correlation with latency over 5 models: FLOP 1.00")
     assert "parameters -1.00" in found
     (heat,) = (drawn.chart for drawn in report.charts if isinstance(drawn.chart, HeatMap))
     ((_, cells),) = heat.rows
     assert dict(zip(heat.columns, (cell.text for cell in cells), strict=True))["parameters"] == "-1.00"
+
+
+@pytest.mark.parametrize("models", [3, 4])
+def test_few_models_cannot_tell_what_goes_with_latency(models: int) -> None:
+    # Of 3! pairings one is as high and one as low: p is 2/6 at best, and 2/24 of four models.
+    report = compose(view(*rising(models)))
+    assert not any(each.startswith("Rank correlation") for each in said(report))
+    assert sentence(report, "What goes with latency") == (
+        f"What goes with latency over {models} models is not told from chance: so few cannot give p < 0.05."
+    )
 
 
 def test_hypotheses_come_first_and_comparisons_against_them_first() -> None:

@@ -186,7 +186,7 @@ def test_a_number_on_the_left() -> None:
 @pytest.mark.parametrize(
     ("relation", "margin", "right", "holds"),
     [
-        # The times of three models fall as their FLOP rise: a correlation of -1.
+        # The times of five models fall as their FLOP rise: a correlation of -1.
         ("<", 0.0, -0.9, True), ("<", 0.1, -0.95, False), ("<", 0.1, -0.9, True), ("<", 0.1, 0.0, True),
         (">", 0.0, -0.9, False), (">=", 0.2, -0.9, True), (">=", 0.1, -0.9, False),
         ("<=", 0.0, -1.0, True), ("=", 0.2, -0.9, True), ("=", 0.1, -0.9, False),
@@ -196,8 +196,8 @@ def test_a_margin_is_a_share_of_the_size_of_a_negative_number(
     relation: Any, margin: float, right: float, holds: bool
 ) -> None:
     # 10 % of 0.95 below -0.95 is -1.045, which -1 does not reach; 10 % of 0.9 below -0.9 is -0.99, which it does.
-    records = [estimated(model, A100, n * 1e12) for n, model in enumerate("abc", 1)]
-    records += [measured(model, A100, 4.0 - n) for n, model in enumerate("abc", 1)]
+    records = [estimated(model, A100, n * 1e12) for n, model in enumerate("abcde", 1)]
+    records += [measured(model, A100, 6.0 - n) for n, model in enumerate("abcde", 1)]
     claim = Claim(
         quantity="spearman",
         left=Side(conditions={"of": "flops"}),
@@ -210,8 +210,8 @@ def test_a_margin_is_a_share_of_the_size_of_a_negative_number(
 
 
 def test_a_model_that_failed_leaves_a_correlation_open() -> None:
-    records = [estimated(model, A100, n * 1e12) for n, model in enumerate("abc", 1)]
-    records += [measured(model, A100, float(n)) for n, model in enumerate("abc", 1)]
+    records = [estimated(model, A100, n * 1e12) for n, model in enumerate("abcde", 1)]
+    records += [measured(model, A100, float(n)) for n, model in enumerate("abcde", 1)]
     claim = Claim(
         quantity="kendall",
         left=Side(conditions={"of": "flops"}),
@@ -221,10 +221,10 @@ def test_a_model_that_failed_leaves_a_correlation_open() -> None:
         where={"device": A100},
     )
     assert judged(claim, records).outcome == "supported"
-    verdict = judged(claim, records, [no_memory("d", A100)])
+    verdict = judged(claim, records, [no_memory("f", A100)])
     assert (verdict.outcome, verdict.basis) == ("not decidable", "measured")
-    assert f"d batch 1 fp32 inference on {A100} failed: out of memory" in verdict.sentence
-    elsewhere = Failure(case=Case(model="d", device=V100), source="measure", stage="forward", kind="error", message="")
+    assert f"f batch 1 fp32 inference on {A100} failed: out of memory" in verdict.sentence
+    elsewhere = Failure(case=Case(model="f", device=V100), source="measure", stage="forward", kind="error", message="")
     assert judged(claim, records, [elsewhere]).outcome == "supported"
 
 

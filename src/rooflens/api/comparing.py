@@ -20,6 +20,7 @@ from rooflens.compare import (
     sweeps,
 )
 from rooflens.compare.kernel_pairs import is_launch
+from rooflens.compare.uncertainty import FEWEST_FITTED
 from rooflens.errors import FileError, Incomparable, InvalidValue
 from rooflens.machine import find
 from rooflens.results import RecordSet, join
@@ -183,6 +184,6 @@ _ONE_SET: Mapping[Question, Callable[..., Any]] = {
 """Questions to all records together, and who answers."""
 _NOTHING: Mapping[Question, str] = {
     "correlation": "no setting (device, batch, dtype, mode, options) has three models with known numbers and times",
-    "scaling": "no series has enough different values: two batches or option values of a model, or three models",
+    "scaling": f"no series has {FEWEST_FITTED} different values: batches or option values of a model, or models",
     "throughput": "no case has a batch and a time: this takes measurements, or estimates on a device",
 }

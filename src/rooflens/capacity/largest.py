@@ -145,6 +145,7 @@ def _failure(fit: Fit) -> Failure:
     share = getattr(fit.held, fit.cause)
     message = (
         f"one sample needs {show(fit.needed, 'B')} ({show(fit.held.peak, 'B')} at the peak, {show(fit.reserved, 'B')}"
-        f" to stay free), {fit.device.name} has {show(fit.memory, 'B')}; most of it is {fit.cause}, {show(share, 'B')}"
+        f" to stay free), {fit.device.name} has {show(fit.memory, 'B')}; the largest part is {fit.cause},"
+        f" {show(share, 'B')}"
     )
     return Failure(case=fit.case, source="estimate", stage="memory", kind="out of memory", message=message)

@@ -39,7 +39,7 @@ def stated_flops(context: Context, figure: ReportedFigure, value: float) -> Iter
     if (1 - slack) * right <= value <= (1 + slack) * most or prefix_factor(figure, value, right):
         return
     if 0.45 * right <= value <= 0.55 * most:
-        code, what = "macs-as-flops", "half of"
+        code, what = "macs-as-flops", "half of" if close(value, right / 2, 0.01) else "about half of"
         size = _other_size(value / right)
         why = f"multiply-adds were called FLOP (or the images were {size} in height and width); intensity and"
         why += " FLOP/s are halved"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rooflens.compare.correlation import FEWEST_MODELS, points, settings
+from rooflens.compare.correlation import points, settings
 from rooflens.compare.timed_cases import COMPARED, Compared, TimedCase, check_quantities, timed_cases
 from rooflens.compare.uncertainty import PowerLaw
 from rooflens.errors import InvalidValue
@@ -45,8 +45,8 @@ def exponents(
 ) -> tuple[Exponent, ...]:
     """The exponent of each series: 1 is proportional, below 1 there is something to gain from more, 0 is a fixed cost.
 
-    Over a quantity the points of a series are the models of a setting (three and more); over ``batch`` or an option
-    they are the values of it for one model (two and more; from three on there is an interval).
+    Over a quantity the points of a series are the models of a setting; over ``batch`` or an option they are the values
+    of it for one model. A series of fewer than `FEWEST_FITTED` different values has none.
 
     Args:
         over: ``flops``, ``bytes`` ..., ``batch``, or the name of an option.
@@ -63,11 +63,12 @@ def exponents(
     items = timed_cases(records, time=time, phase=phase)
     if over in COMPARED:
         series = {case: [point[1:] for point in points(group, over, of)] for case, group in settings(items).items()}
-        fewest = FEWEST_MODELS
     else:
-        series, fewest = _series(items, over, of), 2
-    long = {case: sorted(values) for case, values in series.items() if len({x for x, _ in values}) >= fewest}
-    fits = [(case, values, power_law(*map(list, zip(*values, strict=True)))) for case, values in long.items()]
+        series = _series(items, over, of)
+    fits = [
+        (case, sorted(values), power_law([x for x, _ in values], [y for _, y in values]))
+        for case, values in series.items()
+    ]
     return tuple(
         Exponent(case=case, of=of, over=over, time=items[0].time, points=tuple(values), fit=fit)
         for case, values, fit in fits

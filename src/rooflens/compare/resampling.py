@@ -1,9 +1,11 @@
-"""Bootstrap intervals: scipy resamples, the statistics take all resamples at once."""
+"""Bootstrap intervals and exact p-values: statistics take all resamples, or all pairings, at once."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ Statistic = Callable[..., Any]
 
 RESAMPLES = 1999
 SEED = 20_260
+DIGITS = 12
+"""Of a coefficient: a perfect one is 1, and not a little less by rounding."""
 _CELLS = 4_000_000
 """Numbers that resampling holds at a time."""
 
@@ -32,7 +36,58 @@ def ratio_interval(
 def correlation_interval(x: Sequence[float], y: Sequence[float], method: str) -> Interval:
     """95 % interval of a correlation coefficient; resamples of one point alone, which have none, are left out."""
     coefficient = _COEFFICIENTS[method](np.asarray(x, dtype=float), np.asarray(y, dtype=float))
-    return _interval((np.arange(len(x)),), coefficient, paired=False)
+    low, high = _interval((np.arange(len(x)),), coefficient, paired=False)
+    return round(low, DIGITS), round(high, DIGITS)
+
+
+def pairings_p(x: Sequence[float], y: Sequence[float], method: str) -> float | None:
+    """Two-sided p-value of a correlation coefficient: the share of all pairings that are as extreme, twice.
+
+    None where even the most extreme pairing has a p-value above `LEVEL`: nothing can be told from chance then.
+    """
+    score = _SCORES[method](np.asarray(x, dtype=float), np.asarray(y, dtype=float))
+    scores = score(_orders(len(x)))
+    own, slack = scores[0], 1e-9 * max(abs(scores.max()), abs(scores.min()))  # sums of the same numbers differ so much
+
+    def twice(extreme: Any) -> float:
+        return min(1.0, 2 * float(np.mean(extreme)))
+
+    least = min(twice(scores >= scores.max() - slack), twice(scores <= scores.min() + slack))
+    return None if least > LEVEL else min(twice(scores >= own - slack), twice(scores <= own + slack))
+
+
+@cache
+def _orders(points: int) -> NDArray[np.int8]:
+    """All orders of some points as rows, their own order first."""
+    rows = np.zeros((1, 0), dtype=np.int8)
+    for n in range(points):
+        rows = np.concatenate([np.insert(rows, place, n, axis=1) for place in range(n, -1, -1)])
+    return rows
+
+
+# What rises and falls with a coefficient, of all orders of x at once.
+
+
+def _sums_of_products(x: Numbers, y: Numbers) -> Statistic:
+    x, y = (values - values.mean() for values in (x, y))
+    return lambda orders: x[orders] @ y
+
+
+def _concordant_pairs(x: Numbers, y: Numbers) -> Statistic:
+    ranks, pairs = rankdata(x, "dense").astype(np.int8), list(combinations(range(len(y)), 2))
+
+    def score(orders: Any) -> Any:
+        rows = ranks[orders].T
+        return sum(np.sign(y[j] - y[i]) * np.sign(rows[j] - rows[i]) for i, j in pairs)
+
+    return score
+
+
+_SCORES: Mapping[str, Callable[[Any, Any], Statistic]] = {
+    "pearson": _sums_of_products,
+    "spearman": lambda x, y: _sums_of_products(rankdata(x), rankdata(y)),
+    "kendall": _concordant_pairs,
+}
 
 
 def ratio_of_medians(before: Numbers, after: Numbers, axis: int = -1) -> Any:

@@ -16,14 +16,18 @@ from typing import Literal
 from scipy import stats
 
 from rooflens.compare.resampling import (
+    DIGITS,
     correlation_interval,
     generator,
+    pairings_p,
     ratio_interval,
     ratio_of_geometric_means,
     ratio_of_medians,
 )
 from rooflens.compare.uncertainty import (
     FEWEST,
+    FEWEST_ASYMPTOTIC,
+    FEWEST_FITTED,
     FEWEST_POINTS,
     LEVEL,
     Coefficient,
@@ -119,20 +123,25 @@ def correlate(x: Sequence[float], y: Sequence[float], method: Method) -> Coeffic
     test = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}[method]
     tested = test(x, y)
     interval = correlation_interval(x, y, method) if len(x) >= FEWEST_POINTS else None
-    return Coefficient(value=float(tested.statistic), interval=interval, p=float(tested.pvalue))
+    p = pairings_p(x, y, method) if len(x) < FEWEST_ASYMPTOTIC else float(tested.pvalue)
+    return Coefficient(value=round(float(tested.statistic), DIGITS), interval=interval, p=p)
 
 
 def power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw | None:
-    """The exponent with which y grows with x; None below two points, for a constant x, or where a value is zero."""
-    if len(x) < 2 or min(x) == max(x) or min(*x, *y) <= 0:
+    """The exponent with which y grows with x.
+
+    Returns:
+        None where fewer than `FEWEST_FITTED` values of x differ, or where a value is zero.
+    """
+    if len(set(x)) < FEWEST_FITTED or min(*x, *y) <= 0:
         return None
     line = stats.linregress([math.log(value) for value in x], [math.log(value) for value in y])
-    half = float(stats.t.ppf(1 - LEVEL / 2, len(x) - 2) * line.stderr) if len(x) > 2 else None
+    half = float(stats.t.ppf(1 - LEVEL / 2, len(x) - 2) * line.stderr)
     slope = float(line.slope)
     return PowerLaw(
         exponent=slope,
         factor=math.exp(line.intercept),
-        interval=None if half is None else (slope - half, slope + half),
+        interval=(slope - half, slope + half),
         r_squared=float(line.rvalue) ** 2,
         points=len(x),
     )

@@ -17,6 +17,10 @@ FEWEST = 6
 """Values from which on a median has a 95 % interval: below, not even the extremes hold it that often."""
 FEWEST_POINTS = 5
 """Points from which on a correlation has an interval: fewer give mostly resamples without any spread."""
+FEWEST_ASYMPTOTIC = 10
+"""Points from which on scipy's p-value of a correlation is taken; below it is that of all pairings, exactly."""
+FEWEST_FITTED = 4
+"""Different values from which on a power law is fitted: two more than it has parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +56,15 @@ class RatioChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficient:
-    """A correlation coefficient: its value, 95 % bootstrap interval and two-sided p-value of "unrelated"."""
+    """A correlation coefficient: its value, 95 % bootstrap interval and two-sided p-value of "unrelated".
+
+    Of few points both are None: there is no interval below `FEWEST_POINTS`, and no p-value where none below `LEVEL` is
+    possible.
+    """
 
     value: float
     interval: Interval | None
-    p: float
+    p: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +72,13 @@ class PowerLaw:
     """``y = factor * x ** exponent``, by least squares on logarithms.
 
     Attributes:
-        interval: 95 % interval of the exponent; None for two points.
+        interval: 95 % interval of the exponent.
         r_squared: share of the variance of log y that the line explains.
     """
 
     exponent: float
     factor: float
-    interval: Interval | None
+    interval: Interval
     r_squared: float
     points: int
 

@@ -16,7 +16,7 @@ _CAUSES = cause_columns("held")
 _PEAK = Column("peak", "peak", "B", "held.peak", group="fit")
 _PEAK_BATCH = Column("peak_batch", "batch", COUNT, lambda fit: None if fit.held is None else fit.case.batch)
 _CAUSE = Column(
-    "cause", "most of it", read=lambda fit: fit.cause and fit.cause.replace("_", " "), align="left", group="fit"
+    "cause", "largest part", read=lambda fit: fit.cause and fit.cause.replace("_", " "), align="left", group="fit"
 )
 _ANSWER = (
     Column("device", "device", read="name", align="left", title="on {}"),

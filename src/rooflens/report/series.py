@@ -10,7 +10,7 @@ from rooflens.compare import Correlation, Exponent, PhaseRatio, Sweep
 from rooflens.compare.correlation import FEWEST_MODELS
 from rooflens.compare.throughput import FEWEST, KNEE
 from rooflens.compare.timed_cases import COMPARED, quantity_of
-from rooflens.compare.uncertainty import FEWEST_POINTS, METHODS, Method
+from rooflens.compare.uncertainty import FEWEST_ASYMPTOTIC, FEWEST_FITTED, FEWEST_POINTS, LEVEL, METHODS, Method
 from rooflens.report.columns import CASE, case_columns, p_entry
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, MATMUL_FLOPS
@@ -60,6 +60,7 @@ def correlation_table(rows: Sequence[Correlation]) -> Table:
         f"over the models of one setting, from {FEWEST_MODELS} on; 95 % bootstrap intervals from {FEWEST_POINTS} on",
         f"latency is {time}; activations: bytes of the results that the operations of forward write",
         "p: two-sided, that the two are unrelated; not adjusted for the number of rows",
+        f"exact below {FEWEST_ASYMPTOTIC} models; none where models are too few for any p below {LEVEL:g}",
     ]
     return build(f"Correlation with {against}", _CORRELATION, rows, notes=notes)
 
@@ -83,7 +84,10 @@ _EXPONENT = (
 def exponent_table(rows: Sequence[Exponent]) -> Table:
     """Return one row per series."""
     of = quantity_of(rows[0].of).title if rows else "latency"
-    notes = ["least squares on logarithms, with the 95 % interval of the slope; 1 is proportional, 0 a fixed cost"]
+    notes = [
+        "least squares on logarithms, with the 95 % interval of the slope; 1 is proportional, 0 a fixed cost",
+        f"series of {FEWEST_FITTED} different values and more: fewer always lie near some line",
+    ]
     return build(f"Exponents of {of}", _EXPONENT, rows, notes=notes)
 
 

@@ -126,10 +126,13 @@ def correlated(
         return
     for each in every:
         coefficient = each.coefficients.get(method)
-        number = None if coefficient is None else coefficient.value
+        told = coefficient is not None and coefficient.p is not None
+        number = coefficient.value if coefficient is not None and told else None
         label = f"{method} of {each.quantity} with time ({len(each.points)} models; {each.setting.label()})"
         facts = facts_of(each.setting) | {"phase": step, "source": "measure" if measured else "estimate"}
         lacks, why = _unknown(label, number)
+        if coefficient is not None and not told:
+            why = f"{label}: so few models cannot be told from chance"
         yield ClaimValue(
             facts={name: fact for name, fact in facts.items() if name != "model"} | {"of": each.quantity},
             label=label,

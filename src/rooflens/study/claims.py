@@ -7,25 +7,28 @@ judge it; estimates stand for them where nothing was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
 from rooflens.compare.uncertainty import METHODS, Interval
+from rooflens.grouping import grouped_by
 from rooflens.records import Case
 from rooflens.reported import DeviceAliases
 from rooflens.results import RecordSet, join
+from rooflens.results.quantities import ratio
 from rooflens.study.claim_values import TIMED, ClaimValue, Lack, Lacking, correlated, of_cases
 from rooflens.study.grid import agrees
 from rooflens.study.hypotheses import CORRELATED, QUANTITIES
 from rooflens.study.matching import anyway, first_partners, matched, meets
-from rooflens.study.study import Cell, Claim, Hypothesis, Relation, Side
+from rooflens.study.study import Amount, Cell, Claim, Hypothesis, Relation, Side
 from rooflens.units import show
 
 Outcome = Literal["supported", "rejected", "not decidable"]
 Basis = Literal["measured", "estimated"]
 BASES: tuple[Basis, ...] = ("measured", "estimated")
+_CLAIMED: Mapping[Amount, str] = {"every": "", "most": "more than half is claimed", "some": "one is claimed"}
 _WITHIN = ("phase", "of")
 """Conditions on a part of a case, or on something over many: a case without records has neither."""
 
@@ -38,6 +41,7 @@ class Pair:
         group: what the claim is made for: a model, mostly.
         left, right: the sides in words; "" for a number that the claim gives.
         left_value, right_value: in base units, the factor of a side applied; None where it is not known.
+        ratio: left over right, without factors; None where it is not known.
         holds: None where it cannot be told; `why` then says what is missing.
         lacks: why a side has no number: its cell failed, is not run yet, or does not tell it; None where both have one.
     """
@@ -48,13 +52,9 @@ class Pair:
     left_value: float | None
     right_value: float | None
     holds: bool | None
+    ratio: float | None = None
     why: str = ""
     lacks: Lack | None = None
-
-    @property
-    def ratio(self) -> float | None:
-        """Left over right."""
-        return self.left_value / self.right_value if self.left_value is not None and self.right_value else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,11 +177,14 @@ def _by_estimates_alone(measured: Verdict, estimated: Verdict) -> str:
     return f" By estimates alone it would be {estimated.outcome}: {held} of {of} comparisons hold."
 
 
+def _held(pairs: Sequence[Pair]) -> list[bool | None]:
+    """Whether a claim holds for each of what it is made for: for all its comparisons, that is."""
+    groups = [[pair.holds for pair in each] for each in grouped_by(pairs, lambda pair: pair.group).values()]
+    return [False if False in each else None if None in each else True for each in groups]
+
+
 def _outcome(claim: Claim, pairs: Sequence[Pair]) -> Outcome:
-    groups: dict[str, list[bool | None]] = {}
-    for pair in pairs:
-        groups.setdefault(pair.group, []).append(pair.holds)
-    held = [False if False in each else None if None in each else True for each in groups.values()]
+    held = _held(pairs)
     yes, no = held.count(True), held.count(False)
     needed, refuted = {
         "every": (len(held), 1),
@@ -212,14 +215,19 @@ def _pair(claim: Claim, left: ClaimValue, right: ClaimValue) -> Pair:
     about = left if left.facts else right
     return Pair(
         group=about.label if claim.every == "case" else str(anyway(about.facts, claim.every)),
-        left=left.label,
-        right=right.label,
+        left=_times(claim.left.times, left.label),
+        right=_times(claim.right.times, right.label),
         left_value=None if left.number is None else left.number * claim.left.times,
         right_value=None if right.number is None else right.number * claim.right.times,
         holds=holds,
+        ratio=ratio(left.number, right.number),
         why=why if lacking is None else lacking.why,
         lacks=None if lacking is None else lacking.lacks,
     )
+
+
+def _times(factor: float, label: str) -> str:
+    return label if factor == 1 or not label else f"{factor:g} times {label}"
 
 
 def _holds(relation: Relation, left: Interval, right: Interval, margin: float) -> bool | None:
@@ -299,16 +307,37 @@ def _sentence(verdict: Verdict, claim: Claim) -> str:
     if not verdict.pairs:
         return "Not decidable: the records hold no case that it is about."
     by = "by measurements" if verdict.basis == "measured" else "by estimates"
-    held = f"{len(verdict.supporting)} of {len(verdict.pairs)} comparisons hold"
+    counts = f"{len(verdict.supporting)} of {len(verdict.pairs)} comparisons hold{_amount(verdict, claim)}"
     ratios = [pair.ratio for pair in verdict.pairs if pair.ratio is not None]
     spread = ""
     if ratios:
-        low, high = min(ratios), max(ratios)
-        spread = f", left over right {low:.3g}" + (f" to {high:.3g}" if low != high else "")
-    sentence = f"{verdict.outcome.capitalize()} {by}: {held}{spread}."
+        low, high = f"{min(ratios):.3g}", f"{max(ratios):.3g}"
+        spread = f", left over right {low}{f' to {high}' if low != high else ''}{_claimed(verdict, claim)}"
+    sentence = f"{verdict.outcome.capitalize()} {by}: {counts}{spread}."
     if verdict.against:
         return f"{sentence} Against it: {_counterexample(verdict, claim)}"
     return sentence + (_undecided(verdict) if verdict.outcome == "not decidable" else "")
+
+
+def _amount(verdict: Verdict, claim: Claim) -> str:
+    """For how many it holds and has to, where that is not said by the number of comparisons."""
+    held = _held(verdict.pairs)
+    words = [f"{held.count(True)} of {len(held)} by {claim.every}"] if len(held) < len(verdict.pairs) else []
+    words = [*words, *filter(None, [_CLAIMED[claim.amount]])]
+    return f" ({', '.join(words)})" if words else ""
+
+
+def _claimed(verdict: Verdict, claim: Claim) -> str:
+    """The ratio that is claimed, where it is another one than 1; of negative numbers it says nothing."""
+    if any(pair.ratio is not None and pair.ratio <= 0 for pair in verdict.pairs) or claim.left.times <= 0:
+        return ""
+    factor = claim.right.times / claim.left.times
+    low, high = (f"{factor * (1 + share):.3g}" for share in (-claim.margin, claim.margin))
+    words: Mapping[Relation, str] = {
+        "<": f"below {low}", ">": f"above {high}", "<=": f"at most {high}", ">=": f"at least {low}",
+        "=": low if low == high else f"{low} to {high}",
+    }  # fmt: skip
+    return f" (claimed: {words[claim.relation]})" if low != "1" or high != "1" else ""
 
 
 def _counterexample(verdict: Verdict, claim: Claim) -> str:

@@ -11,6 +11,8 @@ from rooflens import units
 from rooflens.checks import SEVERITIES
 from rooflens.compare.throughput import KNEE
 from rooflens.compare.timed_cases import quantity_of
+from rooflens.compare.uncertainty import LEVEL
+from rooflens.grouping import grouped_by
 from rooflens.records import MEMORY_CAUSES
 from rooflens.report.study.agreement import pairs
 from rooflens.report.study.cases import count, spread
@@ -72,7 +74,7 @@ def _devices(view: StudyView) -> Iterator[str]:
 
 
 def _bound_by(view: StudyView) -> Iterator[str]:
-    """What most often holds most of the bound on each device, in one sentence per resource."""
+    """What most often holds the largest part of the bound on each device, in one sentence per resource."""
     held: dict[str, Counter[str]] = {}
     for item in view.evidence:
         total = item.total()
@@ -80,23 +82,28 @@ def _bound_by(view: StudyView) -> Iterator[str]:
             held.setdefault(item.case.device, Counter())[total.bound_by] += 1
     devices: dict[str, list[str]] = {}
     for device, counted in held.items():
-        ((resource, n),) = counted.most_common(1)
-        devices.setdefault(resource, []).append(f"{n} of {count(counted.total(), 'step')} on {device}")
+        often = max(counted.values())
+        for resource in (resource for resource, n in counted.items() if n == often):
+            devices.setdefault(resource, []).append(f"{often} of {count(counted.total(), 'step')} on {device}")
     for resource, named in devices.items():
-        yield f"Most of the bound is that of {resource} in {', in '.join(named)}."
+        yield f"The largest part of the bound is that of {resource} in {', in '.join(named)}."
 
 
 def _correlated(view: StudyView) -> Iterator[str]:
-    by_quantity: dict[str, list[float]] = {}
-    for item in view.correlations:
-        if (rho := item.coefficients.get("spearman")) is not None:
-            by_quantity.setdefault(quantity_of(item.quantity).title, []).append(rho.value)
-    if by_quantity:
-        ranked = sorted(by_quantity.items(), key=lambda entry: -median(entry[1]))
-        settings = max(map(len, by_quantity.values()))
-        over = f", median of {settings} settings" if settings > 1 else ""
-        values = ", ".join(f"{name} {median(values):.2f}" for name, values in ranked)
-        yield f"Rank correlation with latency over models{over}: {values}."
+    """Rank correlations that so many models can tell from chance."""
+    ranks = [(item, rho) for item in view.correlations if (rho := item.coefficients.get("spearman")) is not None]
+    told = [(item, rho.value) for item, rho in ranks if rho.p is not None]
+    if told:
+        by_quantity = grouped_by(told, lambda each: quantity_of(each[0].quantity).title)
+        middles = [(median(value for _, value in values), name) for name, values in by_quantity.items()]
+        models, settings = [len(item.points) for item, _ in told], max(map(len, by_quantity.values()))
+        over = f"{min(models)} models" if min(models) == max(models) else f"{min(models)} to {max(models)} models"
+        over += f", median of {settings} settings" if settings > 1 else ""
+        values = ", ".join(f"{name} {middle:.2f}" for middle, name in sorted(middles, key=lambda each: -each[0]))
+        yield f"Rank correlation with latency over {over}: {values}."
+    elif ranks:
+        most = max(len(item.points) for item, _ in ranks)
+        yield f"What goes with latency over {most} models is not told from chance: so few cannot give p < {LEVEL:g}."
 
 
 def _knees(view: StudyView) -> Iterator[str]:
@@ -125,7 +132,7 @@ def _memory(view: StudyView) -> Iterator[str]:
     largest = max(MEMORY_CAUSES, key=lambda cause: getattr(memory, cause) or 0)
     share = (getattr(memory, largest) or 0) / peak
     of_it = f", {percent(share)} of it {largest.replace('_', ' ')}" if share else ""
-    yield f"Most memory is estimated for {replace(case, device=None).label()}: {units.show(peak, 'B')}{of_it}."
+    yield f"The most memory is estimated for {replace(case, device=None).label()}: {units.show(peak, 'B')}{of_it}."
 
 
 def _doubts(view: StudyView) -> Iterator[str]:

@@ -88,4 +88,5 @@ def _tip(item: Correlation) -> Iterator[str]:
     for method, coefficient in item.coefficients.items():
         low, high = coefficient.interval or (None, None)
         between = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
-        yield f"{METHOD_WORDS[method]} {coefficient.value:.2f}{between}, p = {coefficient.p:.2g}"
+        p = "too few models for a p-value" if coefficient.p is None else f"p = {coefficient.p:.2g}"
+        yield f"{METHOD_WORDS[method]} {coefficient.value:.2f}{between}, {p}"
