@@ -1,42 +1,52 @@
-"""What autocast does on CUDA and not on the CPU, and the other way round.
+"""CUDA's autocast for tensors that lie on the CPU.
 
-The names are those of torch's lists for CUDA (`AT_FORALL_LOWER_PRECISION_FP`, `AT_FORALL_FP32`,
-`AT_FORALL_FP32_SET_OPT_DTYPE` and `AT_FORALL_PROMOTE` in aten/src/ATen/autocast_mode.h, torch 2.14), as Python calls
-them. Within such a call autocast is off on CUDA, so it is off here.
+The CPU's autocast casts for other operators than CUDA's. torch casts in its dispatcher, below all functions and methods
+of Python, so the casts are made there too: our kernels are on the autocast key of a device that nobody has (IPU). It
+comes before the CPU's key, and only the thread that enters `cuda_casts` looks at it. Which operators these are, the
+installed torch says. How each is cast stands in torch's lists for CUDA (``AT_FORALL_...`` in
+aten/src/ATen/autocast_mode.h), of which those that the CPU treats alike are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import DispatchKey, DispatchKeySet
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 LOWER = (torch.float16, torch.bfloat16)
+Given = dict[str, Any]
+"""The arguments of a call by the names in the operator's schema."""
 
-CAST_DOWN = frozenset({"addmv", "addr", "mv"})
-"""fp32 tensors are cast to the lower type: products that the CPU's list does not have."""
+CAST_DOWN = frozenset(
+    {
+        *("_convolution", "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell", "addmv", "addr", "chain_matmul"),
+        *("convolution", "einsum", "gru_cell", "linalg_multi_dot", "lstm_cell", "mv", "rnn_relu_cell", "rnn_tanh_cell"),
+    }
+)
+"""Tensors of 32 bits are cast to the lower type."""
 
 CAST_UP = frozenset(
     {
-        *("__pow__", "__rpow__", "__rdiv__", "__rtruediv__", "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log"),
-        *("log10", "log2", "log1p", "reciprocal", "rsqrt", "sinh", "tan", "pow", "softplus", "layer_norm"),
-        *("group_norm", "norm", "normalize", "nuclear_norm", "cosine_similarity", "poisson_nll_loss"),
-        *("cosine_embedding_loss", "cross_entropy", "nll_loss", "hinge_embedding_loss", "kl_div", "l1_loss"),
-        *("smooth_l1_loss", "huber_loss", "mse_loss", "margin_ranking_loss", "multilabel_margin_loss"),
-        *("soft_margin_loss", "triplet_margin_loss", "multi_margin_loss", "binary_cross_entropy_with_logits", "dist"),
-        *("pdist", "cdist", "renorm", "logsumexp", "rms_norm", "interpolate", "upsample", "upsample_bilinear"),
-        "upsample_nearest",
+        *("acos", "asin", "cosh", "cosine_similarity", "dist", "erfinv", "exp", "expm1", "frobenius_norm"),
+        *("group_norm", "layer_norm", "log", "log10", "log1p", "log2", "logsumexp", "native_layer_norm"),
+        *("nuclear_norm", "pdist", "pow", "reciprocal", "renorm", "rms_norm", "rsqrt", "sinh", "softplus", "tan"),
+        *("_upsample_bicubic2d_aa", "_upsample_bilinear2d_aa", "_upsample_lanczos2d_aa", "upsample_bicubic2d"),
+        *("upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d"),
+        *(f"{kind}{n}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for n in (1, 2, 3)),
     }
 )
 """Tensors of the lower type are cast to fp32 before the call."""
 
 RESULT_UP = frozenset(
     {
-        *("cumprod", "cumsum", "linalg_matrix_norm", "linalg_vector_norm", "log_softmax", "prod", "softmax", "softmin"),
+        *("cumprod", "cumsum", "linalg_matrix_norm", "linalg_vector_norm", "log_softmax", "norm", "prod", "softmax"),
         "sum",
     }
 )
@@ -44,62 +54,130 @@ RESULT_UP = frozenset(
 
 WIDEST = frozenset(
     {
-        *("addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "grid_sample", "grid_sampler", "index_put"),
-        *("scatter_add", "tensordot", "vdot"),
+        *("addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "grid_sampler", "index_put", "scatter_add"),
+        *("tensordot", "vdot"),
     }
 )
 """The tensors are brought to the widest type among them."""
 
-ON_THE_CPU = frozenset(
-    {
-        *("adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool3d"),
-        *("fractional_max_pool2d", "fractional_max_pool3d", "max_unpool2d", "max_unpool3d", "pad", "trace"),
-    }
-)
-"""The CPU's autocast brings these up to fp32, CUDA's leaves them as they are."""
+_LIBRARY = torch.library.Library("aten", "IMPL")
+_UNLISTED = torch.library.Library("_", "IMPL")
+_BEYOND = torch._C._dispatch_keyset_full_after(DispatchKey.AutocastCPU)
+"""Everything that comes after autocast."""
 
 
-def as_on_cuda(
-    func: Callable[..., Any], args: Any, kwargs: dict[str, Any]
-) -> tuple[Any, dict[str, Any], AbstractContextManager[Any]]:
-    """The arguments with which CUDA's autocast would make this call, and the context in which it would."""
-    name = getattr(func, "__name__", "")
-    off = torch.autocast("cpu", enabled=False)
-    if name in CAST_DOWN:
-        return *_cast(args, kwargs, torch.get_autocast_dtype("cpu")), off
-    if name in CAST_UP and not _by_area(name, args, kwargs):
-        args, kwargs = tree_map_only(Tensor, _up, (args, kwargs))
-        return args, kwargs, off
-    if name in RESULT_UP and kwargs.get("dtype") is None and args and _is_lower(args[0]):
-        return args, kwargs | {"dtype": torch.float32}, off
-    if name in WIDEST:
-        types = {t.dtype for t in tree_leaves((args, kwargs)) if _is_lower(t) or _is_single(t)}
-        return *(_cast(args, kwargs, torch.float32) if len(types) > 1 else (args, kwargs)), off
-    return args, kwargs, off if name in ON_THE_CPU else nullcontext()
+@contextmanager
+def cuda_casts() -> Iterator[None]:
+    """Where autocast for the CPU is on, make CUDA's casts in this thread."""
+    before = torch.is_autocast_enabled("ipu")
+    torch.set_autocast_enabled("ipu", True)
+    try:
+        with torch._C._IncludeDispatchKeyGuard(torch._C._dispatch_key_parse("AutocastIPU")):
+            yield
+    finally:
+        torch.set_autocast_enabled("ipu", before)
 
 
-def _by_area(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
-    """True for interpolation by area, which is averaging and stays in its type."""
-    return name == "interpolate" and "area" in (*args[3:4], kwargs.get("mode"))
+def cast_down(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors in the type to which autocast brings the arguments of a matrix operation."""
+    if not torch.is_autocast_enabled("cpu"):
+        return tensors
+    return tuple(map(_lowered, tensors))
 
 
-def _cast(args: Any, kwargs: dict[str, Any], dtype: torch.dtype) -> tuple[Any, dict[str, Any]]:
-    """Cast every tensor of 32 or 16 bits to one type."""
-
-    def cast(tensor: Tensor) -> Tensor:
-        return tensor.to(dtype) if _is_lower(tensor) or _is_single(tensor) else tensor
-
-    cast_all: tuple[Any, dict[str, Any]] = tree_map_only(Tensor, cast, (args, kwargs))
-    return cast_all
+def cast_up(tensor: Tensor) -> Tensor:
+    """The tensor in the type to which autocast brings the arguments of a normalisation."""
+    return tensor.float() if torch.is_autocast_enabled("cpu") and _is_lower(tensor) else tensor
 
 
-def _is_lower(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dtype in LOWER
+def listed(key: str) -> dict[str, OpOverload]:
+    """The operators of ATen for which torch has a kernel on an autocast key, by name with overload."""
+    names = torch._C._dispatch_get_registrations_for_dispatch_key(key)
+    own = sorted(name.removeprefix("aten::") for name in names if name.startswith("aten::"))
+    return {name: _operator(*name.split(".")) for name in own}
 
 
-def _is_single(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.dtype == torch.float32
+def _operator(name: str, overload: str = "default") -> OpOverload:
+    operator: OpOverload = getattr(getattr(torch.ops.aten, name), overload)
+    return operator
 
 
-def _up(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in LOWER else tensor
+def _register() -> None:
+    """Put a kernel on our key for every operator that one of the two devices casts, and not both alike."""
+    on_cpu, on_cuda = listed("AutocastCPU"), listed("AutocastCUDA")
+    _UNLISTED.fallback(torch.library.fallthrough_kernel, "AutocastIPU")
+    for names, cast in _CASTS:
+        for name in (name for name in on_cuda if name.split(".")[0] in names):
+            _LIBRARY.impl(name, _kernel(on_cuda[name], cast), "AutocastIPU", with_keyset=True)
+    for name in on_cpu.keys() - on_cuda.keys():
+        _LIBRARY.impl(name, _without_cast(on_cpu[name]), "AutocastIPU", with_keyset=True)
+
+
+def _kernel(operator: OpOverload, cast: Callable[[OpOverload, Given], tuple[OpOverload, Given]]) -> Callable[..., Any]:
+    """The operator on arguments that are cast, without autocast inside, as torch's own kernels run it."""
+    names = [argument.name for argument in operator._schema.arguments]
+
+    def kernel(keys: DispatchKeySet, *args: Any, **kwargs: Any) -> Any:
+        if not torch.is_autocast_enabled("cpu"):
+            return operator.redispatch(keys & _BEYOND, *args, **kwargs)
+        with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.AutocastCPU)):
+            chosen, given = cast(operator, dict(zip(names, args, strict=False)) | kwargs)
+            return chosen(**given)
+
+    return kernel
+
+
+def _without_cast(operator: OpOverload) -> Callable[..., Any]:
+    """The operator past the CPU's own cast; what it is made of is cast as anywhere."""
+    return lambda keys, *args, **kwargs: operator.redispatch(keys & _BEYOND, *args, **kwargs)
+
+
+def _down(operator: OpOverload, given: Given) -> tuple[OpOverload, Given]:
+    return operator, tree_map_only(Tensor, _lowered, given)
+
+
+def _up(operator: OpOverload, given: Given) -> tuple[OpOverload, Given]:
+    return operator, tree_map_only(Tensor, _raised, given)
+
+
+def _result_up(operator: OpOverload, given: Given) -> tuple[OpOverload, Given]:
+    first = next(iter(given.values()))
+    name = operator._schema.name.removeprefix("aten::")
+    if name == "norm":  # its forms without a type become those with one
+        typed = torch.ops.aten.norm.ScalarOpt_dim_dtype if "dim" in given else torch.ops.aten.norm.ScalarOpt_dtype
+        dim = {"keepdim": False} if "dim" in given else {}
+        return typed, {"p": 2, **dim, **given, "dtype": torch.float32 if _is_lower(first) else first.dtype}
+    if not _is_lower(first) or given.get("dtype") is not None:
+        return operator, given
+    if name in ("softmax", "log_softmax") and first.dtype is torch.float16 and isinstance(first, FakeTensor):
+        # One kernel on CUDA, for this type only. The CPU has none, so with values it is a cast and a softmax.
+        fused = torch.ops.aten._softmax if name == "softmax" else torch.ops.aten._log_softmax
+        return fused.default, {"self": first, "dim": given["dim"], "half_to_float": True}
+    return operator, given | {"dtype": torch.float32}
+
+
+def _widest(operator: OpOverload, given: Given) -> tuple[OpOverload, Given]:
+    types = {t.dtype for t in tree_leaves(given) if isinstance(t, Tensor) and (_is_lower(t) or _is_single(t))}
+    return (operator, given) if len(types) < 2 else _up(operator, given)
+
+
+_CASTS = ((CAST_DOWN, _down), (CAST_UP, _up), (RESULT_UP, _result_up), (WIDEST, _widest))
+
+
+def _is_lower(tensor: Tensor) -> bool:
+    return tensor.dtype in LOWER
+
+
+def _is_single(tensor: Tensor) -> bool:
+    return tensor.dtype is torch.float32
+
+
+def _lowered(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.get_autocast_dtype("cpu")) if _is_lower(tensor) or _is_single(tensor) else tensor
+
+
+def _raised(tensor: Tensor) -> Tensor:
+    return tensor.float() if _is_lower(tensor) else tensor
+
+
+_register()

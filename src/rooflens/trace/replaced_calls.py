@@ -23,25 +23,18 @@ from torch.overrides import TorchFunctionMode
 
 from rooflens.errors import DataDependent, ModelError
 from rooflens.trace import fused, higher_order
-from rooflens.trace.autocast import as_on_cuda
+from rooflens.trace.autocast import cast_down, cast_up
 from rooflens.trace.replaced_operators import Kernels
 from rooflens.trace.rms_norm import RmsNorm
 
 
 class AcceleratorCalls(TorchFunctionMode):
-    """Answers these calls with one operation each, and autocasts as CUDA does."""
+    """Answers these calls with one operation each."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if not torch.is_autocast_enabled("cpu"):
-            return self._answered(func, args, kwargs)
-        args, kwargs, context = as_on_cuda(func, args, kwargs)
-        with context:
-            return self._answered(func, args, kwargs)
-
-    def _answered(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         replacement = _REPLACEMENTS.get(func)
         if replacement is not None:
             return replacement(*args, **kwargs)
@@ -86,7 +79,7 @@ def _attention(
                 query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
             )
     _check_attention(query, key, value, enable_gqa)
-    query, key, value = _autocast(query, key, value)
+    query, key, value = cast_down(query, key, value)
     if attn_mask is not None and attn_mask.is_floating_point():
         attn_mask = attn_mask.to(query.dtype)
     return fused.attend(query, key, value, attn_mask, dropout_p, is_causal)
@@ -106,14 +99,6 @@ def _check_attention(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -
         torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     elif query.shape[-3] % key.shape[-3]:
         raise RuntimeError(f"{query.shape[-3]} query heads cannot share {key.shape[-3]} key heads")
-
-
-def _autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors in the type to which autocast would bring the arguments of a matrix operation."""
-    if not torch.is_autocast_enabled("cpu"):
-        return tensors
-    dtype = torch.get_autocast_dtype("cpu")
-    return tuple(t.to(dtype) if t.dtype == torch.float32 else t for t in tensors)
 
 
 def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -147,7 +132,7 @@ def _recurrent(kind: str) -> Callable[..., Any]:
             kind, layers, dropout, train, bidirectional, batch_first=bool(batch_first and batch_first[0])
         )
         states = [states] if isinstance(states, Tensor) else list(states)
-        tensors = _autocast(input, *states, *weights)
+        tensors = cast_down(input, *states, *weights)
         if fused.saving(*tensors):
             results = fused.Recurrent.apply(options, len(states), batch_sizes, *tensors)
         else:
@@ -208,6 +193,7 @@ def _rms_norm(
     shape = list(normalized_shape)
     if not _fusing() or input.is_complex() or list(input.shape[input.dim() - len(shape) :]) != shape:
         return torch.rms_norm(input, shape, weight, eps)
+    input, weight = cast_up(input), None if weight is None else cast_up(weight)
     eps = torch.finfo(input.dtype).eps if eps is None else eps
     if fused.saving(input, weight):
         output: Tensor = RmsNorm.apply(input, weight, shape, eps)

@@ -19,6 +19,7 @@ from torch.nn.parameter import is_lazy
 from rooflens.errors import DataDependent, ModelError
 from rooflens.models import Step, cache_tensors, kept_random_numbers, kept_switches, make_optimizer, running, unwrapped
 from rooflens.records import Trace
+from rooflens.trace.autocast import cuda_casts
 from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
 from rooflens.trace.higher_order import flexible_attention
 from rooflens.trace.lifetimes import Lifetimes
@@ -153,6 +154,7 @@ class _Run:
             self.copies.mode,
             _model_errors(step.name, self.paths),
             AcceleratorCalls(),
+            cuda_casts(),
             replaced(OPERATORS),
             flexible_attention(),
             torch.set_grad_enabled(step.training),
