@@ -197,9 +197,7 @@ def calls() -> dict[str, Callable[[Make], Any]]:
         "addcdiv": lambda x, y: torch.addcdiv(x, x, y),
         "x.addcmul": lambda x, y: x.addcmul(x, y),
         "scatter_add": lambda x, y: y.scatter_add(0, torch.zeros_like(x, dtype=INT), y),
-        "grid_sampler": lambda x, y: F.grid_sample(
-            x[None, None], y[None, None, :, :2], align_corners=False
-        ),
+        "grid_sampler": lambda x, y: F.grid_sample(x[None, None], y[None, None, :, :2], align_corners=False),
         "cat": lambda x, y: torch.cat([x, y]),
         "stack": lambda x, y: torch.stack([x, y]),
         "pairwise_distance": F.pairwise_distance,

@@ -38,6 +38,8 @@ class Step:
         cast: type to which the floating tensors of module and inputs are brought, or None to leave them.
         autocast: element type under autocast, or None.
         channels_last: images and convolution weights have channels last.
+        with_values: makes the same step on the CPU, for one whose module or inputs were made without values; None
+            where they are those that somebody handed in.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Step:
     cast: torch.dtype | None = None
     autocast: torch.dtype | None = None
     channels_last: bool = False
+    with_values: Callable[[], Step] | None = None
 
     @property
     def training(self) -> bool:

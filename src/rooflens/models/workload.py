@@ -35,7 +35,7 @@ class Workload:
 
     def step(self, run: Run, module: torch.nn.Module, device: str) -> Step:
         """Return the step of a run; inputs of a named model are made on `device`."""
-        return make_step(
+        step = make_step(
             without_home(run.model),
             module,
             make_example(self.blueprint, run.batch, device),
@@ -46,6 +46,9 @@ class Workload:
             fused=run.options.fused,
             channels_last=run.options.channels_last,
         )
+        if device != "meta":
+            return step
+        return replace(step, with_values=lambda: self.step(run, self.build("cpu"), "cpu"))
 
 
 def workload(asked: Request) -> Workload:

@@ -51,7 +51,8 @@ def trace(step: Step) -> Trace:
             return _Run(step, FakeCopies(step.cast, step.channels_last)).trace()
         except DataDependent as error:
             _refuse_what_does_not_fit(step, error)
-            done = _Run(step, RealCopies(step.cast, step.channels_last)).trace()
+            real = step if step.with_values is None else step.with_values()
+            done = _Run(real, RealCopies(step.cast, step.channels_last)).trace()
             return replace(done, with_values=True, notes=(f"{error}: the step was run on the CPU with values",))
 
 
@@ -101,8 +102,12 @@ def _refuse_lazy(step: Step) -> None:
 
 
 def _refuse_what_does_not_fit(step: Step, error: DataDependent) -> None:
-    """Raise if parameters, their gradients and two numbers of an optimizer take more than half of the memory."""
-    nbytes = sum(p.numel() * p.element_size() for p in step.module.parameters()) * (4 if step.training else 1)
+    """Raise if parameters, their gradients and two numbers of an optimizer take more than half of the memory.
+
+    A step that is made with values holds the parameters once more, since a copy of them is run.
+    """
+    copies = (4 if step.training else 1) + (step.with_values is not None)
+    nbytes = copies * sum(p.numel() * p.element_size() for p in step.module.parameters())
     available = _memory()
     if available is not None and nbytes > available / 2:
         raise DataDependent(
