@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 LOWER = (torch.float16, torch.bfloat16)
-Given = dict[str, Any]
+_Given = dict[str, Any]
 """The arguments of a call by the names in the operator's schema."""
 
 CAST_DOWN = frozenset(
@@ -113,7 +113,7 @@ def _register() -> None:
         _LIBRARY.impl(name, _without_cast(on_cpu[name]), "AutocastIPU", with_keyset=True)
 
 
-def _kernel(operator: OpOverload, cast: Callable[[OpOverload, Given], tuple[OpOverload, Given]]) -> Callable[..., Any]:
+def _kernel(operator: OpOverload, cast: Callable[[OpOverload, _Given], tuple[OpOverload, _Given]]) -> Callable[..., Any]:
     """The operator on arguments that are cast, without autocast inside, as torch's own kernels run it."""
     names = [argument.name for argument in operator._schema.arguments]
 
@@ -132,15 +132,15 @@ def _without_cast(operator: OpOverload) -> Callable[..., Any]:
     return lambda keys, *args, **kwargs: operator.redispatch(keys & _BEYOND, *args, **kwargs)
 
 
-def _down(operator: OpOverload, given: Given) -> tuple[OpOverload, Given]:
+def _down(operator: OpOverload, given: _Given) -> tuple[OpOverload, _Given]:
     return operator, tree_map_only(Tensor, _lowered, given)
 
 
-def _up(operator: OpOverload, given: Given) -> tuple[OpOverload, Given]:
+def _up(operator: OpOverload, given: _Given) -> tuple[OpOverload, _Given]:
     return operator, tree_map_only(Tensor, _raised, given)
 
 
-def _result_up(operator: OpOverload, given: Given) -> tuple[OpOverload, Given]:
+def _result_up(operator: OpOverload, given: _Given) -> tuple[OpOverload, _Given]:
     first = next(iter(given.values()))
     name = operator._schema.name.removeprefix("aten::")
     if name == "norm":  # its forms without a type become those with one
@@ -156,7 +156,7 @@ def _result_up(operator: OpOverload, given: Given) -> tuple[OpOverload, Given]:
     return operator, given | {"dtype": torch.float32}
 
 
-def _widest(operator: OpOverload, given: Given) -> tuple[OpOverload, Given]:
+def _widest(operator: OpOverload, given: _Given) -> tuple[OpOverload, _Given]:
     types = {t.dtype for t in tree_leaves(given) if isinstance(t, Tensor) and (_is_lower(t) or _is_single(t))}
     return (operator, given) if len(types) < 2 else _up(operator, given)
 
