@@ -23,6 +23,8 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 LOWER = (torch.float16, torch.bfloat16)
 _Given = dict[str, Any]
 """The arguments of a call by the names in the operator's schema."""
+_Cast = Callable[[OpOverload, _Given], tuple[OpOverload, _Given]]
+"""From a call to the operator and arguments that CUDA runs for it."""
 
 CAST_DOWN = frozenset(
     {
@@ -113,7 +115,7 @@ def _register() -> None:
         _LIBRARY.impl(name, _without_cast(on_cpu[name]), "AutocastIPU", with_keyset=True)
 
 
-def _kernel(operator: OpOverload, cast: Callable[[OpOverload, _Given], tuple[OpOverload, _Given]]) -> Callable[..., Any]:
+def _kernel(operator: OpOverload, cast: _Cast) -> Callable[..., Any]:
     """The operator on arguments that are cast, without autocast inside, as torch's own kernels run it."""
     names = [argument.name for argument in operator._schema.arguments]
 
