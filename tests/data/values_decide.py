@@ -49,6 +49,8 @@ class Grid(nn.Module):
 class Above(nn.Module):
     """Layers for the rows above a threshold, which a buffer holds."""
 
+    threshold: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.fc = nn.Linear(8, 4)
