@@ -130,7 +130,7 @@ def calls() -> dict[str, Callable[[Make], Any]]:
         "norm of rows": lambda x: x.norm(p=2, dim=1, keepdim=True),
         "norm, 1": lambda x: x.norm(1),
         "torch.norm, rows": lambda x: torch.norm(x, 3, dim=1),
-        "torch.norm, fro": lambda x: torch.norm(x, "fro", dim=(0, 1)),
+        "torch.norm, both dims": lambda x: torch.norm(x, dim=(0, 1)),
         "torch.norm, fp64": lambda x: torch.norm(x, dtype=torch.float64),
         "torch.frobenius_norm": lambda x: torch.ops.aten.frobenius_norm.dim(x, [0]),
         "aten.norm": torch.ops.aten.norm.Scalar,
