@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from rooflens.running.endings import Evidence, ending
 from rooflens.running.isolation import Lost, Workers
 from rooflens.running.jobs import Answer, Done, StageEntered
 
@@ -65,7 +66,10 @@ def test_a_worker_is_replaced_when_asked_for_and_when_it_is_not_fit(log: Path, f
 @pytest.mark.parametrize(
     ("fault", "kind", "message"),
     [
-        ("kill", "crash", "the worker was killed by SIGKILL, as the system does when memory runs out"),
+        ("kill", "crash", "the worker was killed by SIGKILL; memory had not run out"),
+        ("spin", "crash", "the worker was killed by SIGKILL, since its limit of processor time, "),
+        ("spin softly", "crash", "the worker was killed by SIGXCPU, since its limit of processor time, "),
+        ("flood", "crash", "the worker ended with exit code 4: last"),
         ("segfault", "crash", "the worker was killed by SIGSEGV: File"),
         ("exit", "crash", "the worker ended with exit code 3"),
         ("raise", "crash", "the worker ended with exit code 1: ValueError: wrong number"),
@@ -80,6 +84,42 @@ def test_how_a_cell_was_lost_is_told(log: Path, fault: str, kind: str, message: 
     assert isinstance(lost, Lost)
     assert (lost.kind, lost.stage) == (kind, "forward")
     assert lost.message.startswith(message)
+
+
+def test_a_copy_that_a_model_forks_does_not_answer(log: Path) -> None:
+    told: list[Answer] = []
+    with workers(log) as pool:
+        for number in range(2):
+            assert pool.run({"number": number, "fault": "copy"}, told.append) == Done(fit=True)
+    assert [count for _, count in told_of(told)] == [1, 2]
+    assert len({pid for pid, _ in told_of(told)}) == 1
+
+
+def test_what_a_model_leaves_behind_ends_with_its_worker(log: Path, tmp_path: Path) -> None:
+    note = tmp_path / "left"
+    with workers(log, limit=60.0) as pool:
+        begun = time.monotonic()
+        lost = pool.run({"number": 0, "fault": "leave", "left": str(note)})
+        assert isinstance(lost, Lost)
+        assert lost.message.startswith("the worker ended with exit code 5")
+        assert time.monotonic() - begun < 60  # and not when the one that holds its pipes ends
+        assert pool.run({"number": 1, "fault": None}) == Done(fit=True)
+    assert not _runs(int(note.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (3, 4, "was killed by SIGKILL, as the system does when memory runs out"),
+        (3, 3, "was killed by SIGKILL; memory had not run out"),
+        (None, None, "was killed by SIGKILL, as the system does when memory runs out, and as others may do"),
+    ],
+)
+def test_a_kill_is_one_for_memory_where_the_system_counted_one(
+    before: int | None, after: int | None, message: str
+) -> None:
+    evidence = Evidence(seconds=100.0, limit=None, memory_kills=after)
+    assert ending(-signal.SIGKILL, evidence, before) == message
 
 
 def test_random_faults_at_random_points_cost_their_own_cells_only(log: Path) -> None:

@@ -2,6 +2,9 @@
 
 A worker serves one job after another and is replaced after any failure. Jobs go to its standard input, its answers come
 from its standard output (:mod:`rooflens.running.jobs`). It writes its results to files, whole or not at all.
+
+A job may run a user's code, which may do anything: print without end, fork, leave processes behind. What it leaves is
+found by a mark in its environment, and killed with the worker.
 """
 
 from __future__ import annotations
@@ -11,21 +14,31 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import msgspec
 
+from rooflens.running.endings import Evidence, Tail, ending, last_words
 from rooflens.running.jobs import Answer, Done, Job, Ready, StageEntered, Start
+from rooflens.sources.container import memory_kills
 
 START_SECONDS = 300.0
 """For imports: a cold network disk can take minutes over torch."""
+END_SECONDS = 2.0
+"""For a process that has ended to be collected, and its pipes to be read."""
 WORKER = "rooflens.running.worker"
+MOST_LINE = 1 << 24
+"""Bytes of an answer."""
+MARK = "ROOFLENS_WORKERS"
+"""The variable that names the workers that started a process, directly or not."""
 AnswerListener = Callable[[Answer], None]
 """Given what a worker answers on the way."""
 Serve = Callable[[Any, AnswerListener], bool]
@@ -98,18 +111,22 @@ def search_path() -> str:
 
 class _Worker:
     def __init__(self, program: str, start: object, apart: bool) -> None:
-        self._apart = apart
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in kill
+        self._apart, self._mark = apart, f"{os.environ.get(MARK, '')}:{uuid.uuid4().hex}"
+        self._kills, self._evidence = memory_kills(), None
         self._process = subprocess.Popen(
             [sys.executable, "-X", "faulthandler", "-m", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=os.environ | {"PYTHONPATH": search_path()},
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": search_path(), MARK: self._mark},
             start_new_session=apart,
         )
         self._answers: queue.Queue[Answer | None] = queue.Queue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._errors = Tail()
+        assert self._process.stderr is not None
+        self._listener = _in_thread(self._listen)
+        self._reader = _in_thread(self._errors.follow, self._process.stderr.fileno())
+        _in_thread(self._watch)
         self._send(start)
         self._ready = False
 
@@ -141,10 +158,14 @@ class _Worker:
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout, self._errors):
-            if pipe is not None:
-                with suppress(BrokenPipeError):  # something unsent was left in it
-                    pipe.close()
+        _kill_marked(self._mark)
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # something unsent was left in it
+            self._process.stdin.close()
+        for pipe, thread in ((self._process.stdout, self._listener), (self._process.stderr, self._reader)):
+            thread.join(END_SECONDS)
+            if pipe is not None and not thread.is_alive():  # closing would wait for who reads it
+                pipe.close()
 
     def _send(self, line: object) -> None:
         assert self._process.stdin is not None
@@ -155,8 +176,18 @@ class _Worker:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         with suppress(ValueError, msgspec.MsgspecError):  # the pipe was closed, or the worker died amid a line
-            for line in self._process.stdout:
+            for line in iter(partial(self._process.stdout.readline, MOST_LINE), b""):
                 self._answers.put(msgspec.json.decode(line, type=Answer))
+        self._answers.put(None)
+
+    def _watch(self) -> None:
+        """Note how the worker ended before it is collected. A process that it forked may keep its pipes open."""
+        if not hasattr(os, "waitid"):
+            return
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+            self._evidence = Evidence.of(self._process.pid)
+        self._listener.join(END_SECONDS)
         self._answers.put(None)
 
     def _answer(self, deadline: float) -> Answer | Literal["timeout", "crash"]:
@@ -174,23 +205,23 @@ class _Worker:
             code = self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             return Lost(kind=kind, stage=stage, message="the worker closed its output and went on; it was killed")
-        return Lost(kind=kind, stage=stage, message=f"the worker {_ending(code)}{self._last_words()}")
-
-    def _last_words(self) -> str:
-        """What the worker wrote last to its standard error: where it was, if Python's fault handler says so."""
-        self._errors.seek(0)
-        lines = [line.strip() for line in self._errors.read().decode(errors="replace").split("\n") if line.strip()]
-        fault = next((n for n, line in enumerate(lines) if line.startswith("Current thread")), None)
-        if fault is not None:
-            lines = [line for line in lines[fault:] if line.startswith("File ")][:1]
-        return f": {lines[-1][:300]}" if lines else ""
+        self._reader.join(END_SECONDS)
+        how = ending(code, self._evidence, self._kills)
+        return Lost(kind=kind, stage=stage, message=f"the worker {how}{last_words(self._errors.parts)}")
 
 
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-    return f"was killed by {name}" + (", as the system does when memory runs out" if -code == signal.SIGKILL else "")
+def _in_thread(run: Callable[..., None], *arguments: object) -> threading.Thread:
+    thread = threading.Thread(target=run, args=arguments, daemon=True)
+    thread.start()
+    return thread
+
+
+def _kill_marked(mark: str) -> None:
+    """Kill processes that a worker left behind in groups of their own (Linux)."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended, or is somebody else's
+            if mark.encode() in (folder / "environ").read_bytes():
+                os.kill(int(folder.name), signal.SIGKILL)
 
 
 def serve(begin: Callable[[Any], Serve], start: Any = Start, job: Any = Job) -> NoReturn:
@@ -208,6 +239,9 @@ def serve(begin: Callable[[Any], Serve], start: Any = Start, job: Any = Job) -> 
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
+    with suppress(OSError):  # where memory runs out, the system ends the worker and not its caller
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    me = os.getpid()
     lines: queue.Queue[bytes] = queue.Queue()
 
     def listen() -> None:
@@ -217,6 +251,8 @@ def serve(begin: Callable[[Any], Serve], start: Any = Start, job: Any = Job) -> 
         os._exit(0)
 
     def tell(answer: Answer) -> None:
+        if os.getpid() != me:  # a user's code forked, and this is the copy: only one of them answers
+            os._exit(0)
         answers.write(msgspec.json.encode(answer) + b"\n")
 
     threading.Thread(target=listen, daemon=True).start()

@@ -36,6 +36,16 @@ def memory_left() -> int | None:
     return min((each for folder in _folders("memory") if (each := _left(folder)) is not None), default=None)
 
 
+def memory_kills() -> int | None:
+    """Processes that the system has ended so far for lack of memory, here or on the machine; None if it does not tell.
+
+    The kernel counts those of every group, and those of the machine.
+    """
+    files = (Path("/proc/vmstat"), *(folder / "memory.events" for folder in _folders("memory")))
+    counts = [line.split()[1] for file in files for line in text(file).splitlines() if line.startswith("oom_kill ")]
+    return sum(map(int, counts)) if counts else None
+
+
 def _left(folder: Path) -> int | None:
     most = _most(folder)
     used = _number(folder / "memory.current", folder / "memory.usage_in_bytes")
