@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -62,7 +63,7 @@ def test_wrong_usage_is_told(words: list[str], expected: str) -> None:
 def test_every_option_is_refused_for_a_program_or_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: dict[str, object] = {}
     monkeypatch.setattr("rooflens.count_program", lambda program, **options: reached.update(options))
-    monkeypatch.setattr("rooflens.cli.counters.emit", lambda found, **options: reached.update(options))
+    monkeypatch.setattr("rooflens.cli.options.Shown.emit", lambda shown, found: reached.update(asdict(shown)))
     words = {"batch": "3", "limit": "3", "img_size": "3", "seq_len": "3", "depth": "3", "outputs": "x.jsonl"}
     for param in command.params:
         if not isinstance(param, click.Option):

@@ -43,6 +43,15 @@ class RooflensError(Exception):
     """Base of all errors that rooflens raises on purpose."""
 
 
+def as_told(kind: str, message: str, notes: Iterable[str] = ()) -> RooflensError:
+    """Return an error that another process raised, of the class of this name."""
+    cls: type[RooflensError] = globals()[kind]
+    error = cls.__new__(cls, message)  # without the arguments from which the class makes its message
+    for note in notes:
+        error.add_note(note)
+    return error
+
+
 class InvalidValue(RooflensError, ValueError):
     """An argument has a value that cannot be used."""
 

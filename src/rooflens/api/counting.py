@@ -12,7 +12,7 @@ from rooflens.records import Device
 from rooflens.regions import COUNTERS
 from rooflens.results import RecordSet
 from rooflens.running.counting import check_settings, counted, counted_program
-from rooflens.running.estimating import estimated_beside
+from rooflens.running.estimating import estimated_beside, own_runs, read_by_worker
 from rooflens.runs.run import Request
 
 LIMIT = 600.0
@@ -70,11 +70,17 @@ def counters(
     check_torch()
     from rooflens.models import workload
 
-    asked = workload(request)
+    asked = None if read_by_worker(request) else workload(request)
+    runs = own_runs(request, limit) if asked is None else asked.runs
     machine = this_machine(None, roof, progress)
-    beside = estimated_beside(asked, machine.device, limit, None, isolated=False) if estimate else RecordSet(())
-    counts = counted(asked, machine, cache=cache, limit=limit, keep=keep, progress=progress)
-    return counts.with_records((*beside.records, *counts.records))
+    beside = estimated_beside(runs, asked, machine.device, limit, None) if estimate else RecordSet(())
+    counts = counted(runs, machine, cache=cache, limit=limit, keep=keep, progress=progress)
+    return RecordSet(
+        (*beside.records, *counts.records),
+        devices=counts.devices,
+        failures=(*beside.failures, *counts.failures),
+        environment=counts.environment,
+    )
 
 
 def count_program(

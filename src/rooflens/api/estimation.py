@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rooflens.capacity import Batches, asked_devices, asked_reserve, largest_batches
+from rooflens.capacity import asked_devices, asked_reserve, searched, searched_in_worker
 from rooflens.errors import InvalidValue
 from rooflens.machine import find_all
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.results import Fits, RecordSet
-from rooflens.running.estimating import estimable, estimated, tracer
-from rooflens.running.graphs import GraphWorkload
+from rooflens.running.estimating import check_limit, estimated_request, read_by_worker
 from rooflens.runs.options import Fusion
 from rooflens.runs.run import Request, is_graph
 
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     import torch
 
     from rooflens.models import Loss
+
+LIMIT = 600.0
+"""Seconds for one batch in a worker."""
 
 
 def estimate(
@@ -42,6 +44,7 @@ def estimate(
     causal: bool = False,
     fusion: Fusion = "none",
     compile: bool = False,
+    limit: float = LIMIT,
     progress: Progress | None = None,
 ) -> RecordSet:
     """Estimate a step: FLOP, bytes and memory of every operation, and the shortest time on each device.
@@ -74,6 +77,7 @@ def estimate(
             its own bytes, as in eager mode), ``pointwise`` (as a compiler fuses) or ``attention`` (besides, attention
             that is written out). Anything but ``none`` is an option of the case.
         compile: the step runs through torch.compile: ``pointwise`` fusion, unless more is asked for.
+        limit: seconds for each batch of a model in a file of your own, which is read and run in a worker process only.
 
     Returns:
         Operation records and one model record per case (batch and device).
@@ -83,7 +87,8 @@ def estimate(
     """
     asked = Request.of(locals())
     devices = find_all(device)
-    return estimated(estimable(asked), devices, progress)
+    check_limit(limit)
+    return estimated_request(asked, devices, limit, progress)
 
 
 def largest_batch(
@@ -105,6 +110,7 @@ def largest_batch(
     compile: bool = False,
     name: str | None = None,
     reserve: str | float | None = None,
+    limit: float = LIMIT,
     progress: Progress | None = None,
 ) -> Fits:
     """The largest batch of a step that fits into a device's memory, beside the context and workspaces.
@@ -120,6 +126,7 @@ def largest_batch(
         inputs: of a module that is handed in: a function from the batch size to its inputs.
         reserve: what stays free of each device's memory, in bytes or like ``2 GB``, instead of the figures that
             docs/memory.md lists.
+        limit: seconds for the search, of a model in a file of your own; it is read and run in a worker process only.
         (others): as in :func:`estimate`.
 
     Returns:
@@ -137,14 +144,9 @@ def largest_batch(
             f"the largest batch of {type(model).__name__} needs inputs of any batch; give inputs=function, which takes"
             " the batch size and returns a tensor, a tuple, a dict, or (args, kwargs)"
         )
-    asked = estimable(replace(Request.of(arguments), batch=None if is_graph(model) else 1))
-    if isinstance(asked, GraphWorkload) and not asked.has_open_batch:
-        raise InvalidValue(
-            f"the batch of {model!r} is built in; export the model with an open first dimension to search for one"
-        )
-    (run,), trace = asked.runs, tracer(asked)
-    options = run.options
-    batches = Batches(
-        lambda batch: trace(replace(run, batch=batch)), run.case(), fusion=options.fusion, causal=options.causal
-    )
-    return largest_batches(targets, batches, None if reserve is None else (asked_reserve(reserve),), progress)
+    check_limit(limit)
+    free = None if reserve is None else (asked_reserve(reserve),)
+    asked = replace(Request.of(arguments), batch=None if is_graph(model) else 1)
+    if read_by_worker(asked):
+        return searched_in_worker(asked, targets, free, limit, progress)
+    return searched(asked, targets, free, progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from rooflens.machine import this_machine
 from rooflens.progress import Progress, within
 from rooflens.records import Device
 from rooflens.results import RecordSet
-from rooflens.running.estimating import estimated_beside
+from rooflens.running.estimating import check_limit, check_seconds, estimated_beside, read_by_worker
 from rooflens.running.outcomes import why_all_failed
 from rooflens.running.sweep import Collected, search_largest
 from rooflens.runs.run import Request, Run
@@ -94,33 +95,33 @@ def measure(
     request = Request.of(locals())
     check_torch()
     from rooflens.models import workload
-    from rooflens.running.measuring import check_can_run, measurer_here, measurer_in_workers
+    from rooflens.running.measuring import Measurer, check_can_run, measurer_here, measurer_in_workers
 
-    asked = workload(request)
     check_seconds("budget", budget)
-    check_seconds("limit", limit)
-    if not limit > 0:
-        raise InvalidValue(f"a time limit of {limit} s leaves no time for a batch; give more than 0")
+    check_limit(limit)
     Policy(budget=budget)
+    asked = None if isolated is not False and read_by_worker(request) else workload(request)
     machine = this_machine(device, roof, progress)
-    isolated = _is_isolated(asked, isolated)
-    check_can_run(asked.runs[0], machine.where, isolated=isolated)
-    if largest_batch and (len(asked.runs) > 1 or asked.runs[0].batch is None):
-        raise InvalidValue("the largest batch is searched for a named model, from one batch on; give one or none")
+    here = None if asked is None or _is_isolated(asked, isolated) else asked
     collected = Collected(machine=machine, save=None if save is None else Path(save))
 
     def estimates(runs: Sequence[Run]) -> RecordSet:
-        return estimated_beside(replace(asked, runs=tuple(runs)), machine.device, limit, progress, isolated=isolated)
+        return estimated_beside(runs, asked, machine.device, limit, progress)
 
-    with (
-        measurer_in_workers(machine.where, limit=limit, fresh=fresh)
-        if isolated
-        else measurer_here(asked, machine.where)
-    ) as measured:
+    with ExitStack() as stack:
+        measured: Measurer
+        if here is not None:
+            runs, measured = here.runs, stack.enter_context(measurer_here(here, machine.where))
+        else:
+            measured = stack.enter_context(measurer_in_workers(machine.where, limit=limit, fresh=fresh))
+            runs = measured.runs(request) if asked is None else asked.runs
+        check_can_run(runs[0], machine.where, isolated=here is None)
+        if largest_batch and (len(runs) > 1 or runs[0].batch is None):
+            raise InvalidValue("the largest batch is searched for a named model, from one batch on; give one or none")
         if estimate:  # before anything runs: what an estimate refuses costs no measurement
-            collected.estimate = estimates(asked.runs)
+            collected.estimate = estimates(runs)
         if largest_batch:
-            first, show = asked.runs[0], within(progress, 0, math.inf)  # how many batches it takes is not known
+            first, show = runs[0], within(progress, 0, math.inf)  # how many batches it takes is not known
 
             def fits(run: Run, probe: bool) -> bool:
                 return collected.add(measured(run, machine.name, None if probe else budget, show))
@@ -130,17 +131,11 @@ def measure(
                 collected.estimate = estimates([replace(first, batch=size) for size in collected.batches])
                 collected.keep()
         else:
-            for n, run in enumerate(asked.runs):
-                collected.add(measured(run, machine.name, budget, within(progress, n, len(asked.runs))))
+            for n, run in enumerate(runs):
+                collected.add(measured(run, machine.name, budget, within(progress, n, len(runs))))
     if not collected.records:
         raise ModelError(why_all_failed(collected.failures))
     return collected.so_far()
-
-
-def check_seconds(what: str, seconds: object) -> None:
-    """Raise InvalidValue for what is not a number of seconds."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise InvalidValue(f"{what} is {seconds!r}; give a number of seconds")
 
 
 def _is_isolated(asked: Workload, wanted: bool | None) -> bool:

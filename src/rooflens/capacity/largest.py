@@ -15,6 +15,9 @@ from rooflens.machine import find, listed
 from rooflens.progress import Progress
 from rooflens.records import Device, Failure, Record
 from rooflens.results import Fit, Fits, RecordSet, Total
+from rooflens.running.estimating import estimable, tracer
+from rooflens.running.graphs import GraphWorkload
+from rooflens.runs.run import Request
 from rooflens.sources import environment
 from rooflens.units import parse, show
 
@@ -64,6 +67,30 @@ def asked_reserve(reserve: str | float) -> Reserve:
     if isinstance(nbytes, bool) or not isinstance(nbytes, int | float) or not 0 <= nbytes < math.inf:
         raise InvalidValue(f"reserve is {reserve!r}; give 0 or more bytes, like '2 GB'")
     return Reserve(what="whatever needs it", nbytes=math.ceil(nbytes), reference="as asked")
+
+
+def searched(
+    asked: Request, targets: Sequence[AskedDevice], free: tuple[Reserve, ...] | None, progress: Progress | None
+) -> Fits:
+    """Find the largest batch of what a call asks for, see :func:`largest_batches`.
+
+    Raises:
+        InvalidValue: an ONNX file has its batch built in.
+        RooflensError: as :func:`rooflens.running.estimating.estimable`.
+    """
+    step = estimable(asked)
+    if isinstance(step, GraphWorkload) and not step.has_open_batch:
+        raise InvalidValue(
+            f"the batch of {asked.model!r} is built in; export the model with an open first dimension to search for one"
+        )
+    (run,), trace = step.runs, tracer(step)
+    batches = Batches(
+        lambda batch: trace(replace(run, batch=batch)),
+        run.case(),
+        fusion=run.options.fusion,
+        causal=run.options.causal,
+    )
+    return largest_batches(targets, batches, free, progress)
 
 
 def largest_batches(

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import rooflens as rl
-from rooflens.cli.options import Shown, examples, output_options, progress_bar, run_options
+from rooflens.cli.options import Shown, examples, limit_option, output_options, progress_bar, run_options
 
 
 @click.command(
@@ -39,6 +39,10 @@ from rooflens.cli.options import Shown, examples, output_options, progress_bar, 
 @click.option(
     "--reserve",
     help="Memory that --largest-batch keeps free, like '2 GB'; default: room for context and workspaces.",
+)
+@limit_option(
+    "Seconds for one batch of a model in a file of your own, which runs in a worker process; then it is killed and the"
+    " next batch begins. With --largest-batch: for the search."
 )
 @output_options
 def estimate(

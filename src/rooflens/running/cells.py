@@ -16,7 +16,7 @@ from rooflens.records import Case, Device, RecordFile
 from rooflens.running.counting import counted
 from rooflens.running.estimating import Estimator, estimated_here, estimator_in_worker
 from rooflens.running.outcomes import contents
-from rooflens.runs.run import Run
+from rooflens.runs.run import Run, is_own_file
 from rooflens.study import Cell, CellRunner, StudyFolder, could_not, stated
 
 
@@ -93,6 +93,14 @@ def run_of(case: Case, home: Path) -> Run:
     return Run.of(replace(case, model=_model(case.model, home)))
 
 
+def _checked(case: Case, home: Path) -> Run:
+    """Return the run of a case, checked; only a worker reads a file of the user's own, and checks it there."""
+    from rooflens.models import workload_of
+
+    run = run_of(case, home)
+    return run if is_own_file(run.model) else workload_of(run).runs[0]
+
+
 def _model(name: str, home: Path) -> str:
     """Return the name of a model; paths are relative to the study file, or else to the working folder."""
     provider, colon, rest = name.partition(":") if name.startswith("hf:") else ("", "", name)
@@ -128,9 +136,13 @@ def _named(cell: Cell, file: RecordFile) -> RecordFile:
 
 
 @contextmanager
-def estimating(folder: StudyFolder, cells: Iterable[Cell]) -> Iterator[CellRunner]:
-    """Estimate in a worker process, so that a step that hangs, crashes or takes all memory fails alone."""
-    with estimator_in_worker(folder.study.settings.limits["estimate"]) as estimate:
+def estimating(folder: StudyFolder, cells: Iterable[Cell], beside: int = 1) -> Iterator[CellRunner]:
+    """Estimate in a worker process, so that a step that hangs, crashes or takes all memory fails alone.
+
+    Args:
+        beside: workers that share the memory of this machine, with this one.
+    """
+    with estimator_in_worker(folder.study.settings.limits["estimate"], beside) as estimate:
         estimates = Estimates(folder.home, cells, estimate)
 
         def run(cell: Cell, progress: Progress) -> RecordFile:
@@ -145,7 +157,6 @@ def estimating(folder: StudyFolder, cells: Iterable[Cell]) -> Iterator[CellRunne
 @contextmanager
 def measuring(folder: StudyFolder) -> Iterator[CellRunner]:
     """Measure cells on this machine one after another, in one worker process."""
-    from rooflens.models import workload_of
     from rooflens.running.measuring import Measurer, check_can_run, measurer_in_workers
 
     settings = folder.study.settings
@@ -154,7 +165,7 @@ def measuring(folder: StudyFolder) -> Iterator[CellRunner]:
 
         def measure(cell: Cell, progress: Progress) -> RecordFile:
             machine = _machine(cell.case.device, settings.roofs.get("measure"), folder.home)
-            (run,) = workload_of(run_of(cell.case, folder.home)).runs
+            run = _checked(cell.case, folder.home)
             check_can_run(run, machine.where, isolated=True)
             if machine.where not in measurers:
                 stack.close()  # a worker holds its device, and processor time: one at a time
@@ -170,17 +181,15 @@ def measuring(folder: StudyFolder) -> Iterator[CellRunner]:
 
 def counting(folder: StudyFolder) -> AbstractContextManager[CellRunner]:
     """Count cells with Nsight Compute, each in processes of its own."""
-    from rooflens.models import workload_of
-
     settings = folder.study.settings
 
     def count(cell: Cell, progress: Progress) -> RecordFile:
         place = _place(cell.case.device, folder.home)
         roof = place.roof or _roof(settings.roofs.get("counters"), folder.home)
-        asked = workload_of(run_of(cell.case, folder.home))
+        run = _checked(cell.case, folder.home)
         machine = this_machine(None, roof, progress)
         limit = settings.limits["counters"]
-        records = counted(asked, machine, cache=settings.cache, limit=limit, keep=None, progress=progress)
+        records = counted([run], machine, cache=settings.cache, limit=limit, keep=None, progress=progress)
         return _of_cell(cell, records.contents)
 
     return nullcontext(count)

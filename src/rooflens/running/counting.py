@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,9 +29,6 @@ from rooflens.sources.counters.ncu import CollectedReport, Tool
 from rooflens.sources.environment import capture
 from rooflens.sources.profile import TimeShare
 
-if TYPE_CHECKING:
-    from rooflens.models import Workload
-
 TIMED = 0.1
 """Share of a batch's progress for the run that is timed; counting takes the rest."""
 NO_GPU = "torch finds no NVIDIA GPU on this machine, and only those have the counters that ncu reads"
@@ -47,7 +43,7 @@ def check_settings(cache: str, limit: float) -> None:
 
 
 def counted(
-    asked: Workload,
+    runs: Sequence[Run],
     machine: Machine,
     *,
     cache: str,
@@ -67,12 +63,12 @@ def counted(
     files: list[RecordFile] = []
     # A fresh worker for each: what it holds of the card would be missing where ncu runs the model.
     with _folder(keep) as folder, Workers(start, limit=limit, fresh=True) as workers:
-        for n, run in enumerate(asked.runs):
+        for n, run in enumerate(runs):
             case = run.case(machine.name)
             counting = _Counting(
                 run=run, case=case, machine=machine, stem=folder / _stem(case), cache=cache, limit=limit
             )
-            files.append(counting.file(workers, within(progress, n, len(asked.runs))))
+            files.append(counting.file(workers, within(progress, n, len(runs))))
     failures = [failure for file in files for failure in file.failures]
     records = [record for file in files for record in file.records]
     if not records:

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rooflens.errors import InvalidValue, ModelError, RooflensError, check_torch
-from rooflens.progress import Progress
+from rooflens.progress import Progress, within
 from rooflens.records import Device, Failure, Record, RecordFile, Trace, write_records
 from rooflens.results import RecordSet
 from rooflens.running.graphs import GraphWorkload, graph_workload
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
 from rooflens.running.jobs import Answer, Estimate, Refused, Share, StageEntered, Start
-from rooflens.running.outcomes import lost, taken, telling
-from rooflens.runs.run import Request, Run, is_graph
+from rooflens.running.outcomes import lost, runs_in, taken, telling, why_all_failed
+from rooflens.runs.options import Options
+from rooflens.runs.run import Request, Run, is_graph, is_own_file
 from rooflens.sources import conditions, environment
 from rooflens.sources import estimate as source
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 TRACE = "trace"
 """The stage of an estimate."""
-OWN_FILE = ".py:"
-"""What the name of a model in a file of the user's own has in it."""
 _REMEDY = "this is the estimate beside the measurement; leave it out with estimate=False (--no-estimate)"
 
 
@@ -40,16 +39,21 @@ def estimable(asked: Request) -> Estimable:
     Raises:
         InvalidValue, UnknownModel, ModelError, MissingDependency: an argument cannot be used.
     """
-    options = asked.options.of_source("estimate")
-    asked = replace(asked, options=options)
+    asked = replace(asked, options=_counted(asked))
     if is_graph(asked.model):
         return graph_workload(asked)
-    if options.dims:
-        raise InvalidValue(f"dims={dict(options.dims)} are sizes that an ONNX file leaves open; other models have none")
     check_torch()
     from rooflens.models import workload
 
     return workload(asked)
+
+
+def _counted(asked: Request) -> Options:
+    """Return the options that an estimate of a request counts by."""
+    options = asked.options.of_source("estimate")
+    if options.dims and not is_graph(asked.model):
+        raise InvalidValue(f"dims={dict(options.dims)} are sizes that an ONNX file leaves open; other models have none")
+    return options
 
 
 def tracer(asked: Estimable) -> Callable[[Run], Trace]:
@@ -91,56 +95,120 @@ def estimated_here(run: Run, devices: Sequence[Device], progress: Progress | Non
     return estimated(estimable(Request.of_run(run)), devices, progress).contents
 
 
+def estimated_request(asked: Request, devices: Sequence[Device], limit: float, progress: Progress | None) -> RecordSet:
+    """Estimate what a call asks for. Only a worker reads a file of the user's own.
+
+    Args:
+        limit: seconds for each run in a worker; of several, one that raises or is lost is a failure, and the others
+            go on.
+
+    Raises:
+        ModelError: every run was lost, or cannot be traced.
+        RooflensError: as :func:`estimable` and :func:`estimated`.
+    """
+    if not read_by_worker(asked):
+        return estimated(estimable(asked), devices, progress)
+    with estimator_in_worker(limit) as estimator:
+        runs = estimator.runs(asked)
+        if len(runs) == 1:
+            return _whole(RecordSet.of(estimator(runs[0], devices, progress)))
+        sets = [_or_failure(estimator, run, devices, within(progress, n, len(runs))) for n, run in enumerate(runs)]
+    return _whole(RecordSet.union(sets))
+
+
+def _whole(estimates: RecordSet) -> RecordSet:
+    """Return estimates of which some were made, or raise ModelError."""
+    if not estimates.records:
+        raise ModelError(why_all_failed(estimates.failures))
+    return estimates
+
+
+def check_limit(limit: object) -> None:
+    """Raise InvalidValue for what is no limit of time in seconds."""
+    check_seconds("limit", limit)
+    if not limit > 0:  # type: ignore[operator]
+        raise InvalidValue(f"a time limit of {limit} s leaves no time for a batch; give more than 0")
+
+
+def check_seconds(what: str, seconds: object) -> None:
+    """Raise InvalidValue for what is not a number of seconds."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise InvalidValue(f"{what} is {seconds!r}; give a number of seconds")
+
+
+def read_by_worker(asked: Request) -> bool:
+    """True if the model is in a file of the user's own. A loss that is handed in cannot be sent to a worker."""
+    return is_own_file(asked.model) and asked.loss is None
+
+
+def own_runs(asked: Request, limit: float) -> tuple[Run, ...]:
+    """Return what a request for a file of the user's own asks to run; a worker reads the file."""
+    with Workers(Start(kind="profile"), limit=limit) as workers:
+        return runs_in(workers, asked)
+
+
+class WorkerEstimator:
+    """An :class:`Estimator` in worker processes."""
+
+    def __init__(self, workers: Workers, out: Path) -> None:
+        self._workers, self._out = workers, out
+
+    def runs(self, asked: Request) -> tuple[Run, ...]:
+        """What a request asks to run, as :func:`rooflens.running.outcomes.runs_in`."""
+        return runs_in(self._workers, replace(asked, options=_counted(asked)))
+
+    def __call__(self, run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordFile:
+        case = run.case(devices[0].name if devices else None)
+        refusals: list[Refused] = []
+        show = telling(progress, f"estimate of {case.label()}")
+
+        def tell(answer: Answer) -> None:
+            if isinstance(answer, Refused):
+                refusals.append(answer)
+            else:
+                show(answer)
+
+        ending = self._workers.run(Estimate(run=run, devices=tuple(devices), out=str(self._out)), tell)
+        written = taken(self._out)
+        if isinstance(ending, Lost):
+            return lost(case, "estimate", ending)
+        for refusal in refusals:
+            raise refusal.error
+        assert written is not None
+        return written
+
+
 @contextmanager
-def estimator_in_worker(limit: float) -> Iterator[Estimator]:
-    """An :class:`Estimator` in a worker process, which is killed after `limit` seconds for a run."""
-    start = Start(kind="estimate", command=tuple(sys.argv))
+def estimator_in_worker(limit: float, beside: int = 1) -> Iterator[WorkerEstimator]:
+    """An :class:`Estimator` in a worker process, which is killed after `limit` seconds for a run.
+
+    Args:
+        beside: workers that share the memory of this machine, with this one.
+    """
+    start = Start(kind="estimate", command=tuple(sys.argv), beside=beside)
     with Workers(start, limit=limit) as workers, tempfile.TemporaryDirectory(prefix="rooflens-") as folder:
         workers.prepare()
-        out = Path(folder) / "estimate.jsonl"
-
-        def estimate(run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordFile:
-            case = run.case(devices[0].name if devices else None)
-            refusals: list[Refused] = []
-            show = telling(progress, f"estimate of {case.label()}")
-
-            def tell(answer: Answer) -> None:
-                if isinstance(answer, Refused):
-                    refusals.append(answer)
-                else:
-                    show(answer)
-
-            ending = workers.run(Estimate(run=run, devices=tuple(devices), out=str(out)), tell)
-            written = taken(out)
-            if isinstance(ending, Lost):
-                return lost(case, "estimate", ending)
-            for refusal in refusals:
-                raise (ModelError if refusal.by_model else InvalidValue)(refusal.message)
-            assert written is not None
-            return written
-
-        yield estimate
+        yield WorkerEstimator(workers, Path(folder) / "estimate.jsonl")
 
 
 def estimated_beside(
-    measured: Workload, device: Device | None, limit: float, progress: Progress | None, *, isolated: bool
+    runs: Sequence[Run], asked: Workload | None, device: Device | None, limit: float, progress: Progress | None
 ) -> RecordSet:
     """The estimate of what is measured too.
 
-    A model in a file of the user's own may do anything. Where measurements are isolated, each of its runs is estimated
-    in a worker, and one that raises, crashes or hangs is a failure.
-
     Args:
+        asked: what the runs are of; None: a file of the user's own, each of whose runs is estimated in a worker. One
+            that raises, crashes or hangs there is a failure.
         limit: seconds for each run in a worker.
 
     Raises:
         RooflensError: the estimate is refused; a note says how to go on without it.
     """
     devices = () if device is None else (device,)
-    runs = tuple(replace(run, options=run.options.of_source("estimate")) for run in measured.runs)
+    runs = tuple(replace(run, options=run.options.of_source("estimate")) for run in runs)
     try:
-        if not isolated or OWN_FILE not in runs[0].model:
-            return estimated(replace(measured, runs=runs), devices)
+        if asked is not None:
+            return estimated(replace(asked, runs=runs), devices)
         with estimator_in_worker(limit) as estimate:
             return RecordSet.union(_or_failure(estimate, run, devices, progress) for run in runs)
     except RooflensError as error:
@@ -163,7 +231,7 @@ def begin(start: Start) -> Serve:
 
     from rooflens.models import kept_switches
 
-    conditions.bound_memory()
+    conditions.bound_memory(start.beside)
     first = estimable(Request(model=torch.nn.Linear(1, 1), inputs=torch.ones(1, 1)))
     estimated(first)  # what is loaded on first use takes nothing of a run's time
 
@@ -173,8 +241,9 @@ def begin(start: Start) -> Serve:
         try:
             file = estimated_here(job.run, job.devices, lambda share, _: tell(Share(done=share)))
         except RooflensError as error:
-            tell(Refused(message=str(error), by_model=isinstance(error, ModelError)))
+            tell(Refused.of(error))
             return True
+        tell(Share(done=1.0))  # a copy of this process, which the model forked, ends here and writes nothing
         here = environment.capture(start.command)
         write_records(Path(job.out), replace(file, environment=here))
         return True

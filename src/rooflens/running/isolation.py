@@ -112,7 +112,8 @@ def search_path() -> str:
 class _Worker:
     def __init__(self, program: str, start: object, apart: bool) -> None:
         self._apart, self._mark = apart, f"{os.environ.get(MARK, '')}:{uuid.uuid4().hex}"
-        self._kills, self._evidence = memory_kills(), None
+        self._kills = memory_kills()
+        self._evidence: Evidence | None = None
         self._process = subprocess.Popen(
             [sys.executable, "-X", "faulthandler", "-m", program],
             stdin=subprocess.PIPE,

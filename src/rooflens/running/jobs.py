@@ -6,8 +6,9 @@ from typing import Literal
 
 import msgspec
 
+from rooflens.errors import RooflensError, as_told
 from rooflens.records import Device
-from rooflens.runs.run import Run
+from rooflens.runs.run import Request, Run
 
 JobKind = Literal["estimate", "measure", "profile", "rank"]
 """What the jobs of a worker are."""
@@ -23,11 +24,19 @@ class Start(Message, frozen=True, kw_only=True):
     Attributes:
         command: the command line that its records name.
         where: torch's device type, where anything is run.
+        beside: workers that share the memory of this machine, with this one.
     """
 
     kind: JobKind
     command: tuple[str, ...] = ()
     where: str = "cpu"
+    beside: int = 1
+
+
+class Look(Message, frozen=True, kw_only=True):
+    """Read the user's file that a request names, and say what it asks to run."""
+
+    asked: Request
 
 
 class Estimate(Message, frozen=True, kw_only=True):
@@ -81,7 +90,7 @@ class Rank(Message, frozen=True, kw_only=True):
     folder: str
 
 
-Job = Estimate | Measure | Profile | Count | Rank
+Job = Look | Estimate | Measure | Profile | Count | Rank
 
 
 class Ready(Message, frozen=True, kw_only=True):
@@ -100,15 +109,33 @@ class Share(Message, frozen=True, kw_only=True):
     done: float
 
 
+class Looked(Message, frozen=True, kw_only=True):
+    """What a request asks to run, checked, before :class:`Done`."""
+
+    runs: tuple[Run, ...]
+
+
 class Refused(Message, frozen=True, kw_only=True):
-    """A job that rooflens refused, before :class:`Done`.
+    """The error that a job came to, before :class:`Done`.
 
     Attributes:
-        by_model: what the model raised, and not what it was asked.
+        kind: the name of its class, one of :mod:`rooflens.errors`.
     """
 
+    kind: str
     message: str
-    by_model: bool
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, error: RooflensError) -> Refused:
+        """Return an error as a message."""
+        known = next(each for each in type(error).__mro__ if each.__module__ == RooflensError.__module__)
+        return cls(kind=known.__name__, message=str(error), notes=tuple(getattr(error, "__notes__", ())))
+
+    @property
+    def error(self) -> RooflensError:
+        """The error, to be raised here."""
+        return as_told(self.kind, self.message, self.notes)
 
 
 class Done(Message, frozen=True, kw_only=True):
@@ -121,4 +148,4 @@ class Done(Message, frozen=True, kw_only=True):
     fit: bool
 
 
-Answer = Ready | StageEntered | Share | Refused | Done
+Answer = Ready | StageEntered | Share | Looked | Refused | Done

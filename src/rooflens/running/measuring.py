@@ -16,8 +16,8 @@ from rooflens.records import Failure, Record, RecordFile, write_records
 from rooflens.running import ranks
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
 from rooflens.running.jobs import Measure, Share, StageEntered, Start
-from rooflens.running.outcomes import contents, lost, taken, telling
-from rooflens.runs.run import Run
+from rooflens.running.outcomes import contents, lost, runs_in, taken, telling
+from rooflens.runs.run import Request, Run
 from rooflens.sources import conditions
 from rooflens.sources import measure as source
 from rooflens.sources.profile import profiled_step
@@ -58,8 +58,30 @@ def measurer_here(asked: Workload, where: str) -> Iterator[Measurer]:
     yield measure
 
 
+class WorkerMeasurer:
+    """A :class:`Measurer` in worker processes."""
+
+    def __init__(self, workers: Workers, out: Path) -> None:
+        self._workers, self._out = workers, out
+
+    def runs(self, asked: Request) -> tuple[Run, ...]:
+        """What a request asks to run, as :func:`rooflens.running.outcomes.runs_in`."""
+        return runs_in(self._workers, asked)
+
+    def __call__(self, run: Run, device: str, budget: float | None, progress: Progress) -> RecordFile:
+        case = run.case(device)
+        job = Measure(run=run, device=device, budget=budget, out=str(self._out))
+        ending = self._workers.run(job, telling(progress, case.label()))
+        written = taken(self._out)
+        if isinstance(ending, Lost):
+            failed = lost(case, "measure", ending)
+            return failed if written is None else replace(written, failures=failed.failures)
+        assert written is not None
+        return written
+
+
 @contextmanager
-def measurer_in_workers(where: str, *, limit: float, fresh: bool) -> Iterator[Measurer]:
+def measurer_in_workers(where: str, *, limit: float, fresh: bool) -> Iterator[WorkerMeasurer]:
     """A :class:`Measurer` of named models in worker processes.
 
     Args:
@@ -68,23 +90,10 @@ def measurer_in_workers(where: str, *, limit: float, fresh: bool) -> Iterator[Me
         fresh: a new worker for each run.
     """
     start = Start(kind="measure", where=where, command=tuple(sys.argv))
-    pool = Workers(start, limit=limit, fresh=fresh)
-    with pool, tempfile.TemporaryDirectory(prefix="rooflens-") as folder:
-        pool.prepare()
-        out = Path(folder) / "measured.jsonl"
-
-        def measure(run: Run, device: str, budget: float | None, progress: Progress) -> RecordFile:
-            case = run.case(device)
-            job = Measure(run=run, device=device, budget=budget, out=str(out))
-            ending = pool.run(job, telling(progress, case.label()))
-            written = taken(out)
-            if isinstance(ending, Lost):
-                failed = lost(case, "measure", ending)
-                return failed if written is None else replace(written, failures=failed.failures)
-            assert written is not None
-            return written
-
-        yield measure
+    workers = Workers(start, limit=limit, fresh=fresh)
+    with workers, tempfile.TemporaryDirectory(prefix="rooflens-") as folder:
+        workers.prepare()
+        yield WorkerMeasurer(workers, Path(folder) / "measured.jsonl")
 
 
 def begin(start: Start) -> Serve:
@@ -112,15 +121,15 @@ def begin(start: Start) -> Serve:
         def share(done: float) -> None:
             tell(Share(done=done))
 
-        asked = workload_of(job.run)
-        if job.run.options.gpus > 1:
-            stage(f"on {job.run.options.gpus} devices")
-            kept += ranks.measured(job, observer, job.budget or PROBE.budget)
-        else:
-            try:
+        try:
+            asked = workload_of(job.run)
+            if job.run.options.gpus > 1:
+                stage(f"on {job.run.options.gpus} devices")
+                kept += ranks.measured(job, observer, job.budget or PROBE.budget)
+            else:
                 _measure(asked, asked.runs[0], job.device, observer, job.budget, kept, stage, share)
-            except InvalidValue as error:  # only running it showed that it makes no sense
-                kept.append(source.failure(job.run.case(job.device), error, at))
+        except RooflensError as error:  # of a file that cannot be read, or what makes no sense when it is run
+            kept.append(source.failure(job.run.case(job.device), error, at))
         write()
         return not any(isinstance(item, Failure) for item in kept)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from rooflens.errors import ModelError
 from rooflens.progress import Progress
 from rooflens.records import Case, Failure, Record, RecordFile, Source, read_records
-from rooflens.running.isolation import AnswerListener, Lost
-from rooflens.running.jobs import Answer, Share, StageEntered
+from rooflens.running.isolation import AnswerListener, Lost, Workers
+from rooflens.running.jobs import Answer, Look, Looked, Refused, Share, StageEntered
+from rooflens.runs.run import Request, Run, without_home
 from rooflens.sources import environment
 
 
@@ -32,6 +35,25 @@ def taken(path: Path) -> RecordFile | None:
     written = read_records(path) if path.exists() else None
     path.unlink(missing_ok=True)
     return written
+
+
+def runs_in(workers: Workers, asked: Request) -> tuple[Run, ...]:
+    """Return the checked runs of a request for a file of the user's own, which a worker reads.
+
+    Raises:
+        ModelError: the worker was lost.
+        RooflensError: the request is refused.
+    """
+    answers: list[Answer] = []
+    batch = None if asked.batch is None else [run.batch for run in Run(model=asked.model).with_batches(asked.batch)]
+    given = replace(asked, batch=batch, inputs=True if asked.inputs is not None else None)  # which are refused
+    ending = workers.run(Look(asked=given), answers.append)
+    if isinstance(ending, Lost):
+        raise ModelError(f"{without_home(asked.model)}: {ending.message} ({ending.kind}, while the file was read)")
+    for answer in answers:
+        if isinstance(answer, Refused):
+            raise answer.error
+    return next(answer.runs for answer in answers if isinstance(answer, Looked))
 
 
 def telling(progress: Progress | None, label: str) -> AnswerListener:

@@ -18,10 +18,10 @@ def begin(start: Start) -> Serve:
     """The worker's side: profile one step of a run; its records and its trace become files."""
 
     def do(job: Profile, tell: AnswerListener) -> bool:
-        asked, case, stage = workload_of(job.run), job.run.case(job.device), "build"
+        case, stage = job.run.case(job.device), "build"
         try:
             tell(StageEntered(name=stage))
-            step = _step(asked, start.where)
+            step = _step(workload_of(job.run), start.where)
             stage = "profile"
             tell(StageEntered(name=stage))
             file = contents(profiled_step.records(step, case, start.where, keep=job.trace), start.command)

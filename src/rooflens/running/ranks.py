@@ -87,9 +87,9 @@ def begin(start: Start) -> Serve:
     def do(job: Rank, tell: AnswerListener) -> bool:
         run, folder = job.run, Path(job.folder)
         ranks, case = run.options.gpus, run.case(job.device)
-        asked = workload_of(run)
         with parallel.process_group(job.rank, ranks, start.where, folder):
             try:
+                asked = workload_of(run)
                 step = asked.step(asked.runs[0], asked.build("cpu"), start.where)
                 times = parallel.measured(step, case, start.where, options=run.options, budget=job.budget)
             except RooflensError as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rooflens.errors import InvalidValue, RooflensError, StudyFileError, UnknownModel
 from rooflens.running.cells import Estimates, counting, estimating, measuring, replaying, runs_here
+from rooflens.runs.run import is_own_file
 from rooflens.study import Cell, CellRunner, SourceName, StudyChange, StudyFolder, Tell, canonical, run_each
 
 
@@ -107,7 +108,10 @@ def run_left(folder: StudyFolder, cells: Sequence[Cell], *, jobs: int, retry: bo
 
     if jobs == 0:
         estimates = sides.pop("estimate", [])
-        one_by_one(estimates, Estimates(folder.home, estimates))
+        own = [cell for cell in estimates if is_own_file(cell.case.model)]
+        here = [cell for cell in estimates if cell not in own]
+        one_by_one(here, Estimates(folder.home, here))
+        jobs, sides = 1, {**({"estimate": own} if own else {}), **sides}  # a user's file is read by a worker only
     for source, some in sides.items():
         if source == "estimate":
             _side_by_side(folder, some, jobs, one_by_one)
@@ -131,7 +135,7 @@ def _side_by_side(
     An interrupt does not wait for running cells. If the process ends with it, the next one runs them again.
     """
     groups = [list(group) for _, group in groupby(cells, key=lambda cell: replace(cell.case, device=None))]
-    steps = iter(groups)
+    steps, workers = iter(groups), min(jobs, len(groups))
     lock, over = threading.Lock(), threading.Event()
     errors: list[Exception] = []
 
@@ -145,13 +149,13 @@ def _side_by_side(
 
     def serve() -> None:
         try:
-            with estimating(folder, cells) as run:
+            with estimating(folder, cells, workers) as run:
                 one_by_one(next_cells(), run)
         except (RooflensError, OSError) as error:
             errors.append(error)
             over.set()
 
-    threads = [threading.Thread(target=serve, daemon=True) for _ in range(min(jobs, len(groups)))]
+    threads = [threading.Thread(target=serve, daemon=True) for _ in range(workers)]
     try:
         for thread in threads:
             thread.start()

@@ -10,11 +10,34 @@ from pathlib import Path
 
 import msgspec
 
-from rooflens.running.isolation import Serve, serve
-from rooflens.running.jobs import Count, Start
+from rooflens.errors import RooflensError
+from rooflens.running.isolation import AnswerListener, Serve, serve
+from rooflens.running.jobs import Count, Job, Look, Looked, Refused, StageEntered, Start
 
 
 def begin(start: Start) -> Serve:
+    """What does the jobs of a kind, and looks at a file of the user's own."""
+    do = _begin(start)
+
+    def serve(job: Job, tell: AnswerListener) -> bool:
+        if not isinstance(job, Look):
+            return do(job, tell)
+        from rooflens.models import kept_switches, workload
+
+        tell(StageEntered(name="read"))
+        try:
+            with kept_switches():
+                runs = workload(job.asked).runs
+        except RooflensError as error:
+            tell(Refused.of(error))
+        else:
+            tell(Looked(runs=runs))
+        return True
+
+    return serve
+
+
+def _begin(start: Start) -> Serve:
     """What does the jobs of a kind; only what these need is imported."""
     match start.kind:
         case "estimate":

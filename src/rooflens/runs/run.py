@@ -104,6 +104,11 @@ class Request:
         return cls(model=run.model, batch=run.batch, dtype=run.dtype, mode=run.mode, options=run.options)
 
 
+def is_own_file(model: object) -> TypeGuard[str]:
+    """True if a model is named by a Python file of the user's own, ``path/file.py:function``, which may do anything."""
+    return isinstance(model, str) and ".py:" in model
+
+
 def is_graph(model: object) -> TypeGuard[str]:
     """True if a model is named by an ONNX file."""
     return isinstance(model, str) and model.lower().endswith(".onnx")

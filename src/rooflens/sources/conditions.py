@@ -139,10 +139,13 @@ def resident() -> tuple[int, int] | None:
     return now, peak
 
 
-def bound_memory() -> None:
-    """Limit this process to the memory that is free now.
+def bound_memory(beside: int = 1) -> None:
+    """Limit this process to the memory that is free now, or to its share of it.
 
     Otherwise the system would kill some process, and not always the one that asked for too much.
+
+    Args:
+        beside: processes that share the free memory, with this one.
     """
     free = available_memory()
     held = _fields(Path("/proc/self/status")).get("VmData")
@@ -150,7 +153,7 @@ def bound_memory() -> None:
         return
     import resource
 
-    most = int(MOST_OF_FREE * free) + 1024 * int(held.split()[0])
+    most = int(MOST_OF_FREE * free / beside) + 1024 * int(held.split()[0])
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
