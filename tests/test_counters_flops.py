@@ -132,11 +132,18 @@ def test_tensor_instructions_that_no_counter_saw() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "doubt"), [("nvjet_tst_128x256", True), ("ampere_sgemm_128x64_tn", False), ("relu_kernel", False)]
+    ("name", "doubt"),
+    [("nvjet_tst_128x256", True), ("ampere_sgemm_128x64_tn", False), ("relu_kernel", True), ("triton_mm_kernel", True)],
 )
-def test_a_name_is_good_for_a_doubt(name: str, doubt: bool) -> None:
+def test_what_was_not_collected_is_not_zero(name: str, doubt: bool) -> None:
     assert flops(lanes(), name=name).unknown is doubt
-    assert flops(lanes() | {PIPE: 0}, name=name).unknown is False
+    for none in (PIPE, "sm__pipe_tensor_cycles_active.sum"):
+        assert flops(lanes() | {none: 0}, name=name).unknown is False
+
+
+def test_a_chip_that_may_have_no_tensor_cores_gives_their_counters_no_value() -> None:
+    assert not flops(lanes() | {PIPE: None}, "7.5").unknown
+    assert flops(lanes() | {PIPE: None}, "8.0").unknown
 
 
 def test_bytes_of_a_level_need_all_terms() -> None:

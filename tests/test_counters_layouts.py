@@ -306,10 +306,26 @@ def test_case_71_and_74(tmp_path: Path) -> None:
 
 
 @with_shared
-@pytest.mark.parametrize(("name", "launches"), [("bert", 9), ("fp64", 20), ("children", 2), ("group", 1), ("only", 1)])
+@pytest.mark.parametrize(("name", "launches"), [("bert", 9), ("fp64", 20), ("children", 2), ("group", 1)])
 def test_files_of_others(name: str, launches: int) -> None:
     (path,) = REAL.glob(f"*{name}.csv")
     assert len(rl.read(path)) == launches
+
+
+@with_shared
+def test_a_file_of_others_without_a_counter() -> None:
+    with pytest.raises(
+        FileError, match="holds 1 launch and no counter from which FLOP, bytes or time follow: it has none"
+    ):
+        rl.read(REAL / "v2022_A100_rule_only.csv")
+
+
+@with_shared
+def test_a_file_of_others_without_a_time() -> None:
+    """21,073 sectors at 3,062,936,046.51 per second, as ncu printed them, are 6.88 us."""
+    record = only(rl.read(REAL / "v2022_A100_long_L2_group.csv"))
+    assert record.timing is not None
+    assert record.timing.median == pytest.approx(21_073 / 3_062_936_046.51)
 
 
 RAW = (LAYOUTS.parent / "raw_alexnet_b4_fp16_nvtx.csv").read_text().splitlines(keepends=True)
@@ -379,7 +395,12 @@ def test_a_cell_without_a_value_in_rows_that_repeat(tmp_path: Path, cell: str) -
     first = RAW[RAW_HEADER + 2]
     cells = next(csv.reader([first]))
     for name in ("gpu__time_duration.sum", "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"):
-        odd = [*cells]
+        # Without the other forms of the counter, from which it would follow.
+        others = (f"{name}.", f"{name.removesuffix('.sum')}.avg")
+        odd = [
+            "" if its.startswith(others) or its.endswith("per_second") else c
+            for its, c in zip(header, cells, strict=True)
+        ]
         odd[header.index(name)] = cell
         odd_row = ",".join('"' + text.replace('"', '""') + '"' for text in odd) + "\n"
         rows = [again(row, n) for n, row in enumerate([first, first, odd_row, first])]

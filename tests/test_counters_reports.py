@@ -74,7 +74,7 @@ def test_its_sums_are_those_that_the_csv_module_finds() -> None:
         header, _, *rows = csv.reader(file)
     launches = read(SAMPLE)
     names = [name for name in header if name in launches[0].values and name.endswith(".sum")]
-    assert len(names) == 21
+    assert len(names) == 22
     for name in names:
         printed = [int(row[header.index(name)].replace(",", "")) for row in rows]
         seconds = 1e-9 if name.startswith("gpu__time") else 1
@@ -315,11 +315,14 @@ class Metric:
         return self.its
     def unit(self):
         return self.its_unit
+    def num_instances(self):
+        return 7 if self.its == 3010 else 0
 
 METRICS = {
     "dram__bytes.sum": Metric(7.0), "dram__bytes_read.sum": Metric(float("inf")), "dram__bytes_write.sum": Metric(...),
     "sm__cycles_elapsed.avg.per_second": Metric(1.5, "Ghz"), "lts__t_bytes.sum": Metric("text"),
-    "sm__throughput.avg.pct_of_peak_sustained_elapsed": Metric(130.5, "%"), "launch__occupancy_cluster_pct": Metric(0),
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": Metric(130.5, "%"), "x__pct_of_each": Metric(3010, "%"),
+    "derived__pct_occupancy_per_block_size": Metric(8190, "%"), "launch__occupancy_cluster_pct": Metric(0),
     "device__attribute_display_name": Metric("A \\udcff", ""), "launch__device_id": Metric(3, ""),
 }
 
@@ -380,6 +383,8 @@ def test_shares_above_the_whole_are_noted(package: Callable[[str], list[KernelLa
     found = CounterReading("x")
     assert len(list(launches(SAMPLE, found))) == 10
     assert any("sm__throughput.avg.pct_of_peak_sustained_elapsed reaches 130.5 %" in note for note in found.notes(None))
+    # 3010 is the sum over the instances of a metric, 8190 over the points of a curve: no share of one.
+    assert sum(" reaches " in note for note in found.notes(None)) == 1
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from itertools import compress
 from rooflens.sources.counters.csv_rows import damaged
 from rooflens.sources.counters.launches import CounterNames, KernelLaunch, names_of
 from rooflens.sources.counters.log import Log
-from rooflens.sources.counters.metrics import is_share, kind_of
+from rooflens.sources.counters.metrics import SHARE, is_share, kind_of, rollup_of
 from rooflens.sources.counters.printed_numbers import (
     NOT_AVAILABLE,
     CounterNumbers,
@@ -43,20 +43,19 @@ class Target:
         return self.metric.endswith(".sum") and not self.percent
 
 
-def unread(metric: str, unit: str) -> Target:
-    """Return the target of a metric that nobody needs: shares that were measured are looked at all the same."""
-    share = unit == "%" and is_share(metric)
-    return Target(metric, percent=share, read=share)
-
-
 class CounterReading:
-    """A file on its way to launches: its numbers, what stands around its tables, and what is doubtful in it."""
+    """A file on its way to launches: its numbers, what stands around its tables, and what is doubtful in it.
+
+    Attributes:
+        metrics: names of the metrics that it has, as it writes them.
+    """
 
     def __init__(self, where: str) -> None:
         self.where = where
         self.log = Log()
         self.numbers = CounterNumbers(where)
         self.doubts = ValueDoubts()
+        self.metrics: dict[str, None] = {}
 
     def notes(self, cc: str | None) -> list[str]:
         """Return what to know of the launches, once the last of them was read."""
@@ -67,15 +66,24 @@ class CounterReading:
         """Return what becomes of the cells of a metric; FileError if one that is read cannot have this unit."""
         kind = kind_of(metric)
         if kind is None:
-            return unread(metric, unit)
+            return self.unread(metric, unit)
+        self.metrics[metric] = None
         power = power_of(unit, kind)
         if power is None:
             raise damaged(self.where, line, f"{metric} cannot have the unit {unit!r}")
         return Target(metric, power)
 
+    def unread(self, metric: str, unit: str) -> Target:
+        """Return the target of a metric that nobody needs: shares that were measured are looked at all the same."""
+        self.metrics[metric] = None
+        share = unit == "%" and is_share(metric)
+        return Target(metric, percent=share, read=share)
+
     def put(self, launch: KernelLaunch, target: Target, text: str, line: int) -> None:
         """Keep a cell that is read; FileError if it is no number, or the launch has another value already."""
         if target.percent:
+            if text.endswith(")"):  # of many instances: their sum is no share
+                return
             value = self.numbers.read(text, target.power, line)
             if value is None:
                 self.doubts.missing(target.metric)
@@ -108,9 +116,25 @@ class CounterReading:
         value = self.numbers.read(text, target.power, line)
         if isinstance(value, int | float) and value < 0:  # what passes that did not agree leave of a difference
             value = None
+        if value == 0 and text != "0" and rollup_of(target.metric) is not None:  # ncu prints zero as 0
+            self.doubts.rounded.add(target.metric)
+            return None
         if value is None:
             self.doubts.missing(target.metric)
+        if SHARE in target.metric:
+            self.doubts.percent(target.metric, value)
         return value
+
+    def see_span(self, metric: str, texts: Sequence[str], line: int) -> None:
+        """Look at least, mean and most of a counter, as a summary has them: they must be in this order."""
+        cells = [self.numbers.read(text, 0, line) for text in texts]
+        values = [self.numbers.settle(cell) if isinstance(cell, Deferred) else cell for cell in cells]
+        known = [value for value in values if value is not None]
+        if len(known) == len(texts) and known != sorted(known):
+            least, mean, most = texts
+            self.doubts.disordered.append(
+                f"line {line} contradicts itself: {metric} is {mean} on average, {least} at least and {most} at most"
+            )
 
     def unused(self, metric: str, text: str, line: int) -> None:
         """Look at a cell that nobody needs: it may be missing, or tell how numbers are written."""

@@ -30,12 +30,16 @@ _TENSOR = re.compile(
     r"sm__ops_path_tensor_(?:op_(?P<operation>[a-z0-9]+)_)?src_(?P<operands>[a-z0-9]+(?:_(?:bf|tf|fp|int)\d+)*?)"
     r"(?:_dst_(?P<result>[a-z0-9]+))?(?:_sparsity_(?P<sparsity>on|off))?\.sum"
 )
-_SUSPECT = re.compile(
-    r"gemm|s?1688|16816|884|hmma|wgmma|nvjet|xmma|tensorop|cutlass|fmha|flash|cudnn.*conv|sm80_|sm90_"
-)
-"""Names of kernels that may use tensor cores; good for a doubt only."""
 _GENERAL = re.compile(r"sgemm|dgemm|_simt_|ffma")
-"""Names that say that general lanes do the product."""
+"""Names by which libraries say that general lanes do the product."""
+_BUSY = ("sm__pipe_tensor_cycles_active.sum", "sm__pipe_tensor_cycles_active_v2.sum")
+"""Cycles in which tensor cores worked: where there are none, there was no tensor operation."""
+_MAYBE_WITHOUT = "7.5"
+"""Some chips of this compute capability have no tensor cores, and give counters of theirs no value."""
+_UNCOLLECTED = (
+    "matrix FLOP are unknown: operations of tensor cores were not collected (sm__inst_executed_pipe_tensor.sum tells"
+    " whether there were any, sm__ops_path_tensor_* how many)"
+)
 
 
 @dataclass(slots=True)
@@ -98,6 +102,7 @@ class CounterPlan:
         operations: every counter that `tensor` needs.
         hfma: counter of half FMAs, None where none or where all of them are arithmetic.
         pipe: counter of instructions of the tensor pipe.
+        busy: counters of the cycles in which it worked.
         known: earlier results by the values of the counters: a kernel executes the same each time it is launched.
     """
 
@@ -109,6 +114,7 @@ class CounterPlan:
     hfma: str | None
     half: tuple[str, ...]
     pipe: str | None
+    busy: tuple[str, ...]
     known: dict[tuple[CounterValue, ...], Counted] = field(default_factory=dict)
 
 
@@ -160,16 +166,18 @@ def _plan(names: CounterNames, cc: str | None) -> CounterPlan:
     half = [metric for term in ("hadd", "hmul") if (metric := _lane(term, have)) is not None]
     operations = tuple(name for name in names.all if _TENSOR.fullmatch(name))
     pipes = [name for name in (f"{PIPE}.sum", f"{PIPE}_v2.sum") if name in have]
+    busy = tuple(name for name in _BUSY if name in have)
     added = [metric for lane in general for metric, _ in (*lane.terms, *lane.packed) if metric is not None]
     return CounterPlan(
         cc=cc,
-        every=tuple(dict.fromkeys((*added, *operations, *pipes, *have & {MOVES}))),
+        every=tuple(dict.fromkeys((*added, *operations, *pipes, *busy, *have & {MOVES}))),
         lanes=tuple(general),
         tensor=_operands(names.all),
         operations=operations,
         hfma=_lane("hfma", have) if has_moves(cc) else None,
         half=tuple(half),
         pipe=next(iter(pipes), None),
+        busy=busy,
     )
 
 
@@ -327,8 +335,9 @@ def _without_operations(doubtful: bool, plan: CounterPlan, counters: Counters, m
     """Instructions of the tensor pipe alone say that there is work, and rarely how much."""
     pipe = counters[plan.pipe] if plan.pipe is not None else None
     if pipe is None:
-        if doubtful:
-            counts.lacks("tensor operations are not in this file, and the kernel's name says that it may have some")
+        without = plan.pipe is not None and plan.cc == _MAYBE_WITHOUT
+        if doubtful and not without and not any(counters[name] == 0 for name in plan.busy):
+            counts.lacks(_UNCOLLECTED)
         return
     real = pipe - moves.warps
     if real <= 0:
@@ -347,5 +356,4 @@ def _without_operations(doubtful: bool, plan: CounterPlan, counters: Counters, m
 
 @lru_cache(maxsize=65536)
 def _may_use_tensor_cores(name: str) -> bool:
-    lower = name.lower()
-    return _SUSPECT.search(lower) is not None and _GENERAL.search(lower) is None
+    return _GENERAL.search(name.lower()) is None

@@ -6,7 +6,7 @@ import gc
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,6 +14,7 @@ from statistics import median
 
 from rooflens import units
 from rooflens.costs import family_of
+from rooflens.errors import FileError
 from rooflens.opening import at_most
 from rooflens.records import Case, Record, Work
 from rooflens.results import UNATTRIBUTED
@@ -23,10 +24,19 @@ from rooflens.sources.counters.launches import CounterNames, KernelLaunch
 from rooflens.sources.counters.metrics import kind_of
 from rooflens.sources.counters.nvtx import RangePlaces, renamed
 from rooflens.sources.counters.peaks import Peaks, has_peaks
+from rooflens.sources.counters.rollups import with_sums
 from rooflens.sources.counters.work import clock_of, short, timing_of, work_of
 
 _CC = re.compile(r"\d{1,2}\.\d", re.ASCII)
 _TITLE, _CAPABILITY = "device__attribute_display_name", "device__attribute_compute_capability_"
+_MOST_NAMES = 5
+_LEAST = (
+    "gpu__time_duration.sum",
+    "dram__bytes.sum",
+    *(f"smsp__sass_thread_inst_executed_op_{term}_pred_on.sum" for term in ("fadd", "fmul", "ffma")),
+    "sm__inst_executed_pipe_tensor.sum",
+)
+"""Counters that tell something of any kernel."""
 _MAJOR, _MINOR = f"{_CAPABILITY}major", f"{_CAPABILITY}minor"
 
 
@@ -76,7 +86,7 @@ def found_in(launches: Iterable[KernelLaunch], reading: CounterReading, case_of:
     peaks: dict[Chip, Peaks] = {}
     collected: Counter[CounterNames] = Counter()
     fastest: float | None = None
-    places = RangePlaces()
+    places, useful = RangePlaces(), False
     for launch in at_most(launches, reading.where):
         chip, counters = chip_of(launch), launch.counters
         case = cases.get(chip)
@@ -84,12 +94,16 @@ def found_in(launches: Iterable[KernelLaunch], reading: CounterReading, case_of:
             case = cases[chip] = case_of(chip)
             peaks[chip] = Peaks()
             fastest = fastest or _fastest(launch)
-        entries.append((launch.line, record_of(launch, chip, case, places)))
+        record = record_of(launch, chip, case, places)
+        entries.append((launch.line, record))
+        useful = useful or record.work is not None or record.timing is not None or _counts(launch)
         collected[launch.names] += 1
         if (clock := clock_of(counters)) is not None:
             clocks.append(clock)
         if has_peaks(launch.names):
             peaks[chip].see(counters)
+    if not useful:
+        raise _nothing_useful(reading, [record for _, record in entries])
     entries.sort(key=lambda entry: entry[0])
     clock = median(clocks) if clocks else None
     cc = next(iter(cases)).cc
@@ -104,11 +118,30 @@ def found_in(launches: Iterable[KernelLaunch], reading: CounterReading, case_of:
     )
 
 
+def _counts(launch: KernelLaunch) -> bool:
+    """True if a launch counted something that work is made of, even where other parts of that work lack."""
+    return any(value for name, value in launch.counters.items() if name.endswith(".sum") and "__cycles_" not in name)
+
+
+def _nothing_useful(reading: CounterReading, records: Sequence[Record]) -> FileError:
+    """The error of launches without any counter that tells work or time."""
+    names = [*reading.metrics][:_MOST_NAMES]
+    has = f"it has {', '.join(names)}{', ...' if len(reading.metrics) > len(names) else ''}" if names else "it has none"
+    notes = "".join(f"; {note}" for note in dict.fromkeys(note for record in records for note in record.notes))
+    launches = "1 launch" if len(records) == 1 else f"{len(records)} launches"
+    return FileError(
+        f"{reading.where} holds {launches} and no counter from which FLOP, bytes or time follow: {has}"
+        f"{notes}. Sums are needed; collect them with 'rooflens counters -- PROGRAM', or with 'ncu --metrics"
+        f" {','.join(_LEAST)} PROGRAM'"
+    )
+
+
 def record_of(launch: KernelLaunch, chip: Chip, case: Case, places: RangePlaces) -> Record:
     """Return a launch as a record; `places` are those of the launches before. Its module is known by ranges only."""
     name, prefix = _renamed(launch.name)
     place = places.of(launch.ranges)
     path = prefix if place.path is None else place.path
+    rolled_up = with_sums(launch)
     work, notes = work_of(name, launch.names, launch.counters, chip.cc)
     return Record(
         case=case,
@@ -122,7 +155,7 @@ def record_of(launch: KernelLaunch, chip: Chip, case: Case, places: RangePlaces)
         work=work,
         timing=timing_of(launch.counters),
         calls=launch.calls,
-        notes=_shared(notes),
+        notes=_shared((*rolled_up, *notes)),
     )
 
 

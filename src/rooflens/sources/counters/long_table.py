@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rooflens.records.record import MOST_CALLS
-from rooflens.sources.counters.counter_cells import CounterReading, Target, shape_of, unread
+from rooflens.sources.counters.counter_cells import CounterReading, Target, shape_of
 from rooflens.sources.counters.csv_rows import SEPARATOR, Header, damaged, fields, misshapen
 from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import kind_of, labelled
@@ -13,6 +13,8 @@ from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE, Deferred
 from rooflens.sources.counters.raw_table import RawTable
 
 _LAST_OF_LAUNCH = "Section Name"
+_SPAN = ("Minimum", "Average", "Maximum")
+"""What a summary says of a counter, in this order of size."""
 
 
 class LongTable:
@@ -35,6 +37,8 @@ class LongTable:
         self._known: dict[str, Target] = {}
         self._open: dict[str, KernelLaunch] = {}
         self._closed: set[tuple[str, ...]] = set()
+        self._identity: dict[tuple[str, ...], Sequence[str]] = {}
+        self._spans: list[tuple[str, tuple[str, ...], int]] = []
         self._targets: dict[tuple[str, str, str], Target] = {}
 
     def quick(self, line: int, text: str) -> tuple[KernelLaunch, ...] | None:
@@ -70,6 +74,8 @@ class LongTable:
             target = self._targets.get(named) or self._target(named, row[self._value], line)
             if target.read:
                 self._launch_cells.append((target, row[self._value], line))
+                if self._summary:
+                    self._spans.append((metric, tuple(self._header.get(row, name) for name in _SPAN), line))
             else:
                 self._reading.unused(metric, row[self._value], line)
             if self._usual and named in self._targets:
@@ -78,9 +84,12 @@ class LongTable:
 
     def finish(self) -> Iterator[KernelLaunch]:
         """Give the launches that were still open."""
+        for metric, cells, line in self._spans:
+            self._reading.see_span(metric, cells, line)
         yield from map(self._complete, self._open.values())
 
     def _complete(self, launch: KernelLaunch) -> KernelLaunch:
+        del self._identity[launch.key]
         if cells := self._cells.pop(launch.key):
             targets, texts, lines = zip(*cells, strict=True)
             self._reading.fill(launch, shape_of(targets), texts, lines)
@@ -104,6 +113,8 @@ class LongTable:
         current = self._open.get(process)
         if current is not None and current.key == key:
             self._launch, self._launch_cells = current, self._cells[key]
+            if row[: self._before] != self._identity[key]:
+                self._check_identity(row, line)
             return None
         if key in self._closed:
             which = f"launch {header.get(row, 'ID') or header.get(row, 'Kernel Name')!r} of process {process}"
@@ -111,9 +122,21 @@ class LongTable:
         self._closed.add(key)
         self._launch = self._open[process] = header.launch(row, line, key)
         self._launch_cells = self._cells[key] = []
+        self._identity[key] = row[: self._before]
         if self._summary:
             self._launch.calls = self._calls(row, line)
         return current
+
+    def _check_identity(self, row: Sequence[str], line: int) -> None:
+        """Raise FileError: what stands before the counters of a launch is the same in all of its rows."""
+        above = self._identity[self._launch.key]
+        name, other, this = next(
+            each for each in zip(self._header.names, above, row, strict=False) if each[1] != each[2]
+        )
+        number = self._header.get(row, "ID")
+        raise damaged(
+            self._reading.where, line, f"launch {number} has the {name} {this[:60]!r} here and {other[:60]!r} above"
+        )
 
     def _calls(self, row: Sequence[str], line: int) -> int:
         calls = self._reading.numbers.read(self._header.get(row, "Invocations"), 0, line)
@@ -128,7 +151,7 @@ class LongTable:
         name = metric if "__" in metric else labelled(section, metric)
         if name is not None and unit == "" and (not text or text.lower() in NOT_AVAILABLE) and kind_of(name):
             return Target(name)  # without a value there is no unit; the next row may have both
-        target = unread(metric, unit) if name is None else self._reading.target(name, unit, line)
+        target = self._reading.unread(metric, unit) if name is None else self._reading.target(name, unit, line)
         self._targets[named] = target
         return target
 

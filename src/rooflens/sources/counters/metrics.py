@@ -14,6 +14,16 @@ from typing import Any
 
 from rooflens.sources.counters.printed_numbers import UnitKind
 
+TIME = "gpu__time_duration.sum"
+SM_COUNT = "device__attribute_multiprocessor_count"
+SHARE = "pct"
+_ROLLUP = re.compile(
+    r"(?P<base>\w+)\.(?P<over>sum|avg)"
+    r"(?:\.(?P<per>per_second|per_cycle_elapsed|per_cycle_active|pct)(?:_of_peak_sustained_(?:elapsed|active))?)?"
+)
+_TIMES = re.compile(r"derived__(?P<base>smsp__sass_thread_inst_executed_op_\w+_pred_on)_x(?P<times>[1-9])")
+"""Rates per cycle that rooflines of Nsight Compute multiply by the FLOP of one instruction."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lanes:
@@ -72,9 +82,64 @@ def has_moves(cc: str | None) -> bool:
     return cc is None or cc in _tables()["moves"]["on"]
 
 
+@dataclass(frozen=True, slots=True)
+class Rollup:
+    """A counter that is read, in another form than its sum.
+
+    Attributes:
+        name: the metric.
+        total: the metric that is its sum.
+        average: over the units that count it; else it is summed over them.
+        per: what it was divided by, like ``per_second``, or `SHARE` of a peak; "" for nothing.
+        times: what it was multiplied by.
+    """
+
+    name: str
+    total: str
+    average: bool
+    per: str
+    times: int = 1
+
+
 @lru_cache(maxsize=65536)
 def kind_of(metric: str) -> UnitKind | None:
     """Return what a metric counts if it is read, else None."""
+    rollup = rollup_of(metric)
+    if rollup is None:
+        return _own_kind(metric)
+    kind = _own_kind(rollup.total)
+    if rollup.per == SHARE:
+        return "percent"
+    return "byte/s" if kind == "byte" and rollup.per == "per_second" else "count" if rollup.per else kind
+
+
+@lru_cache(maxsize=65536)
+def rollup_of(metric: str) -> Rollup | None:
+    """Return what a metric is if its sum is read and it is another form of it; None for all others.
+
+    >>> rollup_of("dram__bytes.avg.per_second"), rollup_of("dram__bytes.sum")
+    (Rollup(name='dram__bytes.avg.per_second', total='dram__bytes.sum', average=True, per='per_second', times=1), None)
+    """
+    if (match := _ROLLUP.fullmatch(metric)) is not None:
+        rollup = Rollup(metric, f"{match['base']}.sum", match["over"] == "avg", match["per"] or "")
+    elif (match := _TIMES.fullmatch(metric)) is not None:
+        rollup = Rollup(metric, f"{match['base']}.sum", False, "per_cycle_elapsed", int(match["times"]))
+    else:
+        return None
+    own = rollup.total == metric or "__cycles_" in metric or _own_kind(metric) is not None
+    return None if own or _own_kind(rollup.total) not in ("byte", "count") else rollup
+
+
+def needless(names: Collection[str]) -> frozenset[str]:
+    """Return the roll-ups among the metrics of a table that tell nothing more: it has all sums, and the time."""
+    rollups = [rollup for name in names if (rollup := rollup_of(name)) is not None]
+    have = frozenset(names)
+    complete = TIME in have and all(rollup.total in have for rollup in rollups if rollup.per != SHARE)
+    return frozenset(rollup.name for rollup in rollups if complete)
+
+
+def _own_kind(metric: str) -> UnitKind | None:
+    """What a metric counts that is read as such."""
     kind: UnitKind | None = _tables()["kinds"].get(metric)
     return kind or next((kind for pattern, kind in _patterns() if pattern.fullmatch(metric)), None)
 
@@ -86,7 +151,7 @@ def is_fact(metric: str) -> bool:
 
 def is_share(metric: str) -> bool:
     """True if a percentage of this name was measured: more than all of something is suspect."""
-    return not metric.startswith(("launch__", "device__", "sm__maximum"))
+    return not metric.startswith(("launch__", "device__", "derived__", "pmsampling:", "sm__maximum"))
 
 
 @cache

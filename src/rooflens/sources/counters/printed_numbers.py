@@ -45,10 +45,10 @@ _UNITS: dict[UnitKind, re.Pattern[str]] = {
     "byte": re.compile(f"{_PREFIX}(?:bytes?|B)"),
     "second": re.compile(f"{_PREFIX}(?:seconds?|sec|s)"),
     "hertz": re.compile(f"{_PREFIX}[hH]z"),
-    "byte/s": re.compile(f"{_PREFIX}(?:bytes?|B)/(?:second|s)"),
+    "byte/s": re.compile(f"{_PREFIX}(?:bytes?|B)/{_PREFIX}(?:second|s)"),
     "count": re.compile(
         f"{_PREFIX}(?:inst|instruction|cycle|sector|request|math_op|op|operation|thread_inst|block|byte/cycle|1)?"
-        f"(?:/cycle)?"
+        f"(?:/cycle|/{_PREFIX}s(?:econd|ec)?)?"
     ),
     "percent": re.compile("()%?"),
 }
@@ -72,10 +72,15 @@ def power_of(unit: str, kind: UnitKind) -> int | None:
 
     >>> power_of("Kbyte", "byte"), power_of("usecond", "second"), power_of("cycle/nsecond", "hertz")
     (3, -6, 9)
+    >>> power_of("Kinst/usecond", "count"), power_of("inst/cycle", "count"), power_of("GB/s", "byte/s")
+    (9, 0, 9)
     """
     if match := _UNITS[kind].fullmatch(unit):
         # A count has no milli: "m" alone is a meter, and a prefix alone is no unit.
-        return None if kind == "count" and match[0] == match[1] != "" else _POWERS[match[1]]
+        if kind == "count" and match[0] == match[1] != "":
+            return None
+        prefix, *per = match.groups("")
+        return _POWERS[prefix] - sum(map(_POWERS.__getitem__, per))
     if kind == "hertz" and (match := _PER_TIME.fullmatch(unit)):
         return -_POWERS[match[1]]
     return None

@@ -10,7 +10,7 @@ from typing import Any
 from rooflens.sources.counters.counter_cells import CounterReading, RowShape, collected, shape_of
 from rooflens.sources.counters.csv_rows import SEPARATOR, Header, damaged, fields, misshapen
 from rooflens.sources.counters.launches import KernelLaunch
-from rooflens.sources.counters.metrics import is_fact, kind_of
+from rooflens.sources.counters.metrics import is_fact, kind_of, needless
 from rooflens.sources.counters.printed_numbers import is_whole
 
 _DEVICE = ("device__",)
@@ -29,10 +29,13 @@ class RawTable:
         self._reading = reading
         self._header = header
         names = header.names
+        self._needless = needless(names)
         self._unread = [
             (i, name)
             for i, name in enumerate(names)
-            if "__" in name and kind_of(name) is None and not name.startswith(("device__", "launch__"))
+            if "__" in name
+            and (kind_of(name) is None or name in self._needless)
+            and not name.startswith(("device__", "launch__"))
         ]
         self._facts = [(i, name) for i, name in enumerate(names) if is_fact(name)]
         self._closed: set[tuple[str, ...]] = set()
@@ -161,8 +164,14 @@ class RawTable:
         header, counts = self._header, self._counts
         if header.get(row, "ID"):
             raise damaged(self._reading.where, line, "the row of units below the header of the raw page is missing")
-        targets = [(i, self._reading.target(name, row[i], line)) for i, name in enumerate(header.names) if "__" in name]
-        read = {i: target for i, target in targets if target.read}
+        metrics = [(i, name) for i, name in enumerate(header.names) if "__" in name]
+        targets = {
+            i: self._reading.unread(name, row[i])
+            if name in self._needless
+            else self._reading.target(name, row[i], line)
+            for i, name in metrics
+        }
+        read = {i: target for i, target in targets.items() if target.read}
         self._shape, self._cells = shape_of(tuple(read.values())), _cells_at(tuple(read))
         inside = {i: target for i, target in read.items() if counts.start <= i < counts.stop}
         outside = {i: target for i, target in read.items() if i not in inside}

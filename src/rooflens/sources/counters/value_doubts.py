@@ -11,11 +11,20 @@ _MOST_NAMES = 5
 
 
 class ValueDoubts:
-    """How often each metric had no value, and the highest percentage of each metric above 100."""
+    """What is doubtful of each metric.
+
+    Attributes:
+        unavailable: how often it had no value.
+        above: its highest percentage above 100.
+        rounded: rates that were printed as 0.00.
+        disordered: what is wrong with averages that are not between minimum and maximum, in words.
+    """
 
     def __init__(self) -> None:
         self.unavailable: Counter[str] = Counter()
         self.above: dict[str, float] = {}
+        self.rounded: set[str] = set()
+        self.disordered: list[str] = []
 
     def missing(self, metric: str) -> None:
         """Count a value that ncu could not give."""
@@ -37,6 +46,10 @@ class ValueDoubts:
         for name in self.unavailable:
             if (instead := near(name, cc)) and len(notes) <= _MOST_NAMES:
                 notes.append(f"{name} had no value; a metric of this chip with a similar name: {', '.join(instead)}")
+        notes += self.disordered[:_MOST_NAMES]
+        if self.rounded:
+            listed = ", ".join(sorted(self.rounded)[:_MOST_NAMES])
+            notes.append(f"printed as 0.00, which is less than a digit can show and not zero, so unknown: {listed}")
         return notes + [
             f"{name} reaches {value:g} %: its parts were counted in passes that did not agree"
             for name, value in list(self.above.items())[:_MOST_NAMES]

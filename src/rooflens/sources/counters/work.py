@@ -8,16 +8,14 @@ from functools import lru_cache
 from rooflens.records import Timing, Work
 from rooflens.sources.counters.flops import counted
 from rooflens.sources.counters.launches import CounterNames
-from rooflens.sources.counters.metrics import ByteFormula, traffic
+from rooflens.sources.counters.metrics import TIME, ByteFormula, traffic
 from rooflens.sources.counters.printed_numbers import CounterValue
 
 _SECTOR = 32
 _FAR_BELOW = 0.5
 _TMA = 9.0
 """Compute capability from which tensor kernels load past L1TEX's tags."""
-_RATE = "dram__bytes.sum.per_second"
 _WRITES = ("dram__bytes_write.sum", "dram__bytes_op_write.sum")
-_FROM_RATE = "dram bytes are the printed rate times the time: as exact as the rate was printed"
 _NO_L1 = (
     "l1 bytes miss what went past L1TEX's tags (loads by TMA of wgmma kernels): they are far below the l2 bytes, and an"
     " intensity at l1 means nothing"
@@ -64,11 +62,6 @@ def bytes_of(names: CounterNames, counters: Mapping[str, CounterValue]) -> tuple
             levels[way.level] = total
             if way.note:
                 notes.append(way.note)
-    if "dram" not in levels:
-        rate, seconds = counters.get(_RATE), seconds_of(counters)
-        if rate is not None and seconds is not None:
-            levels["dram"] = rate * seconds
-            notes.append(_FROM_RATE)
     return levels, notes
 
 
@@ -80,7 +73,7 @@ def _ways(names: CounterNames) -> tuple[ByteFormula, ...]:
 
 def seconds_of(counters: Mapping[str, CounterValue]) -> float | None:
     """Return the duration of a launch: ncu's own, else cycles over clock."""
-    duration = counters.get("gpu__time_duration.sum")
+    duration = counters.get(TIME)
     if duration is not None:
         return float(duration)
     cycles, clock = counters.get("sm__cycles_elapsed.avg"), clock_of(counters)
@@ -92,7 +85,7 @@ def clock_of(counters: Mapping[str, CounterValue]) -> float | None:
     clock = counters.get("sm__cycles_elapsed.avg.per_second")
     if clock is not None:
         return float(clock)
-    cycles, duration = counters.get("sm__cycles_elapsed.avg"), counters.get("gpu__time_duration.sum")
+    cycles, duration = counters.get("sm__cycles_elapsed.avg"), counters.get(TIME)
     return None if cycles is None or not duration else cycles / duration
 
 

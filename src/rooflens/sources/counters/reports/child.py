@@ -15,13 +15,12 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
 
-from rooflens.sources.counters.metrics import is_fact, is_share, kind_of
+from rooflens.sources.counters.metrics import SHARE, is_fact, is_share, kind_of, needless
 from rooflens.sources.counters.reports.protocol import Opened, ReportAnswer, ReportRequest, ReportResult
 
 if sys.platform != "win32":
     import resource
 
-_SHARE = "pct"
 _DEVICE = "launch__device_id"
 
 
@@ -91,7 +90,12 @@ def _result(action: Any, ncu_report: ModuleType) -> ReportResult | None:
         device="" if device is None else _text(device.value()),
         ranges=_ranges(action.nvtx_state()),
         facts={name: _text(action.metric_by_name(name).value()) for name in facts},
-        values={name: _unit_and_value(action.metric_by_name(name)) for name in values},
+        values={
+            name: _unit_and_value(metric)
+            for name, metric in ((name, action.metric_by_name(name)) for name in values)
+            # A share of each of many instances: its value as a whole is none.
+            if kind_of(name) is not None or not metric.num_instances()
+        },
     )
 
 
@@ -99,7 +103,9 @@ def _result(action: Any, ncu_report: ModuleType) -> ReportResult | None:
 def _needed(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Of these metrics, the facts and the values that are read; most launches of a report have the same ones."""
     facts = tuple(filter(is_fact, names))
-    return facts, tuple(name for name in names if kind_of(name) is not None or (_SHARE in name and is_share(name)))
+    counters = (name for name in names if kind_of(name) is not None or (SHARE in name and is_share(name)))
+    more = needless(names)
+    return facts, tuple(name for name in counters if name not in more or SHARE in name)
 
 
 def _unit_and_value(metric: Any) -> tuple[str, int | float | None]:

@@ -211,7 +211,7 @@ def _launch(result: ReportResult, number: int, process: int, doubts: ValueDoubts
     for metric, (unit, value) in result.values.items():
         if (kind := kind_of(metric)) is not None:
             launch.add(metric, _value(metric, kind, (unit, value), doubts, f"{where}, launch {number}"))
-        elif unit == "%" and value is not None:
+        if unit == "%" and value is not None:
             doubts.percent(metric, value)
     return launch
 
