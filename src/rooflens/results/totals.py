@@ -63,16 +63,20 @@ class Total:
         self.recomputed_work = Work.of_calls((work, r.calls) for r, work in worked if r.recomputed)
         both = [work for work in (self.work, self.recomputed_work) if work is not None]
         self.all_work = both[0] + both[1] if len(both) == 2 else next(iter(both), None)
-        self.matmul_flops = None if self.work is None else self.work.matmul_flops
+        self.missing = frozenset[str]() if self.work is None else self.work.missing
+        self.matmul_flops = None if self.work is None else self._known(self.work.matmul_flops)
         self.recomputed_flops = 0 if self.recomputed_work is None else self.recomputed_work.matmul_flops
-        self.flops = None if self.work is None else self.work.total_flops
+        self.flops = None if self.work is None else self._known(self.work.total_flops)
         self.macs = None if self.matmul_flops is None else self.matmul_flops / 2
         self.bytes: Mapping[str, float] = {} if self.all_work is None else self.all_work.bytes
         moved, done = self.bytes.get("dram"), sum(work.total_flops for work in both)
         self.intensity = done / moved if done and moved else None
-        self.missing = frozenset[str]() if self.work is None else self.work.missing
         self.pieces: Pieces = "kernels" if any(r.scope == "kernel" for r, _ in worked) else "operations"
         self._needed = [(work, r.calls) for r in self.records if (work := r.needed) is not None]
+
+    def _known(self, flops: float) -> float | None:
+        """FLOP, None where nothing is known of them: none were counted, and those of some operation are missing."""
+        return flops if flops or not self.missing else None
 
     @cached_property
     def bound(self) -> Bound | None:
