@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from rooflens.regions import laps as source
-from rooflens.regions.loop import Region, open_passes
+from rooflens.regions.loop import OWN, Region
 
 LOADING, STEP = 2.0, 3.0
 """Seconds that the loader and the step take on the clock of a test: small whole numbers, so that sums are exact."""
@@ -57,7 +57,7 @@ def turned_world(monkeypatch: pytest.MonkeyPatch) -> World:
 def nothing_is_left_open() -> Iterator[None]:
     yield
     gc.collect()
-    assert open_passes() == []
+    assert OWN.passes == []
     assert _get_current_dispatch_mode_stack() == []
 
 

@@ -16,7 +16,7 @@ from torch import nn
 import rooflens as rl
 from rooflens.errors import InvalidValue
 from rooflens.regions import laps as source
-from rooflens.regions.loop import open_passes
+from rooflens.regions.loop import OWN
 
 __all__ = ["nothing_is_left_open", "turned_world"]  # fixtures
 
@@ -111,7 +111,7 @@ def test_breaking_off_drops_the_iteration_and_saves_the_rest(world: World, tmp_p
         world.now += STEP
         if n == 4:
             break
-    assert open_passes() == []
+    assert OWN.passes == []
     assert samples(region, "train step") == (3, 3, 3)
     (record,) = rl.read(path).where(name="train step")
     assert "train step: only 3 of 50 iterations were timed" in record.notes

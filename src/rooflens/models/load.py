@@ -13,7 +13,7 @@ from rooflens.errors import InvalidValue, ModelError, RooflensError, UnknownMode
 from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.dtypes import FLOATING_TYPES
-from rooflens.models.process import kept_switches, meta_parameters
+from rooflens.models.process import meta_parameters, neutral
 from rooflens.models.step import Loss, Step
 from rooflens.records import AS_IS, DTYPES, MODES
 from rooflens.runs.options import OPTIONS, Options
@@ -140,8 +140,8 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _guarded(what: str, call: Callable[[], Made]) -> Made:
-    """Run code of a provider or the user; errors become a sentence, and switches are put back."""
-    with kept_switches(), warnings.catch_warnings():
+    """Run code of a provider or the user; errors become a sentence, and what it changes is put back."""
+    with neutral("fp32"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # providers warn about initialisation, which does not matter here
         try:
             return call()
@@ -172,6 +172,7 @@ def make_step(
     return Step(
         name=name,
         module=module,
+        dtype=dtype,
         args=example.args,
         kwargs=example.kwargs or {},
         targets=example.targets,

@@ -1,19 +1,136 @@
-"""Puts back what a user's code may change in a process, and decides where parameters are made."""
+"""Keeps apart what a caller has set, what other threads do and what a step needs; decides where parameters are made.
+
+Modes, autocast, inference mode and the recording of gradients belong to a thread. The default type, anomaly detection,
+deterministic algorithms, precisions and random numbers belong to the process: other threads see them change.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import nn, overrides
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from rooflens.errors import InvalidValue
 from rooflens.models.precisions import kept_precisions
+from rooflens.records import AS_IS
+
+_TURN = threading.RLock()
+"""Held by the thread that estimates or measures: what belongs to the process has one owner at a time."""
+_OWNER = "rooflens.owner"
+
+
+@contextmanager
+def neutral(dtype: str) -> Iterator[None]:
+    """Run without what the caller has set, one thread after the other, and put everything back on leaving.
+
+    Off are modes, hooks on saved tensors, the default device, inference mode and anomaly detection. In a dtype that has
+    a name, autocast and deterministic algorithms are off too, and the default type is fp32; ``as-is`` keeps these.
+
+    Raises:
+        InvalidValue: this is a function that torch transforms or traces: what is in it is no tensor.
+    """
+    if torch._C._functorch.peek_interpreter_stack() is not None or torch._C._get_tracing_state() is not None:
+        raise InvalidValue(
+            "a step cannot be run inside a function that torch transforms (vmap, grad, jvp) or traces"
+            " (torch.jit.trace); call rooflens outside of it"
+        )
+    with (
+        _TURN,
+        kept_switches(),
+        kept_random_numbers(),
+        _without_modes(),
+        _without_saved_hooks(),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autograd.set_detect_anomaly(False),
+        ExitStack() as named,
+    ):
+        if dtype != AS_IS:
+            named.enter_context(_without_autocast())
+            torch.set_default_dtype(torch.float32)
+            if torch.are_deterministic_algorithms_enabled():
+                torch.use_deterministic_algorithms(False)
+        yield
+
+
+@contextmanager
+def _without_modes() -> Iterator[None]:
+    """Without modes of functions and of dispatch; the default device is one of the former."""
+    devices = torch._GLOBAL_DEVICE_CONTEXT
+    device, devices.device_context = getattr(devices, "device_context", None), None
+    modes = [overrides._pop_mode() for _ in range(overrides._len_torch_function_stack())]
+    try:
+        with _disable_current_modes():
+            yield
+    finally:
+        for mode in reversed(modes):
+            overrides._push_mode(mode)
+        devices.device_context = device
+
+
+@contextmanager
+def _without_saved_hooks() -> Iterator[None]:
+    """Without the hooks that `torch.autograd.graph.saved_tensors_hooks` has set."""
+    hooks: list[Any] = []
+    top: Callable[[bool], Any] = torch._C._autograd._top_saved_tensors_default_hooks
+    while (hook := top(True)) is not None:
+        hooks.append(hook)
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(hooks):
+            saved_tensors_hooks(pack, unpack).__enter__()
+
+
+@contextmanager
+def _without_autocast() -> Iterator[None]:
+    """Without autocast, and without its depth: within another autocast, casts are kept from one run to the next."""
+    depth, kept = torch.autocast_increment_nesting(), torch.is_autocast_cache_enabled()
+    enabled = [place for place in ("cpu", "cuda") if torch.is_autocast_enabled(place)]
+    for _ in range(depth):
+        torch.autocast_decrement_nesting()
+    for place in enabled:
+        torch.set_autocast_enabled(place, False)
+    torch.set_autocast_cache_enabled(True)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(kept)
+        for place in enabled:
+            torch.set_autocast_enabled(place, True)
+        for _ in range(depth - 1):
+            torch.autocast_increment_nesting()
+
+
+@contextmanager
+def owned() -> Iterator[Callable[[], bool]]:
+    """Give a function that is true in this thread, and in autograd's threads while they work for it.
+
+    torch hands such objects on to autograd's threads, which Python's own thread locals do not reach. Inside of another
+    `owned`, only the inner function is true.
+    """
+    mark = object()
+
+    def current() -> object:
+        return torch._C._get_obj_in_tls(_OWNER) if torch._C._is_key_in_tls(_OWNER) else None
+
+    before = current()
+    torch._C._stash_obj_in_tls(_OWNER, mark)
+    try:
+        yield lambda: current() is mark
+    finally:
+        torch._C._stash_obj_in_tls(_OWNER, before)
 
 
 @contextmanager
@@ -38,15 +155,20 @@ def kept_switches() -> Iterator[None]:
 
 @contextmanager
 def kept_random_numbers() -> Iterator[None]:
-    """Put the random number generators of Python, numpy and torch back on leaving."""
-    cards = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
-    python, numeric = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(cards):
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numeric)
+    """Put the random numbers of Python, numpy and torch back on leaving."""
+    python, numeric, host = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    cards = [card.get_state() for card in torch.cuda.default_generators]  # none before CUDA is used
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numeric)
+        torch.set_rng_state(host)
+        for n, card in enumerate(torch.cuda.default_generators):
+            if cards:
+                card.set_state(cards[n])
+            else:
+                card.manual_seed(card.initial_seed())
 
 
 @contextmanager
@@ -55,10 +177,10 @@ def meta_parameters() -> Iterator[None]:
 
     One that several modules share stays one; lazy ones, which have no shape yet, are left alone.
     """
-    moved = WeakTensorKeyDictionary()
+    moved, thread = WeakTensorKeyDictionary(), threading.get_ident()
 
     def on_meta(_: nn.Module, name: str, parameter: torch.Tensor | None) -> Any:
-        if parameter is None or parameter.is_meta or nn.parameter.is_lazy(parameter):
+        if threading.get_ident() != thread or parameter is None or parameter.is_meta or nn.parameter.is_lazy(parameter):
             return None  # as it is
         if parameter not in moved:
             moved[parameter] = nn.Parameter(parameter.detach().to("meta"), parameter.requires_grad)

@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from rooflens.errors import InvalidValue, ModelError, RooflensError, first_line
 from rooflens.models.precisions import precisions
-from rooflens.models.step import Step, make_optimizer
+from rooflens.models.step import Step, check_whole, make_optimizer
 from rooflens.models.transformers import cache_tensors
 from rooflens.records import AS_IS, Phase
 
@@ -48,9 +48,11 @@ def placed(step: Step, device: str, *, copy: bool = True) -> Step:
         copy: module and inputs were handed in, and must stay as they are.
 
     Raises:
-        InvalidValue: the module holds no values.
+        InvalidValue: the module holds no values, or this process only a part of it.
         ModelError: it cannot be copied, or is too large for the device.
     """
+    if copy:
+        check_whole(step.module, step.name)
     layout = torch.channels_last if step.channels_last else torch.preserve_format
 
     def move(tensor: torch.Tensor) -> torch.Tensor:

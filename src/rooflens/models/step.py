@@ -13,6 +13,7 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
 from rooflens.errors import InvalidValue
+from rooflens.records import AS_IS
 from rooflens.runs.options import OPTIONS
 
 Loss = Callable[[Any, Any], torch.Tensor]
@@ -25,6 +26,7 @@ class Step:
 
     Attributes:
         name: the model as the user named it.
+        dtype: its name, as cases have it.
         module: the model; its tensors may be on the meta device if the step is only traced.
         args: positional inputs.
         kwargs: named inputs.
@@ -44,6 +46,7 @@ class Step:
 
     name: str
     module: torch.nn.Module
+    dtype: str = AS_IS
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     targets: Any = None
@@ -100,6 +103,22 @@ def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
             module = module.module
         else:
             return module
+
+
+def check_whole(module: torch.nn.Module, name: str) -> None:
+    """Raise InvalidValue for a module of which this process holds a part: by fully_shard, FSDP or tensor parallel."""
+    parts: list[type] = [type(part) for part in module.modules() if _is_of(type(part), "torch.distributed.fsdp")]
+    tensors = (*module.parameters(), *module.buffers())
+    parts += [type(tensor) for tensor in tensors if _is_of(type(tensor), "torch.distributed")]
+    if parts:
+        raise InvalidValue(
+            f"{name} is spread over processes ({parts[0].__name__}), and this one holds a part of it; hand in the"
+            " module as it was before it was spread (built anew, on the meta device if it is large)"
+        )
+
+
+def _is_of(kind: type, package: str) -> bool:
+    return any(f"{base.__module__}.".startswith(f"{package}.") for base in kind.__mro__)
 
 
 def sum_of_outputs(output: Any, targets: Any) -> torch.Tensor:

@@ -46,6 +46,8 @@ class Workload:
             fused=run.options.fused,
             channels_last=run.options.channels_last,
         )
+        if self.blueprint.module is not None and run.dtype != AS_IS and step.cast is None:
+            step = replace(step, cast=torch.float32)  # a named model is built in fp32, this one may be of any type
         if device != "meta":
             return step
         return replace(step, with_values=lambda: self.step(run, self.build("cpu"), "cpu"))

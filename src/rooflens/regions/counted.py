@@ -117,10 +117,10 @@ class _LiveRecorder(Recorder):
         """Notice the steps of optimizers, by hooks that all of them share."""
 
         def before(*_: Any) -> None:
-            self._stepping = True
+            self._stepping |= self._paths.is_ours()
 
         def after(*_: Any) -> None:
-            self._stepping = False
+            self._stepping &= not self._paths.is_ours()
 
         handles = register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)
         try:

@@ -28,14 +28,15 @@ def region_at(place: CodeType, plan: Plan, model: torch.nn.Module | None, trace:
     """The region of a call of :func:`rooflens.region`.
 
     Args:
-        place: the code that calls. A call made again there means the same region, see :meth:`Region.is_made_again`.
+        place: the code that calls. A call made again there, in the same thread, means the same region, see
+            :meth:`Region.is_made_again`.
 
     Raises:
         InvalidValue, UnknownDevice, OutputError: see :meth:`Plan.checked`; or a compiled model is traced.
     """
     module = model if trace is None else trace
     key = id(place), plan.name, id(module)
-    _, before, known = _MADE.get(key, (None, None, None))
+    _, before, known = OWN.made.get(key, (None, None, None))
     if known is not None and plan == before and known.is_made_again(module):
         return known
     if module is not None and not isinstance(module, torch.nn.Module):
@@ -46,7 +47,7 @@ def region_at(place: CodeType, plan: Plan, model: torch.nn.Module | None, trace:
     if trace is not None:
         check_countable(trace)
     made = Region(checked, module)
-    _MADE[key] = place, plan, made  # the code is kept, so that its id is not given to another
+    OWN.made[key] = place, plan, made  # the code is kept, so that its id is not given to another
     return made
 
 
@@ -73,7 +74,7 @@ class Region(ContextDecorator):
 
     def __enter__(self) -> Region:
         self._entered += 1
-        around = open_passes()
+        around = OWN.passes
         if around and not self._whole and not self._open:
             around.append(self._part_of(around[-1]))
         else:
@@ -83,7 +84,7 @@ class Region(ContextDecorator):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        around = open_passes()
+        around = OWN.passes
         now = around.pop(max(n for n, entered in enumerate(around) if entered.region is self))
         if not now.path:
             self._open = False
@@ -167,7 +168,7 @@ class Region(ContextDecorator):
         self._thread = thread
 
     def _watch(self, loader: Iterable[Item]) -> Iterator[Item]:
-        iterations, around = self._iterations, open_passes()
+        iterations, around = self._iterations, OWN.passes
         items = iter(loader)
         now: Pass | None = None
         waits: int | None = None
@@ -226,14 +227,17 @@ class WatchedLoader(Generic[Item]):
         return getattr(self._loader, name)
 
 
-_MADE: dict[tuple[int, str, int], tuple[CodeType, Plan, Region]] = {}
-"""The last region of each place, name and model, with its plan."""
-_LOCAL = threading.local()
+class _Own(threading.local):
+    """What each thread has for itself.
+
+    Attributes:
+        made: the last region of each place, name and model, with its plan.
+        passes: the passes that the thread is in, the innermost last.
+    """
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[int, str, int], tuple[CodeType, Plan, Region]] = {}
+        self.passes: list[Pass] = []
 
 
-def open_passes() -> list[Pass]:
-    """The passes that this thread is in, the innermost last."""
-    stack: list[Pass] | None = getattr(_LOCAL, "stack", None)
-    if stack is None:
-        stack = _LOCAL.stack = []
-    return stack
+OWN = _Own()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rooflens.errors import InvalidValue, RooflensError
-from rooflens.models import Workload, compiled, kept_random_numbers, kept_switches, placed, running, workload_of
+from rooflens.models import Workload, compiled, kept_switches, neutral, placed, running, workload_of
 from rooflens.progress import Progress
 from rooflens.records import Failure, Record, RecordFile, write_records
 from rooflens.running import ranks
@@ -51,8 +51,7 @@ def measurer_here(asked: Workload, where: str) -> Iterator[Measurer]:
     def measure(run: Run, device: str, budget: float | None, progress: Progress) -> RecordFile:
         label = run.case(device).label()
         kept: list[Record | Failure] = []
-        with kept_random_numbers():
-            _measure(asked, run, device, observer, budget, kept, share=lambda done: progress(done, label))
+        _measure(asked, run, device, observer, budget, kept, share=lambda done: progress(done, label))
         return contents(kept)
 
     yield measure
@@ -164,7 +163,7 @@ def _measure(
         stage(name)
 
     try:
-        with kept_switches(), running(case.model):
+        with neutral(run.dtype), running(case.model):
             enter("build")
             held = source.Held(observer)
             # Inputs are made where they are used: random numbers for a large batch take a CPU minutes.

@@ -7,6 +7,7 @@ backward raises. A real copy has values, for models whose shapes depend on them.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections import UserDict
 from contextlib import AbstractContextManager, nullcontext
@@ -19,6 +20,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 
+from rooflens.errors import ModelError
 from rooflens.trace.plain_tensors import plain_tensors, without_values
 
 CPU = torch.device("cpu")
@@ -99,13 +101,28 @@ def own_state(module: torch.nn.Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
+class _OwnFakes(FakeTensorMode):
+    """Fake tensors of one thread: what others do with them would not be counted."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._thread = threading.get_ident()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if threading.get_ident() != self._thread:
+            raise ModelError(
+                f"{func} runs in another thread than the model that is estimated: it cannot be counted; call it in the"
+                " thread of the model"
+            )
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
 class FakeCopies(Copies):
     """Copies without memory or values."""
 
     def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False) -> None:
         super().__init__(cast, channels_last)
-        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self.mode = self._fake
+        self.mode = self._fake = _OwnFakes(allow_non_fake_inputs=True)
 
     def _make(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
         if tensor.layout is not torch.strided:

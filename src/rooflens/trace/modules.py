@@ -13,9 +13,12 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from rooflens.models import owned
+from rooflens.trace.lending import lent
+
 
 class ModulePaths:
-    """Follows calls of modules by global hooks, so that the model itself gets none.
+    """Follows the calls of modules in its own thread, by global hooks, so that the model itself gets none.
 
     `on_call` is given the path of each module that is called.
 
@@ -30,6 +33,7 @@ class ModulePaths:
         self._numbers = [0]
         self._paths = [""]
         self.on_call: Callable[[str], None] = lambda path: None
+        self.is_ours: Callable[[], bool] = lambda: True
         self.base = ""
         self.failed = ""
 
@@ -72,13 +76,17 @@ class ModulePaths:
 
     @contextmanager
     def followed(self) -> Iterator[None]:
-        before = register_module_forward_pre_hook(self._before)
-        after = register_module_forward_hook(self._after, always_call=True)
-        try:
-            yield
-        finally:
-            before.remove()
-            after.remove()
+        """Follow what this thread calls, and autograd's threads on its behalf."""
+        with owned() as self.is_ours:
+            before = register_module_forward_pre_hook(lambda *call: self._before(*call) if self.is_ours() else None)
+            after = register_module_forward_hook(
+                lambda *call: self._after(*call) if self.is_ours() else None, always_call=True
+            )
+            try:
+                yield
+            finally:
+                before.remove()
+                after.remove()
 
 
 @contextmanager
@@ -89,14 +97,15 @@ def untouched(root: nn.Module, copied: Callable[[Tensor], Tensor]) -> Iterator[N
     """
     # A script module keeps its state in C++ and its attributes are how to reach it; it is never run in place.
     modules = [module for module in reachable(root) if not isinstance(module, torch.jit.ScriptModule)]
-    saved = [(module, _shallow(module.__dict__)) for module in modules]
-    try:
-        for module in modules:
-            _swap(module, copied)
-        yield
-    finally:
-        for module, attributes in saved:
-            _restore(module.__dict__, attributes)
+    with lent(modules):
+        saved = [(module, _shallow(module.__dict__)) for module in modules]
+        try:
+            for module in modules:
+                _swap(module, copied)
+            yield
+        finally:
+            for module, attributes in saved:
+                _restore(module.__dict__, attributes)
 
 
 def reachable(root: nn.Module) -> list[nn.Module]:

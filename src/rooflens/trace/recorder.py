@@ -123,7 +123,7 @@ class Recorder(TorchDispatchMode):
         plain = torch.autograd.Function.__dict__["apply"]
 
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-            again = self.phase == "backward" and torch.is_grad_enabled()
+            again = self.phase == "backward" and torch.is_grad_enabled() and self._paths.is_ours()
             self._repeating += again
             try:
                 return plain.__get__(None, cls)(*args, **kwargs)

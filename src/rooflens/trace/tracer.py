@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.nn.parameter import is_lazy
 
 from rooflens.errors import DataDependent, ModelError
-from rooflens.models import Step, cache_tensors, kept_random_numbers, kept_switches, make_optimizer, running, unwrapped
+from rooflens.models import Step, cache_tensors, check_whole, make_optimizer, neutral, running, unwrapped
 from rooflens.records import Trace
 from rooflens.trace.autocast import cuda_casts
 from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
@@ -41,11 +41,13 @@ def trace(step: Step) -> Trace:
     module is left exactly as it was.
 
     Raises:
+        InvalidValue: this process holds a part of the module only.
         ModelError: the module raised; the message names the module that was running.
         DataDependent: a shape or branch depends on values, and the model is too large to run here.
     """
+    check_whole(step.module, step.name)
     _refuse_lazy(step)
-    with kept_random_numbers(), kept_switches(), patch.object(_FAKE_TENSOR_LOG, "disabled", True):
+    with neutral(step.dtype), patch.object(_FAKE_TENSOR_LOG, "disabled", True):
         try:
             _refuse_what_has_no_fake(step)
             return _Run(step, FakeCopies(step.cast, step.channels_last)).trace()

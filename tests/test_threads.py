@@ -1,0 +1,234 @@
+"""Two threads of one program: each estimates, measures and counts what it runs itself, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import rooflens as rl
+from rooflens.errors import ModelError
+from rooflens.trace import lending
+
+BATCH = 8
+
+
+def net(width: int) -> nn.Module:
+    return nn.Sequential(*[nn.Linear(width, width) for _ in range(6)])
+
+
+def flops_of(width: int) -> int:
+    """Of a training step of `net` without optimizer and loss: 6 products forward; backward 6 for the weights, 5 for the
+    inputs, since the first layer's input needs no gradient.
+    """
+    return 2 * BATCH * width * width * (6 + 6 + 5)
+
+
+def operations(records: rl.RecordSet) -> Counter[Any]:
+    counts: Counter[Any] = Counter()
+    for record in records:
+        if record.scope == "op":
+            counts[record.path, record.name, record.phase] += record.calls
+    return counts
+
+
+def seen(module: nn.Module, inputs: Any) -> tuple[Any, ...]:
+    est = rl.estimate(module, inputs=inputs, mode="train", device="t4")
+    return est.total().matmul_flops, est.total().flops, dict(est.total().bytes), est.memory, operations(est)
+
+
+@contextmanager
+def meanwhile(once: Callable[[], object]) -> Iterator[list[object]]:
+    """Another thread does this over and over; gives what came of it, and raises what it raised."""
+    stop, begun, results = threading.Event(), threading.Event(), list[object]()
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                results.append(once())
+                begun.set()
+        finally:
+            begun.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work)
+        begun.wait()
+        try:
+            yield results
+        finally:
+            stop.set()
+            working.result()
+
+
+def test_two_threads_estimate_a_model_of_their_own_each() -> None:
+    nets = [(net(width), torch.randn(BATCH, width)) for width in (32, 64)]
+    right = [seen(*one) for one in nets]
+    assert [numbers[0] for numbers in right] == [flops_of(32), flops_of(64)]
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda n: seen(*nets[n]) == right[n], [0, 1] * 4)) == [True] * 8
+
+
+def test_an_estimate_beside_the_training_of_another_model_with_checkpoints_and_functions() -> None:
+    module, inputs = net(32), torch.randn(BATCH, 32)
+    other, x = net(8), torch.randn(4, 8, requires_grad=True)
+    right, plain = seen(module, inputs), torch.autograd.Function.__dict__["apply"]
+    with meanwhile(lambda: checkpoint(other, x, use_reentrant=True).sum().backward()):
+        assert [seen(module, inputs) == right for _ in range(5)] == [True] * 5
+    assert torch.autograd.Function.__dict__["apply"] is plain  # no patch of ours is left
+
+
+def test_a_model_that_another_thread_trains_is_estimated_and_trained_right() -> None:
+    module, inputs = net(32), torch.randn(BATCH, 32)
+    alone = deepcopy(module)
+    right = seen(module, inputs)
+
+    def training(model: nn.Module) -> Callable[[], float]:
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+        def step() -> float:
+            optimizer.zero_grad()
+            loss = model(inputs).square().mean()
+            loss.backward()
+            optimizer.step()
+            return float(loss.detach())
+
+        return step
+
+    with meanwhile(training(module)) as losses:
+        assert [seen(module, inputs) == right for _ in range(5)] == [True] * 5
+    again = training(alone)
+    assert [again() for _ in losses] == losses
+
+
+class InAnotherThread(nn.Module):
+    """Calls its layer, or a function of its result, in a thread of its own."""
+
+    def __init__(self, function: bool) -> None:
+        super().__init__()
+        self.layer, self.function, self.pool = nn.Linear(4, 4), function, ThreadPoolExecutor(1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        work: tuple[Any, ...] = (torch.relu, self.layer(x)) if self.function else (self.layer, x)
+        result: torch.Tensor = self.pool.submit(*work).result()
+        return result
+
+
+@pytest.mark.parametrize("function", [True, False])
+def test_a_model_that_runs_in_threads_is_an_error(monkeypatch: pytest.MonkeyPatch, function: bool) -> None:
+    monkeypatch.setattr(lending, "LOOK", 0.01)
+    module, x = InAnotherThread(function), torch.randn(2, 4)
+    with pytest.raises(ModelError, match=r"thread .* counted"):
+        rl.estimate(module, inputs=x)
+    assert module(x).shape == (2, 4)  # and it is left as it was
+
+
+def test_a_model_that_another_thread_never_leaves_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lending, "PATIENCE", 0.05)
+    leave, entered = threading.Event(), threading.Event()
+
+    class Stays(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            entered.set()
+            leave.wait(60)
+            return super().forward(x)
+
+    module, x = Stays(4, 4), torch.randn(2, 4)
+    with ThreadPoolExecutor(1) as pool:
+        stays = pool.submit(module, x)
+        assert entered.wait(60)
+        try:
+            with pytest.raises(ModelError, match="another thread has run Stays"):
+                rl.estimate(module, inputs=x)
+        finally:
+            leave.set()
+        assert stays.result().shape == (2, 4)
+
+
+def test_modules_that_another_thread_makes_during_an_estimate_have_their_values() -> None:
+    made: list[nn.Module] = []
+
+    class Reads(nn.Module):
+        """Reads values while it is built, so that its parameters are moved one by one."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.rate = torch.linspace(0, 1, 3)[1].item()
+            with ThreadPoolExecutor(1) as pool:
+                made.append(pool.submit(nn.Linear, 2, 2).result())
+            self.layer = nn.Linear(2, 2)
+
+    from rooflens.models import Blueprint, Example, build, sum_of_outputs
+
+    blueprint = Blueprint(name="reads", build=Reads, example=lambda _: Example(args=()), loss=sum_of_outputs)
+    module = build(blueprint, "meta")
+    assert all(p.is_meta for p in module.parameters())
+    assert not any(p.is_meta for other in made for p in other.parameters())
+
+
+def test_profiles_of_two_threads_beside_a_third_that_trains() -> None:
+    module, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU()), torch.randn(2, 8)
+    other = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid())
+
+    def profiled() -> Counter[Any]:
+        records = rl.measure(module, inputs=x, mode="train", device="cpu", budget=0.01, profile=True)
+        return operations(records.where(source="profile"))
+
+    right = profiled()
+    assert right["1", "relu", "forward"] == 1
+    with meanwhile(lambda: other(torch.randn(2, 4)).sum().backward()), ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda _: profiled() == right, range(2))) == [True] * 2
+
+
+def loop(name: str) -> tuple[Counter[Any], Any]:
+    """What a region counts of one iteration."""
+    torch.manual_seed(0)
+    module, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), torch.randn(4, 8)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    region = rl.region(name, trace=module, skip=1, iterations=1, batch=4)
+    for _ in range(3):
+        with region:
+            optimizer.zero_grad()
+            module(x).sum().backward()
+            optimizer.step()
+    records = region.records.where(source="estimate")
+    return operations(records), [record.host_calls for record in records if record.scope == "model"]
+
+
+def test_a_region_beside_threads_that_transform_and_train() -> None:
+    class Transform(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2 + 1
+
+    transform, other = Transform(), nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
+
+    def train() -> None:
+        other(transform(torch.randn(2, 8))).sum().backward()
+        optimizer.step()
+
+    right = loop("alone")
+    # A weight's gradient of each of two layers, an input's of the second, and the two products of forward.
+    assert sum(calls for (_, name, _), calls in right[0].items() if name in ("addmm", "mm")) == 5
+    with meanwhile(train):
+        assert [loop(f"beside {n}") == right for n in range(4)] == [True] * 4
+
+
+def test_a_region_at_one_place_is_another_one_in_each_thread() -> None:
+    def work(width: int) -> float:
+        module, x = nn.Linear(width, 4), torch.randn(2, width)
+        for _ in range(3):
+            with rl.region("work", trace=module, skip=1, iterations=1, mode="inference") as region:
+                module(x)
+        return region.records.where(source="estimate").total().matmul_flops or 0
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(work, [4, 8, 16])) == [2 * 2 * width * 4 for width in (4, 8, 16)]
