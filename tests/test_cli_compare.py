@@ -20,7 +20,7 @@ from rooflens.cli.main import cli
 from rooflens.compare import Agreement, DeviceComparison, KernelComparison, RunComparison
 from rooflens.compare.agreement import LEVELS
 from rooflens.errors import FileError, Incomparable, InvalidValue
-from rooflens.records import PHASES, Case, Failure
+from rooflens.records import PHASES, Case, Failure, Record
 from rooflens.results import TIMES, RecordSet
 
 DATA = Path(__file__).parent / "data" / "ncu"
@@ -64,7 +64,8 @@ def test_the_gate_ends_with_3_and_says_what_is_slower(files: tuple[Path, Path]) 
 def test_the_gate_lets_pass_what_is_within_the_threshold(files: tuple[Path, Path], threshold: str) -> None:
     done = run(*files, "--fail-if-slower", threshold)
     assert done.exit_code == 0
-    assert f"none of 2 steps is slower by more than {threshold.removesuffix('%').strip()} %" in done.stderr
+    limit = threshold.removesuffix("%").strip()
+    assert f"none of 2 steps is shown to be slower by more than {limit} %" in done.stderr
 
 
 def test_the_gate_lets_pass_what_is_not_significant(tmp_path: Path) -> None:
@@ -113,6 +114,85 @@ def test_a_step_that_fails_on_the_second_side_closes_the_gate(tmp_path: Path) ->
     assert done.exit_code == 3
     assert "failed on the second side: toynet batch 64 fp32 inference on toy: out of memory, no room" in done.stderr
     assert ElementTree.parse(tmp_path / "gate.xml").getroot().get("errors") == "1"
+
+
+BUSY = "the processor was busy: other processes used more than 10 % of its cores meanwhile"
+
+
+def busy(case: Case = STEP) -> Record:
+    """A note on the runs of a case."""
+    return Record(case=case, source="measure", scope="model", notes=(BUSY, "memory: the peak since the program began"))
+
+
+@pytest.fixture
+def doubted(tmp_path: Path) -> tuple[Path, Path]:
+    """Two steps before and after, of which one is half as slow, and the processor was busy with others during it."""
+    before = side(timed(noisy(1)), busy(), timed(noisy(2), SLOW)).save(tmp_path / "before.jsonl")
+    after = side(timed(noisy(3, 0.5e-3)), busy(), timed(noisy(4), SLOW)).save(tmp_path / "after.jsonl")
+    return before, after
+
+
+def test_a_comparison_repeats_the_doubts_of_what_it_compares(doubted: tuple[Path, Path]) -> None:
+    compared = rl.compare(*doubted)
+    assert isinstance(compared, RunComparison)
+    assert [(row.direction, row.doubts) for row in compared.changes] == [("faster", (BUSY,)), ("no difference", ())]
+    repeated = tuple(f"{which} side: {BUSY} (toynet batch 2 fp32 inference on toy)" for which in ("first", "second"))
+    assert compared.doubts == repeated
+    done = run(*doubted, "--fail-if-slower", "5%")
+    assert done.exit_code == 0
+    assert "faster, doubtful" in done.stdout
+    for doubt in repeated:
+        assert f"doubtful: {doubt}" in done.stderr
+        assert doubt in " ".join(done.stdout.split())
+
+
+def test_doubt_fails_where_that_is_asked_for(doubted: tuple[Path, Path], tmp_path: Path) -> None:
+    assert run(*doubted, "--fail-if-doubtful").exit_code == command.DOUBTFUL == 4
+    gate = tmp_path / "gate.xml"
+    done = run(*doubted, "--fail-if-slower", "5%", "--fail-if-doubtful", "--junit", gate)
+    assert done.exit_code == 4
+    root = ElementTree.parse(gate).getroot()
+    failed = [case.get("name") for case in root.iter("testcase") if case.find("failure") is not None]
+    assert failed == [STEP.label(), "doubts"]
+    assert run(*reversed(doubted), "--fail-if-slower", "5%", "--fail-if-doubtful").exit_code == 3, "slower is graver"
+
+
+def test_what_nobody_doubts_passes(files: tuple[Path, Path]) -> None:
+    assert run(*files, "--fail-if-slower", "20%", "--fail-if-doubtful").exit_code == 0
+
+
+def test_nothing_can_be_said_is_a_doubt_too(tmp_path: Path) -> None:
+    # Five samples have no interval.
+    before = side(timed(noisy(1, samples=5)), timed(noisy(2), SLOW)).save(tmp_path / "a.jsonl")
+    after = side(timed(noisy(3, samples=5)), timed(noisy(4), SLOW)).save(tmp_path / "b.jsonl")
+    gate = tmp_path / "gate.xml"
+    done = run(before, after, "--fail-if-slower", "5%", "--fail-if-doubtful", "--junit", gate)
+    assert done.exit_code == 4
+    assert "nothing can be said of 1 of 2 steps; none of the 1 others is shown to be slower" in done.stderr
+    assert ElementTree.parse(gate).getroot().get("skipped") == "0"
+    assert run(before, after, "--fail-if-slower", "5%").exit_code == 0
+
+
+def test_findings_on_a_side_are_doubts_too(tmp_path: Path) -> None:
+    # The first sample is 200 times the others: a first call.
+    before = side(timed((0.2, *noisy(1)))).save(tmp_path / "a.jsonl")
+    after = side(timed(noisy(3))).save(tmp_path / "b.jsonl")
+    compared = rl.compare(before, after)
+    assert isinstance(compared, RunComparison)
+    (doubt,) = compared.doubts
+    assert doubt.startswith("first side: toynet batch 2 fp32 inference on toy forward: the first sample of")
+    assert run(before, after, "--fail-if-doubtful").exit_code == 4
+
+
+@pytest.mark.parametrize("question", ["devices", "scaling", "throughput"])
+def test_every_question_repeats_doubts(tmp_path: Path, question: str) -> None:
+    records = grid()
+    case = records.cases[0]
+    path = RecordSet([*records, busy(case)]).save(tmp_path / "grid.jsonl")
+    done = run(path, "--question", question, "--fail-if-doubtful")
+    assert done.exit_code == 4
+    assert f"doubtful: {BUSY} ({case.label()})" in " ".join(done.stdout.split())
+    assert run(grid().save(tmp_path / "quiet.jsonl"), "--question", question, "--fail-if-doubtful").exit_code == 0
 
 
 def test_junit_needs_a_threshold(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -208,7 +288,11 @@ def test_two_files_of_kernels_compare_by_themselves() -> None:
 def grid() -> RecordSet:
     """Three models, two devices, four batches."""
     records = [
-        times(Case(model=model, device=device, batch=batch), "forward", *noisy(n, scale * batch * (n + 1) * 1e-3))
+        times(
+            Case(model=model, device=device, batch=batch),
+            "forward",
+            *noisy(n + 10 * batch + 100 * scale, scale * batch * (n + 1) * 1e-3),
+        )
         for n, model in enumerate(("a", "b", "c"))
         for device, scale in (("tesla-t4", 4), ("h200-sxm-141gb", 1))
         for batch in (1, 2, 4, 8)

@@ -15,8 +15,11 @@ from torch import nn
 import rooflens as rl
 from rooflens.models import kept_switches, switches
 from rooflens.models.precisions import kept_precisions, tf32_allowed
+from rooflens.records import Case, Record, Scalar, Timing
 from rooflens.sources import environment
-from rooflens.sources.conditions import _ticks
+from rooflens.sources.conditions import _doubts_at_start, _ticks, doubts
+from rooflens.sources.measure import _doubts
+from rooflens.timing import Policy
 
 SOON: dict[str, Any] = {"device": "cpu", "budget": 0.02}
 BACKENDS: Any = torch.backends
@@ -120,3 +123,15 @@ def test_processes_that_were_started_here_are_no_others() -> None:
     after = _ticks()
     assert after is not None
     assert after.own - before.own >= 0.25  # 0.3 s of the child, whole ticks of 0.01 s
+
+
+def test_every_doubt_about_a_run_is_known_as_one() -> None:
+    """Comparisons repeat the notes that begin like one of `DOUBTS`."""
+    quiet: dict[str, Scalar] = {"utilisation": 0.5, "clock": 1.0e9, "throttled by": ""}
+    loud: dict[str, Scalar] = {"clock": 2.0e9, "throttled by": "SwPowerCap", "cores used by others": 1e3}
+    # The second sample of each pair of 40 is twice the first, and the last ones are ten times the others.
+    wild = Timing(samples=(*(1.0, 2.0) * 20, *(10.0, 20.0) * 20), origin="monotonic")
+    notes = [*doubts(quiet, loud), *_doubts_at_start({"utilisation": 0.9}), *_doubts({"forward": wild}, Policy())]
+    assert len(notes) == 6
+    record = Record(case=Case(model="m"), source="measure", scope="model", notes=(*notes, "memory: the peak"))
+    assert list(record.doubts) == notes

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rooflens.api.reading import read
+from rooflens.checks import examine
 from rooflens.compare import (
     Comparison,
     Sweep,
@@ -19,7 +21,9 @@ from rooflens.compare import (
     phase_ratios,
     sweeps,
 )
+from rooflens.compare.doubts import doubts_of
 from rooflens.compare.kernel_pairs import is_launch
+from rooflens.compare.runs import SIDES
 from rooflens.compare.uncertainty import FEWEST_FITTED
 from rooflens.errors import FileError, Incomparable, InvalidValue
 from rooflens.machine import find
@@ -82,6 +86,7 @@ def compare(
 
     Returns:
         Frozen data; ``rl.table`` shows it. Of ``correlation`` and what follows it, a tuple with one item per setting.
+        Its ``doubts`` repeat the notes and findings that make what is compared doubtful.
 
     Raises:
         InvalidValue: an unknown question, an option that it does not take, or too many sources.
@@ -109,7 +114,7 @@ def compare(
     comparison: Comparison = _ONE_SET[asked](together, **_canonical(options, together))
     if not comparison:
         raise Incomparable(_NOTHING[asked])
-    return comparison
+    return _doubting(comparison, [*doubts_of(join(together)), *_findings(together)])
 
 
 def _two_sides(question: Question, sets: Sequence[RecordSet], options: Mapping[str, Any]) -> Comparison:
@@ -119,7 +124,25 @@ def _two_sides(question: Question, sets: Sequence[RecordSet], options: Mapping[s
             " Python: into a list)"
         )
     before, after = sets
-    return compare_runs(before, after, **options) if question == "runs" else compare_kernels(before, after)
+    if question == "runs":
+        comparison: Comparison = compare_runs(before, after, **options)
+        doubts = {which: [*_findings(side)] for which, side in zip(SIDES, sets, strict=True)}
+    else:
+        comparison = compare_kernels(before, after)
+        doubts = {which: [*doubts_of(join(side)), *_findings(side)] for which, side in zip(SIDES, sets, strict=True)}
+    return _doubting(comparison, [f"{which} side: {doubt}" for which, its in doubts.items() for doubt in its])
+
+
+def _findings(records: RecordSet) -> Iterator[str]:
+    """What the checks doubt of some records."""
+    return (f"{finding.subject}: {finding.message}" for finding in examine(records=records).at_least("warning"))
+
+
+def _doubting(comparison: Comparison, doubts: Sequence[str]) -> Comparison:
+    """A comparison, or each item of one, with further doubts."""
+    if isinstance(comparison, tuple):
+        return tuple(replace(item, doubts=tuple(doubts)) for item in comparison)  # type: ignore[return-value]
+    return replace(comparison, doubts=(*comparison.doubts, *doubts))
 
 
 def _canonical(options: Mapping[str, Any], records: RecordSet) -> dict[str, Any]:

@@ -31,6 +31,8 @@ TIMES = ("measured", "bound")
 PHASES = ("forward", "backward", "optimizer")
 SLOWER = 3
 """Exit code where a step is slower than --fail-if-slower allows, or failed."""
+DOUBTFUL = 4
+"""Exit code where nothing is slower, but the comparison is doubtful (--fail-if-doubtful)."""
 
 
 class Percent(click.ParamType):  # type: ignore[type-arg]
@@ -94,6 +96,12 @@ class Price(click.ParamType):  # type: ignore[type-arg]
     type=Percent(),
     help="Exit with 3 if a step is significantly slower by more than this, or fails on the second side (runs).",
 )
+@click.option(
+    "--fail-if-doubtful",
+    "doubtful",
+    is_flag=True,
+    help="Exit with 4 if notes or findings make what is compared doubtful, or if nothing can be said of a step.",
+)
 @click.option("--junit", type=OutputPath(".xml"), help="Write the verdicts as JUnit XML (with --fail-if-slower).")
 @click.option(
     "--across", type=click.Choice(FIELDS), multiple=True, help="A field that may differ between the sides. Repeatable."
@@ -114,6 +122,7 @@ def compare(
     /,
     files: tuple[Path, ...],
     threshold: float | None,
+    doubtful: bool,
     junit: Path | None,
     format_: Format,
     outputs: tuple[Path, ...],
@@ -129,6 +138,8 @@ def compare(
     takes, or a folder of record files: several runs of one side.
     """
     from rooflens.compare import RunComparison
+    from rooflens.report.escape import printable
+    from rooflens.report.junit import gate_xml
 
     if junit is not None and threshold is None:
         raise click.UsageError("--junit needs --fail-if-slower: without a threshold there are no verdicts")
@@ -137,17 +148,23 @@ def compare(
     if threshold is not None and not isinstance(comparison, RunComparison):
         raise click.UsageError("--fail-if-slower needs two measured sides; add --question runs to see what is missing")
     emit_text(lambda wanted, color: rl.table(comparison, format=wanted, color=color), format_, outputs)
+    doubts = (comparison[0] if isinstance(comparison, tuple) else comparison).doubts
     if threshold is not None and isinstance(comparison, RunComparison):
-        _judge(context, comparison, threshold, junit)
+        if junit is not None:
+            write(junit, gate_xml(comparison, threshold, doubtful=doubtful))
+        slower = _judge(comparison, threshold)
+    else:
+        slower = False
+    for doubt in doubts if doubtful or threshold is not None else ():
+        click.echo(f"doubtful: {printable(doubt)}", err=True)
+    context.exit(SLOWER if slower else DOUBTFUL if doubtful and doubts else 0)
 
 
-def _judge(context: click.Context, comparison: RunComparison, threshold: float, junit: Path | None) -> None:
-    """Print steps that are too slow, write the verdicts, and exit with the code of the gate."""
+def _judge(comparison: RunComparison, threshold: float) -> bool:
+    """Print the steps that are too slow or failed; True if there is one."""
     from rooflens.report.escape import printable
-    from rooflens.report.junit import gate_xml, sentence
+    from rooflens.report.junit import sentence
 
-    if junit is not None:
-        write(junit, gate_xml(comparison, threshold))
     slower = comparison.slower_than(threshold)
     for row in slower:
         label = printable(row.after.label())
@@ -156,9 +173,10 @@ def _judge(context: click.Context, comparison: RunComparison, threshold: float, 
         text = printable(f"{failure.case.label()}: {failure.kind}, {failure.message}")
         click.echo(f"failed on the second side: {text}", err=True)
     if not slower:
-        unsure = sum(row.significant is None for row in comparison.steps)
-        rest = f"; of {unsure} nothing can be said" if unsure else ""
-        click.echo(
-            f"none of {len(comparison.steps)} steps is slower by more than {100 * threshold:g} %{rest}", err=True
-        )
-    context.exit(SLOWER if slower or comparison.failed else 0)
+        steps, unsure = len(comparison.steps), sum(row.significant is None for row in comparison.steps)
+        told = [f"nothing can be said of {unsure} of {steps} steps"] if unsure else []
+        if steps > unsure:
+            others = f"the {steps - unsure} others" if unsure else f"{steps} steps"
+            told.append(f"none of {others} is shown to be slower by more than {100 * threshold:g} %")
+        click.echo("; ".join(told), err=True)
+    return bool(slower or comparison.failed)

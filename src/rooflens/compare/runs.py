@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
+from rooflens.compare.doubts import Doubted, doubts_of, listed
 from rooflens.compare.environments import Difference, differences
 from rooflens.compare.uncertainty import FEWEST, RatioChange, typical
 from rooflens.errors import Incomparable, InvalidValue
@@ -17,11 +18,11 @@ from rooflens.results.evidence import Evidence, join
 Direction = Literal["slower", "faster", "no difference", "unknown"]
 FIELDS = tuple(field.name for field in fields(Case))
 """What `across` may name."""
-_LISTED = 5
+SIDES = ("first", "second")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunChange:
+class RunChange(Doubted):
     """One step, or one phase of it, before and after.
 
     Attributes:
@@ -59,7 +60,7 @@ class RunChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunComparison:
+class RunComparison(Doubted):
     """Two sets of runs.
 
     Attributes:
@@ -120,13 +121,16 @@ def compare_runs(
         )
     only_before = _without(one, [pair[0] for pair in pairs])
     changes = _with_adjusted([row for pair in pairs for row in _rows(*pair)])
+    steps = [row for row in changes if row.phase is None]
+    doubts = (*_unknown(before, after), *_repeated(pairs), *_undecided(steps))
     return RunComparison(
         changes=changes,
         only_before=only_before,
         only_after=_without(other, [pair[1] for pair in pairs]),
         failed=tuple(failure for failure in after.failures if failure.case in only_before),
         differences=unlike,
-        notes=(*_unknown(before, after), *_notes(pairs, [row for row in changes if row.phase is None])),
+        notes=(*doubts, *_methods(steps)),
+        doubts=doubts,
     )
 
 
@@ -150,10 +154,9 @@ def _pairs(
         same = [other for other in fitting if other.case == item.case]
         rivals = [] if same or not fitting else alike(fitting[0], ours)
         if len(several := max(same or fitting, rivals, key=len)) > 1:
-            named = ", ".join(one.case.label() for one in several[:_LISTED])
             raise InvalidValue(
-                f"{item.case.label()!r} has no single partner: {named} are alike but for what is compared across;"
-                " narrow the sets with where(...), or give each its own file"
+                f"{item.case.label()!r} has no single partner: {listed([one.case for one in several])} are alike but"
+                " for what is compared across; narrow the sets with where(...), or give each its own file"
             )
         pairs += [(item, partner) for partner in same or fitting]
     return pairs
@@ -189,6 +192,7 @@ def _rows(one: Evidence, other: Evidence) -> Iterator[RunChange]:
             before_seconds=seconds[0],
             after_seconds=seconds[1],
             change=changed,
+            doubts=tuple(dict.fromkeys((*one.doubts, *other.doubts))),
         )
 
 
@@ -205,32 +209,41 @@ def _with_adjusted(rows: Sequence[RunChange]) -> tuple[RunChange, ...]:
 
 
 def _unknown(before: RecordSet, after: RecordSet) -> Iterator[str]:
-    for which, side in (("first", before), ("second", after)):
+    for which, side in zip(SIDES, (before, after), strict=True):
         if side.environment is None:
             yield f"the {which} side tells nothing of its environment: whether both were measured alike is not known"
 
 
-def _notes(pairs: Sequence[tuple[Evidence, Evidence]], steps: Sequence[RunChange]) -> Iterator[str]:
+def _methods(steps: Sequence[RunChange]) -> Iterator[str]:
     if any(row.change.unit == "samples" and row.change.p is not None for row in steps):
         yield (
             "one run a side: what differs from run to run is in no interval; measure each side several times (a folder"
             " of record files is one side)"
         )
-    for which, n in (("first", 0), ("second", 1)):
-        drifting = [pair[n].case for pair in pairs if any(timing.drift for timing in pair[n].runs())]
+
+
+def _repeated(pairs: Sequence[tuple[Evidence, Evidence]]) -> Iterator[str]:
+    """What makes the times of a side doubtful."""
+    for n, which in enumerate(SIDES):
+        items = [pair[n] for pair in pairs]
+        yield from (f"{which} side: {doubt}" for doubt in doubts_of(items) if not doubt.startswith("not steady"))
+        drifting = [item.case for item in items if any(timing.drift for timing in item.runs())]
         if drifting:
-            yield f"not steady on the {which} side, so that its median depends on when it was taken: {_some(drifting)}"
+            yield f"not steady on the {which} side, so that its median depends on when it was taken: {listed(drifting)}"
+
+
+def _undecided(steps: Sequence[RunChange]) -> Iterator[str]:
     if pieces := [row.before for row in steps if 0 in row.change.values]:
-        yield f"timed in pieces, once: nothing can be said about chance: {_some(pieces)}"
+        yield f"timed in pieces, once: nothing can be said about chance: {listed(pieces)}"
     if few := [row.before for row in steps if row.change.p is None and 0 not in row.change.values]:
         yield (
             f"fewer than {FEWEST} samples that are independent of their neighbours, or too few runs: nothing can be"
-            f" said about chance: {_some(few)}"
+            f" said about chance: {listed(few)}"
         )
 
 
 def _nothing_in_common(before: Sequence[Evidence], after: Sequence[Evidence]) -> str:
-    for which, side in (("first", before), ("second", after)):
+    for which, side in zip(SIDES, (before, after), strict=True):
         if not side:
             return f"the {which} side holds no measured time: there is nothing to compare (rooflens measure makes one)"
     if {item.case.model for item in before}.isdisjoint(item.case.model for item in after):
@@ -241,7 +254,7 @@ def _nothing_in_common(before: Sequence[Evidence], after: Sequence[Evidence]) ->
             remedy += ", or compare devices (--question devices)"
     else:
         remedy = "measure the same cases on both sides"
-    sides = (_some([item.case for item in side]) for side in (before, after))
+    sides = (listed([item.case for item in side]) for side in (before, after))
     return f"no case has a partner: {' against '.join(sides)}; {remedy}"
 
 
@@ -252,8 +265,3 @@ def _unlike(before: Sequence[Evidence], after: Sequence[Evidence]) -> list[str]:
         for name in FIELDS
         if {getattr(item.case, name) for item in before}.isdisjoint(getattr(item.case, name) for item in after)
     ]
-
-
-def _some(cases: Sequence[Case]) -> str:
-    shown = ", ".join(case.label() for case in cases[:_LISTED])
-    return shown if len(cases) <= _LISTED else f"{shown} and {len(cases) - _LISTED} more"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from rooflens.compare.doubts import Doubted
 from rooflens.records import Case, Failure
 from rooflens.results.evidence import Evidence
 from rooflens.results.quantities import RateOrigin, throughput
@@ -16,7 +17,7 @@ FEWEST = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
+class Sweep(Doubted):
     """One step over several batches.
 
     Attributes:

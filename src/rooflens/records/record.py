@@ -116,6 +116,18 @@ class Conditions:
     after: dict[str, Scalar]
 
 
+DOUBTS = (
+    "noisy: ",
+    "not steady: ",
+    "the card's clock was ",
+    "the card was busy ",
+    "the processor was busy: ",
+    "the profile is partial",
+    "partial: ",
+)
+"""How notes begin that say why a time is to be doubted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One observation of one piece of one case. None means unknown and is never zero.
@@ -186,6 +198,11 @@ class Record:
     def needed(self) -> Work | None:
         """What one call needs of the device: `kernel_work` where that differs from `work`."""
         return self.work if self.kernel_work is None else self.kernel_work
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """The notes that say why its time is to be doubted; others say how it was taken."""
+        return tuple(note for note in self.notes if note.startswith(DOUBTS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

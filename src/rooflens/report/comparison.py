@@ -14,10 +14,12 @@ from rooflens.compare import (
     Joined,
     KernelComparison,
     PhaseRatio,
+    RunChange,
     RunComparison,
     Sweep,
 )
 from rooflens.compare.agreement import ESTIMATED
+from rooflens.compare.doubts import Doubted
 from rooflens.compare.kernel_pairs import spelling
 from rooflens.compare.uncertainty import LEVEL
 from rooflens.errors import InvalidValue
@@ -40,10 +42,17 @@ def comparison_tables(compared: object) -> list[Table]:
         InvalidValue: it is none of these.
     """
     if isinstance(compared, tuple) and compared and type(compared[0]) in _SERIES:
-        return [_SERIES[type(compared[0])](compared)]
-    if type(compared) in _SHOWN:
-        return _SHOWN[type(compared)](compared)
+        return _with_doubts([_SERIES[type(compared[0])](compared)], compared[0])
+    if isinstance(compared, Doubted) and type(compared) in _SHOWN:
+        return _with_doubts(_SHOWN[type(compared)](compared), compared)
     raise InvalidValue(f"cannot show {type(compared).__name__}: it is no comparison and no record set")
+
+
+def _with_doubts(tables: Sequence[Table], compared: Doubted) -> list[Table]:
+    """Return the tables, the first with the doubts that its notes do not hold yet."""
+    first, *others = tables
+    new = (f"doubtful: {doubt}" for doubt in compared.doubts if doubt not in first.notes)
+    return [replace(first, notes=(*first.notes, *new)), *others]
 
 
 def _across(before: Column, after: Column) -> Column:
@@ -57,6 +66,10 @@ def _across(before: Column, after: Column) -> Column:
     )
 
 
+def _verdict(row: RunChange) -> Entry:
+    return Entry(row.direction, label=f"{row.direction}, doubtful" if row.doubts else None)
+
+
 _BEFORE = case_columns("before")
 _RUNS = (
     *_BEFORE,
@@ -68,7 +81,7 @@ _RUNS = (
     Column("low", "low", read="change.interval.0", group="change", show="room"),
     Column("high", "high", read="change.interval.1", group="change", show="room"),
     Column("p", "p", read=lambda row: p_entry(row.p), group="change"),
-    Column("verdict", "verdict", read="direction", align="left", group="change"),
+    Column("verdict", "verdict", read=_verdict, align="left", group="change"),
     Column("unit", "unit", read="change.unit", align="left", group="change", show="files"),
     Column("values_before", "values before", COUNT, "change.values.0", group="change", show="files"),
     Column("values_after", "values after", COUNT, "change.values.1", group="change", show="files"),

@@ -7,13 +7,14 @@ from rooflens.compare import RunChange, RunComparison
 from rooflens.report.escape import printable
 
 
-def gate_xml(compared: RunComparison, threshold: float) -> bytes:
+def gate_xml(compared: RunComparison, threshold: float, *, doubtful: bool = False) -> bytes:
     """One test case per step: failed where it is slower beyond the threshold, skipped where nothing can be said.
 
     A step that failed on the second side is an error.
 
     Args:
         threshold: 0.05 is 5 %.
+        doubtful: doubtful steps fail, and so do those of which nothing can be said.
     """
     from io import BytesIO
 
@@ -26,7 +27,9 @@ def gate_xml(compared: RunComparison, threshold: float) -> bytes:
         if row.slower_than(threshold):
             case.result = [Failure(f"slower by more than {100 * threshold:g} %: {sentence(row)}", "slower")]
         elif row.significant is None:
-            case.result = [Skipped(f"too few samples to say: {sentence(row)}")]
+            case.result = [(Failure if doubtful else Skipped)(f"too few samples to say: {sentence(row)}")]
+        elif doubtful and row.doubts:
+            case.result = [Failure(printable(f"{'; '.join(row.doubts)}: {sentence(row)}"), "doubtful")]
         suite.add_testcase(case)
     for alone in compared.only_before:
         failed = next((failure for failure in compared.failed if failure.case == alone), None)
@@ -35,6 +38,10 @@ def gate_xml(compared: RunComparison, threshold: float) -> bytes:
             case.result = [Skipped("not on the second side")]
         else:
             case.result = [Error(printable(failed.message), printable(failed.kind))]
+        suite.add_testcase(case)
+    if doubtful and compared.doubts:
+        case = TestCase("doubts", classname="rooflens compare")
+        case.result = [Failure(printable("; ".join(compared.doubts)), "doubtful")]
         suite.add_testcase(case)
     document, file = JUnitXml("rooflens compare"), BytesIO()
     document.add_testsuite(suite)

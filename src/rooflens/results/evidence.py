@@ -95,6 +95,12 @@ class Evidence:
         """The notes on all records, once."""
         return tuple(dict.fromkeys(note for records in self._sets for note in records.notes))
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why its times are to be doubted, in the words of who took them, once."""
+        timed = (records for records in (self.time, self.profile) if records is not None)
+        return tuple(dict.fromkeys(doubt for records in timed for record in records for doubt in record.doubts))
+
     def total(self, phase: Phase | None = None) -> Total | None:
         """Return the work of a phase, or of the whole step, under the ceilings of the device."""
         if self.work is None:
