@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from rooflens.compare.doubts import Doubted
+from rooflens.compare.doubts import Doubtful
 from rooflens.compare.uncertainty import Errors, errors_of
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.grouping import grouped_by
@@ -109,7 +109,7 @@ class JoinedShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement(Doubted):
+class Agreement(Doubtful):
     """Every piece of every case, paired or not, in the order of the estimates, then of what only others saw."""
 
     level: JoinBy

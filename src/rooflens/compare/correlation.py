@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rooflens.compare.doubts import Doubted
+from rooflens.compare.doubts import Doubtful
 from rooflens.compare.timed_cases import COMPARED, Compared, TimedCase, check_quantities, timed_cases
 from rooflens.compare.uncertainty import METHODS, Coefficient, Method
 from rooflens.grouping import grouped_by
@@ -17,7 +17,7 @@ FEWEST_MODELS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Correlation(Doubted):
+class Correlation(Doubtful):
     """How closely two quantities, `quantity` and `against`, go together over the models of one setting.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rooflens.compare.doubts import Doubted
+from rooflens.compare.doubts import Doubtful
 from rooflens.compare.timed_cases import TimedCase, timed_cases
 from rooflens.compare.uncertainty import Interval, RatioChange
 from rooflens.errors import Incomparable, InvalidValue
@@ -40,7 +40,7 @@ class OnDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceComparison(Doubted):
+class DeviceComparison(Doubtful):
     """Steps on several devices.
 
     Attributes:

@@ -13,7 +13,7 @@ _LISTED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doubted:
+class Doubtful:
     """A comparison, or an item of one.
 
     Attributes:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.compare.correlation import points, settings
-from rooflens.compare.doubts import Doubted
+from rooflens.compare.doubts import Doubtful
 from rooflens.compare.timed_cases import COMPARED, Compared, TimedCase, check_quantities, timed_cases
 from rooflens.compare.uncertainty import PowerLaw
 from rooflens.errors import InvalidValue
@@ -17,7 +17,7 @@ BATCH = "batch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exponent(Doubted):
+class Exponent(Doubtful):
     """``of = factor * over ** exponent``.
 
     Attributes:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from rooflens.compare.doubts import Doubted
+from rooflens.compare.doubts import Doubtful
 from rooflens.errors import AmbiguousResult, Incomparable
 from rooflens.grouping import grouped_by
 from rooflens.records import Record
@@ -70,7 +70,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelComparison(Doubted):
+class KernelComparison(Doubtful):
     """Two files of kernels.
 
     Attributes:

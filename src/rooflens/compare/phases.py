@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rooflens.compare.doubts import Doubted
+from rooflens.compare.doubts import Doubtful
 from rooflens.compare.uncertainty import Interval
 from rooflens.errors import Incomparable
 from rooflens.records import Case
@@ -13,7 +13,7 @@ from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, MATMUL_FLOPS, T
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseRatio(Doubted):
+class PhaseRatio(Doubtful):
     """Forward over backward of one case; None is unknown.
 
     Attributes:

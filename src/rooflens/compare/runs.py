@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from rooflens.compare.doubts import Doubted, doubts_of, listed
+from rooflens.compare.doubts import Doubtful, doubts_of, listed
 from rooflens.compare.environments import Difference, differences
 from rooflens.compare.uncertainty import FEWEST, RatioChange, typical
 from rooflens.errors import Incomparable, InvalidValue
@@ -22,7 +22,7 @@ SIDES = ("first", "second")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunChange(Doubted):
+class RunChange(Doubtful):
     """One step, or one phase of it, before and after.
 
     Attributes:
@@ -60,7 +60,7 @@ class RunChange(Doubted):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunComparison(Doubted):
+class RunComparison(Doubtful):
     """Two sets of runs.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from rooflens.compare.doubts import Doubted
+from rooflens.compare.doubts import Doubtful
 from rooflens.records import Case, Failure
 from rooflens.results.evidence import Evidence
 from rooflens.results.quantities import RateOrigin, throughput
@@ -17,7 +17,7 @@ FEWEST = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep(Doubted):
+class Sweep(Doubtful):
     """One step over several batches.
 
     Attributes:

@@ -19,7 +19,7 @@ from rooflens.compare import (
     Sweep,
 )
 from rooflens.compare.agreement import ESTIMATED
-from rooflens.compare.doubts import Doubted
+from rooflens.compare.doubts import Doubtful
 from rooflens.compare.kernel_pairs import spelling
 from rooflens.compare.uncertainty import LEVEL
 from rooflens.errors import InvalidValue
@@ -43,12 +43,12 @@ def comparison_tables(compared: object) -> list[Table]:
     """
     if isinstance(compared, tuple) and compared and type(compared[0]) in _SERIES:
         return _with_doubts([_SERIES[type(compared[0])](compared)], compared[0])
-    if isinstance(compared, Doubted) and type(compared) in _SHOWN:
+    if isinstance(compared, Doubtful) and type(compared) in _SHOWN:
         return _with_doubts(_SHOWN[type(compared)](compared), compared)
     raise InvalidValue(f"cannot show {type(compared).__name__}: it is no comparison and no record set")
 
 
-def _with_doubts(tables: Sequence[Table], compared: Doubted) -> list[Table]:
+def _with_doubts(tables: Sequence[Table], compared: Doubtful) -> list[Table]:
     """Return the tables, the first with the doubts that its notes do not hold yet."""
     first, *others = tables
     new = (f"doubtful: {doubt}" for doubt in compared.doubts if doubt not in first.notes)
