@@ -23,6 +23,8 @@ SIGNS = {
     "ncu report": b"NVR\x00",
     "ERT": SUM.encode(),
     "NERSC": KEYWORDS.encode(),
+    "rocprof": b'"Index","KernelName","gpu-id","queue-id","grd","wgr","DurationNs","FETCH_SIZE"\n',
+    "rocprof 3": b'"Correlation_Id","Dispatch_Id","Agent_Id","Kernel_Name","Counter_Name","Counter_Value"\n',
     "trace": b'{"traceEvents": []}',
     "ncu text": b"[4711] python3.11@127.0.0.1\n  kernel\n",
 }

@@ -13,10 +13,11 @@ from rooflens.readers.counter_files import NCU_REPORTS, NCU_TEXT
 from rooflens.readers.profiler_traces import TRACES
 from rooflens.readers.reader import ReadContext, Reader
 from rooflens.readers.record_files import RECORDS
+from rooflens.readers.rocprof_files import ROCPROF, ROCPROF3, is_folder, read_folder
 from rooflens.readers.roof_files import ERT, NERSC
 from rooflens.results import RecordSet
 
-_BY_SIGN = (RECORDS, NSYS, NCU_REPORTS, ERT, NERSC)
+_BY_SIGN = (RECORDS, NSYS, NCU_REPORTS, ERT, NERSC, ROCPROF, ROCPROF3)
 _BY_FORM = (TRACES, NCU_TEXT)
 """These recognise any JSON, any text: they are asked after the readers of other packages."""
 _RECORD_SUFFIX = ".jsonl"
@@ -42,6 +43,8 @@ def read_file(path: Path, context: ReadContext) -> RecordSet:
     """
     if path.suffix.lower() == _RECORD_SUFFIX:  # damaged or not
         return RECORDS.read(path, context)
+    if is_folder(path):
+        return read_folder(path, context)
     start = head(path)
     reasons = [f"{str(path)!r} {why}" for sign, why in _NOT_READ if start.startswith(sign)]
     if not start.removeprefix(b"\xef\xbb\xbf").strip():

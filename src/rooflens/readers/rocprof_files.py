@@ -1,0 +1,80 @@
+"""What rocprof 1, 2 and 3 and rocprof-compute counted on AMD GPUs."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from rooflens.errors import UnknownFormat
+from rooflens.opening import read_text
+from rooflens.readers.reader import ReadContext, Reader
+from rooflens.records import AS_IS, Case, Device
+from rooflens.results import RecordSet
+from rooflens.sources.counters import rocprof
+from rooflens.sources.counters.rocprof_records import records_of
+
+_COUNTERS, _TIMES, _SYSTEM = "pmc_perf.csv", "timestamps.csv", "sysinfo.csv"
+"""Files of a folder of rocprof-compute; only these are opened in it."""
+
+
+def _read(path: Path, context: ReadContext) -> RecordSet:
+    return _records(rocprof.read_dispatches(path), context, None)
+
+
+def _records(file: rocprof.DispatchFile, context: ReadContext, title: str | None) -> RecordSet:
+    """Where several GPUs ran kernels, each has a case."""
+    several = len(list(rocprof.gpus_of(file))) > 1
+    device = context.device_of(title)
+
+    def case_of(gpu: str) -> Case:
+        options = (("gpu", gpu),) if several else ()
+        return Case(model=context.name, device=context.device_name(title), dtype=AS_IS, options=options)
+
+    devices: dict[str, Device] = {} if device is None else {device.name: device}
+    return RecordSet(list(records_of(file, case_of)), devices=devices)
+
+
+def is_folder(path: Path) -> bool:
+    """True for a folder of rocprof-compute."""
+    return path.is_dir() and any((path / name).exists() for name in (_COUNTERS, _SYSTEM))
+
+
+def read_folder(path: Path, context: ReadContext) -> RecordSet:
+    """Return the counters of a folder of rocprof-compute, with its times and the name of its GPU.
+
+    Raises:
+        UnknownFormat: it has no merged counters.
+        FileError: a file in it is damaged.
+    """
+    counters, times, system = (path / name for name in (_COUNTERS, _TIMES, _SYSTEM))
+    if not counters.exists():
+        raise UnknownFormat(
+            f"{str(path)!r} is a folder of rocprof-compute without {_COUNTERS}; 'rocprof-compute analyze -p' makes that"
+            " out of the passes"
+        )
+    file = rocprof.read_dispatches(counters)
+    if times.exists() and all(dispatch.seconds is None for dispatch in file.dispatches):
+        file = rocprof.with_times(file, rocprof.read_dispatches(times))
+    return _records(file, context, _title(system) if system.exists() else None)
+
+
+def _title(system: Path) -> str | None:
+    """The GPU that a folder was recorded on: AMD's tool says ``MI300X_A1``, and drivers ``AMD Instinct MI300X``."""
+    header, *rows = csv.reader(read_text(system).splitlines())
+    row = dict(zip(header, rows[0], strict=False)) if rows else {}
+    model = row.get("gpu_model", "").partition("_")[0]
+    return f"AMD Instinct {model}" if model else None
+
+
+ROCPROF = Reader(
+    name="rocprof",
+    reads="counters of rocprof 1 and 2 and of rocprof-compute (.csv)",
+    recognises=lambda head: rocprof.is_wide(rocprof.first_row(head)),
+    read=_read,
+)
+ROCPROF3 = Reader(
+    name="rocprof 3",
+    reads="counters and kernel traces of rocprofv3 (.csv)",
+    recognises=lambda head: rocprof.is_long(rocprof.first_row(head)),
+    read=_read,
+)

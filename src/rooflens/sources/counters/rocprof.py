@@ -1,0 +1,185 @@
+"""Counters of AMD GPUs as rocprof 1, 2 and 3 and rocprof-compute write them: dispatches of kernels in a CSV file.
+
+rocprof 1 and 2 and rocprof-compute write a row per dispatch and a column per counter, rocprof 3 a row per dispatch and
+counter. Layouts: AMD's documentation, and the examples in the repositories of these tools.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rooflens.errors import FileError
+from rooflens.opening import at_most, opened_lines
+
+_NAME = ("KernelName", "Kernel_Name")
+_NUMBER = ("Index", "Dispatch_ID", "Dispatch_Id")
+_GPU = ("gpu-id", "GPU_ID", "Agent_Id")
+_BEGIN, _END, _DURATION = ("BeginNs", "Start_Timestamp"), ("EndNs", "End_Timestamp"), ("DurationNs",)
+_COUNTER, _VALUE, _PROCESS = "Counter_Name", "Counter_Value", ("Process_Id", "PID", "pid")
+_IDENTITY = re.compile(r"[A-Z][A-Za-z0-9]*_[A-Za-z0-9_]+(?:\[\d+\])?|FetchSize|WriteSize")
+_SUFFIX = re.compile(r"\s*(?:\[clone \.kd\]|\(\.kd\)|\.kd)$")
+_LEAST_CLOCK, _LONGEST = 10**6, 10**12
+"""Nanoseconds: a clock that counts since the machine started is beyond the one, and no dispatch takes the other."""
+
+
+@dataclass(slots=True)
+class Dispatch:
+    """One launch of a kernel.
+
+    Attributes:
+        gpu: the number by which the file calls its GPU.
+        seconds: None where the file has no time, or one that cannot be true.
+        counters: what has a value, by name.
+    """
+
+    name: str
+    gpu: str
+    seconds: float | None
+    counters: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchFile:
+    """The dispatches of a file, names of its columns of counters, and what to know of them."""
+
+    where: str
+    dispatches: tuple[Dispatch, ...]
+    columns: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def first_row(head: bytes) -> frozenset[str]:
+    """Return the cells of the first line of a file."""
+    line = head.decode("utf-8-sig", errors="replace").lstrip().partition("\n")[0]
+    return frozenset(cell.strip().strip('"') for cell in line.split(","))
+
+
+def is_wide(columns: Iterable[str]) -> bool:
+    """True for the columns of rocprof 1 and 2, and of rocprof-compute."""
+    return not {*_NAME}.isdisjoint(columns) and not {"gpu-id", "GPU_ID"}.isdisjoint(columns)
+
+
+def is_long(columns: Iterable[str]) -> bool:
+    """True for the columns of rocprof 3: counters, or a trace of kernels."""
+    named = {*columns}
+    return {"Kernel_Name", "Agent_Id"} <= named and bool(named & {_COUNTER, "Kind"})
+
+
+def read_dispatches(path: Path) -> DispatchFile:
+    """Return what a CSV file holds; FileError if it is damaged, or cannot be read."""
+    where = repr(str(path))
+    with opened_lines(path) as lines:
+        try:
+            rows = csv.reader(lines, strict=True)
+            header = [cell.strip() for cell in next(rows, [])]
+            table = _Table(where, header)
+            for cells in at_most(rows, where):
+                if any(cells):
+                    table.add(cells, rows.line_num)
+        except csv.Error as error:
+            raise FileError(f"{where}: {error}; the file is damaged") from error
+    return table.file()
+
+
+class _Table:
+    """Rows on their way to dispatches."""
+
+    def __init__(self, where: str, header: Sequence[str]) -> None:
+        self._where, self._header = where, header
+        twice = [name for name in header if header.count(name) > 1]
+        if twice or not any(name in header for name in _NAME):
+            what = f"column {twice[0]!r} stands twice" if twice else f"there is no column {_NAME[1]!r}"
+            raise FileError(f"{where}, line 1: {what}")
+        self._long = _COUNTER in header
+        known = {*_NAME, *_NUMBER, *_GPU, *_BEGIN, *_END, *_DURATION, *_PROCESS}
+        self._counters = [name for name in header if _IDENTITY.fullmatch(name) and name not in known]
+        self._dispatches: dict[tuple[str, ...], Dispatch] = {}
+        self._seen: dict[str, None] = {}
+        self._odd = 0
+
+    def add(self, cells: Sequence[str], line: int) -> None:
+        """Take a row; FileError if it is damaged."""
+        if len(cells) != len(self._header):
+            raise self._damaged(line, f"it has {len(cells)} fields, and the header {len(self._header)}")
+        row = dict(zip(self._header, cells, strict=True))
+        name = _SUFFIX.sub("", _first(row, _NAME))
+        key = tuple(_first(row, names) for names in (_PROCESS, _GPU, _NUMBER))
+        dispatch = self._dispatches.get(key)
+        if dispatch is None or not self._long:
+            if dispatch is not None:
+                raise self._damaged(line, f"dispatch {key[2]} appears twice")
+            dispatch = self._dispatches[key] = Dispatch(name, key[1], self._seconds(row, line))
+        elif dispatch.name != name:
+            raise self._damaged(line, f"dispatch {key[2]} is {name[:60]!r} here and {dispatch.name[:60]!r} above")
+        counters = {row[_COUNTER]: row[_VALUE]} if self._long else {name: row[name] for name in self._counters}
+        for counter, text in counters.items():
+            if text == "":
+                continue
+            if counter in dispatch.counters:
+                raise self._damaged(line, f"{counter} has another value for the same dispatch above")
+            dispatch.counters[counter] = self._number(text, line)
+            self._seen[counter] = None
+
+    def file(self) -> DispatchFile:
+        """Return what was read."""
+        if not self._dispatches:
+            raise FileError(f"{self._where} holds no dispatch of a kernel: no row stands below the header")
+        odd = f"the times of {self._odd} dispatches cannot be true (nothing, less, or hours) and are unknown"
+        return DispatchFile(
+            where=self._where,
+            dispatches=tuple(self._dispatches.values()),
+            columns=tuple(self._seen),
+            notes=(odd,) if self._odd else (),
+        )
+
+    def _seconds(self, row: Mapping[str, str], line: int) -> float | None:
+        """The duration of a dispatch; a clock that was not set, or an end before the begin, tells none."""
+        duration, begin, end = (_first(row, names) for names in (_DURATION, _BEGIN, _END))
+        if begin and end:
+            first, last = self._number(begin, line), self._number(end, line)
+            lasted = last - first
+            true = first >= _LEAST_CLOCK and 0 < lasted <= _LONGEST
+        elif duration:
+            lasted = self._number(duration, line)
+            true = 0 < lasted <= _LONGEST
+        else:
+            return None
+        self._odd += not true
+        return lasted * 1e-9 if true else None
+
+    def _number(self, text: str, line: int) -> float:
+        try:
+            value = int(text) if text.isdecimal() and text.isascii() else float(text)
+        except ValueError:
+            raise self._damaged(line, f"{text[:60]!r} is no number") from None
+        if not 0 <= value < math.inf:
+            raise self._damaged(line, f"{text[:60]!r} is no count")
+        return value
+
+    def _damaged(self, line: int, why: str) -> FileError:
+        return FileError(f"{self._where}, line {line}: {why}; the row is damaged: remove it or write the file again")
+
+
+def _first(row: Mapping[str, str], names: Iterable[str]) -> str:
+    """The cell of the first of these columns that a row has, "" where it has none."""
+    return next((row[name] for name in names if name in row), "")
+
+
+def with_times(counted: DispatchFile, timed: DispatchFile) -> DispatchFile:
+    """Return dispatches with the times of the same ones in another file; FileError if they are not the same."""
+    names, others = ([dispatch.name for dispatch in each.dispatches] for each in (counted, timed))
+    if names != others:
+        raise FileError(f"{timed.where} has the times of other dispatches than {counted.where}: profile again")
+    for dispatch, other in zip(counted.dispatches, timed.dispatches, strict=True):
+        dispatch.seconds = other.seconds
+    return replace(counted, notes=timed.notes)
+
+
+def gpus_of(file: DispatchFile) -> Iterator[str]:
+    """Give the GPUs of a file, in the order of their first dispatch."""
+    yield from dict.fromkeys(dispatch.gpu for dispatch in file.dispatches)
