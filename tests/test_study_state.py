@@ -237,6 +237,20 @@ class TestFolder:
         (tmp_path / "here").rename(tmp_path / "there")
         assert StudyFolder.open(tmp_path / "there" / "out").home == tmp_path / "there"
 
+    def test_it_does_not_tell_the_home_of_who_began_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        ann = tmp_path / "users" / "ann"
+        (ann / "project").mkdir(parents=True)
+        written(ann / "project", SMALL)
+        monkeypatch.setenv("HOME", str(ann))
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        folder, _ = StudyFolder.begin(tmp_path / "scratch" / "out", ann / "project" / "study.toml")
+        assert not [path for path in folder.path.rglob("*") if path.is_file() and "ann" in path.read_text()]
+        again = StudyFolder.open(folder.path)
+        assert (again.home, again.cells) == (ann / "project", folder.cells)
+        monkeypatch.setenv("HOME", str(tmp_path / "users" / "bob"))
+        with pytest.raises(InvalidValue, match=r"known only to who began the study.*rooflens study run STUDY\.toml -d"):
+            StudyFolder.open(folder.path)
+
     def test_one_that_holds_no_study(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidValue, match="holds no study; begin one with 'rooflens study run"):
             StudyFolder.open(tmp_path)

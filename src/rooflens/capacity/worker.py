@@ -21,7 +21,7 @@ from rooflens.records import Case, Device, Memory, write_atomically
 from rooflens.results import Fit, Fits, RecordSet, Total
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
 from rooflens.running.jobs import Answer, Refused, Share, Start
-from rooflens.runs.run import Request, without_home
+from rooflens.runs.run import Request, recorded_name
 from rooflens.sources import conditions
 
 
@@ -81,7 +81,7 @@ def searched_in_worker(
         if isinstance(answer, Refused):
             refusals.append(answer)
         elif isinstance(answer, Share) and progress is not None:
-            progress(answer.done, without_home(asked.model))
+            progress(answer.done, recorded_name(asked.model))
 
     start = Start(kind="estimate", command=tuple(sys.argv))
     with (
@@ -91,7 +91,7 @@ def searched_in_worker(
         out = Path(folder) / "estimates.jsonl"
         ending = workers.run(Search(asked=asked, targets=tuple(targets), free=free, out=str(out)), tell)
         if isinstance(ending, Lost):
-            raise ModelError(f"{without_home(asked.model)}: {ending.message} ({ending.kind})")
+            raise ModelError(f"{recorded_name(asked.model)}: {ending.message} ({ending.kind})")
         for refusal in refusals:
             raise refusal.error
         records = RecordSet.load(out)

@@ -13,7 +13,7 @@ from rooflens.models.load import build, check_not_generating, find, make_example
 from rooflens.models.step import Step, sum_of_outputs
 from rooflens.models.userfile import example_of
 from rooflens.records import AS_IS
-from rooflens.runs.run import Request, Run, is_graph, without_home
+from rooflens.runs.run import Request, Run, is_graph, recorded_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Workload:
     def step(self, run: Run, module: torch.nn.Module, device: str) -> Step:
         """Return the step of a run; inputs of a named model are made on `device`."""
         step = make_step(
-            without_home(run.model),
+            recorded_name(run.model),
             module,
             make_example(self.blueprint, run.batch, device),
             dtype=run.dtype,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from rooflens.errors import InvalidValue
+from rooflens.records.folders import without_folders
 from rooflens.records.operation import Call, HostCalls, Phase
 from rooflens.records.scaling import Scaling
 from rooflens.records.timing import Timing
@@ -188,6 +189,8 @@ class Record:
             raise InvalidValue(f"a record cannot stand for {self.calls} calls; it stands for 1 to {MOST_CALLS}")
         if self.parameters is not None and self.parameters < 0:
             raise InvalidValue(f"a model cannot have {self.parameters} parameters")
+        if self.notes:
+            object.__setattr__(self, "notes", tuple(map(without_folders, self.notes)))
 
     @property
     def seconds(self) -> float | None:
@@ -214,7 +217,7 @@ class Failure:
         source: what was being done.
         stage: start, build, place, forward, backward, optimizer ...
         kind: out of memory, timeout, crash, unsupported, device lost or error.
-        message: what happened, in one sentence.
+        message: what happened, in one sentence; files are named without their folders.
     """
 
     case: Case
@@ -222,6 +225,9 @@ class Failure:
     stage: str
     kind: FailureKind
     message: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", without_folders(self.message))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +237,7 @@ class Environment:
     Attributes:
         rooflens: version of this package.
         created: UTC time, ISO 8601.
-        command: the command line, values that look like secrets left out.
+        command: the command line, less what is not known to be harmless.
         versions: package name to version (python, torch, torchvision ...).
         machine: facts about hardware and drivers (cpu, card, driver, threads ...).
         flags: switches that change results (TF32, cudnn benchmark ...).

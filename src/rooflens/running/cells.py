@@ -16,7 +16,7 @@ from rooflens.records import Case, Device, RecordFile
 from rooflens.running.counting import counted
 from rooflens.running.estimating import Estimator, estimated_here, estimator_in_worker
 from rooflens.running.outcomes import contents
-from rooflens.runs.run import Run, is_own_file
+from rooflens.runs.run import Run, is_own_file, recorded_name
 from rooflens.study import Cell, CellRunner, StudyFolder, could_not, stated
 
 
@@ -125,9 +125,10 @@ def _of_cell(cell: Cell, file: RecordFile, device: str | None = None) -> RecordF
 def _named(cell: Cell, file: RecordFile) -> RecordFile:
     """Return the same with the study's name of the model."""
     cases = {record.case for record in file.records} | {failure.case for failure in file.failures}
-    if all(case.model == cell.case.model for case in cases):
+    model = recorded_name(cell.case.model)
+    if all(case.model == model for case in cases):
         return file
-    named = {case: replace(case, model=cell.case.model) for case in cases}
+    named = {case: replace(case, model=model) for case in cases}
     return replace(
         file,
         records=tuple(replace(record, case=named[record.case]) for record in file.records),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -31,6 +33,7 @@ from rooflens.sources.profile import TimeShare
 
 TIMED = 0.1
 """Share of a batch's progress for the run that is timed; counting takes the rest."""
+_SCRIPT = re.compile(r"[\w+.-]{1,100}\.(?:py|sh|ipynb|pl|lua|jl|r)")
 NO_GPU = "torch finds no NVIDIA GPU on this machine, and only those have the counters that ncu reads"
 
 
@@ -125,9 +128,21 @@ def _folder(keep: str | Path | None) -> Iterator[Path]:
 
 
 def _named(program: Sequence[str]) -> str:
-    """What a program is called: its first argument that is no option, without folder; else the program itself."""
-    arguments = [word for word in program[1:] if not word.startswith("-")]
-    return Path(arguments[0] if arguments else program[0]).stem
+    """What a program is called: the script that it runs, without folder, or its module; else the program itself.
+
+    Any other word may be a secret.
+
+    >>> _named(["python", "-u", "jobs/train.py", "me"]), _named(["bash", "-c", "run --key X"])
+    ('train', 'bash')
+    >>> _named(["python", "-m", "pkg.train"])
+    'pkg.train'
+    """
+    for before, word in pairwise(program):
+        if before == "-m" and all(map(str.isidentifier, word.split("."))):
+            return word
+        if _SCRIPT.fullmatch(name := Path(word).name):
+            return Path(name).stem
+    return Path(program[0]).stem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

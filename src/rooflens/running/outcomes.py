@@ -11,7 +11,7 @@ from rooflens.progress import Progress
 from rooflens.records import Case, Failure, Record, RecordFile, Source, read_records
 from rooflens.running.isolation import AnswerListener, Lost, Workers
 from rooflens.running.jobs import Answer, Look, Looked, Refused, Share, StageEntered
-from rooflens.runs.run import Request, Run, without_home
+from rooflens.runs.run import Request, Run, recorded_name
 from rooflens.sources import environment
 
 
@@ -49,7 +49,7 @@ def runs_in(workers: Workers, asked: Request) -> tuple[Run, ...]:
     given = replace(asked, batch=batch, inputs=True if asked.inputs is not None else None)  # which are refused
     ending = workers.run(Look(asked=given), answers.append)
     if isinstance(ending, Lost):
-        raise ModelError(f"{without_home(asked.model)}: {ending.message} ({ending.kind}, while the file was read)")
+        raise ModelError(f"{recorded_name(asked.model)}: {ending.message} ({ending.kind}, while the file was read)")
     for answer in answers:
         if isinstance(answer, Refused):
             raise answer.error

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, TypeGuard
 
 from rooflens.errors import InvalidValue
-from rooflens.records import AS_IS, DTYPES, MODES, Case
+from rooflens.records import AS_IS, DTYPES, MODES, Case, file_name
 from rooflens.runs.options import Options
 
 
@@ -41,9 +39,9 @@ class Run:
             raise InvalidValue(f"batch {self.batch!r} cannot be run; give whole numbers of at least 1")
 
     def case(self, device: str | None = None) -> Case:
-        """The case of its records; a file in the user's home is named without it."""
+        """The case of its records; a file is named without its folder."""
         return Case(
-            model=without_home(self.model),
+            model=recorded_name(self.model),
             device=device,
             batch=self.batch,
             dtype=self.dtype,
@@ -114,7 +112,7 @@ def is_graph(model: object) -> TypeGuard[str]:
     return isinstance(model, str) and model.lower().endswith(".onnx")
 
 
-def without_home(text: str) -> str:
-    """The text with the home folder, whose name is often the user's, written as ``~``."""
-    home = str(Path.home())
-    return text if home == "/" else re.sub(rf"{re.escape(home)}(?=/|$)", "~", text)
+def recorded_name(model: str) -> str:
+    """The name of a model as records keep it: a file without the folder in which it lies on this machine."""
+    prefix = "hf:" if model.startswith("hf:") else ""
+    return prefix + file_name(model.removeprefix(prefix))

@@ -14,13 +14,11 @@ from pathlib import Path
 
 from rooflens import __version__
 from rooflens.records import Environment, Scalar
-from rooflens.runs.run import without_home
+from rooflens.sources.command import harmless
 from rooflens.sources.conditions import driver_facts
 from rooflens.sources.container import container_limits
 
 PACKAGES = ("torch", "torchvision", "timm", "transformers", "onnx", "numpy", "triton")
-_SECRET = re.compile(r"token|secret|passw|credential|auth(?!or)|api[-_]?key|private[-_]?key", re.IGNORECASE)
-HIDDEN = "***"
 
 
 def capture(command: Sequence[str] | None = None) -> Environment:
@@ -34,30 +32,12 @@ def capture(command: Sequence[str] | None = None) -> Environment:
     return Environment(
         rooflens=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=without_secrets(sys.argv if command is None else command),
+        command=harmless(sys.argv if command is None else command),
         versions={"python": platform.python_version(), **dict(_versions())},
         machine=_machine(),
         flags=_flags(),
         commit=_commit(),
     )
-
-
-def without_secrets(command: Sequence[str]) -> tuple[str, ...]:
-    """The command without the program's folder, the user's home folder, and values that look secret."""
-    arguments = [Path(command[0]).name, *command[1:]] if command else []
-    shown: list[str] = []
-    hide_next = False
-    for word in arguments:
-        name, equals, _ = word.partition("=")
-        if hide_next:
-            shown.append(HIDDEN)
-            hide_next = False
-        elif equals and _SECRET.search(name):
-            shown.append(f"{name}={HIDDEN}")
-        else:
-            shown.append(without_home(word))
-            hide_next = word.startswith("-") and not equals and bool(_SECRET.search(word))
-    return tuple(shown)
 
 
 def cpu_name() -> str:

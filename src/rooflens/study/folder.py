@@ -38,6 +38,7 @@ from rooflens.study.lease import is_leased
 from rooflens.study.results import StudyContents
 from rooflens.study.study import Cell
 from rooflens.study.study_file import StudyFile, read_study
+from rooflens.study.whereabouts import home_of, noted
 
 FORMAT = 1
 CELLS = "cells"
@@ -126,8 +127,7 @@ class StudyFolder:
             raise InvalidValue(
                 f"{str(path)!r} holds no study; begin one with 'rooflens study run STUDY.toml -d {path}'"
             )
-        home = Path(os.path.normpath(folder / str(begun["home"])))
-        return cls(folder, read_study(folder / "study.toml", home=home))
+        return cls(folder, read_study(folder / "study.toml", home=home_of(folder, begun["home"])))
 
     @classmethod
     def begin(cls, path: str | Path, study: str | Path) -> tuple[StudyFolder, StudyChange | None]:
@@ -154,7 +154,7 @@ class StudyFolder:
             write_atomically(folder / "figures.csv", (file.home / file.study.figures).read_bytes())
         write_atomically(folder / "study.toml", file.text)
         # Last: what it tells is then there.
-        home = os.path.relpath(file.home, folder)
+        home = noted(folder, file.home)
         write_atomically(folder / "study.json", json.dumps({"format": FORMAT, "sha256": sha256, "home": home}) + "\n")
         now = {cell.key for cell in new.cells}
         change = StudyChange(added=tuple(sorted(now - before)), dropped=tuple(sorted(before - now)))
@@ -337,7 +337,7 @@ def _keys_before(folder: Path) -> set[str]:
     """The cells of the study that a folder was begun with; if that can no longer be read, those that have files."""
     try:
         return {cell.key for cell in StudyFolder.open(folder).cells}
-    except StudyFileError:  # a device or a recorded file has gone, which the new file no longer needs
+    except (StudyFileError, InvalidValue):  # a device or a recorded file has gone, which the new file no longer needs
         return {key for name in os.listdir(folder / CELLS) if (key := _key(name)) is not None}
 
 
