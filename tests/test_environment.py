@@ -109,9 +109,9 @@ def test_every_option_of_the_command_line_is_known() -> None:
     """One that is not would be taken for somebody else's, and words after it left out."""
     for option in _parameters(cli):
         for flag in (*option.opts, *option.secondary_opts):
-            assert flag in (FLAGS if option.is_flag else VALUED | PRIVATE), flag
+            assert flag in (FLAGS if option.is_flag else VALUED | PRIVATE), f"add {flag} to sources/command.py"
         if isinstance(option.type, click.Choice):
-            assert {*option.type.choices} <= WORDS, option.name
+            assert {*option.type.choices} <= WORDS, f"add the words of --{option.name} to sources/command.py"
 
 
 # Folders --------------------------------------------------------------------------------------------------------------
