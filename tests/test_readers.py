@@ -23,6 +23,7 @@ SIGNS = {
     "ncu report": b"NVR\x00",
     "ERT": SUM.encode(),
     "NERSC": KEYWORDS.encode(),
+    "nvprof": b"==9== NVPROF is profiling process 9, command: ./a.out\n",
     "rocprof": b'"Index","KernelName","gpu-id","queue-id","grd","wgr","DurationNs","FETCH_SIZE"\n',
     "rocprof 3": b'"Correlation_Id","Dispatch_Id","Agent_Id","Kernel_Name","Counter_Name","Counter_Value"\n',
     "trace": b'{"traceEvents": []}',

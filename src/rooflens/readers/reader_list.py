@@ -10,6 +10,7 @@ from rooflens.opening import head
 from rooflens.plugins import READERS, plugins
 from rooflens.readers.activity_databases import NSYS
 from rooflens.readers.counter_files import NCU_REPORTS, NCU_TEXT
+from rooflens.readers.nvprof_files import NVPROF
 from rooflens.readers.profiler_traces import TRACES
 from rooflens.readers.reader import ReadContext, Reader
 from rooflens.readers.record_files import RECORDS
@@ -17,7 +18,7 @@ from rooflens.readers.rocprof_files import ROCPROF, ROCPROF3, is_folder, read_fo
 from rooflens.readers.roof_files import ERT, NERSC
 from rooflens.results import RecordSet
 
-_BY_SIGN = (RECORDS, NSYS, NCU_REPORTS, ERT, NERSC, ROCPROF, ROCPROF3)
+_BY_SIGN = (RECORDS, NSYS, NCU_REPORTS, ERT, NERSC, ROCPROF, ROCPROF3, NVPROF)
 _BY_FORM = (TRACES, NCU_TEXT)
 """These recognise any JSON, any text: they are asked after the readers of other packages."""
 _RECORD_SUFFIX = ".jsonl"
