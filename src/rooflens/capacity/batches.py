@@ -36,7 +36,7 @@ class Batches:
         self._traced = lru_cache(maxsize=KEPT)(self._trace_of)
         first, repeated = self._traced(1)
         if first.with_values:
-            (note,) = first.notes
+            note, *_ = first.notes
             raise DataDependent(
                 f"{note}; a search for the largest batch would run it many times. Estimate batches one by one"
             )

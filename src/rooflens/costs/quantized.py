@@ -1,4 +1,4 @@
-"""Layers on 8-bit integers. Their weights are packed: the recorder unpacks them to tell their shape.
+"""Layers on 8-bit integers. Their weights are packed: the recorder gives the tensors that are stored.
 
 What is brought to integers is scaled, rounded, shifted and clamped to their range, which is 5 vector FLOP per element.
 """
@@ -8,14 +8,17 @@ from __future__ import annotations
 from rooflens.costs.convolution import macs
 from rooflens.costs.recurrent import GATES
 from rooflens.costs.registry import Demand, Uncounted, register
+from rooflens.costs.units import matrix
 from rooflens.records import Call
 
 QUANTIZE = 5
 _LINEAR = ("quantized_linear", "quantized_linear_relu")
-_CONVOLUTIONS = [f"quantized_conv{n}d{relu}" for n in (1, 2, 3) for relu in ("", "_relu")]
-_TRANSPOSED = [f"quantized_conv_transpose{n}d" for n in (1, 2, 3)]
+_CONVOLUTIONS = [f"quantized_conv{n}d{form}" for n in (1, 2, 3) for form in ("", "_relu", "_dynamic")]
+_TRANSPOSED = [f"quantized_conv_transpose{n}d{form}" for n in (1, 2, 3) for form in ("", "_dynamic")]
 _RECURRENT = {f"quantized_{kind}": GATES[kind] for kind in ("lstm", "gru")}
 """Gates of the layers that torch has on integers."""
+_CELLS = {f"quantized_quantized_{kind}_cell_dynamic": gates for kind, gates in GATES.items()}
+_EMBEDDINGS = [f"quantized_embedding{form}_{bits}" for form in ("", "_bag") for bits in ("byte", "4bit")]
 
 
 @register("matmul", *(name + form for name in _LINEAR for form in ("", "_dynamic")), "_dyn_quant_matmul_4bit")
@@ -31,27 +34,61 @@ def linear(call: Call) -> Demand:
     return Demand(flops=flops)
 
 
+@register("matmul", "quantized_linear_dynamic_fp16", "quantized_linear_relu_dynamic_fp16")
+def half_linear(call: Call) -> Demand:
+    """2 x results x inputs of each, in the type of the inputs; only the weights are stored in 16 bits."""
+    inputs, out = call.inputs[0], call.outputs[0]
+    return Demand(flops=matrix(out.elements * inputs.shape[-1], inputs))
+
+
 @register("convolution", *_CONVOLUTIONS, *_TRANSPOSED)
 def convolution(call: Call) -> Demand:
-    """As a convolution, on integers; the result is brought to integers."""
+    """As a convolution, on integers. A static layer brings its result to integers, a dynamic one its input."""
     inputs, *packed = call.inputs
     if not packed:
         raise Uncounted("the packed weight does not tell its shape")
     weight, out = packed[0], call.outputs[0]
     products = macs(inputs, weight, out.shape, call.name in _TRANSPOSED)
-    return Demand(flops={"matmul.int8": 2 * products, "vector.fp32": QUANTIZE * out.elements})
+    dynamic = call.name.endswith("_dynamic")
+    rounding = QUANTIZE * inputs.elements + 2 * out.elements if dynamic else QUANTIZE * out.elements
+    return Demand(flops={"matmul.int8": 2 * products, "vector.fp32": rounding})
 
 
 @register("recurrent", *_RECURRENT)
 def recurrent(call: Call) -> Demand:
-    """Per step, layer and direction the gates meet an input and a hidden vector, on integers."""
-    inputs, outputs, layers = call.tensor("input"), call.outputs[0], call.integer("num_layers")
+    """Per step, layer and direction the gates meet an input and a hidden vector, on integers.
+
+    With weights in 16 bits the products are those of the inputs' type.
+    """
+    inputs = call.tensor("input" if call.get("input") else "data")
+    outputs, layers = call.outputs[0], call.integer("num_layers")
     directions = 2 if call["bidirectional"] else 1
     steps = inputs.elements // max(1, inputs.shape[-1])
     hidden = outputs.shape[-1] // directions
     vectors = directions * (inputs.shape[-1] + hidden) + (layers - 1) * directions * (directions * hidden + hidden)
     products = steps * _RECURRENT[call.name] * hidden * vectors
+    if any(weight.dtype == "fp16" for weight in call.inputs):
+        return Demand(flops=matrix(products, inputs))
     return Demand(flops={"matmul.int8": 2 * products})
+
+
+@register("recurrent", *_CELLS)
+def cell(call: Call) -> Demand:
+    """The gates meet the input and the hidden vector of each sequence, on integers."""
+    inputs, hidden = call.tensor("input"), call.outputs[0]
+    products = _CELLS[call.name] * hidden.elements * (inputs.shape[-1] + hidden.shape[-1])
+    return Demand(flops={"matmul.int8": 2 * products})
+
+
+@register("gather", *_EMBEDDINGS)
+def embedding(call: Call) -> Demand:
+    """Rows that are looked up are read with their scales, shifted and scaled (2 per element), and added up in a bag."""
+    table, indices = call.tensors("weight"), call.tensor("indices")
+    stored = sum(tensor.nbytes for tensor in table)
+    rows, width = table[0].shape[0], call.outputs[0].shape[-1]
+    adding = 1 if "_bag_" in call.name else 0
+    read = min(indices.elements * (stored // max(1, rows)), stored) + (call.reads - stored)
+    return Demand(flops={"vector.fp32": (2 + adding) * indices.elements * width}, bytes=read + call.writes)
 
 
 @register("elementwise", "dequantize")

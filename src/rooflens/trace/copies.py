@@ -20,7 +20,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 
-from rooflens.errors import ModelError
+from rooflens.errors import DataDependent, ModelError
 from rooflens.trace.plain_tensors import plain_tensors, without_values
 
 CPU = torch.device("cpu")
@@ -127,6 +127,8 @@ class FakeCopies(Copies):
     def _make(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
         if tensor.layout is not torch.strided:
             raise without_values(tensor)
+        if tensor.is_quantized:
+            raise DataDependent("the scale of a quantised tensor is among its values")
         meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="meta")
         return FakeTensor(self._fake, self._laid_out(meta), CPU)
 
@@ -139,7 +141,7 @@ class RealCopies(Copies):
         self.mode = nullcontext()
 
     def _make(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
-        if tensor.layout is not torch.strided:
+        if tensor.layout is not torch.strided or tensor.is_quantized:
             return tensor.detach().to(CPU, dtype).clone()
         copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=CPU)
         if not tensor.is_meta:

@@ -57,10 +57,13 @@ class Lifetimes:
         """Numbers of the blocks that are still allocated: results, state, and what the step began with."""
         return frozenset(self._alive.values())
 
-    def label(self, tensor: Tensor, cause: str) -> None:
-        """Say why the storages of `tensor` are there."""
+    def label(self, tensor: Tensor, cause: str, *, from_start: bool = False) -> None:
+        """Say why the storages of `tensor` are there, and whether they were from the start."""
         for plain in plain_tensors(tensor):
-            self._block(plain).cause = cause
+            block = self._block(plain)
+            block.cause = cause
+            if from_start:
+                block.birth = 0
 
     def label_alive(self, cause: str) -> None:
         """Give `cause` to every living block that has none yet."""

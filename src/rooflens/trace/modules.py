@@ -118,9 +118,17 @@ def reachable(root: nn.Module) -> list[nn.Module]:
             continue
         reached[module] = None
         waiting += [value for value in module._modules.values() if value is not None]
-        held = [value for name, value in vars(module).items() if name not in _REGISTERS]
-        waiting += [value for value in tree_leaves(held) if isinstance(value, nn.Module)]
+        waiting += [value for value in _held(module) if isinstance(value, nn.Module)]
     return list(reached)
+
+
+def held_values(root: nn.Module) -> list[Any]:
+    """What the plain attributes of every module hold, and lists and dicts in them."""
+    return [value for module in reachable(root) for value in _held(module)]
+
+
+def _held(module: nn.Module) -> list[Any]:
+    return tree_leaves([value for name, value in vars(module).items() if name not in _REGISTERS])
 
 
 def _swap(module: nn.Module, copied: Callable[[Tensor], Tensor]) -> None:

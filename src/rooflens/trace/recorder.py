@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rooflens.costs.registry import is_custom, runs_in
 from rooflens.models.dtypes import name_of
 from rooflens.records import PHASES, Access, Argument, Call, HostCalls, Operation, Phase, Tensor
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
+from rooflens.trace.packed import PackedOperands
 from rooflens.trace.plain_tensors import plain_tensors
 from rooflens.trace.replaced_operators import taken_apart
 
@@ -59,6 +61,7 @@ class Schema:
     view: bool
     free: bool
     composite: bool
+    packed: bool
     arguments: tuple[str, ...]
     mutated: tuple[str, ...]
     unread: frozenset[str]
@@ -80,6 +83,7 @@ def schema_of(operator: torch._ops.OpOverload, custom: bool) -> Schema:
         free=view or name in FREE or operator.namespace == "prim",
         composite=operator.namespace == "aten"
         and torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd"),
+        packed=any("__torch__" in str(a.type) for a in schema.arguments),
         arguments=tuple(a.name for a in schema.arguments),
         mutated=tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write),
         unread=frozenset(a.name for a in schema.arguments if a.is_out),
@@ -93,6 +97,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[Operation] = []
         self.phase: Phase = "forward"
+        self.packed = PackedOperands(lifetimes)
         self._paths = paths
         self._lifetimes = lifetimes
         self._parameter_names = parameter_names
@@ -147,7 +152,8 @@ class Recorder(TorchDispatchMode):
         if self.phase == "optimizer" and _on_host(_tensors((*args, *kwargs.values()))):
             return func(*args, **kwargs)
         path, recomputed = self._place(schema.name)
-        results = func(*args, **kwargs)
+        with _uncached(args) if schema.packed else nullcontext():
+            results = func(*args, **kwargs)
         outputs = _tensors(results)
         with torch._C.DisableTorchFunction():  # to look at a tensor is no call of the model's
             for tensor in outputs:
@@ -168,6 +174,7 @@ class Recorder(TorchDispatchMode):
         recomputed: bool,
     ) -> Operation:
         given = dict(zip(schema.arguments, args, strict=False)) | kwargs
+        given = {name: self._unpacked(value) for name, value in given.items()}
         taken = [t for name, value in given.items() if name not in schema.unread for t in _tensors(value)]
         changed = [t for name in schema.mutated for t in _tensors(given.get(name))]
         reads, writes = self._accesses(taken), self._accesses([*changed, *outputs])
@@ -182,6 +189,15 @@ class Recorder(TorchDispatchMode):
             weight_reads=sum(a.nbytes for a in reads if self._lifetimes.is_parameter(a.block)),
         )
         return Operation(call, path, self.phase, recomputed, reads, writes)
+
+    def _unpacked(self, value: Any) -> Any:
+        """An argument with what its packed objects store in their place."""
+        if isinstance(value, list | tuple):
+            return [self._unpacked(item) for item in value]
+        if not isinstance(value, torch.ScriptObject):
+            return value
+        tensors = self.packed.tensors(value)
+        return tensors[0] if len(tensors) == 1 else tensors or value._type().qualified_name()
 
     def _accesses(self, tensors: list[torch.Tensor]) -> tuple[Access, ...]:
         """The distinct pieces of memory behind some tensors: a matrix and its transpose are one."""
@@ -206,6 +222,16 @@ class Recorder(TorchDispatchMode):
         if variable is not None:  # gradient accumulation: the node of a parameter
             return self._paths.owner(self._parameter_names.get(id(variable), "")), recomputed
         return self._paths.of_node(node._sequence_nr()), recomputed
+
+
+@contextmanager
+def _uncached(args: Any) -> Iterator[None]:
+    """Without the cache of fake results, which compares arguments; objects of C++ classes cannot be compared."""
+    with ExitStack() as modes:
+        for tensor in _tensors(args):
+            if isinstance(tensor, FakeTensor):
+                modes.enter_context(patch.object(tensor.fake_mode, "cache_enabled", False))
+        yield
 
 
 def _needed_gradients() -> tuple[bool, ...]:
@@ -259,7 +285,4 @@ def _described(value: Any) -> Argument:
         return tuple(map(_described, value))
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    if isinstance(value, torch.ScriptObject) and hasattr(value, "unpack"):  # the packed weight (and bias) of a layer
-        with _disable_current_modes():
-            return describe(value.unpack()[0])
     return str(value)

@@ -55,7 +55,8 @@ def trace(step: Step) -> Trace:
             _refuse_what_does_not_fit(step, error)
             real = step if step.with_values is None else step.with_values()
             done = _Run(real, RealCopies(step.cast, step.channels_last)).trace()
-            return replace(done, with_values=True, notes=(f"{error}: the step was run on the CPU with values",))
+            notes = (f"{error}: the step was run on the CPU with values", *done.notes)
+            return replace(done, with_values=True, notes=notes)
 
 
 def _copied(module: torch.nn.Module) -> torch.nn.Module:
@@ -183,7 +184,8 @@ class _Run:
             operations=tuple(self.recorder.operations),
             host_calls=self.recorder.host_calls,
             memory=self.lifetimes.peak(),
-            parameters=sum(p.numel() for p in self.module.parameters()),
+            parameters=sum(p.numel() for p in self.module.parameters()) + self.recorder.packed.weights,
+            notes=self.recorder.packed.notes,
         )
 
     def _label_what_is_there(self, args: Any, kwargs: Any, targets: Any) -> None:
@@ -191,6 +193,7 @@ class _Run:
         trainable = {name for name, _ in self.module.named_parameters()}
         for name, tensor in self.state.items():
             self.lifetimes.label(tensor, "parameters" if name in trainable else "buffers")
+        self.recorder.packed.label(self.module)
         for leaf in torch.utils._pytree.tree_leaves((args, kwargs, targets)):
             if isinstance(leaf, Tensor):
                 self.lifetimes.label(leaf, "inputs")

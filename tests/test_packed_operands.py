@@ -1,0 +1,178 @@
+"""Quantised layers keep their weights in objects of C++ classes: these count as stored, in bytes, memory and bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.ao import quantization
+
+import rooflens as rl
+from rooflens.results import RecordSet
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch announces that these layers move to torchao
+
+
+def dynamic(module: nn.Module, dtype: torch.dtype = torch.qint8) -> nn.Module:
+    kinds = {nn.Linear, nn.LSTM, nn.GRUCell}
+    quantised: nn.Module = quantization.quantize_dynamic(module.eval(), kinds, dtype=dtype)
+    return quantised
+
+
+def counted(module: nn.Module, *inputs: Tensor) -> tuple[int, float, int]:
+    """Parameters, DRAM bytes of the step, and bytes of parameters in memory."""
+    est: RecordSet = rl.estimate(module, inputs=inputs)
+    assert est.coverage.uncounted == ()
+    assert est.memory is not None
+    assert est.memory.parameters is not None
+    assert est.parameters is not None
+    return est.parameters, est.total().bytes["dram"], est.memory.parameters
+
+
+def test_a_dynamic_layer_reads_its_weights() -> None:
+    """1 byte for each of 4096 x 4096 weights; 4096 fp32 numbers come in and go out. A T4 moves 320 GB/s."""
+    layer = dynamic(nn.Sequential(nn.Linear(4096, 4096, bias=False)))
+    est = rl.estimate(layer, inputs=torch.randn(1, 4096), device="t4")
+    moved = 4096 * 4096 + 2 * 4 * 4096
+    assert (est.parameters, est.total().bytes) == (4096 * 4096, {"dram": moved})
+    assert est.total().seconds == pytest.approx(moved / 320e9)
+    assert est.memory is not None
+    assert (est.memory.parameters, est.memory.peak) == (4096 * 4096, moved)
+
+
+def test_a_bias_is_stored_once_in_fp32() -> None:
+    """A weight of 32 x 64 bytes and a bias of 32 x 4; 64 fp32 numbers come in, 32 go out; blocks of 512 bytes."""
+    layer = dynamic(nn.Sequential(nn.Linear(64, 32)))
+    assert counted(layer, torch.randn(1, 64)) == (32 * 64 + 32, 32 * 64 + 32 * 4 + 4 * (64 + 32), 2048 + 512)
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.layer(self.layer(x))
+        return output
+
+
+def test_a_layer_that_is_called_twice_is_stored_once_and_read_twice() -> None:
+    moved = 2 * (64 * 64 + 64 * 4 + 4 * (64 + 64))
+    assert counted(dynamic(Twice()), torch.randn(1, 64)) == (64 * 64 + 64, moved, 4096 + 512)
+
+
+def test_half_precision_weights_take_two_bytes_and_multiply_in_fp32() -> None:
+    layer = dynamic(nn.Sequential(nn.Linear(64, 32)), torch.float16)
+    assert counted(layer, torch.randn(1, 64))[1] == 2 * 32 * 64 + 32 * 4 + 4 * (64 + 32)
+    total = rl.estimate(layer, inputs=torch.randn(1, 64)).total()
+    assert total.flops == total.matmul_flops == 2 * 32 * 64
+
+
+@pytest.mark.parametrize(("dtype", "nbytes", "unit"), [(torch.qint8, 1, "int8"), (torch.float16, 2, "tf32")])
+def test_the_weights_of_a_recurrent_layer_lie_in_an_object_in_an_object(
+    dtype: torch.dtype, nbytes: int, unit: str
+) -> None:
+    """4 x 16 gates read 32 inputs and 16 hidden numbers, with two biases; 5 steps of 2 sequences.
+
+    Products in floats are in TF32, as torch's switches have it for recurrent layers.
+    """
+    layer = dynamic(nn.Sequential(nn.LSTM(32, 16)), dtype)
+    est = rl.estimate(layer, inputs=torch.randn(5, 2, 32))
+    weights, biases = 64 * (32 + 16), 2 * 64
+    states = 4 * 2 * 16  # bytes of one: two are read and two are written
+    assert est.parameters == weights + biases
+    record = next(r for r in est if r.kind == "recurrent")
+    assert record.work is not None
+    assert dict(record.work.flops) == {f"matmul.{unit}": 2 * 10 * weights}
+    moved = nbytes * weights + 4 * biases + 4 * 10 * (32 + 16) + 4 * states
+    assert record.work.bytes["dram"] in (moved, moved - states)  # torch makes both first states one tensor of zeros
+
+
+def test_a_cell_is_counted() -> None:
+    """3 x 16 gates read 32 inputs and 16 hidden numbers of 5 sequences."""
+    est = rl.estimate(dynamic(nn.Sequential(nn.GRUCell(32, 16))), inputs=torch.randn(5, 32))
+    weights = 48 * (32 + 16)
+    assert (est.parameters, est.total().matmul_flops) == (weights + 2 * 48, 2 * 5 * weights)
+
+
+def test_a_static_layer_has_a_scale_and_a_zero_point_for_each_channel() -> None:
+    """8 x 3 x 3 x 3 weights of 1 byte, 8 biases of 4, 8 scales and zero points of 4 each; 192 bytes in, 288 out."""
+    layer: Any = nn.Sequential(quantization.QuantStub(), nn.Conv2d(3, 8, 3)).eval()
+    layer.qconfig = quantization.get_default_qconfig("fbgemm")
+    quantization.prepare(layer, inplace=True)
+    layer(torch.randn(1, 3, 8, 8))
+    quantization.convert(layer, inplace=True)
+    est = rl.estimate(layer, inputs=torch.randn(1, 3, 8, 8))
+    record = next(r for r in est if r.kind == "convolution")
+    assert record.work is not None
+    assert record.work.bytes["dram"] == 216 + 8 * 4 + 2 * 8 * 4 + 3 * 64 + 8 * 36
+    assert record.work.flops["matmul.int8"] == 2 * 288 * 27
+    assert est.parameters == 216 + 8
+
+
+class Bags(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.EmbeddingBag(1000, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        pooled: Tensor = self.table(x, torch.tensor([0, 5]))
+        return pooled
+
+
+@pytest.mark.parametrize(("bits", "of_scales"), [(8, 8), (4, 4)])
+def test_a_quantised_table_gives_the_rows_that_are_looked_up(bits: int, of_scales: int) -> None:
+    """A row of 64 numbers has a scale and an offset: of 4 bytes beside bytes, of 2 beside halves of bytes."""
+    module: Any = Bags().eval()
+    config = {8: "float_qparams_weight_only_qconfig", 4: "float_qparams_weight_only_qconfig_4bit"}[bits]
+    module.table.qconfig = getattr(quantization, config)
+    quantization.prepare(module, inplace=True)
+    quantization.convert(module, inplace=True)
+    row = 64 * bits // 8 + of_scales
+    parameters, moved, held = counted(module, torch.randint(0, 1000, (10,)))
+    assert parameters == 64_000
+    assert moved == 10 * row + 10 * 8 + 2 * 8 + 2 * 64 * 4  # indices and offsets of 8 bytes, two bags of fp32
+    assert held >= 1000 * row
+
+
+def test_a_scripted_layer_reads_its_weights() -> None:
+    script = torch.jit.script(dynamic(nn.Sequential(nn.Linear(64, 32))))
+    assert counted(script, torch.randn(1, 64)) == (32 * 64 + 32, 32 * 64 + 32 * 4 + 4 * (64 + 32), 2048 + 512)
+    notes = rl.estimate(script, inputs=torch.randn(1, 64)).notes
+    assert [note for note in notes if "not counted" in note] == []
+
+
+class HoldsIntegers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.quantize_per_tensor(torch.randn(8, 4), 0.1, 0, torch.qint8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight.dequantize()  # type: ignore[operator]
+
+
+def test_a_quantised_tensor_of_torch_is_a_buffer_of_bytes() -> None:
+    est = rl.estimate(HoldsIntegers(), inputs=torch.randn(3, 8))
+    assert est.total().bytes == {"dram": (8 * 4 + 4 * 32) + 4 * (24 + 32 + 12)}
+
+
+class HoldsAnObject(nn.Module):
+    """Holds an object of a class that neither unpacks nor saves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.held = torch.classes.profiling._ScriptProfile()
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.linear(x)
+        return output
+
+
+def test_a_note_says_what_cannot_be_seen() -> None:
+    est = rl.estimate(HoldsAnObject(), inputs=torch.randn(2, 4))
+    assert est.parameters == 4 * 4 + 4
+    (note,) = est.notes
+    assert "_ScriptProfile does not say what it stores: its bytes and parameters are not counted" in note
