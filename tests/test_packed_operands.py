@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.ao import quantization
 
 import rooflens as rl
+from rooflens.errors import ModelError
 from rooflens.results import RecordSet
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch announces that these layers move to torchao
@@ -176,3 +177,95 @@ def test_a_note_says_what_cannot_be_seen() -> None:
     assert est.parameters == 4 * 4 + 4
     (note,) = est.notes
     assert "_ScriptProfile does not say what it stores: its bytes and parameters are not counted" in note
+
+
+class Scaled(Tensor):
+    """Values of few bits and a scale per row, multiplied out before every operation."""
+
+    held: Tensor
+    scale: Tensor
+
+    @staticmethod
+    def __new__(cls, held: Tensor, scale: Tensor) -> Scaled:
+        return Tensor._make_wrapper_subclass(cls, held.shape, dtype=scale.dtype, device=held.device)
+
+    def __init__(self, held: Tensor, scale: Tensor) -> None:
+        self.held, self.scale = held, scale
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        if func in (torch.ops.aten.detach.default, torch.ops.aten.t.default):
+            return cls(func(args[0].held), func(args[0].scale))
+
+        def plain(value: Any) -> Any:
+            return value.held.to(value.scale.dtype) * value.scale if isinstance(value, Scaled) else value
+
+        return func(*map(plain, args), **(kwargs or {}))
+
+
+class TellsItsTensors(Scaled):
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["held", "scale"], None
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner: dict[str, Tensor], *_: Any) -> Scaled:
+        return cls(inner["held"], inner["scale"])
+
+
+class FourBits(TellsItsTensors):
+    """Two values per byte, read by an operator for them."""
+
+    @staticmethod
+    def __new__(cls, held: Tensor, scale: Tensor) -> FourBits:
+        return Tensor._make_wrapper_subclass(cls, (32, 64), dtype=scale.dtype, device=held.device)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is nn.functional.linear:
+            return torch.ops.aten._weight_int4pack_mm(args[0], args[1].held, 64, args[1].scale)
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+def layer_of(weight: Tensor) -> nn.Module:
+    layer = nn.Linear(64, 32, bias=False)
+    layer.weight = nn.Parameter(weight, requires_grad=False)
+    return layer
+
+
+@pytest.mark.parametrize("kind", [TellsItsTensors, Scaled])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+def test_quantised_tensors_count_as_stored(kind: type[Scaled], dtype: torch.dtype) -> None:
+    """32 x 64 weights of 1 byte become fp32, meet 32 scales and then 4 vectors: what runs is what the class runs."""
+    weight = kind(torch.zeros(32, 64, dtype=dtype), torch.ones(32, 1))
+    casting, scaling = 2048 + 4 * 2048, 4 * 2048 + 4 * 32 + 4 * 2048
+    product = 4 * (2048 + 4 * 64 + 4 * 32)
+    parameters, moved, held = counted(layer_of(weight), torch.randn(4, 64))
+    assert (parameters, moved, held) == (2048, casting + scaling + product, 2048 + 512)
+
+
+def test_four_bit_weights_are_half_a_byte_each() -> None:
+    """A tile of 8 rows and 64 columns is 32 x 2 numbers of 4 bytes; a group of 64 has 32 scales and zero points."""
+    weight = FourBits(torch.zeros(4, 1, 32, 2, dtype=torch.int32), torch.ones(1, 32, 2, dtype=torch.bfloat16))
+    inputs = torch.randn(4, 64, dtype=torch.bfloat16)
+    stored = 2048 // 2 + 2 * 2 * 32
+    assert counted(layer_of(weight), inputs) == (2048, stored + 2 * (4 * 64 + 4 * 32), 1024 + 512)
+
+
+class Hides(Tensor):
+    """Has no memory, and nothing in it tells what it stands for."""
+
+    @staticmethod
+    def __new__(cls) -> Hides:
+        return Tensor._make_wrapper_subclass(cls, (4, 4), dtype=torch.float32)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        return NotImplemented
+
+
+def test_a_class_that_hides_its_tensors_is_an_error() -> None:
+    layer = nn.Linear(64, 32)
+    layer.more = Hides()
+    with pytest.raises(ModelError, match="class Hides does not tell which tensors it is made of"):
+        rl.estimate(layer, inputs=torch.randn(4, 64))

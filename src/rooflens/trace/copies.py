@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 
 from rooflens.errors import DataDependent, ModelError
-from rooflens.trace.plain_tensors import plain_tensors, without_values
+from rooflens.trace.plain_tensors import inner_tensors, plain_tensors, without_values
 
 CPU = torch.device("cpu")
 
@@ -51,7 +51,7 @@ class Copies(ABC):
             plain_tensors(tensor)  # refuses the layout that has no shape
         dtype = self._cast if self._cast is not None and tensor.is_floating_point() else tensor.dtype
         with torch.no_grad():
-            made = self._wrapped(tensor) if hasattr(tensor, "__tensor_flatten__") else self._make(tensor, dtype)
+            made = self._make(tensor, dtype) if inner_tensors(tensor) is None else self._wrapped(tensor)
         made.requires_grad_(tensor.requires_grad)
         # The original is kept too, so that its id cannot be used again.
         self._made[id(tensor)] = (tensor, made)
@@ -78,6 +78,11 @@ class Copies(ABC):
     def _wrapped(self, tensor: Tensor) -> Tensor:
         """The copy of a tensor whose class is made of other tensors."""
         kind: Any = type(tensor)
+        if not hasattr(kind, "__tensor_flatten__"):
+            like: dict[str, Any] = {"strides": tensor.stride(), "storage_offset": tensor.storage_offset()}
+            wrapper: Tensor = Tensor._make_wrapper_subclass(kind, tensor.shape, dtype=tensor.dtype, device=CPU, **like)
+            vars(wrapper).update(self.tree(vars(tensor)))
+            return wrapper
         names, context = kind.__tensor_flatten__(tensor)
         inner = {name: self.of(getattr(tensor, name)) for name in names}
         made: Tensor = kind.__tensor_unflatten__(inner, context, tensor.shape, tensor.stride())

@@ -20,7 +20,7 @@ from rooflens.records import PHASES, Access, Argument, Call, HostCalls, Operatio
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
 from rooflens.trace.packed import PackedOperands
-from rooflens.trace.plain_tensors import plain_tensors
+from rooflens.trace.plain_tensors import plain_tensors, wraps
 from rooflens.trace.replaced_operators import taken_apart
 
 VIEWS = frozenset(
@@ -142,7 +142,7 @@ class Recorder(TorchDispatchMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         assert isinstance(func, torch._ops.OpOverload)
-        if _wrapping(tuple(types)):
+        if any(map(wraps, types)):
             return NotImplemented  # the class takes it apart, and the parts come here
         kwargs = kwargs or {}
         schema = schema_of(func, func.namespace != "aten" and is_custom(func._schema.name))
@@ -239,12 +239,6 @@ def _needed_gradients() -> tuple[bool, ...]:
     node = torch._C._current_autograd_node()
     edges = [] if node is None else [function is not None for function, _ in node.next_functions]
     return (*edges, False)[:4] if edges else (True, True, True, False)
-
-
-@cache
-def _wrapping(types: tuple[type, ...]) -> bool:
-    """True if a tensor is of a Python class around others: a jagged batch, or quantised weights and their scales."""
-    return any(hasattr(kind, "__tensor_flatten__") for kind in types)
 
 
 def _on_host(tensors: list[torch.Tensor]) -> bool:
