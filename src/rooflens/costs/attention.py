@@ -26,17 +26,41 @@ def pairs(queries: int, keys: int, causal: bool) -> int:
     return square * (square + 1) // 2 + max(0, queries - keys) * keys
 
 
-@register("attention", "attention", *(f"_scaled_dot_product_{name}_attention{device}" for name, device in KERNELS))
+def seen_keys(queries: int, keys: int, before: int, after: int, from_end: bool) -> int:
+    """(query, key) pairs of one sequence where a query sees some keys before and after its own place; -1 is all.
+
+    The last query stands at the last key (`from_end`), or the first at the first.
+    """
+    shift = keys - queries if from_end else 0
+    if before < 0 and after == 0 and shift >= 0:  # causal: one key more for each query
+        square = min(queries, keys)
+        return shift * square + square * (square + 1) // 2 + (queries - square) * keys
+    total = 0
+    for place in range(shift, shift + queries):
+        first = 0 if before < 0 else max(0, place - before)
+        last = keys - 1 if after < 0 else min(keys - 1, place + after)
+        total += max(0, last - first + 1)
+    return total
+
+
+_FORWARD = ("attention", *(f"_scaled_dot_product_{name}_attention{device}" for name, device in KERNELS))
+
+
+@register("attention", *_FORWARD, "varlen_attention")
 def forward(call: Call) -> Demand:
-    """Q K^T and weights V: width and value width multiply-adds per pair, and a softmax over the pairs."""
+    """Q K^T and weights V: width and value width multiply-adds per pair, and a softmax over the pairs.
+
+    Where sequences have lengths of their own, pairs are those within each.
+    """
     query, value = call.tensor("query"), call.tensor("value")
     widths = query.shape[-1] + value.shape[-1]
-    return _demand(call, heads=prod(call.outputs[0].shape[:-2]), widths=widths, vector=SOFTMAX_VECTOR, special=1)
+    return _demand(call, call.outputs[0], widths=widths, vector=SOFTMAX_VECTOR, special=1)
 
 
 @register(
     "attention",
     "attention_backward",
+    "varlen_attention_backward",
     *(f"_scaled_dot_product_{name}_attention{device}_backward" for name, device in KERNELS),
 )
 def backward(call: Call) -> Demand:
@@ -46,31 +70,49 @@ def backward(call: Call) -> Demand:
     softmax) is executed work, not the algorithm's.
     """
     asked = call.integers("grad_input_mask", (True, True, True, False))
-    for_query, for_key, for_value, for_mask = map(bool, call.integers("needed", asked))
+    for_query, for_key, for_value, for_mask = map(bool, (*call.integers("needed", asked), False)[:4])
     of_weights = for_query or for_key or for_mask
     width, value_width = call.tensor("query").shape[-1], call.tensor("value").shape[-1]
     return _demand(
         call,
-        heads=prod(call.tensor("output" if call.get("output") else "out").shape[:-2]),
+        call.tensor("output" if call.get("output") else "out"),
         widths=(for_query + for_key) * width + (for_value + of_weights) * value_width,
         vector=SOFTMAX_BACKWARD_VECTOR * of_weights,
         special=0,
     )
 
 
-def _demand(call: Call, heads: int, widths: int, vector: int, special: int) -> Demand:
+def _demand(call: Call, output: Tensor, widths: int, vector: int, special: int) -> Demand:
     """`widths`, `vector` and `special` per pair of a query and a key that attend."""
     query = call.tensor("query")
-    queries, keys = query.shape[-2], call.tensor("key").shape[-2]
 
-    def flops(causal: bool) -> dict[str, float]:
-        attending = heads * pairs(queries, keys, causal)
+    def flops(attending: int) -> dict[str, float]:
         return matrix(attending * widths, query) | pointwise(
             query, vector=vector * attending, special=special * attending
         )
 
+    every, executed = _each_length(call) if call.get("query_lengths") else _one_length(call, output)
+    return Demand(flops=flops(every), kernel_flops=None if executed is None else flops(executed))
+
+
+def _one_length(call: Call, output: Tensor) -> tuple[int, int | None]:
+    """Pairs of all heads, and those of a causal kernel if the call is causal."""
+    heads = prod(output.shape[:-2])
+    queries, keys = call.tensor("query").shape[-2], call.tensor("key").shape[-2]
     causal = bool(call.get("causal", call.get("is_causal")))
-    return Demand(flops=flops(causal=False), kernel_flops=flops(causal=True) if causal else None)
+    return heads * pairs(queries, keys, False), heads * pairs(queries, keys, True) if causal else None
+
+
+def _each_length(call: Call) -> tuple[int, int | None]:
+    """Pairs of all heads and sequences, and those within a window if the call has one."""
+    heads = call.tensor("query").shape[-2]
+    lengths = list(zip(call.integers("query_lengths"), call.integers("key_lengths"), strict=True))
+    before, after = call.integers("window")
+    every = heads * sum(queries * keys for queries, keys in lengths)
+    if before < 0 and after < 0:
+        return every, None
+    seen = (seen_keys(int(q), int(k), int(before), int(after), bool(call["from_end"])) for q, k in lengths)
+    return every, heads * sum(seen)
 
 
 @register("attention", "_native_multi_head_attention")

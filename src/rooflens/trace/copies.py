@@ -13,6 +13,7 @@ from collections import UserDict
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import fields, is_dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 
 from rooflens.errors import DataDependent, ModelError
-from rooflens.trace.plain_tensors import inner_tensors, plain_tensors, without_values
+from rooflens.trace.plain_tensors import inner_tensors, without_values
 
 CPU = torch.device("cpu")
 
@@ -41,14 +42,17 @@ class Copies(ABC):
         self._cast = cast
         self._channels_last = channels_last
         self._made: dict[int, tuple[Tensor, Tensor]] = {}
+        self._offsets: dict[tuple[int, ...], Tensor] = {}
 
     def of(self, tensor: Tensor) -> Tensor:
         """The copy of `tensor`, with the same shape and need of a gradient."""
         known = self._made.get(id(tensor))
         if known is not None:
             return known[1]
-        if tensor.is_nested:
-            plain_tensors(tensor)  # refuses the layout that has no shape
+        if tensor.is_nested and tensor.layout is torch.strided:
+            made = self.of(self._jagged(tensor))
+            self._made[id(tensor)] = (tensor, made)
+            return made
         dtype = self._cast if self._cast is not None and tensor.is_floating_point() else tensor.dtype
         with torch.no_grad():
             made = self._make(tensor, dtype) if inner_tensors(tensor) is None else self._wrapped(tensor)
@@ -56,6 +60,20 @@ class Copies(ABC):
         # The original is kept too, so that its id cannot be used again.
         self._made[id(tensor)] = (tensor, made)
         return made
+
+    def _jagged(self, nested: Tensor) -> Tensor:
+        """A nested tensor of the old, strided layout as a jagged one, which tells its shape."""
+        parts = nested.unbind()
+        ragged = [dim for dim in range(parts[0].dim()) if len({part.shape[dim] for part in parts}) > 1]
+        if len(ragged) > 1:
+            raise ModelError(f"a nested tensor whose parts differ in dimensions {ragged} has no jagged form")
+        dim = ragged[0] if ragged else max(0, parts[0].dim() - 2)
+        ends = (0, *accumulate(part.shape[dim] for part in parts))
+        offsets = self._offsets.setdefault(ends, torch.tensor(ends))  # equal lengths are one size to torch
+        with torch.no_grad():
+            values = torch.cat([part.transpose(0, dim) for part in parts])
+            jagged: Tensor = torch.nested.nested_tensor_from_jagged(values, offsets).transpose(1, dim + 1)
+        return jagged.requires_grad_(nested.requires_grad)
 
     def tree(self, structure: Any) -> Any:
         """`structure` with every tensor in it replaced by its copy; dataclasses and user's dicts are copied too."""

@@ -62,7 +62,7 @@ class Once(torch.autograd.Function):
         raise ModelError(f"a fused kernel has no second derivative; {ctx.advice}")
 
 
-def _once(grads: list[Tensor], advice: str, *sources: Tensor) -> list[Tensor]:
+def once(grads: list[Tensor], advice: str, *sources: Tensor) -> list[Tensor]:
     """`grads`, which depend on `sources` and cannot be differentiated again."""
     if not torch.is_grad_enabled():
         return grads
@@ -135,7 +135,7 @@ class Attention(torch.autograd.Function):
             grad, query, key, value, output, logsumexp, mask, ctx.dropout, ctx.causal, needed
         )
         advice = "run attention under torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
-        return *scattered(_once(grads, advice, grad, query, key, value), needed), None, None
+        return *scattered(once(grads, advice, grad, query, key, value), needed), None, None
 
 
 def attend(
@@ -228,7 +228,7 @@ class Recurrent(torch.autograd.Function):
         results = torch.ops.rooflens.recurrent_backward(
             given, input, list(states), list(weights), batch_sizes, output, reserve, *options, needed
         )
-        results = _once(results, "run the layer under torch.backends.cudnn.flags(enabled=False)", *grads, *tensors)
+        results = once(results, "run the layer under torch.backends.cudnn.flags(enabled=False)", *grads, *tensors)
         return None, None, None, *scattered(results, needed)
 
 

@@ -16,16 +16,17 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch._ops import HigherOrderOperator
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from rooflens.errors import DataDependent, ModelError
+from rooflens.errors import DataDependent
 from rooflens.trace import fused, higher_order
 from rooflens.trace.autocast import cast_down, cast_up
 from rooflens.trace.replaced_operators import Kernels
 from rooflens.trace.rms_norm import RmsNorm
+from rooflens.trace.varlen_calls import KERNELS, nested_attention
 
 
 class AcceleratorCalls(TorchFunctionMode):
@@ -36,6 +37,8 @@ class AcceleratorCalls(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         replacement = _REPLACEMENTS.get(func)
+        if isinstance(func, OpOverload | OpOverloadPacket):
+            replacement = KERNELS.get(func.name() if isinstance(func, OpOverload) else func._qualified_op_name)
         if replacement is not None:
             return replacement(*args, **kwargs)
         if isinstance(func, HigherOrderOperator):
@@ -69,10 +72,8 @@ def _attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     if query.is_nested:
-        raise ModelError(
-            "scaled_dot_product_attention of nested tensors is not counted: how many pairs attend is among their"
-            " values; use padded tensors and a mask"
-        )
+        query, key, value = _autocast(query, key, value)
+        return nested_attention(query, key, value, attn_mask, dropout_p, is_causal)
     if not _fusing() or not any(enabled() for enabled in _ATTENTION_KERNELS):
         with sdpa_kernel(SDPBackend.MATH):
             return F.scaled_dot_product_attention(

@@ -1,0 +1,168 @@
+"""Calls of attention over sequences of unequal length: nested tensors, `varlen_attn`, and torch's kernels by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rooflens.errors import ModelError
+from rooflens.trace import fused
+from rooflens.trace.varlen import ANYWHERE, Sequences, attend_each, lengths_of, numbers_in, used
+
+
+def nested_attention(query: Tensor, key: Tensor, value: Tensor, mask: Any, dropout: float, causal: bool) -> Tensor:
+    """`scaled_dot_product_attention` of jagged tensors (batch, heads, length of each, width)."""
+    from torch.nested._internal.nested_tensor import nested_view_from_values_offsets_lengths
+
+    operands: list[Any] = [query, key, value]
+    if mask is not None or not all(t.is_nested and t.layout is torch.jagged and t.dim() == 4 for t in operands):
+        raise ModelError(
+            "attention of nested tensors is counted for queries, keys and values of layout jagged, of four dimensions,"
+            " without a mask"
+        )
+    if query._ragged_idx == 1:  # type: ignore[attr-defined]  # a ragged batch of equal sequences
+        q, k, v = (t.values() for t in operands)
+        output = fused.attend(q, k, v, None, dropout, causal)
+        return nested_view_from_values_offsets_lengths(output, operands[0].offsets(), None)  # type: ignore[no-any-return]
+    by_token = [t.transpose(1, 2) for t in operands]
+    by_token = [t.contiguous() if t.lengths() is not None else t for t in by_token]  # without holes, as torch does
+    queries, keys, values = (lengths_of(t.offsets()) for t in by_token)
+    if keys != values:
+        raise ModelError(f"keys of lengths {keys} have values of lengths {values}")
+    sequences = Sequences(queries, keys, (-1, 0) if causal else ANYWHERE, from_end=False)
+    q, k, v = (t.values() for t in by_token)
+    attended, _ = attend_each(q, k, v, sequences, dropout)
+    first = by_token[0]
+    result: Tensor = nested_view_from_values_offsets_lengths(
+        attended, first.offsets(), None, min_seqlen=first._maybe_min_seqlen, max_seqlen=first._maybe_max_seqlen
+    )
+    return result.transpose(1, 2)
+
+
+def _kernel(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    begins: tuple[Tensor | None, Tensor | None],
+    window: tuple[int, int],
+    *,
+    dropout: float = 0.0,
+    from_end: bool = True,
+    lengths: Tensor | None = None,
+    pages: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attention of (tokens, heads, width), or of (batch, length, heads, width) where all lengths are equal.
+
+    Args:
+        begins: where sequences of queries and of keys begin, and where the last one ends.
+        lengths: how many keys of each sequence take part.
+        pages: the pages of a cache (pages, tokens, heads, width) that each sequence has its keys in.
+    """
+    if begins[0] is None and pages is None:
+        batch, length = query.shape[:2]
+        sequences = Sequences([length] * batch, [key.shape[1]] * batch, window, from_end)
+        query, key, value = (t.flatten(0, 1) for t in (query, key, value))
+        output, logsumexp = attend_each(query, key, value, sequences, dropout)
+        return output.unflatten(0, (batch, length)), logsumexp
+    queries = lengths_of(begins[0]) if begins[0] is not None else [query.shape[0]]
+    keys = lengths_of(begins[1]) if begins[1] is not None and pages is None else queries
+    if lengths is not None:
+        starts = [0, *accumulate(keys)][:-1]
+        keys = numbers_in(lengths)
+        key, value = (used(t, starts, keys, pages) for t in (key, value))
+    return attend_each(query, key, value, Sequences(queries, keys, window, from_end), dropout)
+
+
+def _window(left: int | None, right: int | None, causal: bool) -> tuple[int, int]:
+    return (-1 if left is None else left, 0 if causal else -1 if right is None else right)
+
+
+def _flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cum_seq_q: Tensor | None,
+    cum_seq_k: Tensor | None,
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    return_debug_mask: bool,
+    *,
+    window_size_left: int | None = None,
+    window_size_right: int | None = None,
+    seqused_k: Tensor | None = None,
+    block_table: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, ...]:
+    window = _window(window_size_left, window_size_right, is_causal)
+    more = {"dropout": dropout_p, "lengths": seqused_k, "pages": block_table}
+    results = _kernel(query, key, value, (cum_seq_q, cum_seq_k), window, **more)  # type: ignore[arg-type]
+    return *results, *(query.new_empty(0) for _ in range(3))
+
+
+def _efficient(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    cu_seqlens_q: Tensor | None,
+    cu_seqlens_k: Tensor | None,
+    max_seqlen_q: int | None,
+    max_seqlen_k: int | None,
+    dropout_p: float,
+    custom_mask_type: int,
+    compute_log_sumexp: bool = False,
+    *,
+    seqlen_k: Tensor | None = None,
+    window_size: int | None = None,
+    **_: Any,
+) -> tuple[Any, ...]:
+    """Mask types: 0 is none, 1 causal from the first key, 2 causal from the last."""
+    causal, seeds = bool(custom_mask_type), [query.new_empty(0) for _ in range(2)]
+    if bias is not None:
+        if cu_seqlens_q is not None:
+            raise ModelError("attention over sequences of unequal length is not counted with a bias")
+        q, k, v = (t.transpose(1, 2) for t in (query, key, value))
+        attended = fused.attend(q, k, v, bias, dropout_p, causal).transpose(1, 2)
+        return attended, query.new_empty(0), *seeds, max_seqlen_q, max_seqlen_k
+    packed = cu_seqlens_q is not None
+    q, k, v = (t.squeeze(0) if packed else t for t in (query, key, value))
+    window = _window(None if window_size is None else window_size - 1, None, causal)
+    more: dict[str, Any] = {"dropout": dropout_p, "lengths": seqlen_k, "from_end": custom_mask_type != 1}
+    output, logsumexp = _kernel(q, k, v, (cu_seqlens_q, cu_seqlens_k), window, **more)
+    return output.unsqueeze(0) if packed else output, logsumexp, *seeds, max_seqlen_q, max_seqlen_k
+
+
+def _varlen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor | None,
+    max_q: int,
+    max_k: int,
+    is_causal: bool = False,
+    scale: float | None = None,
+    window_size: list[int] | None = None,
+    enable_gqa: bool = False,
+    seqused_k: Tensor | None = None,
+    block_table: Tensor | None = None,
+    num_splits: int | None = None,
+) -> tuple[Tensor, ...]:
+    left, right = window_size or ANYWHERE
+    window = _window(left, right, is_causal)
+    results = _kernel(query, key, value, (cu_seq_q, cu_seq_k), window, lengths=seqused_k, pages=block_table)
+    return *results, query.new_empty(0)
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "aten::_flash_attention_forward": _flash,
+    "aten::_efficient_attention_forward": _efficient,
+    "torch_attn::_varlen_attn": _varlen,
+}
+"""Kernels of torch that a call may name, which run on a GPU only."""
