@@ -52,7 +52,8 @@ def jagged(lengths: list[int], *shape: int) -> Tensor:
 
 
 def heads(lengths: list[int]) -> Tensor:
-    return jagged(lengths, 64).unflatten(-1, (4, 16)).transpose(1, 2)
+    made: Tensor = jagged(lengths, 64).unflatten(-1, (4, 16)).transpose(1, 2)
+    return made
 
 
 def strided(lengths: list[int]) -> Tensor:

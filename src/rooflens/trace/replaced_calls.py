@@ -72,7 +72,7 @@ def _attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     if query.is_nested:
-        query, key, value = _autocast(query, key, value)
+        query, key, value = cast_down(query, key, value)
         return nested_attention(query, key, value, attn_mask, dropout_p, is_causal)
     if not _fusing() or not any(enabled() for enabled in _ATTENTION_KERNELS):
         with sdpa_kernel(SDPBackend.MATH):
