@@ -92,7 +92,7 @@ def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
         (b"SQLite format 3\x00", "a database"),
         (b"PK\x03\x04", "an archive"),
         (b"\x00\x01\x02", "is no text"),
-        (b"hello\nworld\n", "no table of ncu is in it"),
+        (b"hello\nworld\n", "seems to be a text that begins 'hello'"),
         (HEADER.encode(), "no row stands below the header in line 1"),
         (HEADER.replace(",", ";").encode(), "the table below line 1 was saved again by another program"),
         (b"epoch 1\n,ID,Process ID,Kernel Name\n0,0,42,k\n", "below line 2 was saved again"),

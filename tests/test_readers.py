@@ -26,6 +26,7 @@ SIGNS = {
     "nvprof": b"==9== NVPROF is profiling process 9, command: ./a.out\n",
     "rocprof": b'"Index","KernelName","gpu-id","queue-id","grd","wgr","DurationNs","FETCH_SIZE"\n',
     "rocprof 3": b'"Correlation_Id","Dispatch_Id","Agent_Id","Kernel_Name","Counter_Name","Counter_Value"\n',
+    "kernel times": b"Time (%),Total Time (ns),Instances,Avg (ns),Name\n",
     "trace": b'{"traceEvents": []}',
     "ncu text": b"[4711] python3.11@127.0.0.1\n  kernel\n",
 }
@@ -46,6 +47,33 @@ def test_a_file_of_no_format_lists_all_that_are_read(tmp_path: Path, content: by
         rl.read(path)
     assert repr(str(path)) in str(raised.value)
     assert all(reader.reads in str(raised.value) for reader in readers())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("roofline.csv", b"device,HBMBw,FP32Flops\n0,1388.7,20937.7\n", "roofs of rocprof-compute"),
+        ("table.csv", b"a,b,c\n1,2,3\n", "a table with the columns a, b, c;"),
+        ("word", b"hello\n", "a text that begins 'hello';"),
+        ("trace.json", b'{"schema": "1.0", "nodes": []}', "an execution trace of PyTorch, with operators and no times"),
+        (
+            "config.json",
+            b'{"model_type": "llama"}',
+            "a model's configuration: 'rooflens estimate hf:",
+        ),
+        ("x.nsys-rep", b"\x01\x00", "'nsys export --type sqlite FILE' makes one"),
+        ("model.onnx", b"\x08\x08\x12\x07pytorch", "'rooflens estimate FILE' counts its work"),
+        ("weights.pt", b"PK\x03\x04", "an archive"),
+        ("figures.csv", b"model,quantity,value\n", "'rooflens check FILE' takes them"),
+        ("mine.toml", b'title = "x"\n', "name a device with --device FILE"),
+        ("results.json", b'{"rocprofiler-sdk-tool": []}', r"write CSV \(--output-format csv\)"),
+    ],
+)
+def test_an_unknown_file_is_told_what_it_seems_to_be(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UnknownFormat, match=f"seems to be .*{says}"):
+        rl.read(path)
 
 
 def test_a_text_page_that_begins_with_its_process_is_no_list(tmp_path: Path) -> None:

@@ -186,6 +186,27 @@ def test_precision_and_unit_come_from_the_names_of_roofs(tmp_path: Path) -> None
     assert any("FLOP are taken as matmul.fp16" in note for note in found.notes)
 
 
+LABELS = "labels 'small #1''large'\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "names", "says"),
+    [
+        ("labels 'a' 'b' 'c'\n", ["a", "b"], "2 points (FLOPS) have 3 labels, taken in their order: c label no point"),
+        ("labels 'a'\n", ["a", "point 2"], "2 points (FLOPS) have 1 labels, taken in their order"),
+        ("", ["point 1", "point 2"], "2 points (FLOPS) have 0 labels, taken in their order"),
+    ],
+)
+def test_points_without_a_label_and_labels_without_a_point_are_told(
+    tmp_path: Path, line: str, names: list[str], says: str
+) -> None:
+    path = tmp_path / "data.txt"
+    path.write_text(KEYWORDS.replace(LABELS, line))
+    records = rl.read(path)
+    assert [record.name for record in records] == names
+    assert says in records.notes
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -197,7 +218,6 @@ def test_precision_and_unit_come_from_the_names_of_roofs(tmp_path: Path) -> None
         ("AI_L2 2 4", "AI_L2 2 0", "line 8 holds intensity 0"),
         ("AI_L2 2 4", "AI_L2 2", "line 8: 'AI_L2' has 1 values, but 'FLOPS' has 2"),
         ("FLOPS 1800 4200\n", "", "'AI_HBM' needs a line 'FLOPS' too"),
-        ("labels 'small #1''large'\n", "", "'FLOPS' needs a line 'labels' too"),
         ("AI_L2", "AI_L1", "line 9: 'AI_L1' was given in line 8 already"),
     ],
 )

@@ -181,6 +181,12 @@ def test_a_step_in_which_nothing_ran_is_no_sample(tmp_path: Path) -> None:
     assert len(measured(read(tmp_path, *three_steps("ProfilerStep#", 200, 200, 200), empty))[2]) == 3
 
 
+def test_a_trace_whose_kernels_are_of_no_step_is_an_error(tmp_path: Path) -> None:
+    mark = complete("user_annotation", "ProfilerStep#0", 5000, 900)
+    with pytest.raises(FileError, match=r"nothing that can be used: 1 kernel, copy or fill of 70\.00 us"):
+        read(tmp_path, operation("aten::mm", 0), launched(10, 1), kernel("gemm", 50, 70, launch=1), mark)
+
+
 def test_one_numbered_range_is_no_step(tmp_path: Path) -> None:
     """A program may number a single range; nobody knows then that the rest is no part of a step."""
     entries = [*three_steps("step ", 200), launched(1500, 9), kernel("later", 1510, 50, launch=9)]

@@ -28,8 +28,9 @@ def read(
 
     A file is recognised by its content: records that rooflens wrote; a report of Nsight Compute (``.ncu-rep``), or what
     it prints as CSV or text in any layout (a record per launch of a kernel); a trace of PyTorch's profiler (a record
-    per operation); an SQLite export of Nsight Systems (a record per kernel and copy); what the Empirical Roofline Tool
-    measured (a device); roofs and points of NERSC's scripts (a device and records); and what other packages read.
+    per operation); an SQLite export of Nsight Systems (a record per kernel and copy); kernel times of nsys stats,
+    nvprof and rocprof as CSV; what the Empirical Roofline Tool measured (a device); roofs and points of NERSC's scripts
+    (a device and records); and what other packages read.
 
     Args:
         device: on which counters and traces were taken; default: the one that the file names.
@@ -42,8 +43,8 @@ def read(
 
     Raises:
         RecordFileError: a record file is missing, damaged (the line is named) or from a newer version.
-        UnknownFormat: a file is none of these; the message lists them.
-        FileError: a file is damaged or too large, or holds no launch; ncu's own words are quoted.
+        UnknownFormat: a file is none of these; the message says what it seems to be, and lists them.
+        FileError: a file is damaged or too large, or holds nothing usable; ncu's own words are quoted.
         UnknownDevice: `device` is not known.
         UnknownName: no kernel has a name that `work` is about.
     """

@@ -17,6 +17,7 @@ import rooflens as rl
 from rooflens.runs.options import OPTIONS, Option
 
 if TYPE_CHECKING:
+    from rooflens.report.figures.saving import Picture
     from rooflens.report.render import Format
     from rooflens.results import Fits, RecordSet
 
@@ -173,13 +174,20 @@ class Shown:
     def write_others(self, records: RecordSet | Fits, tables: Sequence[Path]) -> None:
         """Write each output that is no table: records and figures."""
         drawn = records if isinstance(records, rl.RecordSet) else records.records
-        for path in self.outputs:
-            if path not in tables:
-                if path.suffix.lower() == RECORDS:
-                    records.save(path)
-                else:
-                    rl.roofline(drawn, by=self.by).save(path)
+        others = [path for path in self.outputs if path not in tables]
+        for path in sorted(others, key=lambda path: path.suffix.lower() != RECORDS):  # a picture may turn out empty
+            if path.suffix.lower() == RECORDS:
+                records.save(path)
                 click.echo(f"wrote {path}", err=True)
+            else:
+                save_picture(rl.roofline(drawn, by=self.by), path)
+
+
+def save_picture(picture: Picture, path: Path) -> None:
+    """Draw to a file, and say so, with what it lacks."""
+    picture.save(path)
+    lacks = f", without a mark: {picture.without_marks}" if picture.without_marks else ""
+    click.echo(f"wrote {path}{lacks}", err=True)
 
 
 def output_options(command: Command) -> Command:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import rooflens as rl
-from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples
+from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples, save_picture
 
 
 @click.command(
@@ -80,8 +80,7 @@ def plot(
     roofline["level"] = roofline["level"] or None
     picture = rl.roofline(*sets, **roofline) if chart is None else rl.chart(chart, *sets)
     for path in targets:
-        picture.save(path)
-        click.echo(f"wrote {path}", err=True)
+        save_picture(picture, path)
 
 
 def _target(path: Path, format_: str | None) -> Path:

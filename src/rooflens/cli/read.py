@@ -10,6 +10,7 @@ import click
 import rooflens as rl
 from rooflens.cli.devices import show_devices
 from rooflens.cli.options import DTYPES, MODES, TABLES, Shown, examples, output_options
+from rooflens.errors import FileError
 
 
 @click.command(
@@ -46,7 +47,8 @@ def read(
     **case: Any,
 ) -> None:
     """Read what other tools counted or timed: reports of Nsight Compute and what it prints, exports of Nsight Systems
-    (SQLite), traces of PyTorch's profiler, roofs of ERT and NERSC, and records.
+    (SQLite), traces of PyTorch's profiler, kernel times of nsys stats, nvprof and rocprof (CSV), roofs of ERT and
+    NERSC, and records.
 
     Each file is recognised by its content. Counters give FLOP by precision, bytes by level and time, per launch of a
     kernel; what the file does not hold stays unknown.
@@ -54,8 +56,10 @@ def read(
     from rooflens.sources.counters import parse_statement
 
     records = rl.read(*files, device=device, work=[parse_statement(text) for text in statements], case=case)
-    if records.records:
+    if records.records or records.failures:
         shown.emit(records)
+    elif not records.devices:
+        raise FileError(f"nothing is in {', '.join(map(str, files))}: no record, no failure and no device")
     else:  # files that hold only roofs
         tables = [path for path in shown.outputs if path.suffix.lower() in TABLES]
         show_devices(tuple(records.devices.values()), shown.format_, tables)

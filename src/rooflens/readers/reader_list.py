@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from rooflens.errors import UnknownFormat
+from rooflens.errors import FileError, UnknownFormat
 from rooflens.opening import head
 from rooflens.plugins import READERS, plugins
 from rooflens.readers.activity_databases import NSYS
@@ -16,17 +16,14 @@ from rooflens.readers.reader import ReadContext, Reader
 from rooflens.readers.record_files import RECORDS
 from rooflens.readers.rocprof_files import ROCPROF, ROCPROF3, is_folder, read_folder
 from rooflens.readers.roof_files import ERT, NERSC
+from rooflens.readers.time_tables import TIME_TABLES
+from rooflens.readers.unread_files import verdict
 from rooflens.results import RecordSet
 
-_BY_SIGN = (RECORDS, NSYS, NCU_REPORTS, ERT, NERSC, ROCPROF, ROCPROF3, NVPROF)
+_BY_SIGN = (RECORDS, NSYS, NCU_REPORTS, ERT, NERSC, NVPROF, TIME_TABLES, ROCPROF, ROCPROF3)
 _BY_FORM = (TRACES, NCU_TEXT)
 """These recognise any JSON, any text: they are asked after the readers of other packages."""
 _RECORD_SUFFIX = ".jsonl"
-_NOT_READ = (
-    (b"PK\x03\x04", "is an archive: unpack it"),
-    (b"\x89HDF", "is an HDF5 file, which is not read"),
-    (b"%PDF", "is a PDF, which is not read"),
-)
 
 
 @cache
@@ -39,7 +36,7 @@ def read_file(path: Path, context: ReadContext) -> RecordSet:
     """Return the records of a file by the first reader that recognises it.
 
     Raises:
-        UnknownFormat: no reader does; the message lists what is read.
+        UnknownFormat: no reader does; the message says what the file seems to be, and lists what is read.
         FileError: the file cannot be opened, or is damaged.
     """
     if path.suffix.lower() == _RECORD_SUFFIX:  # damaged or not
@@ -47,17 +44,25 @@ def read_file(path: Path, context: ReadContext) -> RecordSet:
     if is_folder(path):
         return read_folder(path, context)
     start = head(path)
-    reasons = [f"{str(path)!r} {why}" for sign, why in _NOT_READ if start.startswith(sign)]
-    if not start.removeprefix(b"\xef\xbb\xbf").strip():
-        reasons.append(f"{str(path)!r} is empty")
-    for reader in readers() if not reasons else ():
+    reasons = []
+    for reader in readers():
         if reader.recognises(start):
             try:
-                return reader.read(path, context)
+                return _usable(reader.read(path, context), path)
             except UnknownFormat as error:
-                reasons.append(str(error))
-    reason = reasons[0] if reasons else f"{str(path)!r} is no text"
-    raise UnknownFormat(f"{reason}; rooflens reads {', '.join(reader.reads for reader in readers())}")
+                if reader is not NCU_TEXT:  # that takes any text
+                    reasons.append(str(error).removeprefix(f"{str(path)!r} "))
+    said = "; ".join([verdict(start, path.suffix.lower()), *reasons])
+    raise UnknownFormat(f"{str(path)!r} {said}; rooflens reads {', '.join(reader.reads for reader in readers())}")
+
+
+def _usable(records: RecordSet, path: Path) -> RecordSet:
+    """The records, if any tells more than notes; or the set describes devices only."""
+    if records.records and not any(r.work or r.timing or r.busy or r.memory or r.parameters for r in records):
+        raise FileError(
+            f"{str(path)!r} holds nothing that can be used: {'; '.join(records.notes) or 'no number at all'}"
+        )
+    return records
 
 
 def _checked(plugin: object) -> Reader:

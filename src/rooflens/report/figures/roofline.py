@@ -220,7 +220,8 @@ def _notes(
     if strangers and devices:
         yield f"Observed on {', '.join(sorted(map(str, strangers)))}, whose ceilings are not known and not drawn."
     if not devices:
-        yield "No device is known: no ceilings are drawn."
+        named = f" ({', '.join(sorted(map(str, strangers)))} is in no catalogue)" if strangers else ""
+        yield f"No device is known{named}: no ceilings are drawn."
     if len(devices) > FEW_DEVICES:
         yield "With many devices only one compute ceiling of each is drawn, that of the precision in use."
     if not evidence and not devices:

@@ -12,6 +12,7 @@ from rooflens.records import write_atomically
 from rooflens.report.figures.page_layout import SCREEN, arrange
 from rooflens.report.figures.roofline_data import RooflineData
 
+_MOST_REASONS = 3
 SUFFIXES = ("png", "svg", "pdf", "html")
 
 
@@ -21,6 +22,11 @@ class Picture(ABC):
     __slots__ = ()
     suffixes: ClassVar[tuple[str, ...]]
     """Of the files, without their dots."""
+
+    @property
+    def without_marks(self) -> str:
+        """Why no mark is in it, "" where one is."""
+        return ""
 
     @abstractmethod
     def drawn(self, suffix: str) -> bytes:
@@ -60,6 +66,23 @@ class Figure(RooflineData, Picture):
     """A roofline that saves itself."""
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
+
+    @property
+    def without_marks(self) -> str:
+        """Why no mark is in it, "" where one is, or only roofs were asked for."""
+        if self.marks or self.rug or (self.ceilings and not self.unplaced):
+            return ""
+        reasons = [f"{its.label}: {its.reason}" for its in self.unplaced[:_MOST_REASONS]]
+        return "; ".join([*reasons, *(() if self.ceilings else self.notes)])
+
+    def save(self, path: str | Path) -> Path:
+        """Draw to a file, as every picture; InvalidValue too where it would show neither a roof nor a mark."""
+        if self.without_marks and not self.ceilings:
+            raise InvalidValue(
+                f"{str(path)!r} would be an empty picture: {self.without_marks} Name a known device for its roofs"
+                " (--device NAME, or a device file: docs/devices.md), and add an estimate or counters for marks"
+            )
+        return Picture.save(self, path)  # super() knows a dataclass with slots by its earlier class only
 
     def drawn(self, suffix: str) -> bytes:
         """Return the contents of a file; equal figures give equal files."""

@@ -152,7 +152,7 @@ def _points(lines: Mapping[str, _Line], case: Case, unit: str, notes: tuple[str,
         if lonely is not None:
             raise FileError(f"{lonely.place}: {lonely.keyword!r} needs a line {_PERFORMANCE!r} too")
         return
-    labels = _distinct(_both(lines, _PERFORMANCE, _LABELS)[1].values)
+    labels, doubts = _labels(lines.get(_LABELS), len(speeds.values))
     columns, left_out = _by_level(lines, intensities)
     for n, (label, text) in enumerate(zip(labels, speeds.values, strict=True)):
         flops = rate(text, speeds.place)
@@ -169,8 +169,18 @@ def _points(lines: Mapping[str, _Line], case: Case, unit: str, notes: tuple[str,
             name=label,
             work=Work(flops={unit: flops}, bytes=levels, origin="executed"),
             timing=Timing(samples=(1.0,), origin="profiler"),
-            notes=(RATES_ONLY, *notes, *left_out),
+            notes=(RATES_ONLY, *notes, *left_out, *doubts),
         )
+
+
+def _labels(line: _Line | None, count: int) -> tuple[list[str], tuple[str, ...]]:
+    """A label for each of so many points, and a note where the file has another number of them."""
+    told = () if line is None else line.values
+    labels = [*told[:count], *(f"point {n + 1}" for n in range(len(told), count))]
+    if len(told) == count:
+        return _distinct(labels), ()
+    rest = f": {', '.join(told[count:])} label no point" if len(told) > count else ""
+    return _distinct(labels), (f"{count} points ({_PERFORMANCE}) have {len(told)} labels, taken in their order{rest}",)
 
 
 def _distinct(labels: Sequence[str]) -> list[str]:
