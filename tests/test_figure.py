@@ -319,6 +319,25 @@ class TestCeilings:
         assert any("only one compute ceiling" in note for note in used.notes)
         assert resources(roofline_figure(records([]), devices=many)) == ["dram", "matmul.bf16"] * 4
 
+    def test_no_mark_of_many_devices_stands_above_what_is_drawn_for_it(self) -> None:
+        rates = {"matmul.fp32": 1e13, "matmul.bf16": 1e14, "vector.fp32": 1e13}
+        many = [device(f"d{i}", f"D {i}", compute=rates) for i in range(3)]
+        many.append(device("old", "Old", compute={"matmul.fp32": 2e12, "vector.fp32": 1e12}))
+        # Most FLOP are in fp32, so that precision alone would be drawn: 1e13. Products in bf16 reach 1e14.
+        items = [
+            operation(replace(ON_TOY, device=card.name, dtype=dtype), "a", "matmul", matmul=n, precision=dtype)
+            for card in many
+            for dtype, n in (("fp32", 9e12), ("bf16", 1e12))
+            if f"matmul.{dtype}" in {c.resource for c in card.ceilings}
+        ]
+        figure = roofline_figure(records(items, many), by="model")
+        assert resources(figure) == ["dram", "matmul.bf16"] * 3 + ["dram", "matmul.fp32"]
+        highest = {line.device: line.rate for line in figure.ceilings if line.kind == "compute"}
+        assert len(figure.marks) == 7
+        for mark in figure.marks:
+            assert mark.device is not None
+            assert mark.y <= highest[mark.device]
+
     def test_among_many_a_device_without_the_common_precision_draws_its_highest(self) -> None:
         many = [device(f"d{i}", f"D {i}", compute={"matmul.fp32": 1e13}) for i in range(3)]
         many.append(device("tpu", "T", compute={"matmul.bf16": 1e14, "matmul.int8": 2e14, "vector.fp32": 1e13}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -49,16 +49,27 @@ def reserves(device: Device, mode: str, demands: Collection[str]) -> tuple[Reser
         demands: families of the step's operations with their precision, like ``convolution.fp32``.
     """
     return tuple(
-        Reserve(
-            what=rule["what"],
-            nbytes=int(parse(rule.get("bytes", "0 B"), "B")),
-            of_transient=rule.get("of_transient", 0.0),
-            of_memory=rule.get("of_memory", 0.0),
-            reference=rule["reference"],
-            verified=device.vendor.casefold() in map(str.casefold, rule["vendors"]),
+        reserve if device.vendor.casefold() in map(str.casefold, rule["vendors"]) else replace(reserve, verified=False)
+        for rule, reserve in _rules()
+        if device.kind in rule["kinds"] and mode in rule.get("modes", (mode,)) and rule.get("only") in (None, *demands)
+    )
+
+
+@cache
+def _rules() -> tuple[tuple[Mapping[str, Any], Reserve], ...]:
+    """Every rule with its reserve: where it holds, and what must stay free then."""
+    return tuple(
+        (
+            rule,
+            Reserve(
+                what=rule["what"],
+                nbytes=int(parse(rule.get("bytes", "0 B"), "B")),
+                of_transient=rule.get("of_transient", 0.0),
+                of_memory=rule.get("of_memory", 0.0),
+                reference=rule["reference"],
+            ),
         )
         for rule in _table()["reserve"]
-        if device.kind in rule["kinds"] and mode in rule.get("modes", (mode,)) and rule.get("only") in (None, *demands)
     )
 
 

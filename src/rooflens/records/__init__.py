@@ -25,6 +25,7 @@ from rooflens.records.record import (
     DTYPES,
     MEMORY_CAUSES,
     MODES,
+    WITH_THE_BATCH,
     Case,
     Conditions,
     Environment,

@@ -95,6 +95,8 @@ class Memory:
 
 
 MEMORY_CAUSES = ("parameters", "buffers", "inputs", "activations", "gradients", "optimizer", "kv_cache", "temporaries")
+WITH_THE_BATCH = ("inputs", "activations", "kv_cache", "temporaries")
+"""Causes that grow with the batch; the others do not depend on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,8 +39,15 @@ class Work:
     missing: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        _check(self.flops, COMPUTE_RESOURCES, "FLOP", "compute resource")
-        _check(self.bytes, DATA_RESOURCES, "bytes", "level")
+        for amounts, known, unit, what in (
+            (self.flops, COMPUTE_RESOURCES, "FLOP", "compute resource"),
+            (self.bytes, DATA_RESOURCES, "bytes", "level"),
+        ):
+            for resource, n in amounts.items():
+                if resource not in known:
+                    raise InvalidValue(f"unknown {what} {resource!r}; known: {', '.join(sorted(known))}")
+                if not 0 <= n < math.inf:
+                    raise InvalidValue(f"work cannot have {n} {unit} of {resource!r}; leave out what is unknown")
 
     def __hash__(self) -> int:
         return hash((frozenset(self.flops.items()), frozenset(self.bytes.items())))
@@ -102,11 +109,3 @@ def united(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
         for resource, n in part.items():
             total[resource] = total.get(resource, 0) + n
     return total
-
-
-def _check(amounts: Mapping[str, float], known: frozenset[str], unit: str, what: str) -> None:
-    for resource, n in amounts.items():
-        if resource not in known:
-            raise InvalidValue(f"unknown {what} {resource!r}; known: {', '.join(sorted(known))}")
-        if not 0 <= n < math.inf:
-            raise InvalidValue(f"work cannot have {n} {unit} of {resource!r}; leave out what is unknown")

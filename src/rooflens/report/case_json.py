@@ -23,6 +23,7 @@ from rooflens.results.quantities import (
     throughput,
 )
 
+_ROOM = ("memory", "needed", "reserved", "excess", "largest")
 FORMAT = 1
 """Version of the shape; it rises when a promised key changes its name or meaning."""
 
@@ -51,6 +52,8 @@ def _case(item: Evidence) -> dict[str, Any]:
         "phases": {phase: _phase(item, phase) for phase in PHASES if phase in phases},
         "step": _phase(item, None),
         "memory": _memory(None if item.work is None else item.work.memory),
+        "fits": None if item.room is None else item.room.fits,
+        "room": None if item.room is None else {name: getattr(item.room, name) for name in _ROOM},
         "coverage": {
             "operations": None if coverage is None else coverage.operations,
             "counted": None if coverage is None else coverage.counted,

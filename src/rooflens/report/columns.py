@@ -10,6 +10,7 @@ from rooflens.records import MEMORY_CAUSES
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, percent
 from rooflens.results import Coverage, Evidence, Quantity, Total
 from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, INTENSITY, MACS, MATMUL_FLOPS, RECOMPUTED_FLOPS, ratio
+from rooflens.units import show
 
 _NAMED, _LONG = 3, 48
 NO_DEVICE = "no device is named: bounds are unknown"
@@ -174,7 +175,7 @@ def coverage_notes(evidence: Sequence[Evidence]) -> Iterator[str]:
 
 
 def device_notes(evidence: Sequence[Evidence]) -> Iterator[str]:
-    """Why a bound is unknown."""
+    """Why a bound is unknown, and which steps do not fit into the memory of their device."""
     for item in evidence:
         if item.work is None or item.device is not None:
             continue
@@ -185,3 +186,21 @@ def device_notes(evidence: Sequence[Evidence]) -> Iterator[str]:
                 f"no ceilings of {item.case.device} are known here: its bounds are unknown; give a device file as the"
                 " roof, or measure it (--roof measured)"
             )
+    yield from misfits(evidence)
+
+
+def misfits(evidence: Iterable[Evidence]) -> Iterator[str]:
+    """Steps that do not fit into the memory of their device, the first ones by name: by how much, and the remedy."""
+    too_large = [(item.case, item.room) for item in evidence if item.room is not None and item.room.fits is False]
+    for case, room in too_large[:_NAMED]:
+        remedy = ""
+        if room.largest == 0:
+            remedy = "; not even one sample does"
+        elif room.largest is not None:
+            remedy = f"; batch {room.largest} is about the largest that fits (--largest-batch finds it exactly)"
+        yield (
+            f"{case.label()} does not fit: it needs {show(room.needed, 'B')} ({show(room.reserved, 'B')} of it to stay"
+            f" free) of {show(room.memory, 'B')}, {show(room.excess, 'B')} too much{remedy}"
+        )
+    if len(too_large) > _NAMED:
+        yield f"{len(too_large) - _NAMED} more steps do not fit into the memory of their devices"

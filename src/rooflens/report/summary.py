@@ -28,7 +28,7 @@ from rooflens.report.memory_steps import memory_steps
 from rooflens.report.scaling import scaling
 from rooflens.report.sweep_notes import batch_notes
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
-from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordSet, Total, join
+from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordSet, Room, Total, join
 from rooflens.results.evidence import piecewise
 from rooflens.results.quantities import (
     EFFICIENCY,
@@ -62,6 +62,7 @@ class _Row:
     total: Total | None
     measured: Measured | None
     rate: tuple[float | None, RateOrigin | None] = (None, None)
+    room: Room | None = None
 
     @property
     def noisy(self) -> bool:
@@ -116,6 +117,8 @@ _SUMMARY = (
     _of_both(HFU, "files"),
     _time("throughput", THROUGHPUT.header, "", lambda row: Entry(row.rate[0], "<=" if row.rate[1] == "bound" else "")),
     replace(_time("throughput_from", "throughput from", "", "rate.1", "files"), align="left"),
+    Column("fits", "fits", read="room.fits", group="fit", show="files"),
+    Column("memory_excess", "memory that lacks", "B", "room.excess", group="fit"),
 )
 _FAILED = (
     *CASE,
@@ -190,6 +193,7 @@ def summary(rs: RecordSet) -> Table:
                     total=total,
                     measured=measured,
                     rate=(None, None) if only else throughput(item.case, total, measured),
+                    room=None if only else item.room,
                 )
             )
     notes = [*coverage_notes(evidence), *device_notes(evidence), *_notes(rows)]

@@ -1,6 +1,6 @@
 """Records gathered: totals by case, phase, module and family, evidence joined, and the quantities that both tell."""
 
-from rooflens.results.evidence import Evidence, Measured, join
+from rooflens.results.evidence import Evidence, Measured, Room, join
 from rooflens.results.fits import Fit, Fits
 from rooflens.results.quantities import QUANTITIES, TIMES, Quantity, Reading, Time
 from rooflens.results.recordset import RecordSet, grouped

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
-from rooflens.records import PHASES, Case, Device, Phase, Record, Timing, in_sequence
+from rooflens.devices.reserves import needed, one_of, reserves
+from rooflens.records import PHASES, WITH_THE_BATCH, Case, Device, Phase, Record, Timing, in_sequence
 from rooflens.results.partners import EstimatedCases
 from rooflens.results.recordset import RecordSet
 from rooflens.results.totals import Total
@@ -45,6 +46,27 @@ class Measured:
     def samples(self) -> int | None:
         """How many samples the median comes from."""
         return None if self.timing is None else len(self.timing.samples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How the memory that a step needs compares with that of its device.
+
+    Attributes:
+        memory: bytes of the device, or of several together.
+        needed: bytes at the peak and what must stay free beside them.
+        reserved: what must stay free.
+        fits: None where several devices share the work in a way that is not known.
+        excess: bytes that the device lacks, None where the step may fit.
+        largest: about the largest batch that fits, by the bytes that grow with the batch; None where that is not known.
+    """
+
+    memory: int
+    needed: int
+    reserved: int
+    fits: bool | None
+    excess: int | None
+    largest: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +122,42 @@ class Evidence:
         """Why its times are to be doubted, in the words of who took them, once."""
         timed = (records for records in (self.time, self.profile) if records is not None)
         return tuple(dict.fromkeys(doubt for records in timed for record in records for doubt in record.doubts))
+
+    @cached_property
+    def room(self) -> Room | None:
+        """Whether the estimated step fits into its device's memory; None where one of the two is not known."""
+        held = None if self.work is None or "estimate" not in self.work.sources else self.work.memory
+        if held is None or held.peak is None or self.device is None or "memory" not in self.device.facts:
+            return None
+        assert self.work is not None
+        one, count = one_of(self.device)
+        memory = int(one.facts["memory"].value)
+        demands = {
+            f"{record.kind}.{resource.removeprefix('matmul.')}"
+            for record in self.work.records
+            if record.work is not None
+            for resource in record.work.flops
+            if resource.startswith("matmul.")
+        }
+        free = reserves(one, self.case.mode, demands)
+        bytes_needed = needed(held, memory, free)
+        # What ran did fit. Of several devices each holds less than all of it, and nobody knows how much less.
+        fits = False if bytes_needed > count * memory else None
+        if bytes_needed <= memory or self.time is not None:
+            fits = True
+        largest = None
+        if fits is False and count == 1 and self.case.batch is not None:
+            growing = sum(getattr(held, cause) or 0 for cause in WITH_THE_BATCH)
+            least = needed(replace(held, peak=held.peak - growing, **dict.fromkeys(WITH_THE_BATCH, 0)), memory, free)
+            largest = max(0, int(self.case.batch * (memory - least) / (bytes_needed - least))) if growing else 0
+        return Room(
+            memory=count * memory,
+            needed=bytes_needed,
+            reserved=bytes_needed - held.peak,
+            fits=fits,
+            excess=bytes_needed - count * memory if fits is False else None,
+            largest=largest,
+        )
 
     def total(self, phase: Phase | None = None) -> Total | None:
         """Return the work of a phase, or of the whole step, under the ceilings of the device."""

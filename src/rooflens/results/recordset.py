@@ -219,7 +219,7 @@ class RecordSet:
         if level not in _KEYS:
             raise InvalidValue(f"cannot group by {level!r}; known: {', '.join(_KEYS)}")
         device = self.device()
-        groups = grouped((r for r in self.records if r.work is not None or r.timing is not None), level)
+        groups = grouped_by((r for r in self.records if r.work is not None or r.timing is not None), _KEYS[level])
         return tuple(
             Group(
                 key=key,

@@ -35,7 +35,7 @@ class DeviceRoof:
 
 
 def roofs(devices: Sequence[Device], works: Mapping[str, Sequence[Work]], levels: Sequence[str]) -> list[DeviceRoof]:
-    """Return the ceilings to draw of each device.
+    """Return the ceilings to draw of each device: all that its marks use, of many devices the highest of these.
 
     Args:
         works: by device name, the work of the marks on it: its units choose the compute ceilings. A device without
@@ -47,6 +47,8 @@ def roofs(devices: Sequence[Device], works: Mapping[str, Sequence[Work]], levels
     drawn = []
     for number, device in enumerate(devices):
         wanted = _used(works.get(device.name) or every, device)
+        if wanted and many:  # the highest, so that no mark stands above what is drawn for it
+            wanted.sort(key=lambda resource: -device.require(resource).rate)
         if not wanted:
             usual = [c for c in device.ceilings if c.resource.startswith(_USUAL)]
             usual.sort(key=lambda c: (c.resource != common, not c.resource.startswith("matmul."), -c.rate))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Device
 from rooflens.report.case_names import shared
+from rooflens.report.columns import misfits
 from rooflens.report.figures.axes import Axis
 from rooflens.report.figures.case_pieces import BY, FEW_LAUNCHES, Naming, PieceKind, launches
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, DeviceRoof, ceiling_lines, roofs
@@ -207,6 +208,7 @@ def _notes(
 ) -> Iterator[str]:
     """Yield what a reader must know to read the points."""
     yield from placed.left_out
+    yield from misfits(evidence)
     yield from definitions((record for item in evidence if item.work is not None for record in item.work), levels)
     yield from without_roof(devices, placed.marks)
     if any(mark.above_roof for mark in placed.marks):
@@ -223,6 +225,6 @@ def _notes(
         named = f" ({', '.join(sorted(map(str, strangers)))} is in no catalogue)" if strangers else ""
         yield f"No device is known{named}: no ceilings are drawn."
     if len(devices) > FEW_DEVICES:
-        yield "With many devices only one compute ceiling of each is drawn, that of the precision in use."
+        yield "With many devices only one compute ceiling of each is drawn, the highest that its marks use."
     if not evidence and not devices:
         yield "There are no records and no devices: nothing to draw."

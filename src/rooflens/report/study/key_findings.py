@@ -135,6 +135,18 @@ def _memory(view: StudyView) -> Iterator[str]:
     yield f"The most memory is estimated for {replace(case, device=None).label()}: {units.show(peak, 'B')}{of_it}."
 
 
+def _room(view: StudyView) -> Iterator[str]:
+    """Which estimated steps their devices have no room for."""
+    rooms = [(item.case, item.room) for item in view.evidence if item.room is not None and item.room.fits is not None]
+    lacking = sorted(((room.excess or 0, n) for n, (_, room) in enumerate(rooms) if not room.fits), reverse=True)
+    if lacking:
+        excess, first = lacking[0]
+        case, room = rooms[first]
+        needs = f"{units.show(room.needed, 'B')} of {units.show(room.memory, 'B')}, {units.show(excess, 'B')} too much"
+        of = f"{len(lacking)} of {count(len(rooms), 'step')} {'does' if len(lacking) == 1 else 'do'} not fit"
+        yield f"{of} into the memory of their device, furthest of all {case.label()}: it needs {needs}."
+
+
 def _doubts(view: StudyView) -> Iterator[str]:
     counted = Counter(finding.severity for finding in view.findings)
     if counted:
@@ -153,5 +165,6 @@ _SENTENCES: tuple[Callable[[StudyView], Iterator[str]], ...] = (
     _knees,
     _phases,
     _memory,
+    _room,
     _doubts,
 )
