@@ -8,6 +8,7 @@ import pytest
 from tests.test_check_typed import A100, ALEXNET, BACKWARD, FORWARD, HEADER, PARAMETERS, T4, WEIGHTS, found
 
 from rooflens.checks import examine
+from rooflens.devices import catalogued
 from rooflens.records import Case, Record, Timing, Work
 from rooflens.reported import read_figures
 from rooflens.results import RecordSet
@@ -282,3 +283,48 @@ def test_who_tells_no_dtype_may_have_run_in_any(
 def test_weights_without_a_dtype_may_have_16_bits(tmp_path: Path) -> None:
     for dtype, codes in (("", ()), ("fp32", ("memory-below-weights",))):
         assert found(tmp_path, [f"alexnet,,1,{dtype},forward,memory,{0.6 * WEIGHTS},,"]).codes == codes
+
+
+@pytest.mark.parametrize(
+    ("rows", "doubted"),
+    [
+        (("flops,5.00,GFLOP,", "counted_flops,10.1,GFLOP,"), True),  # counted and stated are the same quantity
+        (("flops,10.1,GFLOP,", "flops,5.00,GFLOP,"), True),
+        (("flops,5.00,GFLOP,", "flops,10.6,GFLOP,"), False),
+        (("flops,5.00,GFLOP,112x112", "flops,10.0,GFLOP,224x224"), False),
+    ],
+)
+def test_two_numbers_of_one_step_that_differ_by_two(tmp_path: Path, rows: tuple[str, str], doubted: bool) -> None:
+    findings = found(tmp_path, [f"{MINE},forward,{row}" for row in rows])
+    assert ("macs-or-flop" in findings.codes) is doubted
+
+
+@pytest.mark.parametrize(("times", "codes"), [(0.99, ()), (1.0, ()), (1.04, ("efficiency-above-one",))])
+def test_whatever_tables_mark_as_above_its_roof_is_told(tmp_path: Path, times: float, codes: tuple[str, ...]) -> None:
+    peak = catalogued("t4").require("matmul.fp32").rate
+    assert found(tmp_path, [f"{MINE},forward,performance,{times * peak:.1f},,"]).codes == codes
+
+
+def test_decode_and_prefill_are_modes_of_their_own(tmp_path: Path) -> None:
+    """A decode step of 3e11 B takes 1 s at the 320 GB/s of a T4, or 0.9375; a prefill of twice as much, twice that."""
+    path = tmp_path / "figures.csv"
+
+    def estimate(mode: str, nbytes: float, tokens: int) -> Record:
+        case = Case(model="llm", device="t4", batch=8, dtype="fp16", mode=mode, options=(("seq_len", tokens),))
+        work = Work(flops={"matmul.fp16": 1e9}, bytes={"dram": nbytes})
+        return Record(case=case, source="estimate", scope="op", name="mm", phase="forward", work=work)
+
+    known = [estimate("decode", 3e11, 1152), estimate("prefill", 6e11, 1152)]
+    for phase, seconds, how, more, codes in (
+        ("decode", "1.00", "", (), ()),
+        ("decode", "0.700", "", (), ("efficiency-above-one",)),
+        ("prefill", "1.00", "", (), ("efficiency-above-one",)),
+        ("prefill", "2.00", "", (), ()),
+        ("decode", "0.700", "of 1152 tokens", (), ("efficiency-above-one",)),
+        ("decode", "0.700", "of 64 tokens", (), ()),
+        # Of which length the sequences were is not said, and two are known.
+        ("decode", "0.700", "", (estimate("decode", 1e11, 64),), ()),
+        ("forward", "0.700", "", (), ()),
+    ):
+        path.write_text(f"{HEADER}\nllm,t4,8,fp16,{phase},time,{seconds},,{how}\n")
+        assert examine(read_figures(path), RecordSet([*known, *more])).codes == codes, (phase, seconds, how)

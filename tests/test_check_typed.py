@@ -56,6 +56,10 @@ TYPED: dict[str, tuple[list[str], list[str]]] = {
         ["mine,t4,8,fp32,forward,counted_flops,4e9,,", "mine,a100-sxm4-40gb,8,fp32,forward,counted_flops,1e9,,"],
         ["mine,t4,8,fp32,forward,counted_flops,4e9,,", "mine,a100-sxm4-40gb,8,fp32,forward,counted_flops,4.4e9,,"],
     ),
+    "macs-or-flop": (
+        ["mine,t4,8,fp32,forward,flops,41.19,GFLOP,paper", "mine,t4,8,fp32,forward,flops,82.68,GFLOP,counter"],
+        ["mine,t4,8,fp32,forward,flops,41.19,GFLOP,paper", "mine,t4,8,fp32,backward,flops,82.68,GFLOP,counter"],
+    ),
     "parameters-off": (
         [f"alexnet,2x t4,,fp32,train,parameters,{2 * PARAMETERS},,"],
         [f"alexnet,2x t4,,fp32,train,parameters,{PARAMETERS},,"],

@@ -12,7 +12,7 @@ from rooflens.checks import Findings, examine
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.progress import Progress
 from rooflens.records import DTYPES
-from rooflens.reported import ReportedFigure, RightValues, holds_figures, mode_of, read_figures, recorded
+from rooflens.reported import GENERATION, ReportedFigure, RightValues, holds_figures, read_figures, recorded
 from rooflens.results import RecordSet
 from rooflens.running.estimating import estimable, estimated
 from rooflens.runs.options import OPTIONS, Options
@@ -86,7 +86,9 @@ def _run_of(figure: ReportedFigure) -> Run | None:
     model, case = figure.model, figure.recorded
     if figure.batch is None or not _NAME.fullmatch(model) or model.lower().endswith(_FILES):
         return None
-    named = {"img_size": figure.image} if case is None else dict(case.options)
+    if case is None and figure.mode in GENERATION and figure.tokens is None:
+        return None
+    named = {"img_size": figure.image, "seq_len": figure.tokens} if case is None else dict(case.options)
     kept = {name for name, line in OPTIONS.items() if line.concerns == "step" and name != "compile"}
     try:
         options = Options.from_case(
@@ -98,6 +100,6 @@ def _run_of(figure: ReportedFigure) -> Run | None:
         model=model,
         batch=figure.batch,
         dtype=figure.dtype if figure.dtype in DTYPES else "fp32",
-        mode=mode_of(figure.phases) if case is None else case.mode,
+        mode=figure.mode if case is None else case.mode,
         options=options,
     )

@@ -10,7 +10,6 @@ from rooflens import units
 from rooflens.checks.context import Context, Stated, fold
 from rooflens.checks.finding import FindingNumbers
 from rooflens.checks.registry import Doubt, check, needs
-from rooflens.checks.roofs import NOISE
 from rooflens.checks.traffic import bandwidths, last_level_cache
 from rooflens.errors import MissingCeiling
 from rooflens.records import Device, Record
@@ -18,6 +17,8 @@ from rooflens.reported.figures import ReportedFigure
 from rooflens.reported.right_values import Expected, precision_of
 from rooflens.roofline import bound
 
+EXACTLY = 1 + 1e-9
+"""What is above its roof by more than rounding is told, as tables mark it with ``!``."""
 BOOST = 1.15
 """Times the datasheet's rate that a clock above the stated one allows."""
 WINOGRAD = 2.25
@@ -45,7 +46,7 @@ def _short_times(context: Context) -> Iterator[Doubt]:
     for figure, value in context.stated("time"):
         meant = context.quickest(figure)
         least, expected, device = context.bound(meant), context.expected(meant), context.device(meant)
-        if least is None or expected is None or device is None or least <= value * (NOISE + figure.precision):
+        if least is None or expected is None or device is None or least <= value * (EXACTLY + figure.precision):
             continue
         reason = _reason(meant, value, expected, device, least / value)
         yield _doubt(
@@ -92,7 +93,7 @@ def _fast_work(context: Context) -> Iterator[Doubt]:
         above = value / max(rates) - figure.precision if rates else 0.0
         known = "a boost clock above the datasheet's" + (", or Winograd or FFT" if most > BOOST else "")
         explained = above <= most
-        if above > NOISE and (explained, *figure.case) not in doubted:
+        if above > EXACTLY and (explained, *figure.case) not in doubted:
             doubted.add((explained, *figure.case))
             yield _doubt(
                 figure,
@@ -109,7 +110,7 @@ def _fast_bytes(context: Context) -> Iterator[Doubt]:
     for figure, value, numbers in _rates(context, (), "bytes", "read_bytes"):
         rates = bandwidths(context, figure)
         above = value / max(rates) - figure.precision if rates else 0.0
-        if above > NOISE:
+        if above > EXACTLY:
             known = "a higher memory clock" if above <= BOOST else ""
             if numbers["amount"] <= last_level_cache(context.device(figure)):
                 known = "they fit into the last-level cache, from which they came"
@@ -129,7 +130,7 @@ def _fast_points(context: Context) -> Iterator[Doubt]:
         for other, intensity in context.beside(figure, "intensity") if rates else ():
             most = intensity * max(rates)
             above = value / most - figure.precision - other.precision
-            if above > NOISE:
+            if above > EXACTLY:
                 known = "a known reason is a higher memory clock" if above <= BOOST else ""
                 if _is_cached(context, figure):
                     known = "a known reason is operands that stayed in the last-level cache"

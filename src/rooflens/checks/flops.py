@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import permutations
 
 from rooflens import units
-from rooflens.checks.context import Context, close, fold, grouped
+from rooflens.checks.context import MOST_BESIDE, Context, close, fold, grouped
 from rooflens.checks.prefix_factors import prefix_factor
 from rooflens.checks.registry import Doubt, check, needs, of_each
 from rooflens.reported.figures import ReportedFigure
@@ -20,6 +21,8 @@ LEAST_COUNTED, LEAST_WITHOUT_TENSOR, LOW, HIGH = 0.5, 0.3, 0.7, 1.95
 PADDED = 1.5
 """Executed over algorithmic FLOP that is common."""
 SAME_WORK = 1.5
+TWICE = 0.02
+"""Counters of MACs and of FLOP differ in what they count beside matrix work."""
 BACKWARD_SHARE = (0.4, 1.05)
 """Forward over backward FLOP: 1/2, and up to 1 for a model of one layer, whose input needs no gradient."""
 
@@ -161,6 +164,24 @@ def counts_differ(context: Context) -> Iterator[Doubt]:
                 " devices' performance, intensity and efficiency cannot be compared",
                 {"least FLOP": least[1], "most FLOP": most[1], "ratio": most[1] / least[1]},
             )
+
+
+@check("macs-or-flop", "warning", "say which is meant: a multiply-add is 2 FLOP, and 1 MAC")
+@needs("flops", "counted_flops")
+def twice_as_many(context: Context) -> Iterator[Doubt]:
+    """The FLOP of one step are stated twice, and one number is twice the other; of known models others tell which."""
+    unknown = (each for each in context.stated("flops", "counted_flops") if context.expected(each[0]) is None)
+    for same in grouped(unknown, "step"):
+        pairs = ((one, other) for one, other in permutations(same[:MOST_BESIDE], 2) if one[1] < other[1])
+        for (less, half), (more, whole) in pairs:
+            if close(whole, 2 * half, TWICE + less.precision + more.precision):
+                yield Doubt(
+                    f"{less.subject}; {more.subject}",
+                    f"{units.show(whole, 'FLOP')} is {fold(whole / half)} times {units.show(half, 'FLOP')} of the same"
+                    " step: multiply-adds in one, FLOP in the other; what is computed from them is off by 2",
+                    {"less FLOP": half, "more FLOP": whole, "ratio": whole / half},
+                )
+                break
 
 
 @check("parameters-off", "error", "count each parameter once; replicas on several devices are the same parameters")

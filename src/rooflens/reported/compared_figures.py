@@ -13,13 +13,14 @@ from rooflens.reported.correlated_models import ModelCorrelations
 from rooflens.reported.figures import (
     CORRELATION,
     FOOTPRINTS,
+    GENERATION,
     OF_A_DEVICE,
     OF_A_TOTAL,
     DeviceAliases,
     OurNumber,
     ReportedFigure,
 )
-from rooflens.reported.right_values import mode_of, own_image
+from rooflens.reported.right_values import own_image
 from rooflens.results import Quantity, RecordSet, Total
 from rooflens.results.quantities import BOUND, MATMUL_FLOPS
 
@@ -152,17 +153,18 @@ def _modes(figure: ReportedFigure) -> tuple[str, ...]:
     """The modes whose steps hold the phases of a figure; forward is part of both."""
     if figure.quantity in OVER_BACKWARD or not figure.phases:
         return ("train",)
-    first = mode_of(figure.phases)
-    return (first,) if figure.quantity in FOOTPRINTS else tuple(dict.fromkeys((first, "train")))
+    first = figure.mode
+    return (first,) if figure.quantity in FOOTPRINTS or first in GENERATION else tuple(dict.fromkeys((first, "train")))
 
 
 def _is_of(case: Case, figure: ReportedFigure, mode: str) -> bool:
     """True if a case is of the model, image size, mode and batch of a figure; parameters are those of any."""
     if figure.quantity == "parameters":
         return case.model == figure.model
-    image, own = dict(case.options).get("img_size"), own_image(case.model)
+    options, own = dict(case.options), own_image(case.model)
+    image = options.get("img_size")
     same = (case.model, case.batch, image or own) == (figure.model, figure.batch, figure.image or own)
-    return same and case.mode == mode
+    return same and case.mode == mode and figure.tokens in (None, options.get("seq_len"))
 
 
 def _of_estimate(figure: ReportedFigure, part: RecordSet) -> tuple[float | None, str]:
@@ -230,7 +232,7 @@ def _counted(figure: ReportedFigure, case: Case, part: RecordSet) -> float | Non
 
 def _counted_phases(case: Case) -> tuple[Phase, ...]:
     """The phases of the step that was counted."""
-    if case.mode == "inference":
+    if case.mode != "train":
         return ("forward",)
     return ("forward", "backward") if dict(case.options).get("optimizer") == "none" else ()
 

@@ -10,7 +10,6 @@ from rooflens.compare.uncertainty import Method
 from rooflens.devices import catalogued_or_none
 from rooflens.errors import Incomparable
 from rooflens.reported.figures import CORRELATION, OurNumber, ReportedFigure
-from rooflens.reported.right_values import mode_of
 from rooflens.results import RecordSet, Time
 
 METHOD: Method = "spearman"
@@ -47,7 +46,7 @@ class ModelCorrelations:
             item
             for item in self._known[time]
             if item.quantity == quantity
-            and item.setting.mode == mode_of(figure.phases)
+            and item.setting.mode == figure.mode
             and item.setting.device in devices
             and METHOD in item.coefficients
         ]

@@ -22,6 +22,7 @@ _MULTIPLES = ("k", "M", "G", "T")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _BATCHES = re.compile(r"\d{1,12}(?:\s*[,;]\s*\d{1,12})+", re.ASCII)
 _BATCH = re.compile(r"([0-9]{1,12})(?:\s+[^\W\d_]+)?")
+_TOKENS = re.compile(r"\b([0-9]{1,7}) tokens?\b")
 _IMAGE = re.compile(r"\b([0-9]{2,4})\s*[xX×]\s*\1\b")
 
 
@@ -79,7 +80,7 @@ def _figure(place: str, row: Mapping[str, str]) -> ReportedFigure:
     for what, word, known in (("dtype", dtype, _TYPES), ("phase", phase, STEPS)):
         if word and word not in known:
             raise FiguresError(f"{place}: unknown {what} {word!r}; known: {', '.join(known)}")
-    size = _IMAGE.search(cell("how"))
+    size, tokens = (pattern.search(cell("how")) for pattern in (_IMAGE, _TOKENS))
     return ReportedFigure(
         quantity=quantity,
         value=_value(place, quantity, cell("value"), cell("unit")),
@@ -90,6 +91,7 @@ def _figure(place: str, row: Mapping[str, str]) -> ReportedFigure:
         dtype=dtype,
         phase=phase,
         image=int(size[1]) if size is not None else None,
+        tokens=int(tokens[1]) if tokens is not None else None,
         digits=_digits(cell("value")),
         precision=_precision(cell("value")),
         unit=cell("unit"),

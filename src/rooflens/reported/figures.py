@@ -52,8 +52,11 @@ STEPS: Mapping[str, tuple[Phase, ...]] = {
     "train": ("forward", "backward"),
     "forward+backward+optimizer": PHASES,
     "forward:backward": (),
+    "prefill": ("forward",),
+    "decode": ("forward",),
 }
-"""The words for phases."""
+"""The words for phases; those of `GENERATION` are modes of their own."""
+GENERATION = frozenset({"prefill", "decode"})
 DeviceAliases = Mapping[str, frozenset[str]]
 """Words for a machine, like ``cpu``, and the devices that they stand for."""
 
@@ -66,6 +69,7 @@ class ReportedFigure:
         value: None where the cell is empty: the figure is unknown.
         group: figures of one group (a report, a file) are compared with each other.
         phase: one of `STEPS`, "" where it is not said.
+        tokens: of each sequence, those in the cache of a decode step; None where that is not said.
         digits: significant digits in which it was written; None for a number that was not typed.
         precision: the largest relative error that rounding to these digits can have made.
         unit: as it was written.
@@ -83,6 +87,7 @@ class ReportedFigure:
     dtype: str = ""
     phase: str = ""
     image: int | None = None
+    tokens: int | None = None
     digits: int | None = None
     precision: float = 0.0
     unit: str = ""
@@ -110,6 +115,11 @@ class ReportedFigure:
         return STEPS.get(self.phase, ())
 
     @property
+    def mode(self) -> str:
+        """The mode in which its phases occur."""
+        return self.phase if self.phase in GENERATION else mode_of(self.phases)
+
+    @property
     def case(self) -> tuple[object, ...]:
         """What two figures share that are about the same run."""
         return (*self.step, self.machine)
@@ -117,7 +127,8 @@ class ReportedFigure:
     @property
     def step(self) -> tuple[object, ...]:
         """What two figures share that are about the same computation, on whatever device."""
-        return (self.group, self.model, self.batch, self.dtype, self.phases or self.phase, self.image)
+        phases = self.phase if self.phase in GENERATION else self.phases or self.phase
+        return (self.group, self.model, self.batch, self.dtype, phases, self.image, self.tokens)
 
     @property
     def loose_dtype(self) -> str:
@@ -141,6 +152,11 @@ class OurNumber:
 
     value: float
     of: str
+
+
+def mode_of(phases: Iterable[Phase]) -> str:
+    """The mode in which these phases occur."""
+    return "inference" if tuple(phases) == ("forward",) else "train"
 
 
 def recorded(records: RecordSet) -> Iterator[ReportedFigure]:
@@ -173,7 +189,7 @@ def _counted(case: Case, part: RecordSet) -> Iterator[ReportedFigure]:
 
 
 def _figure(case: Case, origin: FigureOrigin, quantity: str, value: float, phase: str) -> ReportedFigure:
-    image = dict(case.options).get("img_size")
+    image, tokens = (dict(case.options).get(name) for name in ("img_size", "seq_len"))
     return ReportedFigure(
         quantity=quantity,
         value=value,
@@ -183,6 +199,7 @@ def _figure(case: Case, origin: FigureOrigin, quantity: str, value: float, phase
         dtype=case.dtype,
         phase=phase,
         image=image if isinstance(image, int) else None,
+        tokens=tokens if isinstance(tokens, int) else None,
         group=" ".join(f"{name}={value}" for name, value in case.options),
         origin=origin,
         recorded=case,
@@ -191,6 +208,8 @@ def _figure(case: Case, origin: FigureOrigin, quantity: str, value: float, phase
 
 def _phase(case: Case, records: Iterable[Record], part: RecordSet) -> str:
     """The word for the phases of some records of a part; a record without one spans what the part saw."""
+    if case.mode in GENERATION:
+        return case.mode
     own = {record.phase for record in records}
     phases = set(part.phases) if own == {None} else own - {None}
     if not phases and case.mode == "inference":

@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from rooflens.records import AS_IS, Bound, Case, Device, Phase, Work
-from rooflens.reported.figures import ReportedFigure
+from rooflens.reported.figures import GENERATION, ReportedFigure, mode_of
 from rooflens.results import RecordSet, Total
 from rooflens.runs.options import COUNTING, RUNNING
 
@@ -126,7 +126,10 @@ class RightValues:
         if figure.recorded is not None:
             part = self._estimates.get(step_of(figure.recorded))
         else:
-            part = next((part for case, part in self._estimates.items() if _answers(case, figure, phases)), None)
+            fitting = [part for case, part in self._estimates.items() if _answers(case, figure, phases)]
+            # Where a figure does not say how long its sequences are, one of several estimates may be of others.
+            is_clear = len(fitting) == 1 or (fitting and figure.mode not in GENERATION)
+            part = fitting[0] if is_clear else None
         return from_table(figure, phases) if part is None else from_estimate(part, phases)
 
 
@@ -136,16 +139,15 @@ def step_of(case: Case) -> Case:
     return replace(case, device=None, options=options)
 
 
-def mode_of(phases: Iterable[Phase]) -> str:
-    """The mode in which these phases occur."""
-    return "inference" if tuple(phases) == ("forward",) else "train"
-
-
 def _answers(case: Case, figure: ReportedFigure, phases: tuple[Phase, ...]) -> bool:
     """True if an estimate is that of a typed figure: of its model, batch, dtype, mode and image size."""
-    image = dict(case.options).get("img_size")
+    if figure.mode in GENERATION and phases != figure.phases:
+        return False
+    mode = figure.mode if phases == figure.phases else mode_of(phases)
+    image, tokens = (dict(case.options).get(name) for name in ("img_size", "seq_len"))
     same = (case.model, case.batch, image) == (figure.model, figure.batch, figure.image)
-    return same and case.dtype == (figure.dtype or "fp32") and case.mode == mode_of(phases)
+    as_long = figure.tokens in (None, tokens)
+    return same and as_long and case.dtype == (figure.dtype or "fp32") and case.mode == mode
 
 
 def from_estimate(part: RecordSet, phases: Iterable[Phase]) -> Expected:
@@ -224,7 +226,8 @@ def from_table(figure: ReportedFigure, phases: Iterable[Phase]) -> Expected | No
     # Of the options of a recorded case this one alone leaves the step as it is.
     if recorded is not None and not {name for name, _ in step_of(recorded).options} <= {"channels_last"}:
         return None
-    mode = mode_of(phases) if recorded is None else recorded.mode
+    mode = figure.mode if recorded is None and figure.mode in GENERATION else mode_of(phases)
+    mode = mode if recorded is None else recorded.mode
     rows = [_table().get((figure.model, mode, phase)) for phase in phases]
     known = [row for row in rows if row is not None]
     if len(known) < len(rows):
