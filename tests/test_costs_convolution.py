@@ -197,3 +197,14 @@ def test_tf32_is_a_switch_of_its_own_for_convolutions() -> None:
     gradients = cost(backward(True, True, True), Arithmetic(convolutions="tf32"))
     assert gradients.work.flops == {"matmul.tf32": 2 * 2 * MACS, "vector.fp32": 432}
     assert gradients.family == "convolution"
+
+
+@pytest.mark.parametrize("name", ["convolution", "convolution_backward"])
+def test_a_complex_convolution_is_three_real_ones(name: str) -> None:
+    """(1, 2, 5) with 3 kernels of 2 taps: 4 places x 3 x 2 x 2 = 48 complex multiply-adds of 6 FLOP."""
+    x, w, out = (tensor(*shape, dtype="complex64") for shape in ((1, 2, 5), (3, 2, 2), (1, 3, 4)))
+    if name == "convolution":
+        one = call(name, out, input=x, weight=w, transposed=False)
+    else:
+        one = call(name, w, grad_output=out, input=x, weight=w, transposed=False, output_mask=(False, True, False))
+    assert cost(one).work.matmul_flops == 6 * 48

@@ -125,6 +125,15 @@ def test_a_complex_product_is_four_real_ones_and_their_sums() -> None:
     assert forward(Complex(), a, b) == 8 * 4 * 6 * 5
 
 
+@pytest.mark.parametrize("mode", ["inference", "train"])
+def test_a_complex_convolution_is_three_real_ones(mode: str) -> None:
+    """3 kernels of 2 taps over 2 channels at 4 places: 48 complex multiply-adds of 6 FLOP."""
+    layer = nn.Conv1d(2, 3, 2, bias=False, dtype=torch.complex64)
+    done = rl.estimate(layer, inputs=torch.randn(1, 2, 5, dtype=torch.complex64), mode=mode)
+    assert done.total("forward").matmul_flops == 6 * 48
+    assert done.total("backward").matmul_flops == (6 * 48 if mode == "train" else None)
+
+
 def test_bilinear_layers() -> None:
     # For each of 3 features: x1 W is 5 x 7 multiply-adds, and its product with x2 another 7.
     assert forward(nn.Bilinear(5, 7, 3), torch.randn(4, 5), torch.randn(4, 7)) == 2 * 4 * 3 * (5 * 7 + 7)

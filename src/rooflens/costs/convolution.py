@@ -8,6 +8,9 @@ from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import matrix, pointwise
 from rooflens.records import Call, Tensor
 
+OF_COMPLEX = 6
+"""FLOP of a complex multiply-add: torch makes a complex convolution of three real ones, not of four."""
+
 
 def macs(inputs: Tensor, weight: Tensor, result_shape: tuple[int, ...], transposed: bool) -> int:
     """Multiply-adds of a convolution.
@@ -27,10 +30,11 @@ def macs(inputs: Tensor, weight: Tensor, result_shape: tuple[int, ...], transpos
 def forward(call: Call) -> Demand:
     """Every element of the result sums the kernel over the input channels of its group: one multiply-add per tap.
 
-    Transposed, every element of the input meets each tap once. A bias is one addition per element of the result.
+    Transposed, every element of the input meets each tap once. A bias is one addition per element of the result. A
+    complex convolution is three real ones.
     """
     inputs, weight, out = call.tensor("input" if call.get("input") else "self"), call.tensor("weight"), call.outputs[0]
-    flops = matrix(macs(inputs, weight, out.shape, bool(call.get("transposed", False))), inputs)
+    flops = matrix(macs(inputs, weight, out.shape, bool(call.get("transposed", False))), inputs, OF_COMPLEX)
     if isinstance(call.get("bias"), Tensor):
         flops |= pointwise(out, vector=out.elements)
     return Demand(flops=flops)
@@ -47,7 +51,7 @@ def backward(call: Call) -> Demand:
     grad, inputs, weight = call.tensor("grad_output"), call.tensor("input"), call.tensor("weight")
     for_input, for_weight, for_bias = call.integers("output_mask")
     once = macs(inputs, weight, grad.shape, bool(call["transposed"]))
-    flops = matrix(once * (bool(for_input) + bool(for_weight)), inputs)
+    flops = matrix(once * (bool(for_input) + bool(for_weight)), inputs, OF_COMPLEX)
     if for_bias:
         flops |= pointwise(grad, vector=grad.elements)
     unread = (0 if for_input else weight.nbytes) + (0 if for_weight else inputs.nbytes)

@@ -15,15 +15,15 @@ def is_floating(tensor: Tensor) -> bool:
     return tensor.dtype.startswith(("fp", "bf", "float8", "complex"))
 
 
-def matrix(macs: int, operand: Tensor) -> dict[str, float]:
+def matrix(macs: int, operand: Tensor, of_complex: int = 8) -> dict[str, float]:
     """The FLOP of `macs` multiply-adds on elements of the operand's type.
 
-    A real multiply-add is 2 FLOP, a complex one 8: four real products and four additions.
+    A real multiply-add is 2 FLOP, a complex one 8 (four real products and four additions) unless `of_complex` differs.
     """
     precision = "fp8" if operand.dtype.startswith("float8") else _MATRIX.get(operand.dtype)
     if precision is None:
         raise Uncounted(f"no matrix unit works on {operand.dtype}")
-    return {f"matmul.{precision}": macs * (8 if operand.dtype.startswith("complex") else 2)}
+    return {f"matmul.{precision}": macs * (of_complex if operand.dtype.startswith("complex") else 2)}
 
 
 def pointwise(operand: Tensor, vector: float = 0, special: float = 0) -> dict[str, float]:

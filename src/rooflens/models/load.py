@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from functools import partial
+from types import MethodType
 from typing import TypeVar
 
 import torch
@@ -169,6 +171,7 @@ def make_step(
         InvalidValue: dtype, mode or optimizer is not known.
     """
     check_words(dtype, mode, optimizer)
+    _refuse_spread(name, module, example)
     return Step(
         name=name,
         module=module,
@@ -186,6 +189,19 @@ def make_step(
         autocast=FLOATING_TYPES[dtype.removeprefix("amp-")] if dtype.startswith("amp-") else None,
         channels_last=channels_last,
     )
+
+
+def _refuse_spread(name: str, module: torch.nn.Module, example: Example) -> None:
+    """Raise InvalidValue where a dict that is one argument would be spread to named inputs that do not exist."""
+    forward = inspect.signature(module.forward).parameters if isinstance(module.forward, MethodType) else {}
+    open_ended = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in forward.values())
+    hooked = module._forward_pre_hooks or type(module).__call__ is not torch.nn.Module.__call__
+    unknown = [key for key in example.kwargs or {} if key not in forward]
+    if unknown and forward and not (example.args or open_ended or hooked):
+        raise InvalidValue(
+            f"the inputs of {name} are a dict, so they are given by name, but it takes {', '.join(forward)} and not"
+            f" {', '.join(map(str, unknown))}; if the dict is one argument, give ({{...}},)"
+        )
 
 
 def check_words(dtype: str, mode: str, optimizer: str = "sgd") -> None:

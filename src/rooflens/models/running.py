@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from rooflens.errors import InvalidValue, ModelError, RooflensError, first_line
 from rooflens.models.precisions import precisions
-from rooflens.models.step import Step, check_whole, make_optimizer
+from rooflens.models.step import Step, as_result, check_whole, make_optimizer
 from rooflens.models.transformers import cache_tensors
 from rooflens.records import AS_IS, Phase
 
@@ -58,8 +58,10 @@ def placed(step: Step, device: str, *, copy: bool = True) -> Step:
     def move(tensor: torch.Tensor) -> torch.Tensor:
         dtype = step.cast if step.cast is not None and tensor.is_floating_point() else tensor.dtype
         # A copy: the module may change its inputs in place, and whoever handed them in keeps them.
-        moved = tensor.detach().to(device, dtype, copy=copy).requires_grad_(tensor.requires_grad)
-        return moved.contiguous(memory_format=layout) if step.channels_last and tensor.dim() == 4 else moved
+        moved = tensor.detach().to(device, dtype, copy=copy)
+        if step.channels_last and tensor.dim() == 4:
+            moved = moved.contiguous(memory_format=layout)
+        return moved.requires_grad_(tensor.requires_grad) if tensor.is_leaf else as_result(moved)
 
     if any(t.is_meta for t in (*step.module.parameters(), *step.module.buffers())):
         raise InvalidValue(f"{step.name} has tensors on the meta device: they hold no values, so it cannot be run")
@@ -186,11 +188,14 @@ def _decode(step: Step, device: str, cache: Any, mark: PhaseEnd) -> None:
 
 
 def _train(step: Step, device: str, optimizer: Any, scaler: Any, mark: PhaseEnd) -> None:
-    for leaf in (*step.module.parameters(), *tree_leaves((step.args, step.kwargs))):
-        if isinstance(leaf, torch.Tensor) and leaf.is_leaf:
-            leaf.grad = None
+    tensors = [leaf for leaf in tree_leaves((step.args, step.kwargs)) if isinstance(leaf, torch.Tensor)]
+    for leaf in (*step.module.parameters(), *(tensor for tensor in tensors if tensor.is_leaf)):
+        leaf.grad = None
+    args, kwargs = step.args, step.kwargs
+    if not all(tensor.is_leaf for tensor in tensors):  # what changed them in place is no part of the next step
+        args, kwargs = tree_map_only(torch.Tensor, lambda t: t if t.is_leaf else as_result(t), (args, kwargs))
     with torch.enable_grad(), step.precision(device):
-        output = step.module(*step.args, **step.kwargs)
+        output = step.module(*args, **kwargs)
         loss = step.loss(output, step.targets)
     mark()
     (scaler.scale(loss) if scaler is not None else loss).backward()

@@ -75,6 +75,26 @@ class Step:
         return torch.autocast(device_type, self.autocast) if self.autocast is not None else nullcontext()
 
 
+class _Given(torch.autograd.Function):
+    """A tensor with a node of the backward graph that asks for nothing further."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+        ctx.mark_dirty(tensor)
+        return tensor
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        return None, None
+
+
+def as_result(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the memory of a tensor as the result of operations before the step: no leaf, so it may change in place."""
+    with torch.enable_grad():
+        result: torch.Tensor = _Given.apply(torch.empty((), requires_grad=True), tensor.detach())
+    return result
+
+
 def make_optimizer(name: str, parameters: Sequence[torch.Tensor], fused: bool = False) -> torch.optim.Optimizer | None:
     """Return the optimizer of a training step, in torch's form ``foreach`` or fused; None for "none".
 

@@ -199,7 +199,10 @@ class RecordSet:
         """Return the sum of the records of a phase, or of all, on any device."""
         key = (phase, id(device))
         if key not in self._totals:
-            self._totals[key] = self.sum((r for r in self.records if phase in (None, r.phase)), device)
+            chosen = [r for r in self.records if phase in (None, r.phase)]
+            if phase == "forward" and not chosen:  # every step has one; without operations it is all of the step
+                chosen = [r for r in self.records if r.scope == "model" and r.source == "estimate"]
+            self._totals[key] = self.sum(chosen, device)
         return self._totals[key]
 
     def sum(self, records: Iterable[Record], device: Device | None) -> Total:

@@ -59,7 +59,9 @@ class Total:
         self.device = device
         self._bounds = Bounds() if bounds is None else bounds
         worked = [(r, r.work) for r in self.records if r.work is not None]
-        self.work = Work.of_calls((work, r.calls) for r, work in worked if not r.recomputed)
+        whole = not worked and any(r.source == "estimate" and r.scope == "model" for r in self.records)
+        nothing = Work(bytes={"dram": 0}) if whole else None  # estimated as a whole, and no operation: a known zero
+        self.work = nothing or Work.of_calls((work, r.calls) for r, work in worked if not r.recomputed)
         self.recomputed_work = Work.of_calls((work, r.calls) for r, work in worked if r.recomputed)
         both = [work for work in (self.work, self.recomputed_work) if work is not None]
         self.all_work = both[0] + both[1] if len(both) == 2 else next(iter(both), None)
@@ -73,6 +75,7 @@ class Total:
         self.intensity = done / moved if done and moved else None
         self.pieces: Pieces = "kernels" if any(r.scope == "kernel" for r, _ in worked) else "operations"
         self._needed = [(work, r.calls) for r in self.records if (work := r.needed) is not None]
+        self._needed += [(nothing, 1)] if nothing is not None else []
 
     def _known(self, flops: float) -> float | None:
         """FLOP, None where nothing is known of them: none were counted, and those of some operation are missing."""

@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map
 
 from rooflens.errors import DataDependent, ModelError
+from rooflens.models import as_result
 from rooflens.trace.plain_tensors import inner_tensors, without_values
 
 CPU = torch.device("cpu")
@@ -45,7 +46,7 @@ class Copies(ABC):
         self._offsets: dict[tuple[int, ...], Tensor] = {}
 
     def of(self, tensor: Tensor) -> Tensor:
-        """The copy of `tensor`, with the same shape and need of a gradient."""
+        """The copy of `tensor`, with the same shape and need of a gradient; a leaf if it is one."""
         known = self._made.get(id(tensor))
         if known is not None:
             return known[1]
@@ -56,7 +57,8 @@ class Copies(ABC):
         dtype = self._cast if self._cast is not None and tensor.is_floating_point() else tensor.dtype
         with torch.no_grad():
             made = self._make(tensor, dtype) if inner_tensors(tensor) is None else self._wrapped(tensor)
-        made.requires_grad_(tensor.requires_grad)
+        plain = inner_tensors(tensor) is None
+        made = as_result(made) if plain and not tensor.is_leaf else made.requires_grad_(tensor.requires_grad)
         # The original is kept too, so that its id cannot be used again.
         self._made[id(tensor)] = (tensor, made)
         return made

@@ -44,17 +44,17 @@ def run(operation: HigherOrderOperator, *args: Any, **kwargs: Any) -> Any:
         ) from error
 
 
-def _branch(condition: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], operands: Any = ()) -> Any:
-    return (if_true if condition else if_false)(*operands)
+def _branch(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
+    return (true_fn if pred else false_fn)(*operands)
 
 
-def _scan(combine: Callable[..., Any], start: Any, steps: Any, additional: Any = (), *_: Any) -> Any:
+def _scan(combine_fn: Callable[..., Any], init: Any, xs: Any, additional_inputs: Any = (), **_: Any) -> Any:
     from torch._higher_order_ops.scan import generic_scan
 
-    return generic_scan(combine, start, steps, additional_inputs=additional)
+    return generic_scan(combine_fn, init, xs, additional_inputs=additional_inputs)
 
 
-def _flexible_attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> Any:
+def _flexible_attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, **others: Any) -> Any:
     """One attention kernel, counted in full: only its values tell which blocks a mask leaves out.
 
     What the function of scores computes in the kernel is not counted.
@@ -73,7 +73,7 @@ def flexible_attention() -> Iterator[None]:
     Here it is an operation of our own. A torch without these switches is left as it is.
     """
     module = sys.modules.get(_FLEX)
-    replaced = {"_validate_device": lambda *tensors: None, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG": True}
+    replaced = {"_validate_device": lambda query, key, value: None, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG": True}
     with ExitStack() as patches:
         for name, value in replaced.items():
             if hasattr(module, name):

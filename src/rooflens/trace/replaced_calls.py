@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, wraps
+from inspect import Parameter, Signature
 from types import FunctionType
 from typing import Any
 
@@ -40,7 +41,8 @@ class AcceleratorCalls(TorchFunctionMode):
         if isinstance(func, OpOverload | OpOverloadPacket):
             replacement = KERNELS.get(func.name() if isinstance(func, OpOverload) else func._qualified_op_name)
         if replacement is not None:
-            return replacement(*args, **kwargs)
+            named = kwargs if isinstance(func, FunctionType) else {_NUMPY.get(k, k): v for k, v in kwargs.items()}
+            return replacement(*args, **named)
         if isinstance(func, HigherOrderOperator):
             with self:
                 return higher_order.run(func, *args, **kwargs)
@@ -68,6 +70,7 @@ def _attention(
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
+    *,
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
@@ -114,26 +117,35 @@ def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool
     return output
 
 
-def _recurrent(kind: str) -> Callable[..., Any]:
-    """The replacement of `torch.lstm` and its like.
+def _torch_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    return _dropout(input, p, train)
 
-    Padded: (input, states, weights, has_biases, layers, dropout, train, bidirectional, batch_first). Packed: (data,
-    batch_sizes, states, weights, has_biases, layers, dropout, train, bidirectional).
-    """
+
+def _signature(*names: str) -> Signature:
+    return Signature([Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names])
+
+
+_LAYER = ("hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional")
+PADDED = _signature("input", *_LAYER, "batch_first")
+PACKED = _signature("data", "batch_sizes", *_LAYER)
+
+
+def _recurrent(kind: str) -> Callable[..., Any]:
+    """The replacement of `torch.lstm` and its like, for padded and for packed sequences."""
     plain = getattr(torch, kind)
 
-    def call(input: Tensor, *rest: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         if not _fusing() or not torch.backends.cudnn.enabled:
             with without_mkldnn():
-                return plain(input, *rest)
-        packed = not isinstance(rest[2], bool)
-        batch_sizes = rest[0] if packed else None
-        states, weights, _, layers, dropout, train, bidirectional, *batch_first = rest[1:] if packed else rest
-        options = fused.RecurrentOptions(
-            kind, layers, dropout, train, bidirectional, batch_first=bool(batch_first and batch_first[0])
-        )
-        states = [states] if isinstance(states, Tensor) else list(states)
-        tensors = cast_down(input, *states, *weights)
+                return plain(*args, **kwargs)
+        # Both forms take nine arguments. The fourth of the packed one is a list, and it has no batch_first.
+        padded = isinstance(args[3], bool) if len(args) == len(PADDED.parameters) else "batch_first" in kwargs
+        given = (PADDED if padded else PACKED).bind(*args, **kwargs).arguments
+        settings = (given[name] for name in ("num_layers", "dropout", "train", "bidirectional"))
+        options = fused.RecurrentOptions(kind, *settings, given.get("batch_first", False))
+        states = [given["hx"]] if isinstance(given["hx"], Tensor) else list(given["hx"])
+        tensors = cast_down(given["input" if padded else "data"], *states, *given["params"])
+        batch_sizes = given.get("batch_sizes")
         if fused.saving(*tensors):
             results = fused.Recurrent.apply(options, len(states), batch_sizes, *tensors)
         else:
@@ -203,24 +215,35 @@ def _rms_norm(
     return output
 
 
-def _grouped_product(
-    self: Tensor,
-    mat2: Tensor,
+def _grouped_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
     *,
     offs: Tensor | None = None,
     bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    if self.shape[-1] != mat2.shape[-2]:
-        raise RuntimeError(f"grouped products do not fit: {tuple(self.shape)} and {tuple(mat2.shape)}")
-    product = fused.GroupedProduct.apply if fused.saving(self, mat2) else torch.ops.rooflens._grouped_mm
-    result: Tensor = product(self, mat2, offs, out_dtype)
+    return _torch_grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
+
+
+def _torch_grouped_mm(
+    input: Tensor,
+    mat2: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    if input.shape[-1] != mat2.shape[-2]:
+        raise RuntimeError(f"grouped products do not fit: {tuple(input.shape)} and {tuple(mat2.shape)}")
+    product = fused.GroupedProduct.apply if fused.saving(input, mat2) else torch.ops.rooflens._grouped_mm
+    result: Tensor = product(input, mat2, offs, out_dtype)
     return result if bias is None else result + bias
 
 
 def _valued(method: Callable[..., Any]) -> Callable[..., Any]:
     """A method that gives values, which a fake tensor does not have."""
 
+    @wraps(method)
     def call(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
         if isinstance(tensor, FakeTensor):
             raise DataDependent(f"Tensor.{method.__name__} reads values, and an estimate has only shapes")
@@ -249,25 +272,28 @@ _ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
 )
 """Where none is allowed, attention is written out: the matrix of weights reaches memory."""
 
+_NUMPY = dict.fromkeys(("x", "a", "x1"), "input")
+"""numpy's names of a first argument, which torch's own functions take too."""
+
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 _REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
     F.scaled_dot_product_attention: _attention,
     F.dropout: _dropout,
-    torch.dropout: _dropout,
+    torch.dropout: _torch_dropout,
     F.batch_norm: _batch_norm,
     F.group_norm: _group_norm,
     F.instance_norm: _instance_norm,
     F.rms_norm: _rms_norm,
     torch.rms_norm: _rms_norm,
-    F.grouped_mm: _grouped_product,
-    torch._grouped_mm: _grouped_product,
+    F.grouped_mm: _grouped_mm,
+    torch._grouped_mm: _torch_grouped_mm,
     **{getattr(torch, kind): _recurrent(kind) for kind in _RECURRENT},
     **{method: _valued(method) for method in (Tensor.numpy, Tensor.__array__, Tensor.__dlpack__)},
 }
 
 OPERATORS: Kernels = {
     "scaled_dot_product_attention": _attention,
-    "dropout": _dropout,
+    "dropout": _torch_dropout,
     "rms_norm": _rms_norm,
     **{f"{kind}.{form}": _recurrent(kind) for kind in _RECURRENT for form in ("input", "data")},
 }
