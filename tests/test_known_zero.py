@@ -9,11 +9,12 @@ import torch
 from torch import nn
 
 import rooflens as rl
+from rooflens.records import Phase
 
 
 @pytest.mark.parametrize("module", [nn.Flatten(), nn.Identity(), nn.Unflatten(1, (2, 2)), nn.Sequential()])
 @pytest.mark.parametrize("phase", [None, "forward"])
-def test_views_alone_are_zero_and_not_unknown(module: nn.Module, phase: rl.Phase | None) -> None:
+def test_views_alone_are_zero_and_not_unknown(module: nn.Module, phase: Phase | None) -> None:
     total = rl.estimate(module, inputs=torch.randn(3, 4), device="t4").total(phase)
     assert (total.flops, total.matmul_flops, total.macs, total.seconds) == (0, 0, 0, 0)
     assert total.bytes == {"dram": 0}
