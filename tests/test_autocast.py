@@ -18,7 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rooflens as rl
-from rooflens.trace.autocast import CAST_DOWN, CAST_UP, RESULT_UP, WIDEST, cuda_casts, listed
+from rooflens.errors import ModelError
+from rooflens.trace.autocast import CAST_DOWN, CAST_UP, REFUSED, RESULT_UP, WIDEST, cuda_casts, listed
 from rooflens.trace.replaced_calls import AcceleratorCalls
 
 BF16, FP16, FP32, INT = torch.bfloat16, torch.float16, torch.float32, torch.int64
@@ -247,7 +248,6 @@ ALIKE_ELSEWHERE = frozenset(
         *("_convolution", "_cudnn_rnn", "cudnn_convolution", "cudnn_convolution_transpose"),  # convolution calls these
         *("_scaled_dot_product_flash_attention", "scaled_dot_product_attention"),  # attention is an operation of ours
         *("_thnn_fused_gru_cell", "_thnn_fused_lstm_cell", "gru_cell", "lstm_cell"),  # fake tensors cannot run these
-        "binary_cross_entropy",  # an error on CUDA, whose remedy (autocast off on "cuda") a trace does not see
     }
 )
 """Operators of torch's lists that the oracle cannot compare."""
@@ -279,7 +279,7 @@ def test_fp16_has_a_softmax_that_reads_it_and_writes_fp32() -> None:
 
 
 def test_every_operator_that_torch_casts_is_compared() -> None:
-    ours_alone = CAST_DOWN | CAST_UP | RESULT_UP | WIDEST
+    ours_alone = CAST_DOWN | CAST_UP | RESULT_UP | WIDEST | REFUSED
     assert not operator_names("AutocastCUDA") - operator_names("AutocastCPU") - ours_alone - ALIKE_ELSEWHERE
     spelled = " ".join(CALLS).replace(".", "_") + " upsample_nearest upsample_linear"
     uncalled = {n for n in operator_names("AutocastCUDA") if n not in spelled and "upsample" not in n}
@@ -306,6 +306,67 @@ def test_autocast_that_a_model_turns_off_is_off() -> None:
             return make(4).exp()
 
     assert ours(call, BF16) == [("exp", ("bfloat16",), ("bfloat16",))]
+
+
+class Net(torch.nn.Module):
+    def __init__(self, call: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.layer, self.call = torch.nn.Linear(4, 4), call
+
+    def forward(self, x: Tensor) -> Any:
+        return self.call(self.layer(x))
+
+
+def types(call: Callable[[Tensor], Any], dtype: str) -> dict[str, str]:
+    """The element type of the first result of each operation."""
+    records = rl.estimate(Net(call), inputs=torch.randn(4, 4), dtype=dtype)
+    return {r.name: r.call.outputs[0].dtype for r in records if r.call is not None and r.name != "_to_copy"}
+
+
+@pytest.mark.parametrize(
+    "off", [partial(torch.autocast, "cuda", enabled=False), lambda: torch.cuda.amp.autocast(False)]
+)
+def test_what_a_model_turns_off_for_cuda_is_off(off: Callable[[], Any]) -> None:
+    def call(x: Tensor) -> Tensor:
+        with off():
+            return x.exp()
+
+    assert types(call, "amp-bf16") == {"addmm": "bf16", "exp": "bf16"}
+
+
+def test_what_a_model_turns_on_for_cuda_is_on() -> None:
+    def call(x: Tensor) -> Tensor:
+        with torch.autocast("cuda", dtype=FP16):
+            return (x @ x).tan()
+
+    assert types(call, "fp32") == {"addmm": "fp32", "mm": "fp16", "tan": "fp32"}
+    assert types(call, "amp-bf16") == {"addmm": "bf16", "mm": "fp16", "tan": "fp32"}
+
+
+def test_a_model_that_asks_hears_that_autocast_is_on() -> None:
+    def call(x: Tensor) -> Tensor:
+        return x.to(torch.get_autocast_dtype("cuda")).sin() if torch.is_autocast_enabled() else x
+
+    before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+    assert types(call, "amp-bf16") == {"addmm": "bf16", "sin": "bf16"}
+    assert types(call, "fp32") == {"addmm": "fp32"}
+    assert before == (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"))
+
+
+def test_an_encoder_layer_has_no_fast_path_under_autocast() -> None:
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    records = rl.estimate(layer, inputs=torch.randn(2, 3, 8), dtype="amp-bf16")
+    assert "attention" in {r.name for r in records}
+
+
+def test_a_loss_that_torch_refuses_is_refused_unless_autocast_is_off() -> None:
+    def off(x: Tensor) -> Tensor:
+        with torch.autocast("cuda", enabled=False):
+            return F.binary_cross_entropy(x.float().sigmoid(), torch.ones(4, 4))
+
+    assert types(off, "amp-bf16")["binary_cross_entropy"] == "fp32"
+    with pytest.raises(ModelError, match="BCELoss are unsafe to autocast"):
+        types(lambda x: F.binary_cross_entropy(x.sigmoid(), x), "amp-bf16")
 
 
 def test_no_other_thread_has_the_casts() -> None:

@@ -5,6 +5,8 @@ of Python, so the casts are made there too: our kernels are on the autocast key 
 comes before the CPU's key, and only the thread that enters `cuda_casts` looks at it. Which operators these are, the
 installed torch says. How each is cast stands in torch's lists for CUDA (``AT_FORALL_...`` in
 aten/src/ATen/autocast_mode.h), of which those that the CPU treats alike are left out.
+
+A model may itself turn autocast for CUDA on or off, or ask whether it is on. There it is the same as that of the CPU.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -62,6 +65,9 @@ WIDEST = frozenset(
 )
 """The tensors are brought to the widest type among them."""
 
+REFUSED = frozenset({"binary_cross_entropy"})
+"""An error: fp16 has no room for the gradients."""
+
 _LIBRARY = torch.library.Library("aten", "IMPL")
 _UNLISTED = torch.library.Library("_", "IMPL")
 _BEYOND = torch._C._dispatch_keyset_full_after(DispatchKey.AutocastCPU)
@@ -70,14 +76,45 @@ _BEYOND = torch._C._dispatch_keyset_full_after(DispatchKey.AutocastCPU)
 
 @contextmanager
 def cuda_casts() -> Iterator[None]:
-    """Where autocast for the CPU is on, make CUDA's casts in this thread."""
+    """Where autocast for the CPU or for CUDA is on, make CUDA's casts in this thread."""
     before = torch.is_autocast_enabled("ipu")
     torch.set_autocast_enabled("ipu", True)
     try:
-        with torch._C._IncludeDispatchKeyGuard(torch._C._dispatch_key_parse("AutocastIPU")):
+        with (
+            torch._C._IncludeDispatchKeyGuard(torch._C._dispatch_key_parse("AutocastIPU")),
+            patch.multiple(torch.autocast, __init__=_init, __enter__=_enter, __exit__=_exit),
+        ):
             yield
     finally:
         torch.set_autocast_enabled("ipu", before)
+
+
+_INIT, _ENTER, _EXIT = torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__
+
+
+def _init(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **kwargs: Any) -> None:
+    """Autocast, for the CPU where CUDA is meant: all tensors of a trace lie there."""
+    if device_type == "cuda" and torch.is_autocast_enabled("ipu"):
+        device_type, dtype = "cpu", torch.get_autocast_dtype("cuda") if dtype is None else dtype
+    _INIT(self, device_type, dtype, *args, **kwargs)
+
+
+def _enter(self: Any) -> Any:
+    result = _ENTER(self)  # type: ignore[no-untyped-call]
+    if self.device == "cpu" and torch.is_autocast_enabled("ipu"):
+        self.of_cuda = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+        torch.set_autocast_enabled("cuda", self._enabled)
+        torch.set_autocast_dtype("cuda", self.fast_dtype)
+    return result
+
+
+def _exit(self: Any, *error: Any) -> Any:
+    result = _EXIT(self, *error)
+    if self.device == "cpu" and torch.is_autocast_enabled("ipu"):
+        enabled, dtype = self.of_cuda
+        torch.set_autocast_enabled("cuda", enabled)
+        torch.set_autocast_dtype("cuda", dtype)
+    return result
 
 
 def cast_down(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -163,7 +200,14 @@ def _widest(operator: OpOverload, given: _Given) -> tuple[OpOverload, _Given]:
     return (operator, given) if len(types) < 2 else _up(operator, given)
 
 
-_CASTS = ((CAST_DOWN, _down), (CAST_UP, _up), (RESULT_UP, _result_up), (WIDEST, _widest))
+def _refused(operator: OpOverload, given: _Given) -> tuple[OpOverload, _Given]:
+    raise RuntimeError(
+        "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast; use"
+        " binary_cross_entropy_with_logits, or turn autocast off around them"
+    )
+
+
+_CASTS = ((CAST_DOWN, _down), (CAST_UP, _up), (RESULT_UP, _result_up), (WIDEST, _widest), (REFUSED, _refused))
 
 
 def _is_lower(tensor: Tensor) -> bool:

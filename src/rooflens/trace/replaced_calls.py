@@ -141,8 +141,8 @@ def _recurrent(kind: str) -> Callable[..., Any]:
         # Both forms take nine arguments. The fourth of the packed one is a list, and it has no batch_first.
         padded = isinstance(args[3], bool) if len(args) == len(PADDED.parameters) else "batch_first" in kwargs
         given = (PADDED if padded else PACKED).bind(*args, **kwargs).arguments
-        settings = (given[name] for name in ("num_layers", "dropout", "train", "bidirectional"))
-        options = fused.RecurrentOptions(kind, *settings, given.get("batch_first", False))
+        names = ("num_layers", "dropout", "train", "bidirectional", "batch_first")
+        options = fused.RecurrentOptions(kind, *(given.get(name, False) for name in names))
         states = [given["hx"]] if isinstance(given["hx"], Tensor) else list(given["hx"])
         tensors = cast_down(given["input" if padded else "data"], *states, *given["params"])
         batch_sizes = given.get("batch_sizes")
