@@ -55,9 +55,9 @@ class Copies(ABC):
             self._made[id(tensor)] = (tensor, made)
             return made
         dtype = self._cast if self._cast is not None and tensor.is_floating_point() else tensor.dtype
-        with torch.no_grad():
-            made = self._make(tensor, dtype) if inner_tensors(tensor) is None else self._wrapped(tensor)
         plain = inner_tensors(tensor) is None
+        with torch.no_grad():
+            made = self._make(tensor, dtype) if plain else self._wrapped(tensor)
         made = as_result(made) if plain and not tensor.is_leaf else made.requires_grad_(tensor.requires_grad)
         # The original is kept too, so that its id cannot be used again.
         self._made[id(tensor)] = (tensor, made)
