@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,12 @@ import rooflens as rl
 from rooflens.api.studies import run_study, study_records, study_status, study_verdicts
 from rooflens.cli import main
 from rooflens.errors import InvalidValue, StudyFileError
-from rooflens.running import estimating
+from rooflens.progress import Progress
+from rooflens.records import Device, RecordFile
+from rooflens.running.cells import Estimates
+from rooflens.running.estimating import estimable, estimated, estimated_here
 from rooflens.running.studies import open_study, run_cells
+from rooflens.runs.run import Request, Run
 from rooflens.study import CellNews, Status, StudyFolder
 
 MODEL = """\
@@ -80,24 +84,26 @@ def test_the_records_of_a_cell_are_those_of_an_estimate(tmp_path: Path, jobs: in
     assert sum(step.what == "done" for step in steps) == 12
     for cell, contents in StudyFolder.open(tmp_path / "out").contents().cells:
         case = cell.case
-        right = rl.estimate(str(tmp_path / "tiny.py:build"), batch=case.batch, mode=case.mode, device=case.device)
+        run = Run(model=str(tmp_path / "tiny.py:build"), batch=case.batch, mode=case.mode)
+        right = estimated(estimable(Request.of_run(run)), [rl.device(str(case.device))])  # here, where it is fast
         assert same(rl.RecordSet(contents.records), right, "tiny.py:build")
         assert contents.devices == right.devices
         assert contents.environment is not None
     assert len(study_records(tmp_path / "out").cases) == 12
 
 
-def test_a_step_is_traced_once_for_all_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int | None] = []
-    estimated = estimating.estimated
+def test_a_step_is_traced_once_for_all_devices(tmp_path: Path) -> None:
+    folder, _ = StudyFolder.begin(tmp_path / "out", study(tmp_path))
+    calls: list[tuple[int | None, int]] = []
 
-    def counted(asked: Any, *more: Any) -> rl.RecordSet:
-        calls.extend(run.batch for run in asked.runs)
-        return estimated(asked, *more)
+    def counted(run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordFile:
+        calls.append((run.batch, len(devices)))
+        return estimated_here(run, devices, progress)
 
-    monkeypatch.setattr(estimating, "estimated", counted)
-    run_study(study(tmp_path), tmp_path / "out", jobs=0)
-    assert calls == [1, 8, 1, 8]  # of two modes
+    estimates = Estimates(folder.home, folder.cells, counted)
+    files = [estimates(cell, lambda share, text: None) for cell in folder.cells]
+    assert calls == [(1, 3), (8, 3), (1, 3), (8, 3)]  # of two modes
+    assert all(file.records for file in files)
 
 
 def test_a_device_that_cannot_do_a_step_fails_alone(tmp_path: Path) -> None:

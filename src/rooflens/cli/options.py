@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import rooflens as rl
+from rooflens.progress import WAITING
 from rooflens.runs.options import OPTIONS, Option
 
 if TYPE_CHECKING:
@@ -293,6 +294,8 @@ def progress_bar() -> Iterator[Callable[[float, str], None]]:
         task = bar.add_task("building", total=1.0)
 
         def tell(share: float, what: str) -> None:
+            if hidden and what.startswith(WAITING):
+                click.echo(what, err=True)
             bar.update(task, completed=share, description=escape(what))
 
         yield tell

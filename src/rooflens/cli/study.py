@@ -13,6 +13,7 @@ import click
 import rooflens as rl
 from rooflens.cli.cluster import cluster_options, progress_text, run_on_cluster
 from rooflens.cli.options import all_of, examples, progress_bar
+from rooflens.progress import WAITING
 
 if TYPE_CHECKING:
     from rooflens.study import CellNews, Status, StudyChange, StudyFolder
@@ -194,6 +195,8 @@ class _Display:
         key = step.cell.key
         if step.what == "running":
             self._shares[key] = step.share
+            if self._lines and step.text.startswith(WAITING):
+                click.echo(step.text, err=True)
         else:
             self._shares.pop(key, None)
             self._over |= {key} if step.what in ("done", "failed") else set()

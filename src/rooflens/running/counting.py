@@ -16,7 +16,7 @@ import msgspec
 from rooflens.devices.files import slug
 from rooflens.errors import CountersUnavailable, FileError, InvalidValue, ModelError
 from rooflens.machine import Machine
-from rooflens.progress import Progress, within
+from rooflens.progress import Progress, waiting, within
 from rooflens.records import AS_IS, Case, Record, RecordFile
 from rooflens.results import RecordSet
 from rooflens.running.attributing import attributed, replayed
@@ -28,6 +28,7 @@ from rooflens.sources import counters as source
 from rooflens.sources import profile
 from rooflens.sources.counters import ncu
 from rooflens.sources.counters.ncu import CollectedReport, Tool
+from rooflens.sources.device_lock import alone_on
 from rooflens.sources.environment import capture
 from rooflens.sources.profile import TimeShare
 
@@ -71,7 +72,9 @@ def counted(
             counting = _Counting(
                 run=run, case=case, machine=machine, stem=folder / _stem(case), cache=cache, limit=limit
             )
-            files.append(counting.file(workers, within(progress, n, len(runs))))
+            tell = within(progress, n, len(runs))
+            with alone_on(machine.where, waiting(tell)):
+                files.append(counting.file(workers, tell))
     failures = [failure for file in files for failure in file.failures]
     records = [record for file in files for record in file.records]
     if not records:
@@ -102,7 +105,7 @@ def counted_program(
         raise CountersUnavailable(NO_GPU)
     tool = ncu.find()
     case = Case(model=_named(program), device=machine.name, dtype=AS_IS)
-    with _folder(keep) as folder:
+    with _folder(keep) as folder, alone_on(machine.where, waiting(progress)):
         report = folder / f"{_stem(case)}.ncu-rep"
         done = ncu.collect(
             tool.command(ncu.metric_set(_capability(), AS_IS), report, cache=cache, program=program),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.models import Workload, compiled, kept_switches, neutral, placed, running, workload_of
-from rooflens.progress import Progress
+from rooflens.progress import Progress, waiting
 from rooflens.records import Failure, Record, RecordFile, write_records
 from rooflens.running import ranks
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
@@ -20,6 +20,7 @@ from rooflens.running.outcomes import contents, lost, runs_in, taken, telling
 from rooflens.runs.run import Request, Run
 from rooflens.sources import conditions
 from rooflens.sources import measure as source
+from rooflens.sources.device_lock import alone_on
 from rooflens.sources.profile import profiled_step
 from rooflens.timing import Policy
 
@@ -51,7 +52,8 @@ def measurer_here(asked: Workload, where: str) -> Iterator[Measurer]:
     def measure(run: Run, device: str, budget: float | None, progress: Progress) -> RecordFile:
         label = run.case(device).label()
         kept: list[Record | Failure] = []
-        _measure(asked, run, device, observer, budget, kept, share=lambda done: progress(done, label))
+        with alone_on(where, waiting(progress)):
+            _measure(asked, run, device, observer, budget, kept, share=lambda done: progress(done, label))
         return contents(kept)
 
     yield measure
@@ -60,8 +62,8 @@ def measurer_here(asked: Workload, where: str) -> Iterator[Measurer]:
 class WorkerMeasurer:
     """A :class:`Measurer` in worker processes."""
 
-    def __init__(self, workers: Workers, out: Path) -> None:
-        self._workers, self._out = workers, out
+    def __init__(self, workers: Workers, where: str, out: Path) -> None:
+        self._workers, self._where, self._out = workers, where, out
 
     def runs(self, asked: Request) -> tuple[Run, ...]:
         """What a request asks to run, as :func:`rooflens.running.outcomes.runs_in`."""
@@ -70,7 +72,8 @@ class WorkerMeasurer:
     def __call__(self, run: Run, device: str, budget: float | None, progress: Progress) -> RecordFile:
         case = run.case(device)
         job = Measure(run=run, device=device, budget=budget, out=str(self._out))
-        ending = self._workers.run(job, telling(progress, case.label()))
+        with alone_on(self._where, waiting(progress), count=run.options.gpus):
+            ending = self._workers.run(job, telling(progress, case.label()))
         written = taken(self._out)
         if isinstance(ending, Lost):
             failed = lost(case, "measure", ending)
@@ -92,7 +95,7 @@ def measurer_in_workers(where: str, *, limit: float, fresh: bool) -> Iterator[Wo
     workers = Workers(start, limit=limit, fresh=fresh)
     with workers, tempfile.TemporaryDirectory(prefix="rooflens-") as folder:
         workers.prepare()
-        yield WorkerMeasurer(workers, Path(folder) / "measured.jsonl")
+        yield WorkerMeasurer(workers, where, Path(folder) / "measured.jsonl")
 
 
 def begin(start: Start) -> Serve:

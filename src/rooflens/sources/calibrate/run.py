@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from rooflens.errors import first_line
-from rooflens.progress import Progress
+from rooflens.progress import Progress, waiting
 from rooflens.records import Device
 from rooflens.sources.calibrate import caches, lanes, links, memory, overhead
 from rooflens.sources.calibrate.assemble import assembled
@@ -19,6 +19,7 @@ from rooflens.sources.calibrate.matrix import matrix, precisions
 from rooflens.sources.calibrate.pinned import pinned
 from rooflens.sources.calibrate.trial import TROUBLE, Bench, MeasuredRates, fact, timers
 from rooflens.sources.calibrate.trial_sizes import SECONDS, SIZES
+from rooflens.sources.device_lock import alone_on
 
 USED = 0.7
 """Share of the budget that is planned; the rest is for allocating, building and overrunning."""
@@ -54,7 +55,7 @@ def calibrate(
     """
     sizes = SIZES[where, quick]
     seconds = budget if budget is not None else SECONDS["quick" if quick else "full"]
-    with pinned(where) as pinning, torch.no_grad():
+    with alone_on(where, waiting(progress)), pinned(where) as pinning, torch.no_grad():
         timer, wall, steady = timers(where)
         bench = Bench(where=where, sizes=sizes, pinning=pinning, timer=timer, wall=wall, steady=steady, known=known)
         rates = run(tasks(where, sizes.compiled), bench, seconds, progress)

@@ -1,0 +1,92 @@
+"""A device of this machine for one measurement at a time: two runners wait for each other.
+
+The lock is the system's own, on a file in the user's cache, and ends with the process that holds it, however it ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from rooflens.devices.files import cache_folder
+from rooflens.progress import WAITING
+from rooflens.sources.container import text
+
+if sys.platform != "win32":
+    import fcntl
+
+
+@contextmanager
+def alone_on(where: str, tell: Callable[[str], None] = lambda _: None, *, count: int = 1) -> Iterator[None]:
+    """Hold devices of this machine while the block runs; wait for whoever holds them.
+
+    Without a folder to write in, or on a system without such locks, nobody waits.
+
+    Args:
+        where: torch's device type.
+        tell: takes a sentence if there is somebody to wait for.
+        count: how many cards.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    with ExitStack() as stack:
+        for name in _names(where, count):  # all take them in the same order, so that no two wait for each other
+            file = _opened(name)
+            if file is not None:
+                stack.enter_context(file)  # closing it frees the lock
+                _lock(file, where, tell)
+        yield
+
+
+def _lock(file: IO[str], where: str, tell: Callable[[str], None]) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = re.fullmatch(r"[0-9]{1,9}", file.read(10).strip())
+        who = f"process {holder[0]}" if holder else "another process"
+        tell(f"{WAITING} until {who} has measured on {where} of this machine")
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError:  # the file system has no locks
+        return
+    file.seek(0)
+    file.truncate()
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+
+
+def _opened(name: str) -> IO[str] | None:
+    """Open the file of a lock; None if there is no place for it."""
+    for folder in (cache_folder(), Path(tempfile.gettempdir()) / f"rooflens-{os.getuid()}"):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return (folder / f"measuring-{_machine()}-{name}.lock").open("a+")
+        except OSError:
+            continue
+    return None
+
+
+def _names(where: str, count: int) -> list[str]:
+    """Return what tells the devices apart on this machine, whatever a process sees of them."""
+    if where != "cuda":
+        return [where]
+    import torch
+
+    cards = (torch.cuda.get_device_properties(n) for n in range(min(count, torch.cuda.device_count())))
+    return sorted(re.sub(r"[^\w-]", "", str(getattr(card, "uuid", None) or card.name)) for card in cards)
+
+
+@cache
+def _machine() -> str:
+    """Return what tells machines apart that share a home folder."""
+    boot = text("/proc/sys/kernel/random/boot_id") or os.uname().nodename
+    return hashlib.sha256(boot.encode()).hexdigest()[:12]
