@@ -187,8 +187,10 @@ def test_what_is_written_comes_back(contents: RecordFile) -> None:
 def test_the_file_is_json_lines_with_a_header_and_each_case_once(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     write_records(path, CONTENTS)
-    header, case, *records = [json.loads(line) for line in path.read_text().splitlines()]
-    assert header == {"type": "header", "format": FORMAT, "environment": None, "devices": {}}
+    header, case, *records, end = [json.loads(line) for line in path.read_text().splitlines()]
+    promised = {"records": 2, "failures": 0}
+    assert header == {"type": "header", "format": FORMAT, **promised, "environment": None, "devices": {}}
+    assert end == {"type": "end", **promised}
     assert case["type"] == "case"
     assert (case["number"], case["model"], case["options"]) == (0, "resnet18", [["causal", True]])
     assert [(entry["type"], entry["case"]) for entry in records] == [("record", 0), ("record", 0)]
@@ -201,13 +203,13 @@ def test_a_call_is_written_once_for_all_its_records(tmp_path: Path) -> None:
     records = tuple(Record(case=CASE, source="estimate", scope="op", path=p, call=call) for p in ("a", "b"))
     write_records(path, RecordFile(records=records))
     written = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [entry["type"] for entry in written] == ["header", "case", "call", "record", "record"]
+    assert [entry["type"] for entry in written] == ["header", "case", "call", "record", "record", "end"]
     assert written[2]["arguments"] == [
         ["self", {"fp32": [2, 3]}],
         ["mask", {"fp32": [2, 3], "nbytes": 8}],
         ["value", {"float": "-inf"}],
     ]
-    assert [entry["call"] for entry in written[3:]] == [0, 0]
+    assert [entry["call"] for entry in written[3:-1]] == [0, 0]
     assert read_records(path).records == records
 
 
@@ -312,9 +314,43 @@ def put(number: int, text: str) -> Callable[[list[str]], None]:
 
 def test_a_file_cut_short(tmp_path: Path) -> None:
     def cut(lines: list[str]) -> None:
-        lines[3] = lines[3][:20]
+        del lines[4:]
+        lines[3] = lines[3].rstrip()[:20]
 
     assert damaged(tmp_path, cut).startswith(", line 4: Input data was truncated; the file is damaged")
+
+
+@pytest.mark.parametrize(
+    ("left", "says"),
+    [
+        (4, "2 records promised, 2 found; the end mark is missing"),
+        (3, "2 records promised, 1 found; the end mark is missing"),
+        (1, "2 records promised, 0 found; the end mark is missing"),
+    ],
+)
+def test_a_file_cut_at_the_end_of_a_line(tmp_path: Path, left: int, says: str) -> None:
+    def cut(lines: list[str]) -> None:
+        del lines[left:]
+
+    assert damaged(tmp_path, cut) == f" was cut: {says}; copy or write it again"
+
+
+def test_a_file_that_lost_a_line_or_got_another_file(tmp_path: Path) -> None:
+    assert damaged(tmp_path, lambda lines: lines.pop(2)).startswith(" was cut: 2 records promised, 1 found; copy")
+    assert "a line follows the end mark: another file was appended" in damaged(
+        tmp_path, lambda lines: lines.extend(lines[:])
+    )
+
+
+def test_files_without_an_end_mark_are_still_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    write_records(path, CONTENTS)
+    header, *lines, _ = path.read_text().splitlines(keepends=True)
+    for version in (1, 2, 3):
+        older = json.loads(header) | {"format": version}
+        del older["records"], older["failures"]
+        path.write_text("".join((json.dumps(older) + "\n", *lines)))
+        assert read_records(path) == CONTENTS
 
 
 CALL_LINE = (

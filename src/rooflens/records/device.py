@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +9,7 @@ from rooflens.errors import InvalidValue, MissingCeiling
 from rooflens.records.work import COMPUTE_RESOURCES
 
 CeilingOrigin = Literal["datasheet", "derived", "measured", "user"]
+LEAST_RATE, MOST_RATE = 1.0, 1e30
 Silicon = Literal["tensor", "fma", "special", "memory", "link"]
 
 
@@ -41,8 +41,11 @@ class Ceiling:
         return self.resource in COMPUTE_RESOURCES
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate < math.inf:
-            raise InvalidValue(f"ceiling {self.resource!r} has rate {self.rate}; leave out a rate that is not known")
+        if not LEAST_RATE <= self.rate <= MOST_RATE:
+            raise InvalidValue(
+                f"ceiling {self.resource!r} has rate {self.rate}, and hardware has {LEAST_RATE:g} to {MOST_RATE:g} a"
+                " second; leave out a rate that is not known"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,8 @@ Format history (the version rises when an older reader would misunderstand a fil
 2. ``call`` lines
 3. calls tell how their tensors lie in memory, and records of calls in several layouts the calls of each; a model's
    record holds its views and module calls, as ``{"forward": {"layer1.0": [1, 1]}}``; older files tell none of that
+4. the header promises how many records and failures follow, and an ``end`` line is the last one; of older files nobody
+   can tell whether they were cut
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from rooflens.records.device import Device
 from rooflens.records.operation import Call, HostCalls, Phase
 from rooflens.records.record import Case, Environment, Failure, Record
 
-FORMAT = 3
+FORMAT = 4
 
 T = TypeVar("T")
 
@@ -95,7 +97,9 @@ def _lines(contents: RecordFile) -> Iterable[str]:
         fields = msgspec.to_builtins(value) if value is not None else {}
         return msgspec.json.encode({"type": kind, **more, **fields}).decode()
 
-    yield line("header", None, format=FORMAT, environment=contents.environment, devices=contents.devices)
+    promised = {"records": len(contents.records), "failures": len(contents.failures)}
+    kept = {"environment": contents.environment, "devices": contents.devices}
+    yield line("header", None, format=FORMAT, **promised, **kept)
     cases: dict[Case, int] = {}
     calls: dict[tuple[Call, object], int] = {}
     for kind, items in (("record", contents.records), ("failure", contents.failures)):
@@ -116,6 +120,7 @@ def _lines(contents: RecordFile) -> Iterable[str]:
             if isinstance(item, Record) and item.host_calls is not None:
                 entry["host_calls"] = _plain_host_calls(item.host_calls)
             yield line(kind, entry)
+    yield line("end", None, **promised)
 
 
 def read_records(path: Path) -> RecordFile:
@@ -132,6 +137,7 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
     import msgspec
 
     header: RecordFile | None = None
+    promise = _Promise({})
     cases: dict[int, Case] = {}
     calls: dict[int, Call] = {}
     records: list[Record] = []
@@ -143,6 +149,9 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
             kind = entry.pop("type", None)
             if header is None:
                 version, header = _header(path, kind, entry)
+                promise = _Promise(entry if version > 3 else {})
+            elif promise.is_end(kind):
+                pass
             elif kind == "case":
                 _define(kind, cases, entry, msgspec.convert({k: v for k, v in entry.items() if k != "number"}, Case))
             elif kind == "call":
@@ -160,7 +169,31 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
 
     if header is None:
         raise RecordFileError(f"{path} is empty: a record file begins with a header line")
+    promise.check(path, {"records": len(records), "failures": len(failures)})
     return replace(header, records=tuple(records), failures=tuple(failures))
+
+
+class _Promise:
+    """What a file says that it holds, nothing before format 4."""
+
+    def __init__(self, header: Mapping[str, Any]) -> None:
+        self._counts: Mapping[str, int] = {what: header[what] for what in ("records", "failures") if header}
+        self._ended = False
+
+    def is_end(self, kind: str | None) -> bool:
+        """True for the end mark; ValueError if a line follows it."""
+        if self._ended:
+            raise ValueError("a line follows the end mark: another file was appended")
+        self._ended = bool(self._counts) and kind == "end"
+        return self._ended
+
+    def check(self, path: Path, found: Mapping[str, int]) -> None:
+        """Raise RecordFileError if a file holds less or more than it promised."""
+        if not self._counts or (self._ended and self._counts == found):
+            return
+        numbers = " and ".join(f"{n} {what} promised, {found[what]} found" for what, n in self._counts.items() if n)
+        end = "" if self._ended else "; the end mark is missing"
+        raise RecordFileError(f"{path} was cut: {numbers or 'nothing was promised'}{end}; copy or write it again")
 
 
 def _record(entry: Mapping[str, Any], case: Case, calls: Mapping[int, Call]) -> Record:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rooflens import units
+from rooflens.errors import InvalidValue
 
 XY = tuple[float, float]
 """A point in the units of its axes."""
 Scale = Literal["log", "linear"]
 _MOST_TICKS = 6
+_LEAST, _MOST = 1e-60, 1e60
+"""Of what is drawn on a logarithmic axis, in base units."""
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -32,8 +35,19 @@ class Axis:
 
     @classmethod
     def around(cls, label: str, values: list[float], unit: str = "", margin: float = 1.6) -> Axis:
-        """Return a logarithmic axis with some room on either side of the values."""
+        """Return a logarithmic axis with some room around the values; InvalidValue as in `check_drawable`."""
+        check_drawable(label, *values)
         return cls(label=label, low=min(values) / margin, high=max(values) * margin, unit=unit)
+
+
+def check_drawable(what: str, *values: float) -> None:
+    """Raise InvalidValue if a value is too small or too large for a logarithmic axis."""
+    odd = [value for value in values if not _LEAST <= value <= _MOST]
+    if odd:
+        raise InvalidValue(
+            f"cannot draw {what}: {odd[0]:g} is no number of hardware; what can be drawn lies between {_LEAST:g} and"
+            f" {_MOST:g}; look at the FLOP, bytes and times of its records"
+        )
 
 
 def place(axis: Axis, value: float) -> float:

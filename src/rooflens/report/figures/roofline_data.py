@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rooflens.records import Source
-from rooflens.report.figures.axes import XY, Axis
+from rooflens.report.figures.axes import XY, Axis, check_drawable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +71,9 @@ class Mark:
     above_roof: bool = False
     whole: bool = False
     level: str = "dram"
+
+    def __post_init__(self) -> None:
+        check_drawable(self.label, self.x, self.y)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
