@@ -152,3 +152,23 @@ def test_an_estimate_on_a_small_card() -> None:
     fitting = rl.largest_batch("alexnet", device="t4").batch
     assert fitting is not None
     assert small.largest == pytest.approx(fitting, rel=0.02)
+
+
+def test_comparisons_and_charts_say_so_too() -> None:
+    cases = [replace(CASE, batch=batch) for batch in (1, 8, 32)]
+    held = {case: replace(HELD, peak=(4 + case.batch) * GB) for case in cases if case.batch is not None}
+    # 4 GB stay free on 16 GB: 5 GB and 12 GB fit, 36 GB lack 24 GB. The second device has room for all of them.
+    records = RecordSet(())
+    for name, memory in (("toy", 16e9), ("large", 100e9)):
+        for case in cases:
+            records += estimated(replace(case, device=name), held[case], machine(name, memory))
+    rows = json.loads(rl.table(rl.compare(records, question="devices"), format="json"))[0]["rows"]
+    lacking = [(row["device"], row["batch"], row["memory_excess"]) for row in rows if row["fits"] is False]
+    assert lacking == [("toy", 32, 24 * GB)]
+    rows = json.loads(rl.table(rl.compare(records, question="throughput"), format="json"))[0]["rows"]
+    assert {row["device"]: row["too_large"] for row in rows} == {"toy": "32", "large": None}
+    notes = rl.chart("throughput", records).chart.notes
+    assert [note for note in notes if "fit" in note] == ["net on toy: batch 32 does not fit into the device's memory"]
+    assert any(
+        "net batch 32 fp32 train on toy does not fit: " in note for note in rl.chart("latency", records).chart.notes
+    )

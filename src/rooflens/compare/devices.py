@@ -10,7 +10,7 @@ from rooflens.compare.timed_cases import TimedCase, timed_cases
 from rooflens.compare.uncertainty import Interval, RatioChange
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Device
-from rooflens.results import RecordSet, Time
+from rooflens.results import RecordSet, Room, Time
 from rooflens.results.quantities import ratio
 
 
@@ -23,6 +23,7 @@ class OnDevice:
         watts: rated power of the device (all of them together, where it is several).
         joules_per_sample: energy of a sample at rated power: an upper bound of what the device draws.
         speedup_per_watt: speed-up over the ratio of rated powers; `speedup_per_price`: over that of prices.
+        room: how the memory that the step needs compares with that of the device.
     """
 
     case: Case
@@ -37,6 +38,7 @@ class OnDevice:
     speedup_per_watt: float | None = None
     price: float | None = None
     speedup_per_price: float | None = None
+    room: Room | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,7 @@ def _row(step: TimedCase, base: TimedCase, devices: Mapping[str, Device], prices
         speedup_per_watt=ratio(compared.ratio, ratio(watts, _watts(devices.get(there)))),
         price=price,
         speedup_per_price=ratio(compared.ratio, ratio(price, prices.get(there))),
+        room=step.evidence.room,
     )
 
 

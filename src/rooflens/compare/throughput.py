@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,12 +24,14 @@ class Sweep(Doubtful):
     Attributes:
         case: what the batches share; its own batch is None.
         rates: batch and samples per second, by rising batch; `ran_out`: batches for which memory was too small.
+        too_large: batches that do not fit into its memory, by their estimates.
     """
 
     case: Case
     origin: RateOrigin
     rates: tuple[tuple[int, float], ...]
     ran_out: tuple[int, ...] = ()
+    too_large: tuple[int, ...] = ()
 
     @property
     def best(self) -> tuple[int, float]:
@@ -54,17 +57,24 @@ def sweeps(
 ) -> tuple[Sweep, ...]:
     """One sweep per case and origin: cases that differ in nothing but the batch."""
     rates: dict[tuple[Case, RateOrigin], dict[int, float]] = {}
+    too_large: dict[tuple[Case, RateOrigin], list[int]] = defaultdict(list)
     for item in evidence:
         rate, origin = throughput(item.case, item.total(), item.measured())
         if item.case.batch is not None and rate is not None and origin is not None and origin in origins:
             rates.setdefault((replace(item.case, batch=None), origin), {})[item.case.batch] = rate
+            if item.room is not None and item.room.fits is False:
+                too_large[replace(item.case, batch=None), origin].append(item.case.batch)
     ran_out: dict[Case, list[int]] = {}
     for failure in failures:
         if failure.kind == "out of memory" and failure.case.batch is not None:
             ran_out.setdefault(replace(failure.case, batch=None), []).append(failure.case.batch)
     return tuple(
         Sweep(
-            case=case, origin=origin, rates=tuple(sorted(known.items())), ran_out=tuple(sorted(ran_out.get(case, ())))
+            case=case,
+            origin=origin,
+            rates=tuple(sorted(known.items())),
+            ran_out=tuple(sorted(ran_out.get(case, ()))),
+            too_large=tuple(sorted(too_large[case, origin])),
         )
         for (case, origin), known in rates.items()
     )

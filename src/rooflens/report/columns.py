@@ -122,6 +122,10 @@ BOUNDS = (
         group="time",
     ),
 )
+ROOM = (
+    Column("fits", "fits", read="room.fits", group="fit", show="files"),
+    Column("memory_excess", "memory that lacks", "B", "room.excess", group="fit"),
+)
 SHARE = Column("share", "share", PERCENT, lambda row: ratio(row.total.seconds, row.of.seconds), group="time")
 
 

@@ -24,7 +24,7 @@ from rooflens.compare.kernel_pairs import spelling
 from rooflens.compare.uncertainty import LEVEL
 from rooflens.errors import InvalidValue
 from rooflens.records import Case
-from rooflens.report.columns import CASE, PHASE, case_columns, p_entry, whole
+from rooflens.report.columns import CASE, PHASE, ROOM, case_columns, p_entry, whole
 from rooflens.report.series import correlation_table, exponent_table, phases_table, sweep_table
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 
@@ -266,6 +266,7 @@ _DEVICES = (
     Column("price", "price", group="price"),
     Column("speedup_per_price", "speed-up per price", group="price"),
     Column("time_is", "time is", read="time", align="left", group="time", show="files"),
+    *ROOM,
 )
 
 

@@ -123,6 +123,12 @@ _SWEEP = (
     Column("best_batch", "at batch", COUNT, "best.0"),
     Column("knee", "knee", COUNT),
     Column("largest", "largest that fits", COUNT),
+    Column(
+        "too_large",
+        "do not fit",
+        read=lambda item: ", ".join(map(str, item.too_large)) or None,
+        align="left",
+    ),
 )
 
 

@@ -15,6 +15,7 @@ from rooflens.report.columns import (
     CASE,
     FASTER,
     PHASE,
+    ROOM,
     SOURCE,
     WORK,
     at_least,
@@ -117,8 +118,7 @@ _SUMMARY = (
     _of_both(HFU, "files"),
     _time("throughput", THROUGHPUT.header, "", lambda row: Entry(row.rate[0], "<=" if row.rate[1] == "bound" else "")),
     replace(_time("throughput_from", "throughput from", "", "rate.1", "files"), align="left"),
-    Column("fits", "fits", read="room.fits", group="fit", show="files"),
-    Column("memory_excess", "memory that lacks", "B", "room.excess", group="fit"),
+    *ROOM,
 )
 _FAILED = (
     *CASE,

@@ -11,6 +11,7 @@ from rooflens.compare.timed_cases import Compared, TimedCase, quantity_of, timed
 from rooflens.errors import Incomparable
 from rooflens.records import Case
 from rooflens.report.charts import Axis, HeatCell, HeatMap, Plot
+from rooflens.report.columns import misfits
 from rooflens.report.series import METHOD_WORDS, correlation_table, exponent_table
 from rooflens.report.study.cases import device_series, naming
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
@@ -52,7 +53,7 @@ def against(known: Sequence[TimedCase], x: Compared) -> Plot | None:
         x=Axis.around(f"{title} of a step" if unit else title, [a for _, a, _ in placed], unit),
         y=Axis.around(time, [b for _, _, b in placed], "s"),
         series=device_series(dots),
-        notes=(f"latency is the {time}",),
+        notes=(f"latency is the {time}", *misfits(case.evidence for case, _, _ in placed)),
     )
 
 

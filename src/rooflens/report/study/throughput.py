@@ -14,6 +14,7 @@ from rooflens.report.study.cases import device_style, naming
 from rooflens.report.study.content import FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
 
+_MOST_NAMED = 3
 MOST_LINES = 40
 """Sweeps that are drawn: those of the highest throughput."""
 
@@ -50,6 +51,12 @@ def against_batch(known: Sequence[Sweep]) -> Plot:
             )
         )
     notes = ["dashed: the most that the bound allows"] if any(sweep.origin == "bound" for sweep in shown) else []
+    too_large = [sweep for sweep in shown if sweep.too_large]
+    for sweep in too_large[:_MOST_NAMED]:
+        batches = ", ".join(map(str, sweep.too_large))
+        notes.append(f"{named(sweep.case)}: batch {batches} does not fit into the device's memory")
+    if len(too_large) > _MOST_NAMED:
+        notes.append(f"{len(too_large) - _MOST_NAMED} more lines have batches that do not fit; the table names them")
     if len(known) > MOST_LINES:
         notes.append(f"the {MOST_LINES} of highest throughput of {len(known)}; the table has all")
     return Plot(
