@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.ao import quantization
+from torch.nn import functional as F
+from torch.utils import mkldnn
 
 import rooflens as rl
 from rooflens.errors import ModelError
@@ -143,6 +145,73 @@ def test_a_scripted_layer_reads_its_weights() -> None:
     assert counted(script, torch.randn(1, 64)) == (32 * 64 + 32, 32 * 64 + 32 * 4 + 4 * (64 + 32), 2048 + 512)
     notes = rl.estimate(script, inputs=torch.randn(1, 64)).notes
     assert [note for note in notes if "not counted" in note] == []
+
+
+class Adds(nn.Module):
+    """A quantised convolution, a skip connection around it, and a pool."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quantise, self.dequantise = quantization.QuantStub(), quantization.DeQuantStub()
+        self.convolution = nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.sum = torch.ao.nn.quantized.FloatFunctional()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.quantise(x)
+        x = F.max_pool2d(self.sum.add_relu(self.convolution(x), x), 2)
+        result: Tensor = self.dequantise(x)
+        return result
+
+
+def test_what_lies_between_quantised_layers_is_counted() -> None:
+    """256 elements: two operands from integers (2 each), add, relu, to integers (5); bytes of 1 each."""
+    module: Any = Adds().eval()
+    module.qconfig = quantization.get_default_qconfig("fbgemm")
+    quantization.prepare(module, inplace=True)
+    module(torch.randn(1, 4, 8, 8))
+    quantization.convert(module, inplace=True)
+    est = rl.estimate(module, inputs=torch.randn(1, 4, 8, 8))
+    assert est.coverage.uncounted == ()
+    works = {r.call.name: r.work for r in est if r.call is not None and r.work is not None}
+    adding, pooling = works["quantized_add_relu"], works["quantized_max_pool2d"]
+    assert (dict(adding.flops), dict(adding.bytes)) == ({"vector.fp32": 256 * (4 + 1 + 1 + 5)}, {"dram": 3 * 256})
+    assert (dict(pooling.flops), dict(pooling.bytes)) == ({}, {"dram": 256 + 64})
+
+
+def test_a_graph_whose_layers_are_quantised_is_run_with_values() -> None:
+    from torch.ao.quantization import quantize_fx
+
+    inputs = torch.randn(2, 64)
+    prepared = quantize_fx.prepare_fx(
+        nn.Sequential(nn.Linear(64, 32)).eval(), quantization.get_default_qconfig_mapping("fbgemm"), (inputs,)
+    )
+    prepared(inputs)
+    est = rl.estimate(quantize_fx.convert_fx(prepared), inputs=inputs)
+    assert (est.parameters, est.total().matmul_flops) == (64 * 32 + 32, 2 * 2 * 64 * 32)
+    assert any("quantised" in note for note in est.notes)
+
+
+def convolutional() -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10)).eval()
+
+
+def test_the_weights_of_a_frozen_script_lie_in_its_graph() -> None:
+    """The norm is folded into the convolution: 216 + 8 weights, and 2880 + 10 of the last layer, each read once."""
+    script = torch.jit.freeze(torch.jit.script(convolutional()))
+    parameters, moved, held = counted(script, torch.randn(1, 3, 8, 8))
+    assert parameters == 216 + 8 + 2880 + 10
+    assert moved == 4 * (192 + 224 + 288) + 4 * (288 + 288) + 4 * (288 + 2890 + 10)
+    assert held == 1024 + 512 + 11776 + 512  # in blocks of 512 bytes
+    with pytest.raises(ModelError, match="no parameter that needs a gradient"):
+        rl.estimate(script, inputs=torch.randn(1, 3, 8, 8), mode="train")
+
+
+def test_what_was_made_for_this_cpu_alone_is_an_error() -> None:
+    inputs = torch.randn(1, 3, 8, 8)
+    with pytest.raises(ModelError, match="optimised for this CPU"):
+        rl.estimate(torch.jit.optimize_for_inference(torch.jit.script(convolutional())), inputs=inputs)
+    with pytest.raises(ModelError, match="layout mkldnn"):
+        rl.estimate(mkldnn.to_mkldnn(convolutional()), inputs=inputs)
 
 
 class HoldsIntegers(nn.Module):

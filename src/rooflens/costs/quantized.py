@@ -6,6 +6,7 @@ What is brought to integers is scaled, rounded, shifted and clamped to their ran
 from __future__ import annotations
 
 from rooflens.costs.convolution import macs
+from rooflens.costs.elementwise import PER_ELEMENT
 from rooflens.costs.recurrent import GATES
 from rooflens.costs.registry import Demand, Uncounted, register
 from rooflens.costs.units import matrix
@@ -18,6 +19,10 @@ _TRANSPOSED = [f"quantized_conv_transpose{n}d{form}" for n in (1, 2, 3) for form
 _RECURRENT = {f"quantized_{kind}": GATES[kind] for kind in ("lstm", "gru")}
 """Gates of the layers that torch has on integers."""
 _CELLS = {f"quantized_quantized_{kind}_cell_dynamic": gates for kind, gates in GATES.items()}
+_POINTWISE = [
+    *(f"quantized_{name}{relu}" for name in ("add", "mul") for relu in ("", "_relu")),
+    *(f"quantized_{name}" for name in ("celu", "elu", "hardswish", "leaky_relu", "sigmoid")),
+]
 _EMBEDDINGS = [f"quantized_embedding{form}_{bits}" for form in ("", "_bag") for bits in ("byte", "4bit")]
 
 
@@ -89,6 +94,22 @@ def embedding(call: Call) -> Demand:
     adding = 1 if "_bag_" in call.name else 0
     read = min(indices.elements * (stored // max(1, rows)), stored) + (call.reads - stored)
     return Demand(flops={"vector.fp32": (2 + adding) * indices.elements * width}, bytes=read + call.writes)
+
+
+@register("elementwise", *_POINTWISE)
+def pointwise(call: Call) -> Demand:
+    """Operands from integers (2 per element of each), the operation on floats, its result to integers."""
+    out, operands = call.outputs[0], len(call.inputs)
+    plain = call.name.removeprefix("quantized_").removesuffix("_relu")
+    vector, special = PER_ELEMENT[plain]
+    vector += 2 * operands + QUANTIZE + call.name.endswith("_relu")
+    return Demand(flops={"vector.fp32": vector * out.elements, "special.fp32": special * out.elements})
+
+
+@register("pooling", "quantized_max_pool1d", "quantized_max_pool2d")
+def max_pool(call: Call) -> Demand:
+    """Comparisons of integers."""
+    return Demand()
 
 
 @register("elementwise", "dequantize")

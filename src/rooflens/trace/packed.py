@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
+from rooflens.errors import ModelError
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import held_values
 
@@ -40,13 +41,28 @@ class PackedOperands:
         self._lifetimes = lifetimes
         # The objects are kept too: their hash is their address.
         self._known: dict[int, tuple[torch.ScriptObject, tuple[_Stored, ...]]] = {}
+        self._frozen: dict[int, Tensor] = {}
         self._opaque: dict[str, None] = {}
 
     def label(self, module: torch.nn.Module) -> None:
-        """Note every object that a module holds; a script's come with its calls."""
+        """Note every object that a module holds. A script's come with its calls, but a frozen one's weights."""
         for value in held_values(module):
             if isinstance(value, torch.ScriptObject) and not isinstance(value, torch._C.ScriptModule):
                 self.tensors(value)
+        for child in module.modules():
+            if isinstance(child, torch.jit.ScriptModule) and not hasattr(child, "training"):
+                self._label_frozen(child.graph)
+
+    def _label_frozen(self, graph: Any) -> None:
+        """Note the weights in a graph; a single number is one of a formula."""
+        if "mkldnn" in str(graph).lower():
+            raise ModelError("a script optimised for this CPU tells nothing of other devices; estimate the one before")
+        for node in graph.findAllNodes("prim::Constant", recurse=True):
+            if node.hasAttribute("value") and node.kindOf("value") == "t":
+                weight = node.t("value")
+                if weight.is_floating_point() and weight.numel() > 1:
+                    self._lifetimes.label(weight, "parameters", from_start=True)
+                    self._frozen[weight.untyped_storage()._cdata] = weight
 
     def tensors(self, packed: torch.ScriptObject) -> tuple[Tensor, ...]:
         """Tensors of the size of what an object stores; none where it does not say."""
@@ -60,8 +76,9 @@ class PackedOperands:
 
     @property
     def weights(self) -> int:
-        """How many weights all objects hold."""
-        return sum(weights for _, stored in self._known.values() for _, weights in stored)
+        """How many weights all objects and frozen graphs hold."""
+        packed = sum(weights for _, stored in self._known.values() for _, weights in stored)
+        return packed + sum(weight.numel() for weight in self._frozen.values())
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ def plain_tensors(tensor: Tensor) -> tuple[Tensor, ...]:
 
     Raises:
         DataDependent: a fake sparse tensor; how much it stores is known only from its values.
-        ModelError: a nested tensor of the old, strided layout, or one whose class hides what it is made of.
+        ModelError: a nested tensor of strided layout, one of mkldnn's, or one whose class hides what it is made of.
     """
     inner = inner_tensors(tensor)
     if inner is not None:
@@ -34,6 +34,8 @@ def plain_tensors(tensor: Tensor) -> tuple[Tensor, ...]:
         raise ModelError("a nested tensor of strided layout tells no shape; make it with layout=torch.jagged")
     if tensor.layout is torch.strided:
         return (tensor,)
+    if tensor.layout is torch._mkldnn:  # type: ignore[attr-defined]
+        raise ModelError("a tensor of layout mkldnn is the CPU's own; estimate the model before it is converted")
     if isinstance(tensor, FakeTensor):
         raise without_values(tensor)
     with torch.no_grad():

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rooflens.costs.registry import is_custom, runs_in
+from rooflens.errors import DataDependent
 from rooflens.models.dtypes import name_of
 from rooflens.records import PHASES, Access, Argument, Call, HostCalls, Operation, Phase, Tensor
 from rooflens.trace.lifetimes import Lifetimes
@@ -51,6 +52,9 @@ UNMASKED = frozenset(
     for kernel, device in (("flash", ""), ("flash", "_for_cpu"), ("cudnn", ""))
 )
 """Operations of torch that are not told which gradients are needed."""
+
+QUANTISING = frozenset({"quantize_per_channel", "quantize_per_tensor", "quantize_per_tensor_dynamic"})
+"""Operations that make torch's quantised tensors, of which there are no fake ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,8 @@ class Recorder(TorchDispatchMode):
         with _uncached(args) if schema.packed else nullcontext():
             results = func(*args, **kwargs)
         outputs = _tensors(results)
+        if schema.name in QUANTISING and any(isinstance(t, FakeTensor) for t in outputs):
+            raise DataDependent("operations on quantised tensors ask for their values")
         with torch._C.DisableTorchFunction():  # to look at a tensor is no call of the model's
             for tensor in outputs:
                 self._lifetimes.see(tensor)

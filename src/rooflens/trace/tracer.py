@@ -149,12 +149,13 @@ class _Run:
         if self.stateless:
             with untouched(self.module, self.copies.of):
                 return self._trace()
-        with untouched(self.module, lambda tensor: tensor), without_mkldnn():
+        # torch's passes over a script compare its constants, by operations that the model does not ask for.
+        with untouched(self.module, lambda tensor: tensor), without_mkldnn(), torch.jit.optimized_execution(False):
             return self._trace()
 
     def _trace(self) -> Trace:
         step = self.step
-        if self.module.training != step.training:
+        if getattr(self.module, "training", step.training) != step.training:  # a frozen script has no such flag
             _switch(self.module, step.training)
         args, kwargs, targets = self.copies.tree((step.args, step.kwargs, step.targets))
         self._label_what_is_there(args, kwargs, targets)
