@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.study_samples import SMALL, written
 
-from rooflens.errors import StudyFileError
+from rooflens.devices import find
+from rooflens.errors import RooflensError, StudyFileError
 from rooflens.runs.options import FUSIONS, OPTIMIZERS
 from rooflens.runs.options import OPTIONS as TABLE
 from rooflens.study import (
@@ -26,6 +28,7 @@ from rooflens.study import (
     Study,
     read_study,
 )
+from rooflens.study.grid import cells
 from rooflens.study.toml_lines import line_of
 
 EVERYTHING = """\
@@ -337,3 +340,33 @@ def test_the_line_of_a_value_is_found_among_empty_lines_and_comments(gaps: list[
         table = (f"t{number}",) if number % 3 == 2 else table
         assert line_of(text, (*table, f"k{number}")) == right[number]
     assert line_of(text, ("nowhere",)) is None
+
+
+def test_a_study_of_too_many_cells_is_refused_before_they_are_made(tmp_path: Path) -> None:
+    axis = ", ".join(map(str, range(1, 3001)))
+    path = tmp_path / "study.toml"
+    text = f'title = "Many"\nmodels = ["a", "b"]\nbatches = [{axis}]\nseq_lens = [{axis}]\n'
+    path.write_text(text)
+    message = "line 2: models and the other axes have 18,000,000 cells; a study has at most 100,000"
+    with pytest.raises(StudyFileError, match=re.escape(message)):
+        read_study(path)
+    path.write_text(f'title = "Many"\nbatches = [{axis}]\n[[grid]]\nmodels = ["a"]\nimg_sizes = [{axis}]\n')
+    with pytest.raises(StudyFileError, match="the other axes have 9,000,000 cells"):
+        read_study(path)
+
+
+def test_the_size_of_a_grid_is_the_number_of_its_cells(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(
+        'title = "T"\nmodels = ["a", "b"]\nbatches = [1, 2, 3]\nmodes = ["train"]\nsources = ["estimate", "measure"]\n'
+        'devices = ["t4", "l4"]\n[options]\noptimizer = ["sgd", "adam"]\n[measure]\ndevices = "cpu"\n'
+    )
+    file = read_study(path)
+    # 2 models x 3 batches x 2 optimizers, estimated on 2 devices and measured on 1.
+    assert file.study.grids[0].size == len(cells(file.study, tmp_path)) == 2 * 3 * 2 * (2 + 1)
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "device.toml")  # nobody writes to it: opening it would never end
+    with pytest.raises(RooflensError, match=r"device\.toml': it is a device or a pipe, and no file"):
+        find(str(tmp_path / "device.toml"))

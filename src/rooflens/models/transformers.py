@@ -6,15 +6,14 @@ Weights are never read, remote code is never trusted, and nothing is fetched.
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from rooflens.errors import InvalidValue, MissingDependency, ModelError, UnknownModel
+from rooflens.errors import InvalidValue, MissingDependency
 from rooflens.models.blueprint import Blueprint, Example
+from rooflens.models.configuration import configuration
 from rooflens.models.step import cross_entropy
-from rooflens.opening import parsed_json, read_text
 from rooflens.runs.options import Options
 
 PREFIX = "hf:"
@@ -41,7 +40,7 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
         from transformers import AutoModelForCausalLM
     except ImportError as error:
         raise MissingDependency("building a transformers model", "transformers", "llm") from error
-    config = _config(name.removeprefix(PREFIX))
+    config = configuration(name.removeprefix(PREFIX))
     tokens = options.seq_len or min(DEFAULT_TOKENS, getattr(config, "max_position_embeddings", None) or DEFAULT_TOKENS)
     vocabulary = config.get_text_config().vocab_size
     accepted = inspect.signature(AutoModelForCausalLM._model_mapping[type(config)].forward).parameters
@@ -76,23 +75,3 @@ def cache_tensors(cache: Any) -> list[torch.Tensor]:
     """Return the tensors of a cache of transformers: keys and values, or states of linear attention."""
     held = [value for layer in cache.layers for value in vars(layer).values()]
     return [tensor for tensor in torch.utils._pytree.tree_leaves(held) if isinstance(tensor, torch.Tensor)]
-
-
-def _config(source: str) -> Any:
-    from transformers import AutoConfig
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as FAMILIES
-
-    if not source.endswith(".json"):
-        if source not in FAMILIES:
-            raise UnknownModel(
-                "transformers family", source, FAMILIES, " (name a family of causal language models, or a config.json)"
-            )
-        return AutoConfig.for_model(source)
-    none = f"{source!r} is no transformers configuration: it"
-    fields = parsed_json(read_text(Path(source), error=ModelError), none, ModelError)
-    if not isinstance(fields, dict) or "model_type" not in fields:
-        raise ModelError(f"{none} needs a JSON object with model_type")
-    family = fields.pop("model_type")
-    if family not in FAMILIES:
-        raise UnknownModel("transformers family", family, FAMILIES, f" (in {source})")
-    return AutoConfig.for_model(family, **fields)

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from math import prod
 from typing import Literal
 
 from rooflens.records import Case, Scalar
@@ -112,6 +113,13 @@ class Grid:
     options: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     sources: tuple[SourceName, ...] = ("estimate",)
     devices_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """How many cells its axes have before any is left out."""
+        axes = (self.batches, self.seq_lens, self.img_sizes, *self.options.values())
+        devices = sum(len(self.devices_of.get(source, self.devices)) or 1 for source in self.sources)
+        return prod((len(self.models), len(self.dtypes), len(self.modes), devices, *(len(axis) or 1 for axis in axes)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

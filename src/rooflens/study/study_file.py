@@ -54,6 +54,9 @@ _OPTIONS: Mapping[str, KeyKind] = {
 }
 _CONDITIONS = dict.fromkeys(("source", *_FIELDS, "seq_len", "img_size", *OPTIONS), SCALARS)
 
+MOST_CELLS = 100_000
+"""Each becomes a file, before any is left out."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyFile:
@@ -95,6 +98,8 @@ def _study(top: TomlTable, home: Path) -> Study:
     top_axes = {name: given[name] for name in axes if name in given}
     base = replace(Grid(models=()), **top_axes, options=top.table("options").read(_OPTIONS), devices_of=devices_of)
     grids = tuple(_grids(top, base, axes)) or ((base,) if base.models else ())
+    if (size := sum(grid.size for grid in grids)) > MOST_CELLS:
+        top.fail("models", f"and the other axes have {size:,} cells; a study has at most {MOST_CELLS:,}")
     recorded = tuple(_recorded(top, home))
     if not grids and not recorded:
         top.fail("models", "is missing, and nothing is recorded: there is nothing to study")
