@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,3 +143,40 @@ def test_levels_are_counted_in_lists_and_objects() -> None:
             else:
                 with pytest.raises(FileError, match=f"more than {opening.MOST_NESTED} levels"):
                     opening.parsed_json(text, "x")
+
+
+def test_lines_have_a_bound_beside_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short lines of a file that unpacks to gigabytes would take minutes; line 4 is one too many here."""
+    monkeypatch.setattr(opening, "MOST_LINES", 3)
+    lines = [COUNTERS.splitlines()[0], *[COUNTERS.splitlines()[1]] * 3]
+    for text in ("\n".join(lines), "hello\n" * 4, "a,b\n" * 4, "\n" * 3 + "x"):
+        path = tmp_path / "short.csv.gz"
+        path.write_bytes(gzip.compress(text.encode()))
+        with pytest.raises(FileError, match="holds more than 3 lines"):
+            rl.read(path)
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    """Who opens a pipe waits until somebody writes into it."""
+    pipe = tmp_path / "x.csv"
+    os.mkfifo(pipe)
+    with pytest.raises(FileError, match="it is a pipe; write it into a file first"):
+        rl.read(pipe)
+    toml = tmp_path / "x.toml"
+    os.mkfifo(toml)
+    with pytest.raises(DeviceFileError, match="it is a pipe"):
+        load_file(toml)
+
+
+def test_files_that_are_read_in_place_have_the_same_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = nsys_samples.database(tmp_path / "x.sqlite", nsys_samples.TRAINING)
+    report = tmp_path / "x.ncu-rep"
+    report.write_bytes(b"NVR\x00" + bytes(2000))
+    monkeypatch.setattr(opening, "MOST_BYTES", 1000)
+    for path in (database, report):
+        with pytest.raises(FileError, match="holds more than 1000 bytes"):
+            opening.whole_size(path)
+        with pytest.raises(FileError, match="holds more than 1000 bytes"):
+            rl.read(path)
+    with pytest.raises(FileError, match="it is no file"):
+        opening.whole_size(tmp_path)

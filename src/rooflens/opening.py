@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -24,6 +25,8 @@ MOST_TYPED = 64 << 20
 """The same of a file that people write: devices, studies, configurations, roofs."""
 MOST_LINE = 1 << 24
 """Bytes of a line, where a file is read by line. The widest raw pages of ncu have some ten thousand columns."""
+MOST_LINES = 1 << 24
+"""Lines of a text; those of a whole file of :data:`MOST_BYTES` have 128 bytes on average, and no fewer."""
 MOST_ROWS = 1 << 22
 """Rows that become records."""
 MOST_NESTED = 64
@@ -44,20 +47,44 @@ def opened(path: Path, *, error: type[RooflensError] = FileError, what: str = ""
     try:
         if "\0" in str(path):
             raise OSError("a path has no zero in it")
+        if path.is_fifo():  # whoever opens it may wait for ever, and it can be read only once
+            raise OSError("it is a pipe; write it into a file first")
         with path.open("rb") as file:
             packed = file.peek(2)[:2] == _GZIP
             if packed or not path.is_file():
                 source = gzip.GzipFile(fileobj=file) if packed else file
                 yield io.BufferedReader(_Bounded(cast("IO[bytes]", source)), _CHUNK)
-            elif path.stat().st_size > MOST_BYTES:
-                raise _TooLong(MOST_BYTES)
             else:
+                _bounded(path)
                 yield file
     except _TooLong as problem:
         raise error(f"{what}{str(path)!r} holds {problem}; write less into one file") from problem
     except (OSError, EOFError, zlib.error) as problem:
         reason = getattr(problem, "strerror", None) or problem
         raise error(f"cannot read {what}{str(path)!r}: {reason}") from problem
+
+
+def whole_size(path: Path) -> int:
+    """Return the bytes of a file that is read in place, and not unpacked.
+
+    Raises:
+        FileError: it cannot be read, is no regular file, or has more than :data:`MOST_BYTES`.
+    """
+    try:
+        if not path.is_file():
+            raise FileError(f"cannot read {str(path)!r}: it is no file")
+        return _bounded(path)
+    except _TooLong as problem:
+        raise FileError(f"{str(path)!r} holds {problem}; write less into one file") from problem
+    except OSError as problem:
+        raise FileError(f"cannot read {str(path)!r}: {problem.strerror}") from problem
+
+
+def _bounded(path: Path) -> int:
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise _TooLong(MOST_BYTES)
+    return size
 
 
 class _TooLong(Exception):
@@ -128,16 +155,22 @@ def opened_lines(path: Path) -> Iterator[Iterator[str]]:
     A line that is too long is cut at :data:`MOST_LINE`: whoever reads them raises :func:`too_long` then.
 
     Raises:
-        FileError: as :func:`opened`.
+        FileError: as :func:`opened`; or there are more than :data:`MOST_LINES`.
     """
     with opened(path) as file:
         start = file.peek(4)
         encoding = next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
         try:
             with io.TextIOWrapper(file, encoding=encoding, errors="replace") as text:
-                yield iter(partial(text.readline, MOST_LINE), "")
+                yield _at_most_lines(iter(partial(text.readline, MOST_LINE), ""), repr(str(path)))
         except UnicodeError as problem:
             raise FileError(f"{str(path)!r}: its text cannot be decoded ({problem})") from problem
+
+
+def _at_most_lines(lines: Iterator[str], where: str) -> Iterator[str]:
+    yield from islice(lines, MOST_LINES)
+    if next(lines, None) is not None:
+        raise FileError(f"{where} holds more than {MOST_LINES} lines; write less into one file")
 
 
 def too_long(where: str, line: int, error: type[RooflensError] = FileError) -> RooflensError:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rooflens.errors import FileError
+from rooflens.opening import whole_size
 
 REPORT_SIGN = b"NVR\x00"
 _SESSION, _PAYLOAD, _PROCESS = 3, 5, 6
@@ -66,13 +67,14 @@ def outline_of(path: Path, where: str) -> Outline:
 
     It takes memory for a few bytes per result, not for the file.
     """
+    size = whole_size(path)
     try:
         with path.open("rb") as file:
             if file.read(len(REPORT_SIGN)) != REPORT_SIGN:
                 raise FileError(
                     f"{where} is damaged or compressed: reports begin otherwise; unpack it or copy it again"
                 )
-            return outline(file, path.stat().st_size, where)
+            return outline(file, size, where)
     except OSError as error:
         raise FileError(f"cannot read {where}: {error.strerror}") from error
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflens.errors import FileError
-from rooflens.opening import at_most
+from rooflens.opening import at_most, whole_size
 
 SqlType = type[int] | type[str]
 
@@ -113,10 +113,10 @@ def opened(path: Path) -> Iterator[Database]:
 
 def _whole_size(path: Path, where: str) -> int:
     """Bytes of a file that is as long as its header says."""
+    size = whole_size(path)
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER)
-        size = path.stat().st_size
         pending = [side for end in ("-wal", "-journal") if _holds(side := path.with_name(path.name + end))]
     except OSError as error:
         raise FileError(f"cannot read {where}: {error.strerror}") from error
