@@ -36,8 +36,9 @@ from rooflens.reported import read_figures
 from rooflens.results import RecordSet
 from rooflens.sources import counters as counters_of
 from rooflens.sources import profile
+from rooflens.sources.counters import rocprof, rocprof_records
 from rooflens.sources.counters.reports.outline import outline
-from rooflens.sources.profile import chrome
+from rooflens.sources.profile import chrome, nvprof
 from rooflens.study import cells, read_study
 
 FOLDER = Path(tempfile.mkdtemp(prefix="rooflens-fuzz-"))
@@ -91,14 +92,46 @@ def counters(data: bytes) -> None:
     path.write_bytes(data)
     reading = counters_of.CounterReading("report.csv")
     launches = list(counters_of.launches(path, reading))
+    values = [dict(launch.counters) for launch in launches]  # sums that follow from rates are added to them
     counters_of.found_in(iter(launches), reading, lambda chip: Case(model=chip.title or "fuzz"))
     with opened_lines(path) as lines:
         named, unnamed = _numbers(list(lines))
-    for launch in launches:
-        for name, value in launch.counters.items():
+    for counted in values:
+        for name, value in counted.items():
             known = named.get(name, set()) | unnamed
             if value is not None and not any(_rounded(value / 10**power) in known for power in POWERS):
                 raise AssertionError(f"{name} is {value!r}, which stands nowhere beside it")
+
+
+def dispatches(data: bytes) -> None:
+    """Every counter of a dispatch stands in a cell, and every time is one, or the difference of two."""
+    path = FOLDER / "results.csv"
+    path.write_bytes(data)
+    file = rocprof.read_dispatches(path)
+    list(rocprof_records.records_of(file, lambda gpu: Case(model="fuzz", options=(("gpu", gpu),))))
+    cells = {float(match) for match in _NUMBER.findall(data.decode("utf-8-sig", errors="replace"))}
+    for dispatch in file.dispatches:
+        for value in dispatch.counters.values():
+            if float(value) not in cells:
+                raise AssertionError(f"{value} stands nowhere in the file")
+        if dispatch.seconds is not None and len(cells) < 300:
+            lasted = dispatch.seconds * 1e9
+            if not any(math.isclose(lasted, one - two, rel_tol=1e-6) for one in cells for two in (*cells, 0.0)):
+                raise AssertionError(f"{lasted} ns are between no two numbers of the file")
+
+
+def nvprof_logs(data: bytes) -> None:
+    """Every time and every metric is a number of the file, but for its unit."""
+    path = FOLDER / "log.csv"
+    path.write_bytes(data)
+    file = nvprof.read_nvprof(path)
+    list(nvprof.nvprof_records(file, lambda title, gpu: Case(model=title or "fuzz", options=(("gpu", gpu or 0),))))
+    cells = [float(match) for match in _NUMBER.findall(data.decode("utf-8-sig", errors="replace"))]
+    seconds = [activity.seconds for activity in file.activities] + [mean for _, mean, _ in file.summed]
+    metrics = [value for its in file.metrics.values() for value in its.values()]
+    for number in (*seconds, *metrics):
+        if not any(math.isclose(number, cell * 10**power, rel_tol=1e-9) for cell in cells for power in (0, -3, -6, -9)):
+            raise AssertionError(f"{number} stands nowhere in the file")
 
 
 def _numbers(lines: Sequence[str]) -> tuple[dict[str, set[float]], set[float]]:

@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))  # for the parts of this script, when run as a fil
 from scripts import fuzz_foreign as foreign  # noqa: E402
 from scripts import fuzz_oracles as oracles  # noqa: E402
 from scripts.fuzzing import Reader, fuzz, limit_memory, save  # noqa: E402
+from tests import nvprof_samples, rocprof_samples  # noqa: E402
 
 from rooflens.errors import FileError  # noqa: E402
 
@@ -92,6 +93,12 @@ def readers() -> dict[str, Reader]:
             seeds=oracles.reports(),
             refusals=REFUSED,
             words=(b"NVR\x00", b"\x08\x01", b"Nsight Compute"),
+        ),
+        "rocprof": Reader(
+            call=oracles.dispatches, seeds=rocprof_samples.FILES, refusals=REFUSED, words=rocprof_samples.WORDS
+        ),
+        "nvprof": Reader(
+            call=oracles.nvprof_logs, seeds=nvprof_samples.FILES, refusals=REFUSED, words=nvprof_samples.WORDS
         ),
         "traces": Reader(call=oracles.trace, seeds=oracles.traces(), refusals=REFUSED, words=TRACE_WORDS),
         "records": Reader(call=oracles.records, seeds=oracles.record_files(), refusals=REFUSED, words=RECORD_WORDS),

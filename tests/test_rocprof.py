@@ -21,10 +21,6 @@ VERSION_3 = (
     '"Correlation_Id","Dispatch_Id","Agent_Id","Queue_Id","Process_Id","Thread_Id","Grid_Size","Kernel_Id","Kernel_Name",'
     '"Workgroup_Size","LDS_Block_Size","Scratch_Size","VGPR_Count","SGPR_Count","Counter_Name","Counter_Value"\n'
 )
-TRACE = (
-    '"Kind","Agent_Id","Queue_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id","Start_Timestamp",'
-    '"End_Timestamp","Private_Segment_Size","Group_Segment_Size"\n'
-)
 
 
 def first(*values: str, number: int = 0, begin: int = 10**12, end: int = 10**12 + 5000) -> str:
@@ -123,14 +119,6 @@ def test_the_third_version_has_a_row_per_counter(tmp_path: Path) -> None:
     assert one.name == "a"
     assert one.work == rl.Work(flops={"matmul.bf16": 4096}, bytes={"dram": 1024 * 6.5}, origin="executed")
     assert two.work == rl.Work(bytes={"dram": 1024}, origin="executed", missing=frozenset({"b"}))
-
-
-def test_a_trace_of_the_third_version_has_times(tmp_path: Path) -> None:
-    row = '"KERNEL_DISPATCH",1,1,69,{},16,"void add<float>(float*)",1451,{},{},0,0\n'
-    text = row.format(1, 8819330200067564, 8819330200116308) + row.format(5, 8819330200118678, 8819330200219573)
-    records = read(tmp_path, TRACE + text)
-    assert [r.timing.samples[0] for r in records if r.timing] == pytest.approx([48.744e-6, 100.895e-6])
-    assert all(record.work is None for record in records)
 
 
 def test_gpus_of_one_file_are_cases_of_their_own(tmp_path: Path) -> None:

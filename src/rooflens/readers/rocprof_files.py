@@ -74,7 +74,7 @@ ROCPROF = Reader(
 )
 ROCPROF3 = Reader(
     name="rocprof 3",
-    reads="counters and kernel traces of rocprofv3 (.csv)",
+    reads="counters of rocprofv3 (.csv)",
     recognises=lambda head: rocprof.is_long(rocprof.first_row(head)),
     read=_read,
 )

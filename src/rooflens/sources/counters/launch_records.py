@@ -96,7 +96,7 @@ def found_in(launches: Iterable[KernelLaunch], reading: CounterReading, case_of:
             fastest = fastest or _fastest(launch)
         record = record_of(launch, chip, case, places)
         entries.append((launch.line, record))
-        useful = useful or record.work is not None or record.timing is not None or _counts(launch)
+        useful = useful or record.work is not None or record.timing is not None
         collected[launch.names] += 1
         if (clock := clock_of(counters)) is not None:
             clocks.append(clock)
@@ -143,6 +143,8 @@ def record_of(launch: KernelLaunch, chip: Chip, case: Case, places: RangePlaces)
     path = prefix if place.path is None else place.path
     rolled_up = with_sums(launch)
     work, notes = work_of(name, launch.names, launch.counters, chip.cc)
+    if work is None and _counts(launch):
+        work = Work(origin="executed", missing=frozenset({short(name)}))
     return Record(
         case=case,
         source="counters",

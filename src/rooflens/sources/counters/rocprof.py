@@ -65,9 +65,8 @@ def is_wide(columns: Iterable[str]) -> bool:
 
 
 def is_long(columns: Iterable[str]) -> bool:
-    """True for the columns of rocprof 3: counters, or a trace of kernels."""
-    named = {*columns}
-    return {"Kernel_Name", "Agent_Id"} <= named and bool(named & {_COUNTER, "Kind"})
+    """True for the columns of counters of rocprof 3."""
+    return {"Kernel_Name", "Agent_Id", _COUNTER} <= {*columns}
 
 
 def read_dispatches(path: Path) -> DispatchFile:
@@ -92,8 +91,10 @@ class _Table:
     def __init__(self, where: str, header: Sequence[str]) -> None:
         self._where, self._header = where, header
         twice = [name for name in header if header.count(name) > 1]
-        if twice or not any(name in header for name in _NAME):
-            what = f"column {twice[0]!r} stands twice" if twice else f"there is no column {_NAME[1]!r}"
+        lacking = [] if any(name in header for name in _NAME) else [_NAME[1]]
+        lacking += [_VALUE] if _COUNTER in header and _VALUE not in header else []
+        if twice or lacking:
+            what = f"column {twice[0]!r} stands twice" if twice else f"there is no column {lacking[0]!r}"
             raise FileError(f"{where}, line 1: {what}")
         self._long = _COUNTER in header
         known = {*_NAME, *_NUMBER, *_GPU, *_BEGIN, *_END, *_DURATION, *_PROCESS}

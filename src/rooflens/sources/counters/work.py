@@ -34,7 +34,7 @@ def work_of(
     flop = counted(name, names, counters, cc)
     levels, notes = bytes_of(names, counters)
     if not flop.flops and not levels:
-        return None, tuple(flop.notes) if counters else ()
+        return None, (*flop.notes, *notes) if counters else ()
     notes += _doubts(flop.flops, levels, counters, cc)
     work = Work(
         flops={resource: n for resource, n in flop.flops.items() if n},
@@ -62,7 +62,18 @@ def bytes_of(names: CounterNames, counters: Mapping[str, CounterValue]) -> tuple
             levels[way.level] = total
             if way.note:
                 notes.append(way.note)
-    return levels, notes
+    return levels, [*notes, *(note for level, note in _halves(names) if level not in levels)]
+
+
+@lru_cache(maxsize=1024)
+def _halves(names: CounterNames) -> tuple[tuple[str, str], ...]:
+    """Levels of which these counters tell a part, each with a note that names what lacks."""
+    have = frozenset(names.all)
+    parts = {way.level: sorted(way.terms.keys() - have) for way in traffic() if 0 < len(way.terms.keys() & have)}
+    notes = {
+        level: f"{level} bytes are unknown: {', '.join(lacking)} was not collected" for level, lacking in parts.items()
+    }
+    return tuple((level, notes[level]) for level, lacking in parts.items() if lacking)
 
 
 @lru_cache(maxsize=1024)

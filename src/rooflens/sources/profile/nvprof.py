@@ -16,6 +16,7 @@ from pathlib import Path
 from rooflens.errors import FileError
 from rooflens.opening import at_most, opened_lines
 from rooflens.records import Case, Record, Timing, Work
+from rooflens.records.record import MOST_CALLS
 from rooflens.sources.profile.device_time import plausible
 from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events
 from rooflens.sources.profile.nsys import Export, records_of
@@ -148,7 +149,10 @@ def _work(title: str, kernel: str, metrics: Mapping[str, float]) -> tuple[Work, 
 
 def _table(line: str) -> frozenset[str] | None:
     """The columns of a header, None for another line."""
-    columns = frozenset(cell.strip().strip('"') for cell in line.split(","))
+    try:
+        columns = frozenset(cell.strip() for row in csv.reader([line]) for cell in row)
+    except csv.Error:
+        return None
     return columns if any(columns >= known for known in (_TRACE, _SUMMARY, _METRICS, _EVENTS)) else None
 
 
@@ -162,7 +166,7 @@ def _rows(lines: Iterable[str], where: str) -> Iterator[tuple[frozenset[str], _R
         if not text or text.startswith("=="):
             columns = None
         elif (named := _table(text)) is not None:
-            columns, header, units = named, next(csv.reader([text])), None
+            columns, header, units = named, [cell.strip() for cell in next(csv.reader([text]))], None
         elif columns is not None:
             try:
                 cells = next(csv.reader([text], strict=True))
@@ -197,20 +201,17 @@ def _take_activity(file: NvprofFile, row: _Row) -> None:
 
 
 def _take_summary(file: NvprofFile, row: _Row) -> None:
-    name, calls = row.cells["Name"], _number(file, row, "Calls")
-    mean = _seconds(file, row, "Avg")
+    name, mean = row.cells["Name"], _seconds(file, row, "Avg")
     if {"Min", "Max"} <= row.cells.keys():
         _check_span(file, row, name)
-    if calls != int(calls) or calls < 1:
-        raise FileError(f"{file.where}, line {row.line}: {row.cells['Calls']!r} is no number of calls")
-    file.summed.append((name, mean, int(calls)))
+    file.summed.append((name, mean, _calls(file, row, "Calls")))
 
 
 def _take_metric(file: NvprofFile, row: _Row) -> None:
     name, text = row.cells["Metric Name"], row.cells["Avg"]
     file.seen[name] = None
     title, _ = _device(row.cells.get("Device", ""))
-    its = file.metrics.setdefault((title, row.cells["Kernel"], int(_number(file, row, "Invocations"))), {})
+    its = file.metrics.setdefault((title, row.cells["Kernel"], _calls(file, row, "Invocations")), {})
     if _NUMBER.fullmatch(text) is None:  # a level like "Low (3)", a rate or a share
         return
     if {"Min", "Max"} <= row.cells.keys():
@@ -245,6 +246,13 @@ def _seconds(file: NvprofFile, row: _Row, column: str) -> float:
             f"{file.where}, line {row.line}: {column} cannot have the unit {unit!r}; the row of units is missing"
         )
     return _number(file, row, column) * _SECONDS[unit]
+
+
+def _calls(file: NvprofFile, row: _Row, column: str) -> int:
+    calls = _number(file, row, column)
+    if calls != int(calls) or not 1 <= calls <= MOST_CALLS:
+        raise FileError(f"{file.where}, line {row.line}: {row.cells[column][:60]!r} is no number of calls")
+    return int(calls)
 
 
 def _number(file: NvprofFile, row: _Row, column: str) -> float:
