@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from rooflens.reported.csv_file import FORMULA_SIGNS
+
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -48,6 +50,10 @@ def latex(text: str) -> str:
 
 
 def spreadsheet(text: str) -> str:
-    """Text that a spreadsheet does not run as a formula: a leading = + - @ is quoted, as OWASP advises."""
+    """Text that a spreadsheet does not run as a formula: a leading = + - @ gets an apostrophe, as OWASP advises.
+
+    So does one that follows apostrophes, so that the first can be taken away again
+    (:func:`rooflens.reported.csv_file.as_typed`).
+    """
     safe = printable(text)
-    return f"'{safe}" if safe.lstrip()[:1] in tuple("=+-@") else safe
+    return f"'{safe}" if safe.lstrip().lstrip("'").lstrip()[:1] in FORMULA_SIGNS else safe

@@ -35,7 +35,7 @@ def as_csv(table: Table) -> str:
     """
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([column.key for column in table.columns])
+    writer.writerow([spreadsheet(column.key) for column in table.columns])
     writer.writerows([_csv_value(cell.value) for cell in row] for row in table.rows)
     return file.getvalue()
 

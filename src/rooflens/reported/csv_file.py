@@ -33,6 +33,20 @@ def holds_figures(path: Path) -> bool:
     return NEEDED <= {cell.strip().strip('"').lower() for cell in first.split(",")}
 
 
+FORMULA_SIGNS = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+"""Signs with which a cell begins that a spreadsheet runs, in both widths."""
+
+
+def as_typed(cell: str) -> str:
+    """Return a cell without the apostrophe that keeps spreadsheets from running it.
+
+    >>> as_typed("'=net"), as_typed("'net'")
+    ('=net', "'net'")
+    """
+    rest = cell.removeprefix("'")
+    return rest if rest != cell and rest.lstrip().lstrip("'").lstrip()[:1] in FORMULA_SIGNS else cell
+
+
 def read_figures(path: Path) -> tuple[ReportedFigure, ...]:
     """The figures of a CSV file with the columns `COLUMNS`, of which only ``quantity`` and ``value`` are needed.
 
@@ -52,7 +66,7 @@ def _figures(name: str, lines: Iterable[str]) -> Iterator[ReportedFigure]:
                 continue
             if len(cells) != len(header):
                 raise FiguresError(f"{place}: {len(cells)} cells below {len(header)} columns; quote text with commas")
-            yield _figure(place, {column: cell.strip() for column, cell in zip(header, cells, strict=True)})
+            yield _figure(place, {column: as_typed(cell).strip() for column, cell in zip(header, cells, strict=True)})
     except csv.Error as error:
         raise FiguresError(f"{name}, line {reader.line_num}: {error}") from error
 
