@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -11,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.study_samples import SMALL, written
 
-from rooflens.devices import find
-from rooflens.errors import RooflensError, StudyFileError
+from rooflens.errors import StudyFileError
 from rooflens.runs.options import FUSIONS, OPTIMIZERS
 from rooflens.runs.options import OPTIONS as TABLE
 from rooflens.study import (
@@ -364,9 +362,3 @@ def test_the_size_of_a_grid_is_the_number_of_its_cells(tmp_path: Path) -> None:
     file = read_study(path)
     # 2 models x 3 batches x 2 optimizers, estimated on 2 devices and measured on 1.
     assert file.study.grids[0].size == len(cells(file.study, tmp_path)) == 2 * 3 * 2 * (2 + 1)
-
-
-def test_a_pipe_is_no_file(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "device.toml")  # nobody writes to it: opening it would never end
-    with pytest.raises(RooflensError, match=r"device\.toml': it is a device or a pipe, and no file"):
-        find(str(tmp_path / "device.toml"))

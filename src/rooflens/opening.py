@@ -136,11 +136,8 @@ def read_text(path: Path, *, error: type[RooflensError] = FileError, what: str =
     """Return the text of a file that people write, without a mark of its encoding.
 
     Raises:
-        FileError: as :func:`opened`, with at most :data:`MOST_TYPED` bytes; or it is no text in UTF-8, or no file but a
-            device or a pipe, which may have no end.
+        FileError: as :func:`opened`, with at most :data:`MOST_TYPED` bytes; or it is no text in UTF-8.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise error(f"cannot read {what}{str(path)!r}: it is a device or a pipe, and no file")
     raw = read_bytes(path, most=MOST_TYPED, error=error, what=what)
     try:
         return raw.decode("utf-8-sig")
