@@ -101,6 +101,7 @@ def test_without_a_device_every_time_is_null_and_every_count_stays() -> None:
         "predicted_seconds",
         "predicted_low",
         "predicted_high",
+        "as_written_seconds",
         "whole_model_seconds",
         "mfu",
     )

@@ -70,6 +70,22 @@ def fused_bytes(operations: Sequence[Operation], lasting: frozenset[int], fusion
     return dict(_charges(flow, lasting))
 
 
+def optimizer_bytes(operations: Sequence[Operation], lasting: frozenset[int]) -> dict[int, int]:
+    """DRAM bytes, by index, that every form of the optimizer moves: each tensor read once, written once if it lasts.
+
+    The foreach form goes over its tensors several times; a fused kernel does not, and what one pass leaves in a cache
+    the next one finds there.
+
+    Args:
+        operations: in order, of all phases; lasting: blocks that are used after the last operation.
+    """
+    indices = [index for index, operation in enumerate(operations) if operation.phase == "optimizer"]
+    flow = _flow([operations[index] for index in indices])
+    for node in flow.nodes:
+        node.group = 0
+    return {indices[place]: nbytes for place, nbytes in _charges(flow, lasting)}
+
+
 def _flow(operations: Sequence[Operation]) -> _Flow:
     flow = _Flow(nodes=[])
     versions: dict[int, int] = {}

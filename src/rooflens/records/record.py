@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from rooflens.errors import InvalidValue
@@ -145,7 +145,8 @@ class Record:
         operation: the operation that launched a kernel, "" where it is not known.
         phase: forward, backward or optimizer; None where the piece spans several.
         work: work of one call.
-        kernel_work: what a kernel executes, where that is less: a causal attention call is counted in full.
+        kernel_work: what the device needs at least, where that is less: a causal attention call is counted in full, and
+            the operations of an optimizer pass over its tensors more often than needed.
         traffic: the DRAM bytes of one call, weights, inputs and outputs apart.
         timing: seconds of one call.
         call: what was called, with which shapes; None for a whole, and where only a name is known.
@@ -203,6 +204,13 @@ class Record:
     def needed(self) -> Work | None:
         """What one call needs of the device: `kernel_work` where that differs from `work`."""
         return self.work if self.kernel_work is None else self.kernel_work
+
+    @property
+    def written(self) -> Work | None:
+        """What one call does as it is written: what the device needs, with all bytes that the operation moves."""
+        if self.kernel_work is None or self.work is None or self.kernel_work.bytes == self.work.bytes:
+            return self.needed
+        return replace(self.kernel_work, bytes=self.work.bytes)
 
     @property
     def doubts(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from rooflens.report.columns import device_notes, total_notes, whole
 from rooflens.results import Evidence, Measured, RecordSet, join
 from rooflens.results.quantities import (
     ALL_FLOPS,
+    AS_WRITTEN,
     BOUND,
     EFFICIENCY,
     HFU,
@@ -80,6 +81,7 @@ def _phase(item: Evidence, phase: Phase | None) -> dict[str, Any] | None:
         "predicted_seconds": PREDICTED.of(total).value,
         "predicted_low": total.predicted_low,
         "predicted_high": total.predicted_high,
+        "as_written_seconds": AS_WRITTEN.of(total).value,
         "whole_model_seconds": WHOLE_MODEL.of(total).value,
         "lower_bound": bool(total.missing),
         "measured_seconds": TIME.read(item, phase).value,

@@ -32,6 +32,8 @@ from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordSet, Room, Total, join
 from rooflens.results.evidence import piecewise
 from rooflens.results.quantities import (
+    AS_WRITTEN,
+    BOUND,
     EFFICIENCY,
     HFU,
     MFU,
@@ -88,6 +90,12 @@ def _of_both(quantity: Quantity, show: Show, most: float | None = None) -> Colum
     return _time(quantity.name, quantity.header, PERCENT, read, show)
 
 
+def _as_written(row: _Row) -> float | None:
+    """Return the time of the step as written, where the bound is another one."""
+    written, bound = AS_WRITTEN.of(row.total).value, BOUND.of(row.total).value
+    return None if written == bound else written
+
+
 _SUMMARY = (
     *CASE,
     SOURCE,
@@ -95,6 +103,7 @@ _SUMMARY = (
     Column("parameters", PARAMETERS.header, read="evidence.parameters", group="work", show="room"),
     *WORK,
     *BOUNDS,
+    _time("as_written_seconds", AS_WRITTEN.header, "s", _as_written, "room"),
     _time("whole_model_seconds", WHOLE_MODEL.header, "s", lambda row: WHOLE_MODEL.of(row.total).value, "room"),
     _time("predicted_seconds", PREDICTED.header, "s", "total.predicted_seconds"),
     _time("predicted_low", "predicted low", "s", "total.predicted_low", "files"),
@@ -237,6 +246,8 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     yield from total_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.total is not None and row.total.bound is not None for row in rows):
         yield "bound: operation by operation, operands from DRAM; whole-model roofline: all work as one operation"
+    if any(_as_written(row) is not None for row in rows):
+        yield "as written: the optimizer goes over its tensors as often as its operations do; the bound reads each once"
     if any(row.rate[1] == "bound" for row in rows):
         yield "<= samples per second that the bound allows"
     if any(row.measured is not None and row.noisy for row in rows):

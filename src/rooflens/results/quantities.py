@@ -185,6 +185,15 @@ MACS = Quantity("macs", "MAC", unit="MAC", total=lambda t: t.macs, grows=True)
 BYTES = Quantity("bytes", "DRAM bytes", "DRAM", unit="B", total=lambda t: t.bytes.get("dram"))
 INTENSITY = Quantity("intensity", "intensity", "FLOP/B", unit="FLOP/B", total=lambda t: t.intensity, grows=True)
 BOUND = Quantity("bound", "bound, as a time", "bound", unit="s", better="less", total=lambda t: t.seconds, grows=True)
+AS_WRITTEN = Quantity(
+    "as_written",
+    "the step as written, as a time",
+    "as written",
+    unit="s",
+    better="less",
+    total=lambda t: None if t.written_bound is None else t.written_bound.seconds,
+    grows=True,
+)
 WHOLE_MODEL = Quantity(
     "whole_model",
     "whole-model roofline",
@@ -213,7 +222,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     quantity.name: quantity
     for quantity in (
         TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, ALL_FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
-        ACTIVATIONS, RECOMPUTED_FLOPS, MACS, WHOLE_MODEL, PREDICTED, MFU, HFU,
+        ACTIVATIONS, RECOMPUTED_FLOPS, MACS, AS_WRITTEN, WHOLE_MODEL, PREDICTED, MFU, HFU,
     )
 }  # fmt: skip
 """All of them by name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -75,7 +75,10 @@ class Total:
         self.intensity = done / moved if done and moved else None
         self.pieces: Pieces = "kernels" if any(r.scope == "kernel" for r, _ in worked) else "operations"
         self._needed = [(work, r.calls) for r in self.records if (work := r.needed) is not None]
-        self._needed += [(nothing, 1)] if nothing is not None else []
+        self._written = [(work, r.calls) for r in self.records if (work := r.written) is not None]
+        if nothing is not None:
+            self._needed.append((nothing, 1))
+            self._written.append((nothing, 1))
 
     def _known(self, flops: float) -> float | None:
         """FLOP, None where nothing is known of them: none were counted, and those of some operation are missing."""
@@ -84,9 +87,17 @@ class Total:
     @cached_property
     def bound(self) -> Bound | None:
         """The sum of the operations' bounds; None without a device or without work."""
-        if self.device is None or not self._needed:
+        return self._serial(self._needed)
+
+    @cached_property
+    def written_bound(self) -> Bound | None:
+        """The same of the step as written: what one form of an optimizer moves, and another does not, is in it."""
+        return self.bound if self._written == self._needed else self._serial(self._written)
+
+    def _serial(self, works: Sequence[tuple[Work, int]]) -> Bound | None:
+        if self.device is None or not works:
             return None
-        ones = [(self._bounds.of(work, self.device), calls) for work, calls in self._needed]
+        ones = [(self._bounds.of(work, self.device), calls) for work, calls in works]
         return serial_bound(one if calls == 1 else replace(one, seconds=one.seconds * calls) for one, calls in ones)
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rooflens.costs import arithmetic_of, cost, fused_bytes, traffic
+from rooflens.costs import arithmetic_of, cost, fused_bytes, optimizer_bytes, traffic
 from rooflens.records import Call, Case, Device, Operation, Record, Trace, Work
 from rooflens.runs.options import Fusion
 
@@ -17,12 +17,14 @@ CAUSAL_ATTENTION = "causal attention is counted as the half that its kernel exec
 class Repeated:
     """An operation, how often it occurs, and its DRAM bytes where fusion makes them other than its own.
 
+    `least` are the bytes that it moves in every form of the step. What moves none is computed while others move.
     `layouts` holds a call of each layout, and how often it occurs, where there are several.
     """
 
     operation: Operation
-    calls: int
     nbytes: int | None
+    least: int | None
+    calls: int
     layouts: tuple[tuple[Call, int], ...] = ()
 
 
@@ -50,6 +52,10 @@ def records(
         if causal and executed is not None:
             counted, executed = executed, None
         work = _work(counted, item.nbytes)
+        if item.least is not None and item.least < work.bytes["dram"]:
+            executed = _work(counted if item.least else replace(counted, flops={}), item.least)
+        elif executed is not None:
+            executed = _work(executed, item.nbytes)
         needed |= work.flops.keys()
         yield Record(
             case=case,
@@ -60,7 +66,7 @@ def records(
             name=operation.call.name,
             phase=operation.phase,
             work=work,
-            kernel_work=None if executed is None else _work(executed, item.nbytes),
+            kernel_work=executed,
             traffic=traffic(operation.call, work.bytes["dram"]),
             call=operation.call,
             calls=item.calls,
@@ -92,12 +98,11 @@ def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     Operations to which fusion gives different traffic count as distinct.
     """
     fused = fused_bytes(trace.operations, trace.lasting, fusion)
-    alike: dict[tuple[Operation, int | None], list[Call]] = {}
+    least = optimizer_bytes(trace.operations, trace.lasting)
+    alike: dict[tuple[Operation, int | None, int | None], list[Call]] = {}
     for index, operation in enumerate(trace.operations):
-        alike.setdefault((operation, fused.get(index)), []).append(operation.call)
-    return tuple(
-        Repeated(operation, len(calls), nbytes, _layouts(calls)) for (operation, nbytes), calls in alike.items()
-    )
+        alike.setdefault((operation, fused.get(index), least.get(index)), []).append(operation.call)
+    return tuple(Repeated(*kind, len(calls), _layouts(calls)) for kind, calls in alike.items())
 
 
 def _layouts(calls: Sequence[Call]) -> tuple[tuple[Call, int], ...]:
