@@ -89,6 +89,18 @@ def test_efficiency_and_devices_in_sentences() -> None:
     )
 
 
+def test_measured_steps_without_an_estimate_are_named() -> None:
+    # One of two measured steps has its work beside it.
+    alone = case("two")
+    report = compose(view(product(case("one")), measured(case("one"), 2e-3), measured(alone, 2e-3)))
+    assert sentence(report, "No estimate") == (
+        "No estimate stands beside 1 of 2 measured steps, so that bound and efficiency are unknown"
+        " (two batch 1 fp32 inference on quick); write “estimate” among the sources of the study."
+    )
+    both = compose(view(product(case("one")), measured(case("one"), 2e-3)))
+    assert not any(each.startswith("No estimate") for each in said(both))
+
+
 def test_of_as_many_steps_of_each_kind_neither_is_left_out() -> None:
     report = compose(view(product(case("one")), operation(case("two"), "copy", "elementwise", dram=1e12)))
     largest = [each for each in said(report) if each.startswith("The largest part of the bound")]

@@ -17,8 +17,11 @@ import rooflens as rl
 from rooflens.api.studies import run_study, study_records, study_status, study_verdicts
 from rooflens.cli import main
 from rooflens.errors import InvalidValue, StudyFileError
+from rooflens.machine import Machine
 from rooflens.progress import Progress
 from rooflens.records import Device, RecordFile
+from rooflens.results import join
+from rooflens.running import cells
 from rooflens.running.cells import Estimates
 from rooflens.running.estimating import estimable, estimated, estimated_here
 from rooflens.running.studies import open_study, run_cells
@@ -145,6 +148,25 @@ def test_cells_are_measured_on_this_machine(tmp_path: Path) -> None:
     assert records.total().measured_seconds is not None
     (failure,) = records.failures
     assert (failure.kind, failure.case.model) == ("crash", "tiny.py:dies")
+
+
+def test_a_machine_that_the_catalogue_does_not_know_has_estimates_without_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = Machine(where="cpu", title="Toy CPU", known=None, stored=tmp_path / "none.toml", device=None)
+    monkeypatch.setattr(cells, "this_machine", lambda *_: unknown)
+    text = 'title = "T"\nmodels = ["alexnet"]\ndevices = ["cpu", "t4"]\n'
+    status = run_study(written(tmp_path, text), tmp_path / "out", jobs=0)
+    assert (status.count("done"), status.count("failed")) == (2, 0)
+    estimates = {item.case.device: item.total() for item in join(study_records(tmp_path / "out"))}
+    assert {device: total and total.seconds is not None for device, total in estimates.items()} == {
+        None: False,
+        "tesla-t4": True,
+    }
+    here, there = estimates[None], estimates["tesla-t4"]
+    assert here is not None
+    assert there is not None
+    assert here.flops == there.flops
 
 
 def test_what_makes_no_sense_here_is_a_failure(tmp_path: Path) -> None:

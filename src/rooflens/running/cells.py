@@ -63,21 +63,16 @@ class Estimates:
             return RecordFile(records=())
 
 
-def device_of(name: str, home: Path) -> Device:
+def device_of(name: str, home: Path) -> Device | None:
     """Return the device that a study names, with its ceilings; ``cpu`` and ``cuda`` are those of this machine.
+
+    Returns:
+        None where the catalogue does not know this machine: a step has its work there, and no bound, as in `measure`.
 
     Raises:
         UnknownDevice, DeviceFileError, InvalidValue: its ceilings are unknown, or this machine has no such device.
     """
-    if name in PLACES:
-        device = this_machine(name).device
-        if device is None:
-            raise InvalidValue(
-                f"the catalogue has no entry for the {name!r} of this machine; run 'rooflens calibrate' and write"
-                f" {MEASURED!r}, or name a device file"
-            )
-        return device
-    return find(_roof(name, home) or name)
+    return this_machine(name).device if name in PLACES else find(_roof(name, home) or name)
 
 
 def _device_or_none(name: str, home: Path) -> Device | None:

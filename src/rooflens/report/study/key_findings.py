@@ -9,6 +9,7 @@ from statistics import median
 
 from rooflens import units
 from rooflens.checks import SEVERITIES
+from rooflens.compare.doubts import listed
 from rooflens.compare.throughput import KNEE
 from rooflens.compare.timed_cases import quantity_of
 from rooflens.compare.uncertainty import LEVEL
@@ -55,6 +56,19 @@ def _efficiency(view: StudyView) -> Iterator[str]:
     ends = (f"{percent(share)} ({case.label()})" for share, _, case in (ranked[0], ranked[-1]))
     over = f", from {' to '.join(ends)}" if len(ranked) > 1 else ""
     yield f"Measured steps reach {percent(median(shares))} of what their bound allows (median of {len(ranked)}){over}."
+
+
+def _without_estimate(view: StudyView) -> Iterator[str]:
+    """Measured steps of which nothing tells the work, and so neither bound nor efficiency."""
+    measured = [item for item in view.evidence if item.time is not None and "measure" in item.time.sources]
+    alone = [item.case for item in measured if item.work is None]
+    if alone:
+        asked = any(cell.source == "estimate" for cell in view.status.states)
+        remedy = "" if asked else "; write “estimate” among the sources of the study"
+        yield (
+            f"No estimate stands beside {len(alone)} of {count(len(measured), 'measured step')}, so that bound and"
+            f" efficiency are unknown ({listed(alone)}){remedy}."
+        )
 
 
 def _devices(view: StudyView) -> Iterator[str]:
@@ -159,6 +173,7 @@ _SENTENCES: tuple[Callable[[StudyView], Iterator[str]], ...] = (
     _verdicts,
     _state,
     _efficiency,
+    _without_estimate,
     _devices,
     _bound_by,
     _correlated,
