@@ -69,7 +69,7 @@ def test_other_dtypes_have_a_floor_too(dtype: str) -> None:
 def test_forward_and_backward_are_as_written() -> None:
     records = step()
     for phase in ("forward", "backward"):
-        total = records.total(phase)  # type: ignore[arg-type]
+        total = records.total(phase)
         assert total.written_bound is total.bound
     whole, optimizer = records.total(), records.total("optimizer")
     assert whole.written_bound is not None
