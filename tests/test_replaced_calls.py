@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.attention.varlen  # registers its operators
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._higher_order_ops.cond import cond_op
@@ -19,6 +20,7 @@ import rooflens as rl
 from rooflens.errors import ModelError
 from rooflens.trace import higher_order
 from rooflens.trace.replaced_calls import _REPLACEMENTS, OPERATORS, PACKED, PADDED
+from rooflens.trace.varlen_calls import KERNELS
 
 Places = list[tuple[str, bool, bool]]
 """Parameters: name, whether by name only, whether one may be left out."""
@@ -59,6 +61,18 @@ def test_a_recurrent_layer_has_the_parameters_of_both_schemas(kind: str) -> None
     packet = getattr(torch.ops.aten, kind)
     for signature, overload in ((PADDED, packet.input), (PACKED, packet.data)):
         assert list(signature.parameters) == [argument.name for argument in overload._schema.arguments]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_that_is_called_by_name_takes_what_its_schema_says(name: str) -> None:
+    namespace, _, own = name.partition("::")
+    places = of_schema(getattr(getattr(torch.ops, namespace), own).default._schema)
+    kernel = inspect.signature(KERNELS[name])
+    by_place = [place for place, by_name_only, _ in places if not by_name_only]
+    assert list(kernel.parameters)[: len(by_place)] == by_place
+    kernel.bind(*by_place, **{place: None for place, by_name_only, _ in places if by_name_only})
+    kernel.bind(**{place: None for place, _, _ in places})
+    kernel.bind(**{place: None for place, _, may_be_left_out in places if not may_be_left_out})
 
 
 @pytest.mark.parametrize("operation", [cond_op, scan_op, flex_attention], ids=lambda operation: operation.name())
