@@ -353,6 +353,19 @@ def test_a_model_that_asks_hears_that_autocast_is_on() -> None:
     assert before == (torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda"))
 
 
+class InSingle(torch.autograd.Function):
+    """A function that asks for fp32, as kernels of other packages do."""
+
+    @staticmethod
+    @partial(torch.amp.custom_fwd, device_type="cuda", cast_inputs=FP32)
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.sin()
+
+
+def test_a_function_gets_its_inputs_in_the_type_that_it_asks_for() -> None:
+    assert types(InSingle.apply, "amp-bf16") == {"addmm": "bf16", "sin": "fp32"}
+
+
 def test_an_encoder_layer_has_no_fast_path_under_autocast() -> None:
     layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
     records = rl.estimate(layer, inputs=torch.randn(2, 3, 8), dtype="amp-bf16")

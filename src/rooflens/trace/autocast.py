@@ -21,6 +21,7 @@ from torch import Tensor
 from torch._C import DispatchKey, DispatchKeySet
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.amp import autocast_mode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 LOWER = (torch.float16, torch.bfloat16)
@@ -83,6 +84,7 @@ def cuda_casts() -> Iterator[None]:
         with (
             torch._C._IncludeDispatchKeyGuard(torch._C._dispatch_key_parse("AutocastIPU")),
             patch.multiple(torch.autocast, __init__=_init, __enter__=_enter, __exit__=_exit),
+            patch.object(autocast_mode, "_cast", _cast_inputs),
         ):
             yield
     finally:
@@ -90,6 +92,13 @@ def cuda_casts() -> Iterator[None]:
 
 
 _INIT, _ENTER, _EXIT = torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__
+_CAST: Callable[[Any, str, torch.dtype], Any] = autocast_mode._cast
+
+
+def _cast_inputs(value: Any, device_type: str, dtype: torch.dtype) -> Any:
+    """The inputs of a function of autograd that asks for a type (`torch.amp.custom_fwd`)."""
+    traced = device_type == "cuda" and torch.is_autocast_enabled("ipu")
+    return _CAST(value, "cpu" if traced else device_type, dtype)
 
 
 def _init(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **kwargs: Any) -> None:
