@@ -78,7 +78,7 @@ def test_a_matrix_unit_without_a_rate_is_an_error() -> None:
     with pytest.raises(MissingCeiling) as caught:
         bound(Work(flops={"matmul.fp4": 1e9}), CPU)
     assert str(caught.value) == (
-        "device 'toy' has no ceiling for 'matmul.fp4'; it has matmul.fp32, vector.fp32, dram."
+        "no fp4: device 'toy' has no ceiling for 'matmul.fp4'; it has matmul.fp32, vector.fp32, dram."
         " Choose another dtype, or give a device file that has one"
     )
     # A unit that does nothing needs no rate.

@@ -27,6 +27,7 @@ from rooflens.running.estimating import estimable, estimated, estimated_here
 from rooflens.running.studies import open_study, run_cells
 from rooflens.runs.run import Request, Run
 from rooflens.study import CellNews, Status, StudyFolder
+from rooflens.study.status_text import status_text
 
 MODEL = """\
 import os, time
@@ -88,7 +89,7 @@ def test_the_records_of_a_cell_are_those_of_an_estimate(tmp_path: Path, jobs: in
     for cell, contents in StudyFolder.open(tmp_path / "out").contents().cells:
         case = cell.case
         run = Run(model=str(tmp_path / "tiny.py:build"), batch=case.batch, mode=case.mode)
-        right = estimated(estimable(Request.of_run(run)), [rl.device(str(case.device))])  # here, where it is fast
+        right = estimated([estimable(Request.of_run(run))], [rl.device(str(case.device))])  # here, where it is fast
         assert same(rl.RecordSet(contents.records), right, "tiny.py:build")
         assert contents.devices == right.devices
         assert contents.environment is not None
@@ -109,20 +110,24 @@ def test_a_step_is_traced_once_for_all_devices(tmp_path: Path) -> None:
     assert all(file.records for file in files)
 
 
-def test_a_device_that_cannot_do_a_step_fails_alone(tmp_path: Path) -> None:
-    # A K80 has no bf16 products.
-    text = 'title = "T"\nmodels = ["tiny.py:build"]\ndtypes = ["bf16"]\ndevices = ["t4", "k80", "a100-sxm4-40gb"]\n'
-    status = run_study(study(tmp_path, text), tmp_path / "out", jobs=0)
-    failed = {
-        cell.case.device: failure.message
-        for cell, failure in zip(status.cells("failed"), status.failures.values(), strict=True)
-    }
-    assert {cell.case.device for cell in status.cells("done")} | failed.keys() == {
-        cell.case.device for cell in status.states
-    }
-    assert all("has no ceiling for 'matmul.bf16'" in message for message in failed.values())
-    assert any("k80" in str(device) for device in failed)
-    assert "a100-sxm4-40gb" in {cell.case.device for cell in status.cells("done")}
+@pytest.mark.parametrize("devices", [("t4", "k80", "a100-sxm4-40gb"), ("t4",)])
+@pytest.mark.parametrize("jobs", [0, 1])
+def test_cells_of_a_device_without_the_dtype_are_skipped_with_the_reason(
+    tmp_path: Path, devices: tuple[str, ...], jobs: int
+) -> None:
+    # Neither a T4 nor a K80 has bf16 products.
+    text = f'title = "T"\nmodels = ["tiny.py:build"]\ndtypes = ["bf16"]\ndevices = {json.dumps(devices)}\n'
+    status = run_study(study(tmp_path, text), tmp_path / "out", jobs=jobs)
+    skipped = {str(cell.case.device): status.failures[cell.key] for cell in status.cells("skipped")}
+    assert status.complete
+    assert [cell.case.device for cell in status.cells("done")] == list(devices[2:])
+    assert len(skipped) == len(devices[:2])
+    assert all(failure.reason == "no bf16" for failure in skipped.values())
+    assert all(f"device {name!r} has no ceiling for 'matmul.bf16'" in skipped[name].message for name in skipped)
+    assert f"skipped:\n  estimate tiny.py:build bf16 inference on {next(iter(skipped))}: no bf16" in status_text(status)
+    folder = StudyFolder.open(tmp_path / "out")
+    assert not any(folder.wants(cell, retry=False) for cell in folder.cells)
+    assert sum(folder.wants(cell, retry=True) for cell in folder.cells) == len(skipped)
 
 
 def test_a_cell_that_hangs_crashes_or_fails_costs_itself(tmp_path: Path) -> None:

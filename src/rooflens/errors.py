@@ -28,9 +28,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
+from typing import Any
 
 
 def first_line(error: BaseException) -> str:
@@ -97,7 +98,7 @@ class MissingDependency(RooflensError, ImportError):
 
 
 class MissingCeiling(RooflensError):
-    """A device has no rate for a unit that the work needs."""
+    """A device has no rate for a unit that the work needs; the message begins with what it lacks, like "no bf16"."""
 
 
 class CountersUnavailable(RooflensError):
@@ -150,6 +151,29 @@ class StudyFileError(FileError):
 
 class OutputError(FileError):
     """A result cannot be written where it was asked for."""
+
+
+def told_together(errors: Iterable[RooflensError]) -> RooflensError:
+    """Return one error that tells all: the only one, or one of the kind that all are of."""
+    each = list({str(error): error for error in errors}.values())
+    if len(each) == 1:
+        return each[0]
+    kind = next(kind for kind in type(each[0]).__mro__ if all(isinstance(error, kind) for error in each))
+    return as_told(kind.__name__, "\n".join(map(str, each)))
+
+
+def checked(*checks: Callable[[], Any]) -> list[Any]:
+    """Return what each check returns; what they raise is told together, so that all mistakes are seen at once."""
+    results: list[Any] = []
+    errors: list[RooflensError] = []
+    for check in checks:
+        try:
+            results.append(check())
+        except RooflensError as error:
+            errors.append(error)
+    if errors:
+        raise told_together(errors)
+    return results
 
 
 def check_torch() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rooflens.devices import by_title, catalogue, load_file, stored_path
 from rooflens.devices import find as find_named
 from rooflens.devices.files import slug
-from rooflens.errors import InvalidValue, UnknownDevice, check_torch
+from rooflens.errors import InvalidValue, UnknownDevice, check_torch, checked
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.sources.roofs import ROOF_FILES, device_of_roofs
@@ -120,13 +121,23 @@ def find_all(device: str | Device | Sequence[str | Device] | None) -> tuple[Devi
     """The devices of an argument, each once.
 
     Raises:
+        UnknownDevice, DeviceFileError: some are not known; all of them are told.
         InvalidValue: it is not a device or several, or two different devices have one name.
     """
     devices: dict[str, Device] = {}
-    for one in (find(named) if isinstance(named, str) else named for named in listed(device)):
+    for one in found_each(device):
         if devices.setdefault(one.name, one) != one:
             raise InvalidValue(f"two different devices are called {one.name!r}; give yours another title")
     return tuple(devices.values())
+
+
+def found_each(device: object) -> list[Device]:
+    """The devices of an argument, in its order; all names that are not known are told at once."""
+    return checked(*(partial(_found, one) for one in listed(device)))
+
+
+def _found(device: str | Device) -> Device:
+    return find(device) if isinstance(device, str) else device
 
 
 def listed(device: object) -> list[str | Device]:

@@ -75,7 +75,7 @@ def _right_values(figures: Iterable[ReportedFigure], records: RecordSet, progres
         if progress is not None:
             progress(n / len(runs), f"{run.model}, batch {run.batch}")
         try:
-            estimates += estimated(estimable(Request.of_run(run)))
+            estimates += estimated([estimable(Request.of_run(run))])
         except RooflensError:  # an unknown name: its figures are only compared with each other
             continue
     return estimates

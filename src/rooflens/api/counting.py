@@ -27,8 +27,8 @@ def counters(
     mode: str = "inference",
     optimizer: str = "sgd",
     fused: bool = False,
-    img_size: int | None = None,
-    seq_len: int | None = None,
+    img_size: int | Sequence[int] | None = None,
+    seq_len: int | Sequence[int] | None = None,
     channels_last: bool = False,
     compile: bool = False,
     cache: str = "all",
@@ -61,7 +61,7 @@ def counters(
         ModelError: every batch failed.
         InvalidValue: an argument cannot be used.
     """
-    request = Request.of(locals())
+    requests = Request.each_of(locals())
     if not isinstance(model, str):
         raise InvalidValue(
             "ncu runs a model in a process of its own; name it: resnet18, hf:gpt2, path/file.py:function"
@@ -70,8 +70,8 @@ def counters(
     check_torch()
     from rooflens.models import workload
 
-    asked = None if read_by_worker(request) else workload(request)
-    runs = own_runs(request, limit) if asked is None else asked.runs
+    asked = None if read_by_worker(requests[0]) else [workload(request) for request in requests]
+    runs = own_runs(requests, limit) if asked is None else [run for one in asked for run in one.runs]
     machine = this_machine(None, roof, progress)
     beside = estimated_beside(runs, asked, machine.device, limit, None) if estimate else RecordSet(())
     counts = counted(runs, machine, cache=cache, limit=limit, keep=keep, progress=progress)

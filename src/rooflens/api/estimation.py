@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rooflens.capacity import asked_devices, asked_reserve, searched, searched_in_worker
-from rooflens.errors import InvalidValue
+from rooflens.errors import InvalidValue, checked
 from rooflens.machine import find_all
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.results import Fits, RecordSet
-from rooflens.running.estimating import check_limit, estimated_request, read_by_worker
+from rooflens.running.estimating import check_limit, estimable, estimated_requests, read_by_worker
 from rooflens.runs.options import Fusion
 from rooflens.runs.run import Request, is_graph
 
@@ -37,8 +38,8 @@ def estimate(
     loss: Loss | None = None,
     optimizer: str = "sgd",
     fused: bool = False,
-    img_size: int | None = None,
-    seq_len: int | None = None,
+    img_size: int | Sequence[int] | None = None,
+    seq_len: int | Sequence[int] | None = None,
     dims: Mapping[str, int] | None = None,
     channels_last: bool = False,
     causal: bool = False,
@@ -67,8 +68,8 @@ def estimate(
             outputs.
         optimizer: ``none``, ``sgd``, ``adam`` or ``adamw``.
         fused: the optimizer updates everything in one kernel, instead of an operation at a time (``foreach``).
-        img_size: height and width of images, where the model's own is not wanted.
-        seq_len: tokens per sequence.
+        img_size: height and width of images, one or several, where the model's own is not wanted.
+        seq_len: tokens per sequence, one or several.
         dims: of an ONNX file: sizes that it leaves open, by the name they have there (``input:1`` where they have
             none). Batch, image size and length of a sequence are mostly recognised and have arguments of their own.
         channels_last: lay images and convolution weights out with channels last.
@@ -80,15 +81,17 @@ def estimate(
         limit: seconds for each batch of a model in a file of your own, which is read and run in a worker process only.
 
     Returns:
-        Operation records and one model record per case (batch and device).
+        Operation records and one model record per case (size, batch and device). A case that cannot be estimated (its
+        device has no rate for the dtype, say) is a `Failure` in `.failures`, and the others go on.
 
     Raises:
-        InvalidValue, UnknownModel, UnknownDevice, MissingCeiling, ModelError: see :mod:`rooflens.errors`.
+        InvalidValue, UnknownModel, UnknownDevice: an argument cannot be used, or names are not known, all of which are
+            told; raised before anything is built.
+        MissingCeiling, ModelError: no case can be estimated.
     """
-    asked = Request.of(locals())
-    devices = find_all(device)
+    requests = Request.each_of(locals())
     check_limit(limit)
-    return estimated_request(asked, devices, limit, progress)
+    return estimated_requests(requests, partial(find_all, device), limit, progress)
 
 
 def largest_batch(
@@ -134,11 +137,12 @@ def largest_batch(
 
     Raises:
         DataDependent: shapes depend on values, so that every batch would have to be run.
-        InvalidValue, UnknownModel, UnknownDevice, MissingCeiling, ModelError: see :mod:`rooflens.errors`. A device of
-            ``all`` that has no rate for the step's precision is no error but an answer without a batch.
+        InvalidValue, UnknownModel, UnknownDevice, MissingCeiling, ModelError: see :mod:`rooflens.errors`. Of several
+            devices, one that has no rate for the step's precision is no error but an answer without a batch.
     """
-    arguments = locals()
-    targets = asked_devices(device)
+    requests = Request.each_of(locals())
+    if len(requests) > 1:
+        raise InvalidValue("the largest batch is searched for one length and one size; give one seq_len and img_size")
     if not isinstance(model, str) and not callable(inputs):
         raise InvalidValue(
             f"the largest batch of {type(model).__name__} needs inputs of any batch; give inputs=function, which takes"
@@ -146,7 +150,8 @@ def largest_batch(
         )
     check_limit(limit)
     free = None if reserve is None else (asked_reserve(reserve),)
-    asked = replace(Request.of(arguments), batch=None if is_graph(model) else 1)
+    asked = replace(requests[0], batch=None if is_graph(model) else 1)
     if read_by_worker(asked):
-        return searched_in_worker(asked, targets, free, limit, progress)
+        return searched_in_worker(asked, asked_devices(device), free, limit, progress)
+    targets, _ = checked(partial(asked_devices, device), partial(estimable, asked))  # all mistakes in names at once
     return searched(asked, targets, free, progress)

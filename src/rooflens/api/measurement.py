@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,8 @@ def measure(
     loss: Loss | None = None,
     optimizer: str = "sgd",
     fused: bool = False,
-    img_size: int | None = None,
-    seq_len: int | None = None,
+    img_size: int | Sequence[int] | None = None,
+    seq_len: int | Sequence[int] | None = None,
     channels_last: bool = False,
     compile: bool = False,
     cuda_graph: bool = False,
@@ -92,7 +93,7 @@ def measure(
     Raises:
         ModelError: every batch failed.
     """
-    request = Request.of(locals())
+    requests = Request.each_of(locals())
     check_torch()
     from rooflens.models import workload
     from rooflens.running.measuring import Measurer, check_can_run, measurer_here, measurer_in_workers
@@ -100,9 +101,10 @@ def measure(
     check_seconds("budget", budget)
     check_limit(limit)
     Policy(budget=budget)
-    asked = None if isolated is not False and read_by_worker(request) else workload(request)
+    own = isolated is not False and read_by_worker(requests[0])
+    asked = None if own else [workload(request) for request in requests]
     machine = this_machine(device, roof, progress)
-    here = None if asked is None or _is_isolated(asked, isolated) else asked
+    here = None if asked is None or _is_isolated(asked[0], isolated) else asked
     collected = Collected(machine=machine, save=None if save is None else Path(save))
 
     def estimates(runs: Sequence[Run]) -> RecordSet:
@@ -111,10 +113,12 @@ def measure(
     with ExitStack() as stack:
         measured: Measurer
         if here is not None:
-            runs, measured = here.runs, stack.enter_context(measurer_here(here, machine.where))
+            measured = stack.enter_context(measurer_here(here, machine.where))
+            parts = [one.runs for one in here]
         else:
             measured = stack.enter_context(measurer_in_workers(machine.where, limit=limit, fresh=fresh))
-            runs = measured.runs(request) if asked is None else asked.runs
+            parts = [measured.runs(one) for one in requests] if asked is None else [one.runs for one in asked]
+        runs = list(chain.from_iterable(parts))
         check_can_run(runs[0], machine.where, isolated=here is None)
         if largest_batch and (len(runs) > 1 or runs[0].batch is None):
             raise InvalidValue("the largest batch is searched for a named model, from one batch on; give one or none")

@@ -11,7 +11,7 @@ from rooflens.capacity.search import CAP, largest
 from rooflens.devices import catalogue
 from rooflens.devices.reserves import Reserve, needed, one_of, reserves
 from rooflens.errors import InvalidValue
-from rooflens.machine import find, listed
+from rooflens.machine import find_all, listed
 from rooflens.progress import Progress
 from rooflens.records import Device, Failure, Record
 from rooflens.results import Fit, Fits, RecordSet, Total
@@ -33,13 +33,11 @@ class AskedDevice:
         name: as it was asked for.
         one: one torch device of it.
         count: how many it is.
-        may_lack: whether it may lack a rate that the step needs.
     """
 
     name: str
     one: Device
     count: int
-    may_lack: bool
 
 
 def asked_devices(device: str | Device | Sequence[str | Device]) -> list[AskedDevice]:
@@ -48,14 +46,15 @@ def asked_devices(device: str | Device | Sequence[str | Device]) -> list[AskedDe
     Raises:
         InvalidValue: there is none, or two different devices have one name.
     """
+    named = listed(device)
+    every = [isinstance(one, str) and one.casefold() == ALL for one in named]
+    devices = find_all([one for one, all_ in zip(named, every, strict=True) if not all_])
     asked: dict[str, AskedDevice] = {}
-    for named in listed(device):
-        every = isinstance(named, str) and named.casefold() == ALL
-        for whole in catalogue() if every else [find(named) if isinstance(named, str) else named]:
-            one, count = one_of(whole)
-            target = asked.setdefault(whole.name, AskedDevice(name=whole.name, one=one, count=count, may_lack=every))
-            if target.one != one:
-                raise InvalidValue(f"two different devices are called {whole.name!r}; give yours another title")
+    for whole in (*devices, *(catalogue() if any(every) else ())):
+        one, count = one_of(whole)
+        target = asked.setdefault(whole.name, AskedDevice(name=whole.name, one=one, count=count))
+        if target.one != one:
+            raise InvalidValue(f"two different devices are called {whole.name!r}; give yours another title")
     if not asked:
         raise InvalidValue("largest_batch needs a device; name one or several, or 'all' for the whole catalogue")
     return list(asked.values())
@@ -104,9 +103,11 @@ def largest_batches(
         free: what must stay free; None: what docs/memory.md lists.
 
     Raises:
-        MissingCeiling: a device that may not lack a rate has none for the step.
+        MissingCeiling: the only device has no rate for the step.
     """
     fits = {target.name: _unsearched(target, batches, free) for target in targets}
+    if len(targets) == 1 and (lacking := batches.lacking(targets[0].one)) is not None:
+        targets[0].one.require(lacking)
     records: dict[str, list[Record]] = {}
     open_ = sorted((fit.memory, fit.name) for fit in fits.values() if fit.memory is not None and not fit.reason)
     for n, (_, name) in enumerate(open_):
@@ -133,8 +134,6 @@ def _unsearched(target: AskedDevice, batches: Batches, free: tuple[Reserve, ...]
     """What is known of a device before any batch but one was traced."""
     one = target.one
     lacking = batches.lacking(one)
-    if lacking is not None and not target.may_lack:
-        one.require(lacking)
     memory, case = one.facts.get("memory"), batches.case(None, one)
     reason = "memory unknown" if memory is None else ""
     return Fit(

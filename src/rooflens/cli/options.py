@@ -54,7 +54,7 @@ class IntList(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{value!r} is no list of whole numbers; write 64 or 1,64,256", param, ctx)
         wrong = [n for n in numbers if n < 1]
         if wrong:
-            self.fail(f"{wrong[0]} cannot be run; a batch has at least 1 sample", param, ctx)
+            self.fail(f"{wrong[0]} cannot be run; give numbers of at least 1", param, ctx)
         return numbers
 
 
@@ -135,7 +135,8 @@ def table_option(line: Option) -> Callable[[Command], Command]:
         )
     if line.kind is bool:
         return click.option(flag, is_flag=True, help=line.help)
-    kind = click.Choice(line.choices) if line.choices else click.IntRange(line.least)
+    number = IntList() if line.several else click.IntRange(line.least)
+    kind = click.Choice(line.choices) if line.choices else number
     return click.option(flag, type=kind, default=line.default, show_default=line.default is not None, help=line.help)
 
 

@@ -52,7 +52,7 @@ run_options = all_of(
         show_default=True,
         help="Worker processes for estimates. Measurements follow one by one, since they must be alone.",
     ),
-    click.option("--retry", is_flag=True, help="Also run cells that failed before."),
+    click.option("--retry", is_flag=True, help="Also run cells that failed or were skipped before."),
     click.option(
         "--source",
         "sources",
@@ -109,7 +109,7 @@ def resume(context: click.Context, /, folder: Path, **options: Any) -> None:
 @click.option("--format", "format_", type=click.Choice(("table", "json")), default="table", show_default=True)
 @click.pass_context
 def status(context: click.Context, /, folder: Path, format_: str) -> None:
-    """Show what is done, failed, running and left of a study.
+    """Show what is done, skipped, failed, running and left of a study.
 
     Also shows how long the rest should take: the time of one worker, from the times of similar cells. Ends with exit
     code 3 if cells have failed.
@@ -199,7 +199,7 @@ class _Display:
                 click.echo(step.text, err=True)
         else:
             self._shares.pop(key, None)
-            self._over |= {key} if step.what in ("done", "failed") else set()
+            self._over |= {key} if step.what in ("done", "skipped", "failed") else set()
             self._failed += step.what == "failed"
             if self._lines and step.seconds is not None:
                 click.echo(self._line(step), err=True)
@@ -220,7 +220,7 @@ class _Display:
 
         label = plain(f"{step.cell.label()}: {step.text}" if step.text else step.cell.label())
         place = f"{len(self._over):>{len(str(self._total))}}/{self._total}"
-        return f"{place}  {step.what:<6}  {duration(step.seconds or 0.0):>6}  {label}"
+        return f"{place}  {step.what:<7}  {duration(step.seconds or 0.0):>6}  {label}"
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from rooflens.records.operation import (
 )
 from rooflens.records.record import (
     AS_IS,
+    BOUND,
     DTYPES,
     MEMORY_CAUSES,
     MODES,

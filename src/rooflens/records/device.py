@@ -90,7 +90,7 @@ class Device:
         if ceiling is None:
             has = ", ".join(c.resource for c in self.ceilings) or "none"
             raise MissingCeiling(
-                f"device {self.name!r} has no ceiling for {resource!r}; it has {has}."
+                f"no {resource.rpartition('.')[2]}: device {self.name!r} has no ceiling for {resource!r}; it has {has}."
                 " Choose another dtype, or give a device file that has one"
             )
         return ceiling

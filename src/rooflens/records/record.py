@@ -16,6 +16,8 @@ Scope = Literal["model", "module", "op", "kernel"]
 Source = Literal["estimate", "measure", "counters", "profile"]
 Scalar = str | int | float | bool
 
+BOUND = "bound"
+"""The stage of a failure where the work is known, and the device has no rate for it."""
 FailureKind = Literal["out of memory", "timeout", "crash", "unsupported", "device lost", "error"]
 
 DTYPES = ("default", "fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
@@ -235,6 +237,16 @@ class Failure:
     stage: str
     kind: FailureKind
     message: str
+
+    @property
+    def skipped(self) -> bool:
+        """True if nothing went wrong: the device has no rate for the step."""
+        return self.stage == BOUND
+
+    @property
+    def reason(self) -> str:
+        """Why, in few words: what the device lacks, else the kind."""
+        return self.message.partition(":")[0] if self.skipped else self.kind
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", without_folders(self.message))

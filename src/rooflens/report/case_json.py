@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflens.records import LEVELS, LINKS, MEMORY_CAUSES, PHASES, Memory, Phase
+from rooflens.records import LEVELS, LINKS, MEMORY_CAUSES, PHASES, Failure, Memory, Phase
 from rooflens.report.columns import device_notes, total_notes, whole
 from rooflens.results import Evidence, Measured, RecordSet, join
+from rooflens.results.evidence import only_failed
 from rooflens.results.quantities import (
     ALL_FLOPS,
     AS_WRITTEN,
@@ -29,12 +30,19 @@ FORMAT = 1
 """Version of the shape; it rises when a promised key changes its name or meaning."""
 
 
+_TOLD = ("source", "stage", "kind", "message")
+"""What is told of a failure."""
+
+
 def promised_json(rs: RecordSet) -> list[dict[str, Any]]:
     """One object per case; docs/json.md describes it. Unknown is None, counts are integers, times are seconds."""
-    return [_case(item) for item in join(rs)]
+    evidence = join(rs)
+    nothing = [Evidence(case=failure.case, device=None, work=None, time=None) for failure in only_failed(rs, evidence)]
+    why = {failure.case: failure for failure in reversed(rs.failures)}
+    return [_case(item, why.get(item.case)) for item in (*evidence, *nothing)]
 
 
-def _case(item: Evidence) -> dict[str, Any]:
+def _case(item: Evidence, why: Failure | None) -> dict[str, Any]:
     total = item.total()
     coverage = None if total is None else total.coverage
     phases = () if item.work is None else item.work.phases
@@ -62,6 +70,7 @@ def _case(item: Evidence) -> dict[str, Any]:
             "bytes_share": None if coverage is None else coverage.bytes_share,
         },
         "measured": None if item.time is None else _measured(item, item.time),
+        "failed": None if why is None else {name: getattr(why, name) for name in _TOLD},
         "notes": list(dict.fromkeys([*device_notes([item]), *total_notes([total] if total else []), *item.notes])),
     }
 

@@ -30,7 +30,7 @@ from rooflens.report.scaling import scaling
 from rooflens.report.sweep_notes import batch_notes
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordSet, Room, Total, join
-from rooflens.results.evidence import piecewise
+from rooflens.results.evidence import only_failed, piecewise
 from rooflens.results.quantities import (
     AS_WRITTEN,
     BOUND,
@@ -66,6 +66,7 @@ class _Row:
     measured: Measured | None
     rate: tuple[float | None, RateOrigin | None] = (None, None)
     room: Room | None = None
+    failed: str | None = None
 
     @property
     def noisy(self) -> bool:
@@ -128,6 +129,7 @@ _SUMMARY = (
     _time("throughput", THROUGHPUT.header, "", lambda row: Entry(row.rate[0], "<=" if row.rate[1] == "bound" else "")),
     replace(_time("throughput_from", "throughput from", "", "rate.1", "files"), align="left"),
     *ROOM,
+    Column("failed", "failed", read="failed", align="left"),
 )
 _FAILED = (
     *CASE,
@@ -184,7 +186,7 @@ def summary(rs: RecordSet) -> Table:
 
     An estimate and the measurement of its case share a row, so that bound, measured time and efficiency (bound over
     measured) stand beside each other. Throughput is batch over measured seconds; without a measurement it is batch over
-    the bound, an upper bound marked ``<=``.
+    the bound, an upper bound marked ``<=``. A case that failed has a row that says why.
     """
     evidence = join(rs)
     rows = []
@@ -206,9 +208,26 @@ def summary(rs: RecordSet) -> Table:
                 )
             )
     notes = [*coverage_notes(evidence), *device_notes(evidence), *_notes(rows)]
+    rows += _failed_rows(rs, evidence)
     if len(evidence) + len(rs.failures) > 1:
         notes += batch_notes(evidence, rs.failures)
     return build("Summary", _SUMMARY, rows, notes=notes)
+
+
+def _failed_rows(rs: RecordSet, evidence: Sequence[Evidence]) -> Iterator[_Row]:
+    """Yield a row for each case of which nothing is known but why."""
+    phases = {phase for item in evidence for phase in (item.phases if len(item.phases) == 1 else (STEP,))}
+    for failure in only_failed(rs, evidence):
+        yield _Row(
+            evidence=Evidence(case=failure.case, device=None, work=None, time=None),
+            case=failure.case,
+            source=failure.source,
+            only=None,
+            phase=next(iter(phases)) if len(phases) == 1 else STEP,
+            total=None,
+            measured=None,
+            failed=failure.reason,
+        )
 
 
 def memory(rs: RecordSet) -> Table:

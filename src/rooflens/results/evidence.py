@@ -8,7 +8,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from rooflens.devices.reserves import needed, one_of, reserves
-from rooflens.records import PHASES, WITH_THE_BATCH, Case, Device, Phase, Record, Timing, in_sequence
+from rooflens.records import PHASES, WITH_THE_BATCH, Case, Device, Failure, Phase, Record, Timing, in_sequence
 from rooflens.results.partners import EstimatedCases
 from rooflens.results.recordset import RecordSet
 from rooflens.results.totals import Total
@@ -247,6 +247,16 @@ def _join(rs: RecordSet) -> tuple[Evidence, ...]:
                 )
             )
     return tuple(evidence)
+
+
+def only_failed(rs: RecordSet, evidence: Sequence[Evidence]) -> tuple[Failure, ...]:
+    """Return the first failure of each case of which there is no evidence."""
+    known = {item.case for item in evidence}
+    first: dict[Case, Failure] = {}
+    for failure in rs.failures:
+        if failure.case not in known:
+            first.setdefault(failure.case, failure)
+    return tuple(first.values())
 
 
 def piecewise(rs: RecordSet) -> RecordSet | None:

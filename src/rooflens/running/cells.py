@@ -42,15 +42,15 @@ class Estimates:
         step = replace(cell.case, device=None)
         if step != self._step:
             self._file, self._step = self._of_all_devices(step, device, progress), step
-        if self._file.failures:  # the worker was lost, whatever the device
-            return replace(self._file, failures=tuple(replace(f, case=cell.case) for f in self._file.failures))
-        name = None if device is None else device.name
-        if all(record.case.device != name for record in self._file.records):
-            # The devices were not estimated together: one of them cannot do what the step needs.
-            run = run_of(step, self._home)
-            file = self._estimate(run, [] if device is None else [device], progress)
-            return _of_cell(cell, replace(file, failures=tuple(replace(f, case=cell.case) for f in file.failures)))
-        return _of_cell(cell, self._file, name)
+        name, file = None if device is None else device.name, self._file
+        own = tuple(failure for failure in file.failures if failure.case.device == name)
+        if all(record.case.device != name for record in file.records) and not own:
+            # The worker was lost, whatever the device; or the devices were not estimated together.
+            own = file.failures
+            if not own:
+                file = self._estimate(run_of(step, self._home), [] if device is None else [device], progress)
+                own = file.failures
+        return _of_cell(cell, replace(file, failures=tuple(replace(f, case=cell.case) for f in own)), name)
 
     def _of_all_devices(self, step: Case, device: Device | None, progress: Progress) -> RecordFile:
         others = [_device_or_none(name, self._home) for name in self._devices.get(step, ())]

@@ -7,12 +7,21 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rooflens.errors import InvalidValue, ModelError, RooflensError, check_torch
+from rooflens.errors import (
+    InvalidValue,
+    MissingCeiling,
+    ModelError,
+    RooflensError,
+    check_torch,
+    checked,
+    told_together,
+)
 from rooflens.progress import Progress, within
-from rooflens.records import Device, Failure, Record, RecordFile, Trace, write_records
+from rooflens.records import BOUND, Device, Failure, Record, RecordFile, Trace, write_records
 from rooflens.results import RecordSet
 from rooflens.running.graphs import GraphWorkload, graph_workload
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
@@ -66,23 +75,57 @@ def tracer(asked: Estimable) -> Callable[[Run], Trace]:
     return lambda run: trace(asked.step(run, module, "meta"))
 
 
-def estimated(asked: Estimable, devices: Sequence[Device] = (), progress: Progress | None = None) -> RecordSet:
+def estimated(
+    asked: Sequence[Estimable], devices: Sequence[Device] = (), progress: Progress | None = None
+) -> RecordSet:
     """Estimate every run on every device; without devices, work and memory only.
 
+    What cannot be estimated is a failure, and the others go on.
+
     Raises:
-        ModelError, MissingCeiling: a step cannot be traced, or a device has no rate for it.
+        RooflensError: nothing can be estimated: no step can be built and traced, or no device has a rate for it.
     """
     records: list[Record] = []
-    trace = tracer(asked)
-    for n, run in enumerate(asked.runs):
-        if progress is not None:
-            progress(n / len(asked.runs), f"{run.model}, batch {run.batch}" if run.batch else run.model)
-        done = trace(run)
-        operations = source.repeated(done, run.options.fusion)
-        for device in devices or (None,):
-            case = run.case(device.name if device else None)
-            records += source.records(done, operations, case, device, causal=run.options.causal)
-    return RecordSet(records, devices={d.name: d for d in devices}, environment=environment.capture())
+    failed: dict[Failure, RooflensError] = {}
+    runs = [run for one in asked for run in one.runs]
+    n = 0
+    for one in asked:
+        trace: Callable[[Run], Trace] | None = None
+        for run in one.runs:
+            if progress is not None:
+                progress(n / len(runs), f"{run.model}, batch {run.batch}" if run.batch else run.model)
+            n += 1
+            try:
+                trace = trace or tracer(one)
+                done = trace(run)
+            except RooflensError as error:
+                failed |= dict.fromkeys(not_estimated(run, devices, error), error)
+                continue
+            operations = source.repeated(done, run.options.fusion)
+            for device in devices or (None,):
+                case = run.case(device.name if device else None)
+                try:
+                    records += list(source.records(done, operations, case, device, causal=run.options.causal))
+                except MissingCeiling as error:
+                    failed |= dict.fromkeys(not_estimated(run, [device], error), error)
+    if not records:
+        raise told_together(failed.values())
+    return RecordSet(records, devices={d.name: d for d in devices}, failures=failed, environment=environment.capture())
+
+
+def not_estimated(run: Run, devices: Sequence[Device | None], error: RooflensError) -> tuple[Failure, ...]:
+    """Failures of a run that cannot be estimated, on each device: ``unsupported`` where it has no rate for the step."""
+    lacks = isinstance(error, MissingCeiling)
+    return tuple(
+        Failure(
+            case=run.case(device.name if device else None),
+            source="estimate",
+            stage=BOUND if lacks else TRACE,
+            kind="unsupported" if lacks else "error",
+            message=str(error),
+        )
+        for device in devices or (None,)
+    )
 
 
 Estimator = Callable[[Run, Sequence[Device], Progress | None], RecordFile]
@@ -92,13 +135,20 @@ raises, is an error."""
 
 def estimated_here(run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordFile:
     """An :class:`Estimator` in this process."""
-    return estimated(estimable(Request.of_run(run)), devices, progress).contents
+    return estimated([estimable(Request.of_run(run))], devices, progress).contents
 
 
-def estimated_request(asked: Request, devices: Sequence[Device], limit: float, progress: Progress | None) -> RecordSet:
+def estimated_requests(
+    requests: Sequence[Request],
+    devices: Callable[[], Sequence[Device]],
+    limit: float,
+    progress: Progress | None,
+) -> RecordSet:
     """Estimate what a call asks for. Only a worker reads a file of the user's own.
 
     Args:
+        requests: of one model; they differ in sizes.
+        devices: looks the devices up; what is wrong with them and with the requests is told together.
         limit: seconds for each run in a worker; of several, one that raises or is lost is a failure, and the others
             go on.
 
@@ -106,13 +156,15 @@ def estimated_request(asked: Request, devices: Sequence[Device], limit: float, p
         ModelError: every run was lost, or cannot be traced.
         RooflensError: as :func:`estimable` and :func:`estimated`.
     """
-    if not read_by_worker(asked):
-        return estimated(estimable(asked), devices, progress)
+    if not read_by_worker(requests[0]):
+        known, *asked = checked(devices, *(partial(estimable, request) for request in requests))
+        return estimated(asked, known, progress)
+    known = devices()
     with estimator_in_worker(limit) as estimator:
-        runs = estimator.runs(asked)
+        runs = [run for request in requests for run in estimator.runs(request)]
         if len(runs) == 1:
-            return _whole(RecordSet.of(estimator(runs[0], devices, progress)))
-        sets = [_or_failure(estimator, run, devices, within(progress, n, len(runs))) for n, run in enumerate(runs)]
+            return _whole(RecordSet.of(estimator(runs[0], known, progress)))
+        sets = [_or_failure(estimator, run, known, within(progress, n, len(runs))) for n, run in enumerate(runs)]
     return _whole(RecordSet.union(sets))
 
 
@@ -141,10 +193,10 @@ def read_by_worker(asked: Request) -> bool:
     return is_own_file(asked.model) and asked.loss is None
 
 
-def own_runs(asked: Request, limit: float) -> tuple[Run, ...]:
-    """Return what a request for a file of the user's own asks to run; a worker reads the file."""
+def own_runs(requests: Sequence[Request], limit: float) -> tuple[Run, ...]:
+    """Return what requests for a file of the user's own ask to run; a worker reads the file."""
     with Workers(Start(kind="profile"), limit=limit) as workers:
-        return runs_in(workers, asked)
+        return tuple(run for asked in requests for run in runs_in(workers, asked))
 
 
 class WorkerEstimator:
@@ -192,25 +244,33 @@ def estimator_in_worker(limit: float, beside: int = 1) -> Iterator[WorkerEstimat
 
 
 def estimated_beside(
-    runs: Sequence[Run], asked: Workload | None, device: Device | None, limit: float, progress: Progress | None
+    runs: Sequence[Run],
+    asked: Sequence[Workload] | None,
+    device: Device | None,
+    limit: float,
+    progress: Progress | None,
 ) -> RecordSet:
     """The estimate of what is measured too.
 
     Args:
-        asked: what the runs are of; None: a file of the user's own, each of whose runs is estimated in a worker. One
-            that raises, crashes or hangs there is a failure.
+        asked: what the runs are of, which differ in sizes; None: a file of the user's own, each of whose runs is
+            estimated in a worker. One that raises, crashes or hangs there is a failure.
         limit: seconds for each run in a worker.
 
     Raises:
         RooflensError: the estimate is refused; a note says how to go on without it.
     """
     devices = () if device is None else (device,)
-    runs = tuple(replace(run, options=run.options.of_source("estimate")) for run in runs)
+
+    def counted(those: Sequence[Run]) -> tuple[Run, ...]:
+        return tuple(replace(run, options=run.options.of_source("estimate")) for run in those)
+
     try:
         if asked is not None:
-            return estimated(replace(asked, runs=runs), devices)
+            those = [runs] if len(asked) == 1 else [one.runs for one in asked]
+            return estimated([replace(one, runs=counted(its)) for one, its in zip(asked, those, strict=True)], devices)
         with estimator_in_worker(limit) as estimate:
-            return RecordSet.union(_or_failure(estimate, run, devices, progress) for run in runs)
+            return RecordSet.union(_or_failure(estimate, run, devices, progress) for run in counted(runs))
     except RooflensError as error:
         error.add_note(_REMEDY)
         raise
@@ -219,10 +279,8 @@ def estimated_beside(
 def _or_failure(estimate: Estimator, run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordSet:
     try:
         return RecordSet.of(estimate(run, devices, progress))
-    except ModelError as error:
-        case = run.case(devices[0].name if devices else None)
-        failure = Failure(case=case, source="estimate", stage=TRACE, kind="error", message=str(error))
-        return RecordSet((), failures=[failure])
+    except (ModelError, MissingCeiling) as error:
+        return RecordSet((), failures=not_estimated(run, devices, error))
 
 
 def begin(start: Start) -> Serve:
@@ -233,7 +291,7 @@ def begin(start: Start) -> Serve:
 
     conditions.bound_memory(start.beside)
     first = estimable(Request(model=torch.nn.Linear(1, 1), inputs=torch.ones(1, 1)))
-    estimated(first)  # what is loaded on first use takes nothing of a run's time
+    estimated([first])  # what is loaded on first use takes nothing of a run's time
 
     @kept_switches()
     def do(job: Estimate, tell: AnswerListener) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -45,15 +45,17 @@ def check_can_run(run: Run, where: str, *, isolated: bool) -> None:
 
 
 @contextmanager
-def measurer_here(asked: Workload, where: str) -> Iterator[Measurer]:
-    """A :class:`Measurer` of one workload in this process."""
+def measurer_here(asked: Sequence[Workload], where: str) -> Iterator[Measurer]:
+    """A :class:`Measurer` of workloads, which differ in sizes, in this process."""
     observer = conditions.Observer(where)
+    by_options = {one.runs[0].options: one for one in asked}
 
     def measure(run: Run, device: str, budget: float | None, progress: Progress) -> RecordFile:
         label = run.case(device).label()
         kept: list[Record | Failure] = []
+        one = by_options[run.options]
         with alone_on(where, waiting(progress)):
-            _measure(asked, run, device, observer, budget, kept, share=lambda done: progress(done, label))
+            _measure(one, run, device, observer, budget, kept, share=lambda done: progress(done, label))
         return contents(kept)
 
     yield measure

@@ -15,7 +15,7 @@ from pathlib import Path
 from rooflens.errors import InvalidValue, RooflensError, StudyFileError, UnknownModel
 from rooflens.running.cells import Estimates, counting, estimating, measuring, replaying, runs_here
 from rooflens.runs.run import is_own_file
-from rooflens.study import Cell, CellRunner, SourceName, StudyChange, StudyFolder, Tell, canonical, run_each
+from rooflens.study import STATES, Cell, CellRunner, SourceName, StudyChange, StudyFolder, Tell, canonical, run_each
 
 
 def open_study(study: str | Path, folder: str | Path | None = None) -> tuple[StudyFolder, StudyChange | None]:
@@ -59,7 +59,7 @@ def run_cells(
         jobs, retry, progress: as in :func:`run_study`.
 
     Returns:
-        How many of these cells are now ``done``, ``failed``, ``running`` (elsewhere) and ``left``.
+        How many of these cells are now ``done``, ``skipped``, ``failed``, ``running`` (elsewhere) and ``left``.
 
     Raises:
         InvalidValue: there is no study in this folder, or it has no such cell.
@@ -69,7 +69,7 @@ def run_cells(
     run_left(opened, cells, jobs=jobs, retry=retry, tell=progress)
     states = opened.status().states
     counts = Counter(states[cell] for cell in cells)
-    return {state: counts[state] for state in ("done", "failed", "running", "left")}
+    return {state: counts[state] for state in STATES}
 
 
 def chosen(folder: StudyFolder, sources: Sequence[str] = (), devices: Sequence[str] = ()) -> tuple[Cell, ...]:

@@ -43,6 +43,7 @@ class Option:
         least: its smallest value.
         training: it means something in mode ``train`` only.
         recorded: records name it in their case; what changes no number of theirs is not named.
+        several: several values of it may be asked for, as of batches; each is a case of its own.
     """
 
     name: str = ""
@@ -54,6 +55,7 @@ class Option:
     least: int | None = None
     training: bool = False
     recorded: bool = True
+    several: bool = False
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -100,8 +102,12 @@ class Options:
     )
     fused: bool = option(False, "Use the fused optimizer instead of foreach.", training=True)
     compile: bool = option(False, "Run through torch.compile; an estimate fuses element-wise work.")
-    img_size: int | None = option(None, "Height and width of images; default: the model's own.", kind=int, least=1)
-    seq_len: int | None = option(None, "Tokens per sequence.", kind=int, least=1)
+    img_size: int | None = option(
+        None, "Height and width of images, one or several; default: the model's own.", kind=int, least=1, several=True
+    )
+    seq_len: int | None = option(
+        None, "Tokens per sequence, one or several: 1024,4096.", kind=int, least=1, several=True
+    )
     channels_last: bool = option(False, "Lay images out with channels last.")
     dims: tuple[tuple[str, int], ...] = option(
         (), "Size that an ONNX file leaves open, by its name in the file. Repeatable.", kind=dict, concerns="graph"
@@ -170,6 +176,8 @@ class Options:
 
 OPTIONS: Mapping[str, Option] = {f.name: replace(f.metadata["option"], name=f.name) for f in fields(Options)}
 """The table: each option by its name."""
+SWEPT = tuple(line.name for line in OPTIONS.values() if line.several)
+"""Options of which several values may be asked for at once."""
 COUNTING = frozenset(line.name for line in OPTIONS.values() if line.concerns == "counting")
 """Options that say how an estimate counts, and not what runs."""
 RUNNING = frozenset(line.name for line in OPTIONS.values() if line.concerns == "running" and line.recorded)

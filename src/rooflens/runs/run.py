@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import product
 from typing import Any, TypeGuard
 
 from rooflens.errors import InvalidValue
 from rooflens.records import AS_IS, DTYPES, MODES, Case, file_name
-from rooflens.runs.options import Options
+from rooflens.runs.options import SWEPT, Options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +63,15 @@ class Run:
         Raises:
             InvalidValue: there is none, or one is no whole number of at least 1.
         """
-        batches = tuple(batch) if isinstance(batch, Iterable) else (batch,)
+        batches = several(batch)
         if not batches or (batch is not None and None in batches):
             raise InvalidValue(f"batch {batches!r} cannot be run; give whole numbers of at least 1")
         return tuple(dict.fromkeys(replace(self, batch=size) for size in batches))
+
+
+def several(values: object) -> tuple[Any, ...]:
+    """Return the items of an argument, once each; a single one is one."""
+    return tuple(dict.fromkeys(values)) if isinstance(values, Iterable) and not isinstance(values, str) else (values,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +101,26 @@ class Request:
         """Return the request among the arguments of a call."""
         given = {f.name: arguments[f.name] for f in fields(cls) if f.name in arguments}
         return cls(**given | {"options": Options.of(arguments)})
+
+    @classmethod
+    def each_of(cls, arguments: Mapping[str, Any]) -> tuple[Request, ...]:
+        """Return the requests among the arguments of a call: one for each length of sequences and size of images.
+
+        Raises:
+            InvalidValue: several are asked for of a module that is handed in, whose inputs have one, or none is.
+        """
+        swept = {name: several(arguments[name]) for name in SWEPT if name in arguments}
+        for name, values in swept.items():
+            if not values or (len(values) > 1 and None in values):
+                raise InvalidValue(f"{name} is {arguments[name]!r}; give whole numbers of at least 1")
+            if len(values) > 1 and not isinstance(arguments["model"], str):
+                raise InvalidValue(
+                    f"{name} is {arguments[name]!r}, but the inputs of a module that is handed in have one; give one"
+                    " number"
+                )
+        return tuple(
+            cls.of({**arguments, **dict(zip(swept, values, strict=True))}) for values in product(*swept.values())
+        )
 
     @classmethod
     def of_run(cls, run: Run) -> Request:

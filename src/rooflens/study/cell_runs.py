@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from rooflens.errors import RooflensError
+from rooflens.errors import MissingCeiling, RooflensError
 from rooflens.progress import Progress
-from rooflens.records import Failure, RecordFile, Source
-from rooflens.study.folder import StudyFolder
+from rooflens.records import BOUND, Failure, FailureKind, RecordFile, Source
+from rooflens.study.folder import StudyFolder, outcome
 from rooflens.study.lease import lease
 from rooflens.study.study import Cell
 
@@ -26,14 +26,15 @@ class CellNews:
     """News of a cell.
 
     Attributes:
-        what: ``running`` (repeatedly, while it runs), ``done``, ``failed``, or ``elsewhere``: another runs it.
+        what: ``running`` (repeatedly, while it runs), ``done``, ``skipped`` (its device has no rate for it),
+            ``failed``, or ``elsewhere``: another runs it.
         share: how much of the cell is done, 0 to 1.
-        text: what is being done, or why it failed.
+        text: what is being done, or why it failed or was skipped.
         seconds: how long it took, once it is over.
     """
 
     cell: Cell
-    what: Literal["running", "done", "failed", "elsewhere"]
+    what: Literal["running", "done", "skipped", "failed", "elsewhere"]
     share: float = 0.0
     text: str = ""
     seconds: float | None = None
@@ -56,7 +57,7 @@ def run_each(
     Several processes may do so with the same cells, on any nodes that share the folder: no cell is run by two.
 
     Args:
-        retry: also run cells that failed before.
+        retry: also run cells that failed or were skipped before.
         until: the moment on :func:`time.monotonic`'s clock after which no further cell begins.
 
     Raises:
@@ -84,13 +85,16 @@ def run_each(
             with journal.open("a") as file:
                 file.write(json.dumps({"cell": cell.key, "seconds": round(seconds, 3)}) + "\n")
         why = "" if contents.records else "; ".join(failure.message for failure in contents.failures)
-        tell(CellNews(cell=cell, what="done" if contents.records else "failed", share=1.0, text=why, seconds=seconds))
+        tell(CellNews(cell=cell, what=outcome(contents), share=1.0, text=why, seconds=seconds))
 
 
 def could_not(cell: Cell, error: RooflensError, home: Path) -> Failure:
     """The failure of a cell that could not be begun."""
     source: Source = "measure" if cell.source == "replay" else cell.source
-    return _as_named(Failure(case=cell.case, source=source, stage="start", kind="error", message=str(error)), home)
+    lacks = isinstance(error, MissingCeiling)
+    stage = BOUND if lacks else "start"
+    kind: FailureKind = "unsupported" if lacks else "error"
+    return _as_named(Failure(case=cell.case, source=source, stage=stage, kind=kind, message=str(error)), home)
 
 
 def _contents(run: CellRunner, cell: Cell, tell: Tell, home: Path) -> RecordFile:

@@ -123,7 +123,10 @@ def judge(
     aliases = aliases or {}
     failed = (
         Lacking(
-            case=_placed(failure.case, aliases), source=failure.source, lacks="failed", why=f"failed: {failure.kind}"
+            case=_placed(failure.case, aliases),
+            source=failure.source,
+            lacks="failed",
+            why=f"{'skipped' if failure.skipped else 'failed'}: {failure.reason}",
         )
         for failure in records.failures
     )

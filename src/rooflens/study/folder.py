@@ -8,6 +8,7 @@
       figures.csv             a copy of the reported figures, if the study has any
       cells/KEY.jsonl         the records of a cell: it is done
       cells/KEY.failed.jsonl  why a cell failed
+      cells/KEY.skipped.jsonl why a cell was skipped: its device has no rate for its dtype
       journal/RUN.jsonl       seconds that each cell took, one file per run: only the time of the rest hangs on it
 
 A file appears whole or not at all, so a run that is killed leaves what is done and what is not, and nothing between.
@@ -43,8 +44,11 @@ from rooflens.study.whereabouts import home_of, noted
 FORMAT = 1
 CELLS = "cells"
 """The folder of the record files, in that of the study."""
-DONE, FAILED = ".jsonl", ".failed.jsonl"
-CellState = Literal["done", "failed", "running", "left"]
+Outcome = Literal["done", "skipped", "failed"]
+SUFFIXES: Mapping[Outcome, str] = {"done": ".jsonl", "skipped": ".skipped.jsonl", "failed": ".failed.jsonl"}
+"""How the file of a cell ends, by what came of it."""
+DONE = SUFFIXES["done"]
+CellState = Literal["done", "skipped", "failed", "running", "left"]
 STATES: tuple[CellState, ...] = get_args(CellState)
 
 
@@ -67,7 +71,7 @@ class Status:
 
     Attributes:
         states: every cell of the study, in its order.
-        failures: what went wrong, by the key of the cell.
+        failures: what went wrong, or why a cell was skipped, by the key of the cell.
         seconds: what the cells that are done took together; None where nobody noted it.
         expected: what those left will take, one after another; None where nothing like them is done yet.
         unlike: cells left whose kind has no example yet: they are not in `expected`.
@@ -91,8 +95,8 @@ class Status:
 
     @property
     def complete(self) -> bool:
-        """True if every cell is done."""
-        return self.count("done") == len(self.states)
+        """True if every cell is done or skipped."""
+        return self.count("done") + self.count("skipped") == len(self.states)
 
     def left_by_device(self) -> Counter[str | None]:
         """Cells left by the device that they need, None for those that run anywhere."""
@@ -178,20 +182,18 @@ class StudyFolder:
             raise InvalidValue(f"the study in {str(self.path)!r} has no cell {unknown[0]!r}")
         return cells
 
-    def has(self, cell: Cell) -> Literal["done", "failed"] | None:
-        """``done`` or ``failed`` where the folder has a file of a cell, else None."""
-        if (self.files / f"{cell.key}{DONE}").exists():
-            return "done"
-        return "failed" if (self.files / f"{cell.key}{FAILED}").exists() else None
+    def has(self, cell: Cell) -> Outcome | None:
+        """What came of a cell, where the folder has a file of it."""
+        return next((each for each, suffix in SUFFIXES.items() if (self.files / f"{cell.key}{suffix}").exists()), None)
 
     def wants(self, cell: Cell, *, retry: bool) -> bool:
         """True if a cell is still to be run.
 
         Args:
-            retry: whether one that failed is.
+            retry: whether one that failed or was skipped is.
         """
         has = self.has(cell)
-        return has is None or (has == "failed" and retry)
+        return has is None or (has != "done" and retry)
 
     def has_any(self) -> bool:
         """True if any cell is done or failed."""
@@ -199,10 +201,11 @@ class StudyFolder:
 
     def keep(self, cell: Cell, contents: RecordFile) -> None:
         """Write the records of a cell, or why there are none."""
-        good = bool(contents.records)
-        write_records(self.files / f"{cell.key}{DONE if good else FAILED}", contents)
-        if good:
-            (self.files / f"{cell.key}{FAILED}").unlink(missing_ok=True)
+        came = outcome(contents)
+        write_records(self.files / f"{cell.key}{SUFFIXES[came]}", contents)
+        for other, suffix in SUFFIXES.items():
+            if other not in ("done", came):
+                (self.files / f"{cell.key}{suffix}").unlink(missing_ok=True)
 
     def take_recorded(self) -> int:
         """Copy the files that were recorded elsewhere and stand for cells that are not done here; how many."""
@@ -217,12 +220,12 @@ class StudyFolder:
     def sweep(self) -> None:
         """Remove what killed runs left of cells that are done."""
         for name in self._listed():
-            known = re.fullmatch(r"\.(.+?)(?:\.lease-.*|(?:\.failed)?\.jsonl\..*\.tmp)", name)
+            known = re.fullmatch(r"\.(.+?)(?:\.lease-.*|(?:\.failed|\.skipped)?\.jsonl\..*\.tmp)", name)
             if known and (self.files / f"{known[1]}{DONE}").exists() and not is_leased(self.files, known[1]):
                 (self.files / name).unlink(missing_ok=True)
 
     def status(self) -> Status:
-        """Which cells are done, failed, running or left, and how long the rest should take."""
+        """Which cells are done, skipped, failed, running or left, and how long the rest should take."""
         names = self._listed()
         states = {cell: self._state(cell, names) for cell in self.cells}
         keys = {cell.key for cell in self.cells}
@@ -231,7 +234,7 @@ class StudyFolder:
         seconds = [took[cell.key] for cell, state in states.items() if state == "done" and cell.key in took]
         return Status(
             states=states,
-            failures={cell.key: self.failure(cell) for cell, state in states.items() if state == "failed"},
+            failures={cell.key: self.failure(cell) for cell, state in states.items() if state in ("failed", "skipped")},
             seconds=sum(seconds) if seconds else None,
             expected=expected,
             unlike=unlike,
@@ -256,11 +259,11 @@ class StudyFolder:
             return "done"
         if f".{cell.key}.lease-1" in names and is_leased(self.files, cell.key):
             return "running"
-        return "failed" if f"{cell.key}{FAILED}" in names else "left"
+        return next((each for each, suffix in SUFFIXES.items() if f"{cell.key}{suffix}" in names), "left")
 
     def failure(self, cell: Cell) -> Failure:
-        """Why a cell failed."""
-        name = f"{cell.key}{FAILED}"
+        """Why a cell failed or was skipped."""
+        name = f"{cell.key}{SUFFIXES[self.has(cell) or 'failed']}"
         failures = self._read(name).failures
         if not failures:
             raise RecordFileError(f"{self.files / name} tells no failure; remove it, and the cell is run again")
@@ -282,7 +285,7 @@ class StudyFolder:
         names = self._listed()
         files = []
         for cell in self.cells:
-            name = next((name for suffix in (DONE, FAILED) if (name := f"{cell.key}{suffix}") in names), None)
+            name = next((name for suffix in SUFFIXES.values() if (name := f"{cell.key}{suffix}") in names), None)
             if name is not None:
                 files.append((cell, self._read(name)))
         return StudyContents(tuple(files))
@@ -345,7 +348,14 @@ def _key(name: str) -> str | None:
     """The key of a cell by the name of its file."""
     if name.startswith(".") or not name.endswith(DONE):
         return None
-    return name.removesuffix(FAILED) if name.endswith(FAILED) else name.removesuffix(DONE)
+    return name.removesuffix(DONE).removesuffix(".failed").removesuffix(".skipped")
+
+
+def outcome(contents: RecordFile) -> Outcome:
+    """What came of a cell whose records these are."""
+    if contents.records:
+        return "done"
+    return "skipped" if contents.failures and all(failure.skipped for failure in contents.failures) else "failed"
 
 
 def _expected(left: Iterable[Cell], cells: Iterable[Cell], took: Mapping[str, float]) -> tuple[float | None, int]:

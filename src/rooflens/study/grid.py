@@ -173,4 +173,4 @@ def _files(entry: Recorded, home: Path) -> list[Path]:
 
 def _stands_for(path: Path) -> str:
     """The key of the cell that a file is named for, if it is named for one."""
-    return path.name.removesuffix(".jsonl").removesuffix(".failed")
+    return path.name.removesuffix(".jsonl").removesuffix(".failed").removesuffix(".skipped")

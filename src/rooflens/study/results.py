@@ -12,7 +12,7 @@ from rooflens.study.study import Cell, is_open
 
 @dataclass(frozen=True)
 class StudyContents:
-    """The cells that are done or failed, each with its records or failures, in the order of the study."""
+    """The cells that are done, skipped or failed, each with its records or failures, in the order of the study."""
 
     cells: tuple[tuple[Cell, RecordFile], ...]
 

@@ -22,7 +22,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rooflens.errors import ClusterError, InvalidValue, MissingDependency
-from rooflens.study.folder import FAILED, Status, StudyFolder
+from rooflens.study.folder import SUFFIXES, Status, StudyFolder
 from rooflens.study.study import Cell, Cluster, Settings
 
 if TYPE_CHECKING:
@@ -142,8 +142,9 @@ def run(
 
 
 def forget(folder: StudyFolder, cell: Cell) -> None:
-    """Remove why a cell failed, so that it is run again."""
-    (folder.files / f"{cell.key}{FAILED}").unlink(missing_ok=True)
+    """Remove why a cell failed or was skipped, so that it is run again."""
+    for came in ("failed", "skipped"):
+        (folder.files / f"{cell.key}{SUFFIXES[came]}").unlink(missing_ok=True)
 
 
 def job_name(folder: Path) -> str:

@@ -37,6 +37,12 @@ def status_json(status: Status) -> str:
         "failures": [
             {"key": key, "cell": cells[key].label()} | {name: getattr(failure, name) for name in _TOLD}
             for key, failure in status.failures.items()
+            if not failure.skipped
+        ],
+        "skips": [
+            {"key": key, "cell": cells[key].label(), "reason": failure.reason}
+            for key, failure in status.failures.items()
+            if failure.skipped
         ],
         "not_asked_for": list(status.strangers),
     }
@@ -79,9 +85,11 @@ def plain(text: str) -> str:
 
 
 def _lines(status: Status) -> Iterator[str]:
-    yield f"{_cells(len(status.states))}: {', '.join(f'{status.count(state)} {state}' for state in STATES)}"
+    shown = [state for state in STATES if state != "skipped" or status.count(state)]
+    yield f"{_cells(len(status.states))}: {', '.join(f'{status.count(state)} {state}' for state in shown)}"
     for source, counted in _by_source(status):
         yield f"  {source:<9} " + ", ".join(f"{n} {state}" for state, n in counted.items() if n)
+    cells = {cell.key: cell for cell in status.states}
     if status.seconds is not None:
         yield f"done so far in {duration(status.seconds)} of work"
     if status.count("left"):
@@ -89,13 +97,15 @@ def _lines(status: Status) -> Iterator[str]:
     for device, n in status.left_by_device().items():
         if device is not None:
             yield f"  {n} of them need {device}"
-    if status.failures:
-        yield "failed ('--retry' runs them again):"
-    cells = {cell.key: cell for cell in status.states}
-    for key, failure in list(status.failures.items())[:_MOST]:
-        yield plain(f"  {cells[key].label()}: {failure.kind} at {failure.stage}: {failure.message}")
-    if len(status.failures) > _MOST:
-        yield f"  and {len(status.failures) - _MOST} more"
+    for skipped, title in ((False, "failed ('--retry' runs them again):"), (True, "skipped:")):
+        told = [(key, failure) for key, failure in status.failures.items() if failure.skipped == skipped]
+        if told:
+            yield title
+        for key, failure in told[:_MOST]:
+            what = failure.reason if skipped else f"{failure.kind} at {failure.stage}: {failure.message}"
+            yield plain(f"  {cells[key].label()}: {what}")
+        if len(told) > _MOST:
+            yield f"  and {len(told) - _MOST} more"
     if status.strangers:
         strangers = len(status.strangers)
         files = "record file belongs" if strangers == 1 else "record files belong"

@@ -43,9 +43,13 @@ def _state(view: StudyView) -> Iterator[str]:
     if left:
         yield f"The study is not complete: {left} of {cells} cells are not run yet."
     if failed:
-        kinds = Counter(failure.kind for failure in view.records.failures)
+        kinds = Counter(failure.kind for failure in view.records.failures if not failure.skipped)
         why = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
         yield f"{failed} of {cells} cells failed: {why}."
+    lacks = Counter(f"{each.case.device} has {each.reason}" for each in view.records.failures if each.skipped)
+    if lacks:
+        why = ", ".join(f"{what} ({n})" for what, n in lacks.most_common())
+        yield f"{lacks.total()} of {cells} cells were skipped: {why}."
 
 
 def _efficiency(view: StudyView) -> Iterator[str]:
