@@ -210,15 +210,18 @@ def trace(data: bytes) -> None:
     complete = [event for event in listed if event.get("ph") == "X" and event.get("cat") in _ACTIVITIES]
     times = [(float(event["ts"]), float(event["dur"])) for event in complete]
     told = [duration for start, duration in times if start or duration]
-    seconds = sum(activity.seconds for activity in events.activities)
-    if len(told) != len(events.activities) or not math.isclose(seconds, sum(told) * 1e-6, rel_tol=1e-9):
+    seconds, whole = sum(activity.seconds for activity in events.activities), sum(told) * 1e-6
+    doubted = any("count once" in note or "count until then" in note for note in events.notes)
+    same = len(told) == len(events.activities) and math.isclose(seconds, whole, rel_tol=1e-9)
+    if not same and not (doubted and seconds <= whole * (1 + 1e-9)):
         raise AssertionError(f"{len(events.activities)} activities of {seconds} s, and the file holds {len(told)}")
     if len(times) - len(told) != sum(
         int(note.split()[0]) for note in events.notes if "kernels, copies and fills have" in note
     ):
         raise AssertionError("events were left out and not counted")
     summed = sum(sum(record.timing.samples) for record in made if record.timing is not None)
-    if not math.isclose(summed, sum(share.seconds for share in shares), rel_tol=1e-9, abs_tol=1e-15):
+    of_steps = sum(share.seconds for share in shares if share.step is not None)
+    if not math.isclose(summed, of_steps, rel_tol=1e-9, abs_tol=1e-15):
         raise AssertionError(f"records hold {summed} s, what was attributed is another sum")
 
 

@@ -113,6 +113,9 @@ def readers() -> dict[str, Reader]:
         ),
         "rows": Reader(call=foreign.rows, seeds=foreign.row_files(), refusals=REFUSED, words=foreign.ROW_WORDS),
         "roofs": Reader(call=foreign.roof, seeds=foreign.roof_files(), refusals=REFUSED, words=foreign.ROOF_WORDS),
+        "times": Reader(
+            call=foreign.time_table, seeds=foreign.time_tables(), refusals=REFUSED, words=foreign.TIME_WORDS
+        ),
         "studies": Reader(call=oracles.study, seeds=oracles.studies(), refusals=REFUSED, words=STUDY_WORDS),
         "devices": Reader(call=oracles.device, seeds=oracles.device_files(), refusals=REFUSED, words=TOML_WORDS),
     }

@@ -174,6 +174,7 @@ def test_calls_of_the_host_are_no_kernels(tmp_path: Path, text: str) -> None:
         (ROCPROFV3_TRACE.replace("1551401624459226", "1551401624440000"), "line 2 has no usable time"),
         (GPU_TRACE.replace("61000,20000", "61000,"), "line 3 has no usable time"),
         (KERN_SUM.splitlines()[2], "holds no time of a kernel"),
+        (KERN_SUM.replace("ampere", "a" * 200_000), "line 4 has 0 cells, the header has 9"),
     ],
 )
 def test_damage_is_an_error_that_names_the_row(tmp_path: Path, text: str, says: str) -> None:

@@ -160,6 +160,16 @@ def test_each_marked_step_is_a_sample(tmp_path: Path, mark: str) -> None:
     assert any("(median of 200.0 us, 220.0 us, 200.0 us)" in note for note in records.notes)
 
 
+def test_an_older_profiler_marks_steps_by_operations(tmp_path: Path) -> None:
+    """They claim no kernel: it belongs to the product, or to nobody."""
+    entries = [dict(entry) for entry in three_steps("ProfilerStep#", 200, 220, 210)]
+    for entry in entries:
+        entry["cat"] = "cpu_op" if entry["cat"] == "user_annotation" else entry["cat"]
+    records = read(tmp_path, *entries, launched(1800, 9), kernel("odd", 1900, 5, launch=9))
+    assert measured(records)[2] == pytest.approx((200 * US, 225 * US, 210 * US))
+    assert {(record.scope, record.name) for record in records} == {("op", "mm"), ("kernel", "odd"), ("model", "")}
+
+
 def test_steps_that_differ_keep_what_each_of_them_ran(tmp_path: Path) -> None:
     """Only the second of three steps copies: 0, 40 and 0 us; and what lies between two steps is told."""
     copy = {**kernel("Memcpy DtoH", 1500, 40, launch=9), "cat": "gpu_memcpy"}

@@ -57,7 +57,7 @@ def attribute(
     """
     calls = forest(events)
     places = places_of(calls, outside or {})
-    steps = MarkedSteps((*events.ranges, *events.operations))
+    steps = MarkedSteps(events.ranges)
     if not events.activities:
         return _host_shares(calls, places, steps)
     shares = _with_steps_of_unlaunched(_device_shares(events, calls, places, steps))

@@ -16,6 +16,7 @@ from rooflens.errors import FileError, UnknownFormat
 from rooflens.opening import read_bytes
 from rooflens.sources.profile.device_time import plausible
 from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
+from rooflens.sources.profile.steps import by_profiler
 
 _ACTIVITIES: dict[str, ActivityKind] = {
     "kernel": "kernel",
@@ -177,7 +178,7 @@ class _TraceReader:
         def of(categories: Collection[str]) -> list[tuple[int, Any]]:
             return [(n, event) for n, event in complete if event.cat in categories]
 
-        operations = [self._operation(*each) for each in of(_OPERATIONS)]
+        operations = [self._operation(*each) for each in of(_OPERATIONS) if not by_profiler(each[1].name or "")]
         activities, doubts = plausible([self._activity(*each) for each in of(_ACTIVITIES)])
         launches = [each for each in of(_LAUNCHES) if each[1].args is not None and each[1].args.correlation is not None]
         return Events(
@@ -185,7 +186,12 @@ class _TraceReader:
             launches=tuple(
                 LaunchCall(**self._on_host(*each), correlation=each[1].args.correlation) for each in launches
             ),
-            ranges=tuple(NamedRange(**self._on_host(*each)) for each in of(_RANGES)),
+            # Older profilers wrote the marks of steps as operations.
+            ranges=tuple(
+                NamedRange(**self._on_host(n, event))
+                for n, event in of(_RANGES | _OPERATIONS)
+                if event.cat in _RANGES or by_profiler(event.name or "")
+            ),
             activities=activities,
             notes=(*_left_out(raw), *doubts),
         )

@@ -198,7 +198,11 @@ def _rows(lines: Iterable[str], where: str) -> Iterator[tuple[_TimeTable, list[s
 
 
 def _cells(line: str) -> list[str]:
-    return next(csv.reader([line.strip()]), [])
+    """The cells of a line, none where it is no row of any table."""
+    try:
+        return next(csv.reader([line.strip()]), [])
+    except csv.Error:
+        return []
 
 
 def _table(header: Sequence[str], line: int) -> _TimeTable | None:

@@ -19,7 +19,12 @@ def is_step(name: str) -> bool:
     >>> is_step("ProfilerStep#12"), is_step("iteration 3"), is_step("layer3")
     (True, True, False)
     """
-    return bool(_PROFILER.fullmatch(name) or _BY_HAND.fullmatch(name))
+    return by_profiler(name) or _BY_HAND.fullmatch(name) is not None
+
+
+def by_profiler(name: str) -> bool:
+    """True if torch's profiler marks a step so."""
+    return _PROFILER.fullmatch(name) is not None
 
 
 class MarkedSteps:
@@ -28,14 +33,14 @@ class MarkedSteps:
     def __init__(self, events: Iterable[HostEvent]) -> None:
         """Take the ranges of torch's profiler; where it wrote none, at least two that a program numbered."""
         marks = sorted((event for event in events if is_step(event.name)), key=lambda mark: (mark.start, -mark.seconds))
-        by_profiler = [mark for mark in marks if _PROFILER.fullmatch(mark.name)]
+        scheduled = [mark for mark in marks if by_profiler(mark.name)]
         self._starts: list[float] = []
         self._ends: list[float] = []
-        for mark in by_profiler or marks:
+        for mark in scheduled or marks:
             if not self._ends or mark.start >= self._ends[-1]:  # else it lies in another one, or repeats it
                 self._starts.append(mark.start)
                 self._ends.append(mark.end)
-        if not by_profiler and len(self._starts) == 1:
+        if not scheduled and len(self._starts) == 1:
             self._starts, self._ends = [], []
 
     def at(self, time: float) -> int | None:
