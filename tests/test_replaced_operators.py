@@ -140,6 +140,30 @@ def test_the_checks_of_an_exported_graph_are_free() -> None:
     assert (done.coverage.uncounted, done.total().flops) == ((), 12)
 
 
+class NormalizesImages(nn.Module):
+    """Holds a number that an export lifts out of the code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        normal: Tensor = self.norm(x) * torch.tensor(2.0)
+        return normal
+
+
+def test_functional_forms_that_only_graphs_hold_have_the_formula_of_the_plain_one() -> None:
+    """200 elements: 4 for statistics and 4 for the norm, a root per channel; then a product."""
+    inputs = torch.randn(2, 4, 5, 5)
+    program = torch.export.export(NormalizesImages(), (inputs,))
+    work = 200 * (4 + 4) + 4 + 200
+    for graph in (program, program.run_decompositions()):
+        est = rl.estimate(graph.module(), inputs=inputs)
+        assert (est.coverage.uncounted, est.total().flops) == ((), work)
+    names_held = {r.call.name for r in est if r.call is not None}
+    assert "_native_batch_norm_legit_functional" in names_held
+
+
 class Names(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -10,8 +10,9 @@ from rooflens.costs.units import per_element, pointwise
 from rooflens.records import Call, Tensor
 
 VIEWS = (
-    *("alias", "as_strided", "detach", "diagonal", "expand", "permute", "select", "slice", "split", "split_with_sizes"),
-    *("squeeze", "t", "transpose", "unbind", "unsqueeze", "view"),
+    *("_conj", "_neg_view", "_reshape", "_reshape_alias", "alias", "as_strided", "detach", "diagonal", "expand"),
+    *("narrow", "permute", "select", "slice", "split", "split_with_sizes", "squeeze", "t", "transpose", "unbind"),
+    *("unsqueeze", "view", "view_as_complex", "view_as_real"),
 )
 """Views that have a form which copies."""
 PADS = tuple(f"{kind}_pad{n}d" for kind in ("reflection", "replication") for n in (1, 2, 3))

@@ -124,5 +124,5 @@ FAKE = ("per_tensor_affine_cachemask", "per_tensor_affine_cachemask_tensor_qpara
 @register("elementwise", "_fused_moving_avg_obs_fq_helper", *(f"fake_quantize_{form}" for form in FAKE))
 def fake_quantize(call: Call) -> Demand:
     """Brought to integers and back: 7 per element, and 2 comparisons where the range is observed."""
-    observed = 2 if call.name == "_fused_moving_avg_obs_fq_helper" else 0
+    observed = 2 if call.name.startswith("_fused_moving_avg_obs_fq_helper") else 0
     return Demand(flops={"vector.fp32": (QUANTIZE + 2 + observed) * call.outputs[0].elements})

@@ -100,9 +100,10 @@ def register(family: str, *names: str) -> Callable[[Formula], Formula]:
 
 
 def entry_of(name: str) -> RegisteredFormula | None:
-    """The formula of an operation: in-place and foreach forms share that of the plain one."""
+    """The formula of an operation: in-place, foreach and functional forms share that of the plain one."""
     load_plugins()
     plain = name.removeprefix("_foreach_").rstrip("_") if name.startswith("_foreach_") else name.removesuffix("_")
+    plain = plain.removesuffix("_functional")
     return ENTRIES.get(name) or ENTRIES.get(plain)
 
 

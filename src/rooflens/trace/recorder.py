@@ -39,8 +39,9 @@ FREE = frozenset(
         *("_nested_tensor_from_mask_left_aligned", "_record_function_enter_new", "_record_function_exit"),
         *("_sparse_compressed_tensor_unsafe", "_sparse_coo_tensor_unsafe", "_sparse_coo_tensor_with_dims"),
         *("_sparse_coo_tensor_with_dims_and_tensors", "empty", "empty_like", "empty_permuted", "empty_strided"),
-        *("is_coalesced", "is_same_size", "new_empty", "new_empty_strided", "resize_", "set_", "sym_constrain_range"),
-        *("sym_constrain_range_for_size", "sym_numel", "sym_size", "sym_storage_offset", "sym_stride"),
+        *("is_coalesced", "is_same_size", "lift_fresh_copy", "new_empty", "new_empty_strided", "resize_", "set_"),
+        *("sym_constrain_range", "sym_constrain_range_for_size", "sym_numel", "sym_size", "sym_storage_offset"),
+        "sym_stride",
     }
 )
 """Operations that move and compute nothing and are no views."""
