@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.test_replaced_calls import of_function
 from tests.test_trace import find, names, traced
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -16,6 +17,7 @@ from rooflens.costs import cost
 from rooflens.costs.attention import seen_keys
 from rooflens.errors import ModelError
 from rooflens.results import RecordSet
+from rooflens.trace.varlen_calls import KERNELS
 
 LENGTHS = [30, 30, 30, 33]
 TOKENS = 123
@@ -209,6 +211,53 @@ def test_pairs_in_a_window(queries: int, keys: int, window: tuple[int, int], fro
 class Masked(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(x, x, x, attn_mask=torch.zeros(33, 33))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_replaced_kernel_has_the_parameters_of_its_schema(name: str) -> None:
+    namespace, _, operator = name.partition("::")
+    overload = getattr(getattr(torch.ops, namespace), operator).default
+    assert of_function(KERNELS[name]) == [
+        ("query" if a.name == "self" else a.name, a.kwarg_only, a.has_default_value())
+        for a in overload._schema.arguments
+    ]
+
+
+@pytest.mark.parametrize("layout", [torch.jagged, torch.strided])
+@pytest.mark.parametrize("layer", [nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), None])
+def test_a_layer_of_attention_takes_nested_tensors(layout: torch.layout, layer: nn.Module | None) -> None:
+    """8 tokens in sequences of 5 and 3, 2 heads of 8; projections of 16 x 48 and 16 x 16, and two of 16 x 32."""
+    inputs = torch.nested.nested_tensor([torch.randn(5, 16), torch.randn(3, 16)], layout=layout)
+    attention = 2 * 8 * 16 * (48 + 16) + 2 * (25 + 9) * 2 * (8 + 8)
+    module = Itself() if layer is None else layer.eval()
+    assert counted(module, inputs).total().matmul_flops == attention + (0 if layer is None else 2 * 8 * 2 * 16 * 32)
+
+
+class Itself(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.MultiheadAttention(16, 2, batch_first=True).eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.layer(x, x, x, need_weights=False)[0]
+        return output
+
+
+class Makes(nn.Module):
+    def __init__(self, function: str) -> None:
+        super().__init__()
+        self.function, self.layer = function, nn.Linear(16, 8)
+
+    def forward(self, *parts: Tensor) -> Tensor:
+        output: Tensor = self.layer(getattr(torch.nested, self.function)(list(parts)))
+        return output
+
+
+@pytest.mark.parametrize("name", ["nested_tensor", "as_nested_tensor"])
+def test_a_model_may_make_nested_tensors(name: str) -> None:
+    """5 and 3 rows meet a matrix of 16 x 8."""
+    module = Makes(name)
+    assert counted(module, torch.randn(5, 16), torch.randn(3, 16)).total().matmul_flops == 2 * 8 * 16 * 8
 
 
 def test_what_has_no_count_is_an_error() -> None:

@@ -13,7 +13,6 @@ from collections import UserDict
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import fields, is_dataclass
-from itertools import accumulate
 from typing import Any
 
 import torch
@@ -24,6 +23,7 @@ from torch.utils._pytree import tree_map
 from rooflens.errors import DataDependent, ModelError
 from rooflens.models import as_result
 from rooflens.trace.plain_tensors import inner_tensors, without_values
+from rooflens.trace.varlen import jagged_of
 
 CPU = torch.device("cpu")
 
@@ -51,7 +51,8 @@ class Copies(ABC):
         if known is not None:
             return known[1]
         if tensor.is_nested and tensor.layout is torch.strided:
-            made = self.of(self._jagged(tensor))
+            jagged = jagged_of(tensor.unbind(), self._offsets).detach().requires_grad_(tensor.requires_grad)
+            made = self.of(jagged)
             self._made[id(tensor)] = (tensor, made)
             return made
         dtype = self._cast if self._cast is not None and tensor.is_floating_point() else tensor.dtype
@@ -62,20 +63,6 @@ class Copies(ABC):
         # The original is kept too, so that its id cannot be used again.
         self._made[id(tensor)] = (tensor, made)
         return made
-
-    def _jagged(self, nested: Tensor) -> Tensor:
-        """A nested tensor of the old, strided layout as a jagged one, which tells its shape."""
-        parts = nested.unbind()
-        ragged = [dim for dim in range(parts[0].dim()) if len({part.shape[dim] for part in parts}) > 1]
-        if len(ragged) > 1:
-            raise ModelError(f"a nested tensor whose parts differ in dimensions {ragged} has no jagged form")
-        dim = ragged[0] if ragged else max(0, parts[0].dim() - 2)
-        ends = (0, *accumulate(part.shape[dim] for part in parts))
-        offsets = self._offsets.setdefault(ends, torch.tensor(ends))  # equal lengths are one size to torch
-        with torch.no_grad():
-            values = torch.cat([part.transpose(0, dim) for part in parts])
-            jagged: Tensor = torch.nested.nested_tensor_from_jagged(values, offsets).transpose(1, dim + 1)
-        return jagged.requires_grad_(nested.requires_grad)
 
     def tree(self, structure: Any) -> Any:
         """`structure` with every tensor in it replaced by its copy; dataclasses and user's dicts are copied too."""

@@ -27,7 +27,7 @@ from rooflens.trace import fused, higher_order
 from rooflens.trace.autocast import cast_down, cast_up
 from rooflens.trace.replaced_operators import Kernels
 from rooflens.trace.rms_norm import RmsNorm
-from rooflens.trace.varlen_calls import KERNELS, nested_attention
+from rooflens.trace.varlen_calls import KERNELS, nested_attention, nested_from_list
 
 
 class AcceleratorCalls(TorchFunctionMode):
@@ -287,6 +287,7 @@ _REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.rms_norm: _rms_norm,
     F.grouped_mm: _grouped_mm,
     torch._grouped_mm: _torch_grouped_mm,
+    torch._nested_tensor_from_tensor_list: nested_from_list,
     **{getattr(torch, kind): _recurrent(kind) for kind in _RECURRENT},
     **{method: _valued(method) for method in (Tensor.numpy, Tensor.__array__, Tensor.__dlpack__)},
 }

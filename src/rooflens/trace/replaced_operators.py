@@ -74,6 +74,11 @@ def as_torch() -> Iterator[None]:
         yield
 
 
+def tracing() -> bool:
+    """True if this thread replaces operators now."""
+    return bool(_thread.kernels)
+
+
 def taken_apart(operator: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run the replacement of an operator, or its parts."""
     return _answered(_name(operator), operator.decompose, args, kwargs)

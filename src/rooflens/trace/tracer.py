@@ -27,6 +27,7 @@ from rooflens.trace.modules import ModulePaths, untouched
 from rooflens.trace.recorder import Recorder
 from rooflens.trace.replaced_calls import OPERATORS, AcceleratorCalls, without_mkldnn
 from rooflens.trace.replaced_operators import replaced
+from rooflens.trace.varlen_calls import nested_layers
 from rooflens.units import show
 
 LOSS, OPTIMIZER = "(loss)", "(optimizer)"
@@ -165,6 +166,7 @@ class _Run:
             AcceleratorCalls(),
             cuda_casts(),
             replaced(OPERATORS),
+            nested_layers(),
             flexible_attention(),
             torch.set_grad_enabled(step.training),
         ):

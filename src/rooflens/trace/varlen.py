@@ -7,7 +7,7 @@ this operation, forward and backward. It is defined for tracing only, as those o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -38,6 +38,23 @@ class Sequences(NamedTuple):
     key_lengths: Sequence[int]
     window: Sequence[int] = ANYWHERE
     from_end: bool = True
+
+
+def jagged_of(parts: Sequence[Tensor], offsets: dict[tuple[int, ...], Tensor] | None = None) -> Tensor:
+    """The nested tensor of these parts in jagged layout, which tells its shape; strided layout does not.
+
+    Args:
+        offsets: where parts of these lengths begin. Equal lengths are one size to torch if these are one tensor.
+    """
+    ragged = [dim for dim in range(parts[0].dim()) if len({part.shape[dim] for part in parts}) > 1]
+    if len(ragged) > 1:
+        raise ModelError(f"a nested tensor whose parts differ in dimensions {ragged} has no jagged form")
+    dim = ragged[0] if ragged else max(0, parts[0].dim() - 2)
+    ends = (0, *accumulate(part.shape[dim] for part in parts))
+    begins = torch.tensor(ends) if offsets is None else offsets.setdefault(ends, torch.tensor(ends))
+    values = torch.cat([part.transpose(0, dim) for part in parts])
+    jagged: Tensor = torch.nested.nested_tensor_from_jagged(values, begins).transpose(1, dim + 1)
+    return jagged
 
 
 def lengths_of(cumulative: Tensor) -> list[int]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any
+from unittest.mock import patch
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from rooflens.errors import ModelError
 from rooflens.trace import fused
-from rooflens.trace.varlen import ANYWHERE, Sequences, attend_each, lengths_of, numbers_in, used
+from rooflens.trace.replaced_operators import tracing
+from rooflens.trace.varlen import ANYWHERE, Sequences, attend_each, jagged_of, lengths_of, numbers_in, used
 
 
 def nested_attention(query: Tensor, key: Tensor, value: Tensor, mask: Any, dropout: float, causal: bool) -> Tensor:
@@ -41,6 +45,48 @@ def nested_attention(query: Tensor, key: Tensor, value: Tensor, mask: Any, dropo
         attended, first.offsets(), None, min_seqlen=first._maybe_min_seqlen, max_seqlen=first._maybe_max_seqlen
     )
     return result.transpose(1, 2)
+
+
+@contextmanager
+def nested_layers() -> Iterator[None]:
+    """Let attention layers take jagged tensors, and nested tensors be jagged where a model makes them.
+
+    torch runs such a layer on strided ones as one operation of its own; counted are the operations in it.
+    """
+    plain_layer, plain_tensor = nn.MultiheadAttention.forward, torch.nested.nested_tensor
+
+    def layer(self: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+        own = tracing() and query is key is value and query.is_nested and query.layout is torch.jagged
+        masks = any(isinstance(given, Tensor) for given in (*args, *kwargs.values()))
+        if not own or masks or not self.batch_first or self.in_proj_weight is None or self.bias_k is not None:
+            return plain_layer(self, query, key, value, *args, **kwargs)
+        packed = F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
+        by_head = [part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in packed]
+        attended = F.scaled_dot_product_attention(*by_head, dropout_p=self.dropout if self.training else 0.0)  # type: ignore[misc]
+        return self.out_proj(attended.transpose(1, 2).flatten(-2)), None
+
+    def tensor(parts: Any, *, layout: torch.layout | None = None, **options: Any) -> Any:
+        if not tracing() or layout is torch.jagged or not all(isinstance(part, Tensor) for part in parts):
+            return plain_tensor(parts, layout=layout, **options)
+        dtype, wants_gradient = options.get("dtype"), options.get("requires_grad", False)
+        return jagged_of([part.detach().to(dtype or part.dtype) for part in parts]).requires_grad_(wants_gradient)
+
+    with (
+        patch.object(nn.MultiheadAttention, "forward", layer),
+        patch.object(torch.nested, "nested_tensor", tensor),
+    ):
+        yield
+
+
+def nested_from_list(
+    list: Sequence[Tensor],
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: Any = None,
+    pin_memory: bool | None = None,
+) -> Tensor:
+    """What `torch.nested.as_nested_tensor` calls for strided layout."""
+    return jagged_of([part.to(dtype or part.dtype) for part in list])
 
 
 def _kernel(
@@ -93,11 +139,13 @@ def _flash(
     is_causal: bool,
     return_debug_mask: bool,
     *,
+    scale: float | None = None,
     window_size_left: int | None = None,
     window_size_right: int | None = None,
     seqused_k: Tensor | None = None,
+    alibi_slopes: Tensor | None = None,
     block_table: Tensor | None = None,
-    **_: Any,
+    num_splits: int | None = None,
 ) -> tuple[Tensor, ...]:
     window = _window(window_size_left, window_size_right, is_causal)
     more = {"dropout": dropout_p, "lengths": seqused_k, "pages": block_table}
@@ -118,9 +166,9 @@ def _efficient(
     custom_mask_type: int,
     compute_log_sumexp: bool = False,
     *,
+    scale: float | None = None,
     seqlen_k: Tensor | None = None,
     window_size: int | None = None,
-    **_: Any,
 ) -> tuple[Any, ...]:
     """Mask types: 0 is none, 1 causal from the first key, 2 causal from the last."""
     causal, seeds = bool(custom_mask_type), [query.new_empty(0) for _ in range(2)]
