@@ -151,7 +151,7 @@ def test_an_estimate_on_a_small_card() -> None:
     assert small.needed - small.reserved == records.where(device="t4").memory.peak  # type: ignore[union-attr]
     fitting = rl.largest_batch("alexnet", device="t4").batch
     assert fitting is not None
-    assert small.largest == pytest.approx(fitting, rel=0.02)
+    assert small.largest == pytest.approx(fitting, rel=0.05)
 
 
 def test_comparisons_and_charts_say_so_too() -> None:
