@@ -35,17 +35,13 @@ if TYPE_CHECKING:
 
 Grouping = Literal["phase", "module", "family", "op"]
 
-_KEYS: Mapping[Grouping, Callable[[Record], str]] = {
+GROUP_KEYS: Mapping[Grouping, Callable[[Record], str]] = {
     "phase": lambda r: r.phase or "",
     "module": lambda r: r.path,
     "family": lambda r: r.kind,
     "op": lambda r: f"{r.path}/{r.name}" if r.path else r.name,
 }
-
-
-def grouped(records: Iterable[Record], level: Grouping) -> dict[str, list[Record]]:
-    """Group records by phase, module path, operation family or operation, in order of appearance."""
-    return grouped_by(records, _KEYS[level])
+"""By what records are grouped at each level."""
 
 
 class RecordSet:
@@ -219,10 +215,10 @@ class RecordSet:
 
     def by(self, level: Grouping) -> tuple[Group, ...]:
         """Return the records grouped by phase, module path, operation family or operation, in order of appearance."""
-        if level not in _KEYS:
-            raise InvalidValue(f"cannot group by {level!r}; known: {', '.join(_KEYS)}")
+        if level not in GROUP_KEYS:
+            raise InvalidValue(f"cannot group by {level!r}; known: {', '.join(GROUP_KEYS)}")
         device = self.device()
-        groups = grouped_by((r for r in self.records if r.work is not None or r.timing is not None), _KEYS[level])
+        groups = grouped_by((r for r in self.records if r.work is not None or r.timing is not None), GROUP_KEYS[level])
         return tuple(
             Group(
                 key=key,

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from rooflens.grouping import grouped_by
 from rooflens.records import Case, Phase, Record, Source, Work
 from rooflens.report.case_names import PHASE_WORDS, SHORT_PHASES, differing, name_of
 from rooflens.report.columns import sum_of_known
 from rooflens.report.figures.labels import cut
 from rooflens.report.figures.palette import MIXED, WHOLE
-from rooflens.results import Evidence, RecordSet, grouped
+from rooflens.results import GROUP_KEYS, Evidence, RecordSet
 
 PieceKind = Literal["model", "phase", "module", "family", "op", "kernel"]
 BY: tuple[PieceKind, ...] = ("model", "phase", "module", "family", "op", "kernel")
@@ -139,13 +140,13 @@ def _parts(item: Evidence, work: RecordSet, by: Literal["module", "family", "op"
     if item.pieces is not None:
         source = item.pieces.sources[0]
         timed = (r for r in item.pieces if r.scope != "model" and (r.timing is not None or r.work is not None))
-        groups = grouped(timed, by)
+        groups = grouped_by(timed, GROUP_KEYS[by])
         times = {key: item.pieces.sum(records, None).measured_seconds for key, records in groups.items()}
         whole_seconds = sum_of_known(times.values())
     worked = [r for r in work if r.work is not None and r.scope != "model"]
     case = name_of(item.case, naming.fields) if naming.several_cases else ""
     phases_told = by == "op" and len({r.phase for r in worked} - {None}) > 1
-    for key, records in grouped(worked, by).items():
+    for key, records in grouped_by(worked, GROUP_KEYS[by]).items():
         first, kinds, phases = records[0], {r.kind for r in records}, {r.phase for r in records}
         phase = first.phase if len(phases) == 1 else None
         label = [

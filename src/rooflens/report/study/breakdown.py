@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from rooflens import units
+from rooflens.grouping import grouped_by
 from rooflens.records import MEMORY_CAUSES, Case
 from rooflens.report.charts import Bar, BarPiece, Bars
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
@@ -16,7 +17,7 @@ from rooflens.report.study.content import Block, FigureBlock, Section, TableBloc
 from rooflens.report.study.view import StudyView
 from rooflens.report.summary import memory as memory_table
 from rooflens.report.table import percent
-from rooflens.results import QUANTITIES, Evidence, grouped
+from rooflens.results import GROUP_KEYS, QUANTITIES, Evidence
 from rooflens.results.quantities import BOUND
 
 MOST = 16
@@ -100,7 +101,7 @@ def _charts(items: Sequence[Evidence], by: By) -> Iterator[Bars]:
 def _amounts(item: Evidence, by: By) -> Mapping[str, Amounts]:
     """Every amount of a step by family or phase; what is not known of all of it is empty."""
     assert item.work is not None
-    worked = grouped((record for record in item.work if record.work is not None), by)
+    worked = grouped_by((record for record in item.work if record.work is not None), GROUP_KEYS[by])
     totals = {name or _UNKNOWN: item.work.sum(records, item.device) for name, records in worked.items()}
     amounts: dict[str, Amounts] = {
         key: {name: QUANTITIES[key].of(total).value or 0.0 for name, total in totals.items()}
@@ -115,7 +116,9 @@ def _amounts(item: Evidence, by: By) -> Mapping[str, Amounts]:
     if by == "phase":
         amounts["time"] = {phase: time.seconds for phase in item.phases if (time := item.measured(phase)) is not None}
     else:  # where a profile saw the pieces
-        timed = grouped((r for r in item.pieces or () if r.timing is not None and r.scope != "model"), by)
+        timed = grouped_by(
+            (r for r in item.pieces or () if r.timing is not None and r.scope != "model"), GROUP_KEYS[by]
+        )
         amounts["time"] = {name or _UNKNOWN: sum(r.seconds or 0.0 for r in each) for name, each in timed.items()}
     return amounts
 
