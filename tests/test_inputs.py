@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import wraps
+
 import pytest
 import torch
 from torch import nn
@@ -44,6 +46,21 @@ def test_a_dict_that_is_one_argument_needs_a_tuple_around_it() -> None:
     with pytest.raises(InvalidValue, match=r"takes batch and not x; if the dict is one argument, give \(\{...\},\)"):
         rl.estimate(TakesDict(), inputs={"x": x})
     assert rl.estimate(TakesDict(), inputs=({"x": x},)).total().flops == 3
+
+
+def test_a_dict_with_the_name_of_the_argument_is_told_the_same() -> None:
+    x = torch.ones(3)
+    for run in (rl.estimate, rl.measure):
+        with pytest.raises(ModelError, match=r"if the dict is one argument, give \(\{...\},\)"):
+            run(TakesDict(), inputs={"batch": x})
+
+
+def test_a_decorator_may_take_other_names() -> None:
+    def forward(self: nn.Module, **given: torch.Tensor) -> torch.Tensor:
+        return given["x"] + 1
+
+    renamed = type("Renamed", (nn.Module,), {"forward": wraps(TakesDict.forward)(forward)})
+    assert rl.estimate(renamed(), inputs={"x": torch.ones(3)}).total().flops == 3
 
 
 def test_a_hook_may_take_other_names() -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable
 from functools import partial
-from types import MethodType
 from typing import TypeVar
 
 import torch
@@ -16,7 +14,7 @@ from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.dtypes import FLOATING_TYPES
 from rooflens.models.process import meta_parameters, neutral
-from rooflens.models.step import Loss, Step
+from rooflens.models.step import ONE_DICT, Loss, Step, argument_names
 from rooflens.records import AS_IS, DTYPES, MODES
 from rooflens.runs.options import OPTIONS, Options
 
@@ -193,14 +191,13 @@ def make_step(
 
 def _refuse_spread(name: str, module: torch.nn.Module, example: Example) -> None:
     """Raise InvalidValue where a dict that is one argument would be spread to named inputs that do not exist."""
-    forward = inspect.signature(module.forward).parameters if isinstance(module.forward, MethodType) else {}
-    open_ended = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in forward.values())
+    names = argument_names(module)
     hooked = module._forward_pre_hooks or type(module).__call__ is not torch.nn.Module.__call__
-    unknown = [key for key in example.kwargs or {} if key not in forward]
-    if unknown and forward and not (example.args or open_ended or hooked):
+    unknown = [key for key in example.kwargs or {} if key not in names]
+    if unknown and names and not example.args and not hooked:
         raise InvalidValue(
-            f"the inputs of {name} are a dict, so they are given by name, but it takes {', '.join(forward)} and not"
-            f" {', '.join(map(str, unknown))}; if the dict is one argument, give ({{...}},)"
+            f"the inputs of {name} are a dict, so they are given by name, but it takes {', '.join(names)} and not"
+            f" {', '.join(map(str, unknown))}; {ONE_DICT}"
         )
 
 

@@ -156,8 +156,8 @@ def switches(dtype: str) -> Iterator[None]:
 
 
 @contextmanager
-def running(name: str, where: Callable[[], str] = str) -> Iterator[None]:
-    """Turn what a model raises while it runs into a sentence, which says `where` it happened.
+def running(name: str, where: Callable[[], str] = str, hint: str = "") -> Iterator[None]:
+    """Turn what a model raises while it runs into a sentence, which says `where` it happened, and what to try.
 
     Raises:
         ModelError: the model raised, or ended the program.
@@ -169,7 +169,7 @@ def running(name: str, where: Callable[[], str] = str) -> Iterator[None]:
     except SystemExit as error:
         raise ModelError(f"{name} ends the program (exit code {error.code}) while it runs") from error
     except Exception as error:
-        raise ModelError(f"{name}: {type(error).__name__}{where()}: {first_line(error)}") from error
+        raise ModelError(f"{name}: {type(error).__name__}{where()}: {first_line(error)}{hint}") from error
 
 
 def _infer(step: Step, device: str, mark: PhaseEnd) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
+from types import MethodType
 from typing import Any
 
 import torch
@@ -18,6 +20,9 @@ from rooflens.runs.options import OPTIONS
 
 Loss = Callable[[Any, Any], torch.Tensor]
 """From the model's output and the targets (None where the step has none) to a scalar."""
+
+
+ONE_DICT = "if the dict is one argument, give ({...},)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,11 @@ class Step:
     with_values: Callable[[], Step] | None = None
 
     @property
+    def hint(self) -> str:
+        """What to try if it fails: where its one argument was given by name, the dict itself may be the argument."""
+        return f"; {ONE_DICT}" if not self.args and argument_names(self.module) == list(self.kwargs) else ""
+
+    @property
     def training(self) -> bool:
         return self.mode == "train"
 
@@ -73,6 +83,14 @@ class Step:
     def precision(self, device_type: str) -> AbstractContextManager[Any]:
         """Return the autocast context of the forward pass."""
         return torch.autocast(device_type, self.autocast) if self.autocast is not None else nullcontext()
+
+
+def argument_names(module: torch.nn.Module) -> list[str]:
+    """Return the names of the arguments of `forward`; none where it takes any, or where they are not known."""
+    if not isinstance(module.forward, MethodType):
+        return []
+    parameters = inspect.signature(module.forward, follow_wrapped=False).parameters
+    return [] if any(p.kind is p.VAR_KEYWORD for p in parameters.values()) else list(parameters)
 
 
 class _Given(torch.autograd.Function):

@@ -47,7 +47,11 @@ def records(
     """
     options, policy, where = options or Options(), policy or Policy(), observer.where
     held = held or Held(observer)
-    with switches(case.dtype), running(step.name), _Compiling() if options.compile else nullcontext() as compiling:
+    with (
+        switches(case.dtype),
+        running(step.name, hint=step.hint),
+        _Compiling() if options.compile else nullcontext() as compiling,
+    ):
         stage("first call")
         run = _prepared(step, where, options)
         with observer.around() as observation:

@@ -162,7 +162,7 @@ class _Run:
         self._label_what_is_there(args, kwargs, targets)
         with (
             self.copies.mode,
-            _model_errors(step.name, self.paths),
+            _model_errors(step, self.paths),
             AcceleratorCalls(),
             cuda_casts(),
             replaced(OPERATORS),
@@ -268,17 +268,17 @@ class _Run:
 
 
 @contextmanager
-def _model_errors(name: str, paths: ModulePaths) -> Iterator[None]:
+def _model_errors(step: Step, paths: ModulePaths) -> Iterator[None]:
     """Raise errors of the model as ours, with the module in which they happened."""
-    with running(name, lambda: f" in module {paths.failed!r}" if paths.failed else ""):
+    with running(step.name, lambda: f" in module {paths.failed!r}" if paths.failed else "", step.hint):
         try:
             yield
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             raise DataDependent(
-                f"{name}: the result of {error.func} depends on values, and an estimate has only shapes"
+                f"{step.name}: the result of {error.func} depends on values, and an estimate has only shapes"
             ) from error
         except AssertionError as error:
             if "shape_env" not in str(error):
                 raise
             # Jagged lengths that a model makes itself are sizes known only from values.
-            raise DataDependent(f"{name}: the lengths of a jagged tensor depend on values") from error
+            raise DataDependent(f"{step.name}: the lengths of a jagged tensor depend on values") from error
