@@ -183,7 +183,7 @@ def test_tensor_work_that_was_not_collected_is_unknown(tmp_path: Path, name: str
     [
         (lanes("avg", "inst", ffma="3"), "the file lacks the number of its units (smsp)"),
         ([("sm__throughput.avg.pct_of_peak_sustained_elapsed", "%", "41.20")], "it has sm__throughput.avg.pct"),
-        ([("Registers Per Thread", "register/thread", "32")], "it has Registers Per Thread"),
+        ([("Registers Per Thread", "register/thread", "32")], "the page of details, which lacks most counters"),
         ([CLOCK], "it has smsp__cycles_elapsed.avg.per_second"),
     ],
 )
@@ -195,6 +195,15 @@ def test_a_file_without_a_usable_counter_is_an_error(tmp_path: Path, counters: l
     result = CliRunner().invoke(cli, ["read", str(tmp_path / "report.csv")])
     assert result.exit_code != 0
     assert result.stdout == ""
+
+
+def test_the_page_of_details_says_that_another_page_has_more(tmp_path: Path) -> None:
+    labels = ("GPU Speed Of Light Throughput", "Duration", "ns", "500")
+    path = tmp_path / "report.csv"
+    path.write_text(HEADER + row(*labels[1:]).replace("Command line profiler metrics", labels[0]))
+    records = rl.read(path)
+    assert records.records[0].seconds == 5e-7
+    assert "'ncu -i REPORT --page raw --csv' prints them" in notes(records)
 
 
 def test_half_of_the_bytes_are_read_and_not_taken_for_all() -> None:

@@ -57,6 +57,11 @@ class CounterReading:
         self.doubts = ValueDoubts()
         self.metrics: dict[str, None] = {}
 
+    @property
+    def is_details(self) -> bool:
+        """True if it names metrics by labels for people."""
+        return any("__" not in metric for metric in self.metrics)
+
     def notes(self, cc: str | None) -> list[str]:
         """Return what to know of the launches, once the last of them was read."""
         guessed = ["numbers like 1,024 or 96.256 were read as whole: nothing in the file tells its decimal separator"]
@@ -67,7 +72,7 @@ class CounterReading:
         kind = kind_of(metric)
         if kind is None:
             return self.unread(metric, unit)
-        self.metrics[metric] = None
+        self.metrics.setdefault(metric)
         power = power_of(unit, kind)
         if power is None:
             raise damaged(self.where, line, f"{metric} cannot have the unit {unit!r}")

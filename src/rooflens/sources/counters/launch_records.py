@@ -29,6 +29,9 @@ from rooflens.sources.counters.work import clock_of, short, timing_of, work_of
 
 _CC = re.compile(r"\d{1,2}\.\d", re.ASCII)
 _TITLE, _CAPABILITY = "device__attribute_display_name", "device__attribute_compute_capability_"
+_OTHER_PAGE = (
+    "this is the page of details, which lacks most counters of a report; 'ncu -i REPORT --page raw --csv' prints them"
+)
 _MOST_NAMES = 5
 _LEAST = (
     "gpu__time_duration.sum",
@@ -107,8 +110,9 @@ def found_in(launches: Iterable[KernelLaunch], reading: CounterReading, case_of:
     entries.sort(key=lambda entry: entry[0])
     clock = median(clocks) if clocks else None
     cc = next(iter(cases)).cc
-    notes = [*_clock_notes(clock, fastest), *reading.notes(cc), *_uneven(collected), *_left_out(collected)]
     records = _with_work([record for _, record in entries])
+    details = [_OTHER_PAGE] if reading.is_details and all(r.work is None or r.work.missing for r in records) else []
+    notes = [*_clock_notes(clock, fastest), *reading.notes(cc), *_uneven(collected), *_left_out(collected), *details]
     records[0] = replace(records[0], notes=(*records[0].notes, *notes))
     return CounterFile(
         records=tuple(_with_mode(records)),
@@ -129,9 +133,10 @@ def _nothing_useful(reading: CounterReading, records: Sequence[Record]) -> FileE
     has = f"it has {', '.join(names)}{', ...' if len(reading.metrics) > len(names) else ''}" if names else "it has none"
     notes = "".join(f"; {note}" for note in dict.fromkeys(note for record in records for note in record.notes))
     launches = "1 launch" if len(records) == 1 else f"{len(records)} launches"
+    page = f" ({_OTHER_PAGE})" if reading.is_details else ""
     return FileError(
         f"{reading.where} holds {launches} and no counter from which FLOP, bytes or time follow: {has}"
-        f"{notes}. Sums are needed; collect them with 'rooflens counters -- PROGRAM', or with 'ncu --metrics"
+        f"{notes}{page}. Sums are needed; collect them with 'rooflens counters -- PROGRAM', or with 'ncu --metrics"
         f" {','.join(_LEAST)} PROGRAM'"
     )
 

@@ -148,6 +148,7 @@ class LongTable:
 
     def _target(self, named: tuple[str, str, str], text: str, line: int) -> Target:
         section, metric, unit = named
+        self._reading.metrics[metric] = None
         name = metric if "__" in metric else labelled(section, metric)
         if name is not None and unit == "" and (not text or text.lower() in NOT_AVAILABLE) and kind_of(name):
             return Target(name)  # without a value there is no unit; the next row may have both

@@ -81,7 +81,7 @@ class TextPage:
             raise damaged(self._reading.where, line, f"{text.strip()[:60]!r} is no row of a table")
         label, rest = match["name"], match["rest"].split()
         metric = label if "__" in label else labelled(self._section, label)
-        self._reading.metrics[metric or label] = None
+        self._reading.metrics[label] = None
         if metric is not None and is_fact(metric):
             self._launch.facts[metric] = match["rest"]
             return
