@@ -25,7 +25,7 @@ from rooflens.sources.counters.metrics import kind_of
 from rooflens.sources.counters.nvtx import RangePlaces, renamed
 from rooflens.sources.counters.peaks import Peaks, has_peaks
 from rooflens.sources.counters.rollups import with_sums
-from rooflens.sources.counters.work import clock_of, short, timing_of, work_of
+from rooflens.sources.counters.work import clock_of, missing, timing_of, work_of
 
 _CC = re.compile(r"\d{1,2}\.\d", re.ASCII)
 _TITLE, _CAPABILITY = "device__attribute_display_name", "device__attribute_compute_capability_"
@@ -149,7 +149,7 @@ def record_of(launch: KernelLaunch, chip: Chip, case: Case, places: RangePlaces)
     rolled_up = with_sums(launch)
     work, notes = work_of(name, launch.names, launch.counters, chip.cc)
     if work is None and _counts(launch):
-        work = Work(origin="executed", missing=frozenset({short(name)}))
+        work = Work(origin="executed", missing=missing(name))
     return Record(
         case=case,
         source="counters",
@@ -222,7 +222,7 @@ def _with_work(records: list[Record]) -> list[Record]:
     return [
         record
         if record.work is not None
-        else replace(record, work=Work(origin="executed", missing=frozenset({short(record.name)})))
+        else replace(record, work=Work(origin="executed", missing=missing(record.name)))
         for record in records
     ]
 

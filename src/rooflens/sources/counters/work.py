@@ -40,7 +40,7 @@ def work_of(
         flops={resource: n for resource, n in flop.flops.items() if n},
         bytes=levels,
         origin="executed",
-        missing=frozenset({short(name)}) if flop.unknown else frozenset(),
+        missing=missing(name) if flop.unknown else frozenset(),
     )
     return work, (*flop.notes, *notes)
 
@@ -124,6 +124,12 @@ def short(name: str) -> str:
         depth -= character in ">)]}" and depth > 0
     words = "".join(kept).rsplit("::", 1)[-1].split()
     return words[-1] if words else name
+
+
+@lru_cache(maxsize=4096)
+def missing(name: str) -> frozenset[str]:
+    """Return the name of a kernel whose FLOP are unknown, as work has it: one set for all of its launches."""
+    return frozenset({short(name)})
 
 
 def _doubts(
