@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,9 @@ from torch.utils.checkpoint import checkpoint
 
 import rooflens as rl
 from rooflens.errors import ModelError
+from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
+from rooflens.sources.profile.own_threads import of_the_step
+from rooflens.sources.range_names import phase_range
 from rooflens.trace import lending
 
 BATCH = 8
@@ -232,3 +236,79 @@ def test_a_region_at_one_place_is_another_one_in_each_thread() -> None:
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(work, [4, 8, 16])) == [2 * 2 * width * 4 for width in (4, 8, 16)]
+
+
+def test_what_another_thread_launched_is_left_out_of_a_profile() -> None:
+    def at(start: float, thread: int) -> dict[str, Any]:
+        return {"start": start, "seconds": 0.5, "thread": thread}
+
+    def kernel(number: int) -> DeviceActivity:
+        return DeviceActivity(name=f"k{number}", kind="kernel", start=number, seconds=0.25, correlation=number)
+
+    phase = NamedRange(name=phase_range("forward"), start=0.0, seconds=9.0, thread=0)
+    operations = (HostOperation(name="aten::mm", **at(1.0, 0)), HostOperation(name="aten::mm", **at(3.0, 1)))
+    # An operation's on the step's thread, a kernel of somebody's own there, autograd's, and two of another thread.
+    launches = [(1, 1.0, 0), (2, 2.0, 0), (3, 3.0, 1), (4, 4.0, 1), (5, 5.0, 2)]
+    events = Events(
+        ranges=(phase,),
+        operations=operations,
+        launches=tuple(LaunchCall(name="launch", correlation=n, **at(start, thread)) for n, start, thread in launches),
+        activities=tuple(map(kernel, range(1, 7))),
+    )
+    own = of_the_step(events)
+    assert [activity.correlation for activity in own.activities] == [1, 2, 3, 6]  # nobody saw who launched the last
+    assert own.notes == ("left out: 2 kernels, copies and fills that other threads of the program launched meanwhile",)
+    alone = replace(events, launches=events.launches[:3], activities=events.activities[:3])
+    assert of_the_step(alone) is alone
+
+
+class Twice(nn.Module):
+    """Runs its layers again in backward, which on a GPU is on autograd's own thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        again: torch.Tensor = checkpoint(self.layers, x, use_reentrant=False)
+        return again
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_region_and_a_profile_see_their_own_thread_and_autograds() -> None:
+    module, x = Twice().cuda(), torch.randn(16, 64, device="cuda")
+    other, y = Twice().cuda(), torch.randn(8, 64, device="cuda")
+
+    def counted(name: str) -> Counter[Any]:
+        region = rl.region(name, trace=module, skip=1, iterations=1, batch=16)
+        for _ in range(3):
+            with region:
+                module.zero_grad()
+                module(x).sum().backward()
+        return operations(region.records.where(source="estimate"))
+
+    def profiled() -> tuple[Counter[Any], int]:
+        records = rl.measure(module, inputs=x, mode="train", device="cuda", budget=0.01, profile=True)
+        own = records.where(source="profile")
+        notes = sum("other threads" in note for record in own for note in record.notes)
+        return Counter({key: calls for key, calls in operations(own).items() if key[2] != "optimizer"}), notes
+
+    right = counted("alone"), profiled()
+    # Forward 2 products, again 2 in backward, and 2 gradients of each but for the input's.
+    products = [(path, n) for (path, name, _), n in right[0].items() if name in ("addmm", "mm")]
+    assert sum(n for _, n in products) == 2 + 2 + 3
+    assert {path for path, _ in products} == {"layers.0", "layers.2"}
+    assert right[1][1] == 0
+    with meanwhile(lambda: other(y).sum().backward()):
+        for n in range(5):
+            assert counted(f"beside {n}") == right[0]
+            assert profiled()[0] == right[1][0]
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_random_numbers_go_on_as_before() -> None:
+    module, x = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)), torch.randn(2, 8)
+    torch.cuda.init()
+    before = [card.get_state() for card in torch.cuda.default_generators]
+    rl.measure(module, inputs=x, mode="train", device="cuda", budget=0.01)
+    assert all(torch.equal(a, b.get_state()) for a, b in zip(before, torch.cuda.default_generators, strict=True))

@@ -21,6 +21,7 @@ from rooflens.sources.profile.chrome import read_trace
 from rooflens.sources.profile.events import Events
 from rooflens.sources.profile.marking import ModuleRanges, phases_as_ranges
 from rooflens.sources.profile.operation_records import records_of
+from rooflens.sources.profile.own_threads import of_the_step
 from rooflens.sources.profile.places import outside
 
 WARMUP = 3
@@ -84,7 +85,7 @@ def profiled(step: Step, run: Executable, where: str, *, warmup: int, keep: str 
             profiler.step()
         if keep is not None:
             shutil.copyfile(path, keep)
-        return read_trace(path)
+        return of_the_step(read_trace(path))
 
 
 def counted(step: Step, run: Executable) -> None:
