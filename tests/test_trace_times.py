@@ -121,6 +121,10 @@ def test_host_time_never_stands_for_a_device_whose_kernels_are_missing(tmp_path:
         read(tmp_path, operation("aten::mm", 0), launched(10, 1, name), counted, counted)
     said = "GPU work was launched (1 calls like {}), no kernel is in the file; 2 ranges of counters"
     assert said.format(name) in str(error.value)
+    with pytest.raises(
+        FileError, match=r"no kernel is in the file\. Host time does not tell how long the device worked"
+    ):
+        read(tmp_path, operation("aten::mm", 0), launched(10, 1, name))
 
 
 def test_host_time_without_a_launch_is_of_no_gpu(tmp_path: Path) -> None:

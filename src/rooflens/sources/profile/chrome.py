@@ -68,11 +68,12 @@ def read_trace(path: str | Path) -> Events:
         raise UnknownFormat(f"{where} is no trace of PyTorch's profiler: {what}")
     started = [launch.name for launch in events.launches if _STARTS_WORK.search(launch.name)]
     if started and not events.activities:
-        counted = sum(event.cat == _COUNTED for event in listed)
+        ranges = sum(event.cat == _COUNTED for event in listed)
+        unread = f"; {ranges} ranges of counters ({_COUNTED}) are not read" if ranges else ""
         raise FileError(
-            f"{where}: GPU work was launched ({len(started)} calls like {started[0][:40]}), no kernel is in the file;"
-            f" {counted} ranges of counters ({_COUNTED}) are not read. Host time does not tell how long the device"
-            " worked: record with ProfilerActivity.CUDA, without counters, where this user may read the device's events"
+            f"{where}: GPU work was launched ({len(started)} calls like {started[0][:40]}), no kernel is in the file"
+            f"{unread}. Host time does not tell how long the device worked: record with ProfilerActivity.CUDA, without"
+            " counters, where this user may read the device's events"
         )
     if not events.operations and not events.activities:
         raise FileError(

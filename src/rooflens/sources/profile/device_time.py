@@ -51,11 +51,13 @@ def plausible(activities: Sequence[DeviceActivity]) -> tuple[tuple[DeviceActivit
 def busy(activities: Iterable[DeviceActivity]) -> float:
     """Return the seconds in which at least one activity ran."""
     seconds, end = 0.0, -math.inf
-    for activity in sorted(activities, key=lambda its: its.start):
+    ordered = sorted(activities, key=lambda its: its.start)
+    for activity in ordered:
         finish = activity.start + activity.seconds
         seconds += max(0.0, finish - max(end, activity.start))
         end = max(end, finish)
-    return seconds
+    # Starts have fewer digits than durations: since 1970, microseconds are known to a quarter of one.
+    return min(seconds, math.fsum(activity.seconds for activity in ordered))
 
 
 def times_note(steps: Mapping[int, Sequence[DeviceActivity]]) -> str:
