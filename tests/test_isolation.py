@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rooflens.running.endings import Evidence, ending
+from rooflens.running.endings import EndedProcess, ending
 from rooflens.running.isolation import Lost, Workers
 from rooflens.running.jobs import Answer, Done, StageEntered
 
@@ -118,7 +118,7 @@ def test_what_a_model_leaves_behind_ends_with_its_worker(log: Path, tmp_path: Pa
 def test_a_kill_is_one_for_memory_where_the_system_counted_one(
     before: int | None, after: int | None, message: str
 ) -> None:
-    evidence = Evidence(seconds=100.0, limit=None, memory_kills=after)
+    evidence = EndedProcess(seconds=100.0, limit=None, memory_kills=after)
     assert ending(-signal.SIGKILL, evidence, before) == message
 
 

@@ -90,7 +90,7 @@ def run_study_on_cluster(
     sources: Sequence[str] = (),
     devices: Sequence[str] = (),
     recorded: bool = True,
-    progress: slurm.Look | None = None,
+    progress: slurm.TellJobs | None = None,
     begun: Callable[[StudyFolder, StudyChange | None], None] | None = None,
 ) -> Status:
     """Run a study, or what is left of it, on a Slurm cluster: one array of jobs per kind of device.

@@ -19,7 +19,7 @@ LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class EndedProcess:
     """What is known of a process that has ended and was not collected yet.
 
     Attributes:
@@ -33,12 +33,12 @@ class Evidence:
     memory_kills: int | None
 
     @classmethod
-    def of(cls, pid: int) -> Evidence:
+    def of(cls, pid: int) -> EndedProcess:
         """Ask the system."""
         return cls(seconds=_processor_seconds(pid), limit=_processor_limit(pid), memory_kills=memory_kills())
 
 
-def ending(code: int, evidence: Evidence | None, kills_before: int | None) -> str:
+def ending(code: int, evidence: EndedProcess | None, kills_before: int | None) -> str:
     """Return how a process ended, and why as far as that is known.
 
     Args:
@@ -50,7 +50,7 @@ def ending(code: int, evidence: Evidence | None, kills_before: int | None) -> st
     return f"was killed by {name}{_why(-code, evidence, kills_before)}"
 
 
-def _why(number: int, evidence: Evidence | None, kills_before: int | None) -> str:
+def _why(number: int, evidence: EndedProcess | None, kills_before: int | None) -> str:
     limit = None if evidence is None else evidence.limit
     if number == signal.SIGXCPU:
         return ", since its limit of processor time" + (f", {limit:g} s," if limit is not None else "") + " was over"

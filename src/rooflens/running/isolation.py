@@ -26,7 +26,7 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
-from rooflens.running.endings import Evidence, Tail, ending, last_words
+from rooflens.running.endings import EndedProcess, Tail, ending, last_words
 from rooflens.running.jobs import Answer, Done, Job, Ready, StageEntered, Start
 from rooflens.sources.container import memory_kills
 
@@ -113,7 +113,7 @@ class _Worker:
     def __init__(self, program: str, start: object, apart: bool) -> None:
         self._apart, self._mark = apart, f"{os.environ.get(MARK, '')}:{uuid.uuid4().hex}"
         self._kills = memory_kills()
-        self._evidence: Evidence | None = None
+        self._evidence: EndedProcess | None = None
         self._process = subprocess.Popen(
             [sys.executable, "-X", "faulthandler", "-m", program],
             stdin=subprocess.PIPE,
@@ -187,7 +187,7 @@ class _Worker:
             return
         with suppress(ChildProcessError):
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-            self._evidence = Evidence.of(self._process.pid)
+            self._evidence = EndedProcess.of(self._process.pid)
         self._listener.join(END_SECONDS)
         self._answers.put(None)
 

@@ -44,8 +44,8 @@ from rooflens.study.whereabouts import home_of, noted
 FORMAT = 1
 CELLS = "cells"
 """The folder of the record files, in that of the study."""
-Outcome = Literal["done", "skipped", "failed"]
-SUFFIXES: Mapping[Outcome, str] = {"done": ".jsonl", "skipped": ".skipped.jsonl", "failed": ".failed.jsonl"}
+FileKind = Literal["done", "skipped", "failed"]
+SUFFIXES: Mapping[FileKind, str] = {"done": ".jsonl", "skipped": ".skipped.jsonl", "failed": ".failed.jsonl"}
 """How the file of a cell ends, by what came of it."""
 DONE = SUFFIXES["done"]
 CellState = Literal["done", "skipped", "failed", "running", "left"]
@@ -182,7 +182,7 @@ class StudyFolder:
             raise InvalidValue(f"the study in {str(self.path)!r} has no cell {unknown[0]!r}")
         return cells
 
-    def has(self, cell: Cell) -> Outcome | None:
+    def has(self, cell: Cell) -> FileKind | None:
         """What came of a cell, where the folder has a file of it."""
         return next((each for each, suffix in SUFFIXES.items() if (self.files / f"{cell.key}{suffix}").exists()), None)
 
@@ -351,7 +351,7 @@ def _key(name: str) -> str | None:
     return name.removesuffix(DONE).removesuffix(".failed").removesuffix(".skipped")
 
 
-def outcome(contents: RecordFile) -> Outcome:
+def outcome(contents: RecordFile) -> FileKind:
     """What came of a cell whose records these are."""
     if contents.records:
         return "done"

@@ -51,7 +51,7 @@ PATIENCE = 20
 FIRST = 4
 """The same at the very beginning, a few seconds: where no Slurm answers nobody wants to wait."""
 
-Look = Callable[[Status, Sequence[str]], None]
+TellJobs = Callable[[Status, Sequence[str]], None]
 """Takes the status of the study, and of each job in the queue its state and why it waits."""
 
 
@@ -101,7 +101,12 @@ class ArrayJob:
 
 
 def run(
-    folder: StudyFolder, cells: Sequence[Cell], cluster: Cluster, words: Sequence[str], *, tell: Look = lambda *_: None
+    folder: StudyFolder,
+    cells: Sequence[Cell],
+    cluster: Cluster,
+    words: Sequence[str],
+    *,
+    tell: TellJobs = lambda *_: None,
 ) -> None:
     """Run cells on a cluster, and return when none of them is left.
 
@@ -255,7 +260,7 @@ def _left(folder: StudyFolder, cells: Iterable[Cell], status: Status, crashed: s
     return left
 
 
-def _when_idle(folder: StudyFolder, cells: Sequence[Cell], name: str, tell: Look) -> Status:
+def _when_idle(folder: StudyFolder, cells: Sequence[Cell], name: str, tell: TellJobs) -> Status:
     """Return the status when no job of the study is in the queue, and cells are left or nobody runs one.
 
     A cell whose job died on another node counts as running until its lease is stale.
