@@ -93,7 +93,7 @@ class TestStatus:
         assert {key: told[key] for key in ("format", "cells", "done", "failed", "running", "left", "complete")} == {
             "format": 1, "cells": 12, "done": 2, "failed": 1, "running": 0, "left": 9, "complete": False,
         }  # fmt: skip
-        assert told["sources"] == {"estimate": {"done": 2, "failed": 1, "running": 0, "left": 9}}
+        assert told["sources"] == {"estimate": {"done": 2, "skipped": 0, "failed": 1, "running": 0, "left": 9}}
         assert told["left_by_device"] == {"any": 9}
         assert told["failures"] == [
             {
