@@ -126,7 +126,7 @@ def test_processes_that_were_started_here_are_no_others() -> None:
 
 
 def test_every_doubt_about_a_run_is_known_as_one() -> None:
-    """Comparisons repeat the notes that begin like one of `DOUBTS`."""
+    """Comparisons repeat the notes that read like a doubt."""
     quiet: dict[str, Scalar] = {"utilisation": 0.5, "clock": 1.0e9, "throttled by": ""}
     loud: dict[str, Scalar] = {"clock": 2.0e9, "throttled by": "SwPowerCap", "cores used by others": 1e3}
     # The second sample of each pair of 40 is twice the first, and the last ones are ten times the others.

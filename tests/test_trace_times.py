@@ -12,6 +12,7 @@ from tests import nsys_samples
 from tests.nsys_samples import call, pushed
 
 import rooflens as rl
+from rooflens.compare import KernelComparison
 from rooflens.errors import FileError
 from rooflens.results import join
 from rooflens.sources.profile.device_time import busy
@@ -106,6 +107,15 @@ def test_a_kernel_ends_where_the_next_of_its_stream_begins(tmp_path: Path) -> No
         "1 of 2 kernels, copies and fills end after the next one of their stream begins, which cannot be: they count"
         " until then, 10.00 us in all; the file says gemm 1.000 s"
     )
+
+
+def test_a_comparison_repeats_that_times_cannot_be(tmp_path: Path) -> None:
+    records = read(tmp_path, kernel("gemm", 100, 1e6), kernel("relu", 110, 40))
+    compared = rl.compare(records, records)
+    assert isinstance(compared, KernelComparison)
+    repeated = [doubt for doubt in compared.doubts if "which cannot be" in doubt]
+    assert [doubt.partition(":")[0] for doubt in repeated] == ["first side", "second side"]
+
 
 
 def test_rounding_to_microseconds_and_other_streams_are_no_doubt(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
@@ -121,16 +122,11 @@ class Conditions:
     after: dict[str, Scalar]
 
 
-DOUBTS = (
-    "noisy: ",
-    "not steady: ",
-    "the card's clock was ",
-    "the card was busy ",
-    "the processor was busy: ",
-    "the profile is partial",
-    "partial: ",
+_DOUBTFUL = re.compile(
+    "^(noisy|not steady|partial): |^the card's clock was |^the (card|processor) was busy|^the profile is partial"
+    "|which cannot be|contradict each other|did not agree"
 )
-"""How notes begin that say why a time is to be doubted."""
+"""What notes say that tell why a number is to be doubted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,8 +212,8 @@ class Record:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """The notes that say why its time is to be doubted; others say how it was taken."""
-        return tuple(note for note in self.notes if note.startswith(DOUBTS))
+        """The notes that say why its numbers are to be doubted; others say how they were taken."""
+        return tuple(filter(_DOUBTFUL.search, self.notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
