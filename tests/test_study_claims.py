@@ -371,6 +371,26 @@ def test_the_claimed_ratio_in_words(relation: Any, left: float, right: float, ma
     assert f"left over right 0.5 to 0.75{words}." in judged(claim, BOTH).sentence
 
 
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        # Times of 1 to 4 s, held against a number: the number that is claimed is the one that is shown.
+        (Claim(quantity="time", left=Side(), relation="<", right=Side(value=5.0)), "below 5.000 s"),
+        (Claim(quantity="time", left=Side(), relation="<", right=Side(value=5.0), margin=0.1), "below 4.500 s"),
+        (Claim(quantity="time", left=Side(times=2.0), relation=">=", right=Side(value=1.0)), "at least 500.0 ms"),
+        (Claim(quantity="time", left=Side(value=5.0), relation=">", right=Side()), "below 5.000 s"),
+        (Claim(quantity="time", left=Side(value=5.0), relation=">", right=Side(), margin=0.2), "below 4.167 s"),
+        (Claim(quantity="time", left=Side(value=0.5), relation="<=", right=Side()), "at least 500.0 ms"),
+        (Claim(quantity="time", left=Side(), relation="=", right=Side(value=2.0), margin=1.0), "0 s to 4.000 s"),
+    ],
+)
+def test_values_stand_beside_a_number_that_is_claimed(claim: Claim, words: str) -> None:
+    verdict = judged(claim, BOTH)
+    assert verdict.sentence == (
+        f"Supported by measurements: 4 of 4 comparisons hold, 1.000 s to 4.000 s (claimed: {words})."
+    )
+
+
 def test_for_how_many_is_said_where_comparisons_do_not_tell() -> None:
     # Two batches of each of two models: b takes longer with 8 images, so that one of two models holds, in 3 of 4.
     others = [measured("a", V100, 9.0, batch=8), measured("a", A100, 8.0, batch=8)]

@@ -165,7 +165,7 @@ def test_few_models_cannot_tell_what_goes_with_latency(models: int) -> None:
     report = compose(view(*rising(models)))
     assert not any(each.startswith("Rank correlation") for each in said(report))
     assert sentence(report, "What goes with latency") == (
-        f"What goes with latency over {models} models is not told from chance: so few cannot give p < 0.05."
+        f"What goes with latency over {models} models is not told from chance: so few cannot give a p below 0.05."
     )
 
 

@@ -117,7 +117,6 @@ def test_a_comparison_repeats_that_times_cannot_be(tmp_path: Path) -> None:
     assert [doubt.partition(":")[0] for doubt in repeated] == ["first side", "second side"]
 
 
-
 def test_rounding_to_microseconds_and_other_streams_are_no_doubt(tmp_path: Path) -> None:
     records = read(tmp_path, kernel("a", 100, 11), kernel("b", 110, 40), kernel("c", 100, 1000, stream=8))
     assert measured(records)[:2] == pytest.approx((1000 * US, 1051 * US))

@@ -52,10 +52,6 @@ def records(
         if causal and executed is not None:
             counted, executed = executed, None
         work = _work(counted, item.nbytes)
-        if item.least is not None and item.least < work.bytes["dram"]:
-            executed = _work(counted if item.least else replace(counted, flops={}), item.least)
-        elif executed is not None:
-            executed = _work(executed, item.nbytes)
         needed |= work.flops.keys()
         yield Record(
             case=case,
@@ -66,7 +62,7 @@ def records(
             name=operation.call.name,
             phase=operation.phase,
             work=work,
-            kernel_work=executed,
+            kernel_work=_needed(executed, work, item),
             traffic=traffic(operation.call, work.bytes["dram"]),
             call=operation.call,
             calls=item.calls,
@@ -111,6 +107,13 @@ def _layouts(calls: Sequence[Call]) -> tuple[tuple[Call, int], ...]:
     for call in calls if len(calls) > 1 else ():
         by_layout.setdefault(call.layout, []).append(call)
     return tuple((laid[0], len(laid)) for laid in by_layout.values()) if len(by_layout) > 1 else ()
+
+
+def _needed(executed: Work | None, work: Work, item: Repeated) -> Work | None:
+    """What every form of the step needs of an operation, where that is less than it does as written."""
+    if item.least is not None and item.least < work.bytes["dram"]:
+        return _work(work if item.least else replace(work, flops={}), item.least)
+    return None if executed is None else _work(executed, item.nbytes)
 
 
 def _work(work: Work, nbytes: int | None) -> Work:

@@ -4,7 +4,7 @@ How a cell is run is handed in: this package knows no source. :mod:`rooflens.run
 """
 
 from rooflens.study.cell_runs import CellNews, CellRunner, Tell, could_not, run_each
-from rooflens.study.claims import Pair, Verdict, judge
+from rooflens.study.claims import judge
 from rooflens.study.folder import STATES, Status, StudyChange, StudyFolder
 from rooflens.study.grid import cells, excluded, stated
 from rooflens.study.results import StudyContents
@@ -24,3 +24,4 @@ from rooflens.study.study import (
     Study,
 )
 from rooflens.study.study_file import canonical, read_study
+from rooflens.study.verdict import Pair, Verdict

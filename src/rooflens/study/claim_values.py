@@ -161,3 +161,11 @@ def _source(item: Evidence, *, measured: bool) -> str | None:
     observed = item.time if item.time is not None else item.work
     source = None if observed is None else observed.sources[0]
     return None if source == "estimate" else source
+
+
+def moved(values: Interval, share: float) -> Interval:
+    """An interval moved by a share of its size: down for a negative share, whatever the sign of the values."""
+    ends = [value + share * abs(value) for value in values]
+    if values[0] < 0 < values[1]:
+        ends.append(0.0)
+    return min(ends), max(ends)

@@ -7,95 +7,25 @@ judge it; estimates stand for them where nothing was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal
 
 from rooflens.compare.uncertainty import METHODS, Interval
-from rooflens.grouping import grouped_by
 from rooflens.records import Case
 from rooflens.reported import DeviceAliases
 from rooflens.results import RecordSet, join
 from rooflens.results.quantities import ratio
-from rooflens.study.claim_values import TIMED, ClaimValue, Lack, Lacking, correlated, of_cases
+from rooflens.study.claim_values import TIMED, ClaimValue, Lacking, correlated, moved, of_cases
 from rooflens.study.grid import agrees
-from rooflens.study.hypotheses import CORRELATED, QUANTITIES
+from rooflens.study.hypotheses import CORRELATED
 from rooflens.study.matching import anyway, first_partners, matched, meets
-from rooflens.study.study import Amount, Cell, Claim, Hypothesis, Relation, Side
-from rooflens.units import show
+from rooflens.study.sentences import sentence_of
+from rooflens.study.study import Cell, Claim, Hypothesis, Relation, Side
+from rooflens.study.verdict import BASES, Basis, Outcome, Pair, Verdict, held_each
 
-Outcome = Literal["supported", "rejected", "not decidable"]
-Basis = Literal["measured", "estimated"]
-BASES: tuple[Basis, ...] = ("measured", "estimated")
-_CLAIMED: Mapping[Amount, str] = {"every": "", "most": "more than half is claimed", "some": "one is claimed"}
 _WITHIN = ("phase", "of")
 """Conditions on a part of a case, or on something over many: a case without records has neither."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """One comparison of a claim.
-
-    Attributes:
-        group: what the claim is made for: a model, mostly.
-        left, right: the sides in words; "" for a number that the claim gives.
-        left_value, right_value: in base units, the factor of a side applied; None where it is not known.
-        ratio: left over right, without factors; None where it is not known.
-        holds: None where it cannot be told; `why` then says what is missing.
-        lacks: why a side has no number: its cell failed, is not run yet, or does not tell it; None where both have one.
-    """
-
-    group: str
-    left: str
-    right: str
-    left_value: float | None
-    right_value: float | None
-    holds: bool | None
-    ratio: float | None = None
-    why: str = ""
-    lacks: Lack | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What became of a hypothesis.
-
-    Attributes:
-        basis: what it was judged by.
-        pairs: every comparison, those against the claim included.
-        sentence: the outcome in words, with its numbers.
-    """
-
-    hypothesis: Hypothesis
-    outcome: Outcome
-    basis: Basis | None = None
-    pairs: tuple[Pair, ...] = ()
-    sentence: str = ""
-
-    @property
-    def units(self) -> tuple[str, str]:
-        """The base units of the left and of the right side: their quantities may differ."""
-        claim = self.hypothesis.claim
-        if claim is None:
-            return "", ""
-        left, right = (QUANTITIES.get(side.quantity or claim.quantity, "") for side in (claim.left, claim.right))
-        return left, right
-
-    @property
-    def supporting(self) -> tuple[Pair, ...]:
-        """The comparisons that hold."""
-        return tuple(pair for pair in self.pairs if pair.holds)
-
-    @property
-    def against(self) -> tuple[Pair, ...]:
-        """The comparisons that speak against it."""
-        return tuple(pair for pair in self.pairs if pair.holds is False)
-
-    @property
-    def undecided(self) -> tuple[Pair, ...]:
-        """The comparisons that say nothing."""
-        return tuple(pair for pair in self.pairs if pair.holds is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +94,7 @@ def _by_basis(hypothesis: Hypothesis, claim: Claim, basis: Basis, evidence: _Evi
     verdict = Verdict(
         hypothesis=hypothesis, outcome=_outcome(claim, pairs), basis=basis if pairs else None, pairs=pairs
     )
-    return replace(verdict, sentence=_sentence(verdict, claim))
+    return replace(verdict, sentence=sentence_of(verdict, claim))
 
 
 def _is_tried(verdict: Verdict) -> bool:
@@ -180,14 +110,8 @@ def _by_estimates_alone(measured: Verdict, estimated: Verdict) -> str:
     return f" By estimates alone it would be {estimated.outcome}: {held} of {of} comparisons hold."
 
 
-def _held(pairs: Sequence[Pair]) -> list[bool | None]:
-    """Whether a claim holds for each of what it is made for: for all its comparisons, that is."""
-    groups = [[pair.holds for pair in each] for each in grouped_by(pairs, lambda pair: pair.group).values()]
-    return [False if False in each else None if None in each else True for each in groups]
-
-
 def _outcome(claim: Claim, pairs: Sequence[Pair]) -> Outcome:
-    held = _held(pairs)
+    held = held_each(pairs)
     yes, no = held.count(True), held.count(False)
     needed, refuted = {
         "every": (len(held), 1),
@@ -235,7 +159,7 @@ def _times(factor: float, label: str) -> str:
 
 def _holds(relation: Relation, left: Interval, right: Interval, margin: float) -> bool | None:
     """True or false if a relation holds, or fails, wherever in their intervals the values lie; else None."""
-    less, more = (_moved(right, share) for share in (-margin, margin))
+    less, more = (moved(right, share) for share in (-margin, margin))
     if relation == "<":
         return _below(left, less, strict=True)
     if relation == ">":
@@ -246,14 +170,6 @@ def _holds(relation: Relation, left: Interval, right: Interval, margin: float) -
         return _below(less, left)
     both = (_below(less, left), _below(left, more))
     return False if False in both else None if None in both else True
-
-
-def _moved(values: Interval, share: float) -> Interval:
-    """An interval moved by a share of its size: down for a negative share, whatever the sign of the values."""
-    ends = [value + share * abs(value) for value in values]
-    if values[0] < 0 < values[1]:
-        ends.append(0.0)
-    return min(ends), max(ends)
 
 
 def _below(one: Interval, other: Interval, *, strict: bool = False) -> bool | None:
@@ -303,69 +219,3 @@ def _mentions_time(claim: Claim) -> bool:
     quantities = (claim.quantity, claim.left.quantity, claim.right.quantity)
     conditions = {*claim.left.conditions, *claim.right.conditions, *claim.where}
     return any(quantity in TIMED for quantity in quantities) or "source" in conditions
-
-
-def _sentence(verdict: Verdict, claim: Claim) -> str:
-    """The outcome with its numbers."""
-    if not verdict.pairs:
-        return "Not decidable: the records hold no case that it is about."
-    by = "by measurements" if verdict.basis == "measured" else "by estimates"
-    counts = f"{len(verdict.supporting)} of {len(verdict.pairs)} comparisons hold{_amount(verdict, claim)}"
-    ratios = [pair.ratio for pair in verdict.pairs if pair.ratio is not None]
-    spread = ""
-    if ratios:
-        low, high = f"{min(ratios):.3g}", f"{max(ratios):.3g}"
-        spread = f", left over right {low}{f' to {high}' if low != high else ''}{_claimed(verdict, claim)}"
-    sentence = f"{verdict.outcome.capitalize()} {by}: {counts}{spread}."
-    if verdict.against:
-        return f"{sentence} Against it: {_counterexample(verdict, claim)}"
-    return sentence + (_undecided(verdict) if verdict.outcome == "not decidable" else "")
-
-
-def _amount(verdict: Verdict, claim: Claim) -> str:
-    """For how many it holds and has to, where that is not said by the number of comparisons."""
-    held = _held(verdict.pairs)
-    words = [f"{held.count(True)} of {len(held)} by {claim.every}"] if len(held) < len(verdict.pairs) else []
-    words = [*words, *filter(None, [_CLAIMED[claim.amount]])]
-    return f" ({', '.join(words)})" if words else ""
-
-
-def _claimed(verdict: Verdict, claim: Claim) -> str:
-    """The ratio that is claimed, where it is another one than 1; of negative numbers it says nothing."""
-    if any(pair.ratio is not None and pair.ratio <= 0 for pair in verdict.pairs) or claim.left.times <= 0:
-        return ""
-    factor = claim.right.times / claim.left.times
-    low, high = (f"{factor * (1 + share):.3g}" for share in (-claim.margin, claim.margin))
-    words: Mapping[Relation, str] = {
-        "<": f"below {low}", ">": f"above {high}", "<=": f"at most {high}", ">=": f"at least {low}",
-        "=": low if low == high else f"{low} to {high}",
-    }  # fmt: skip
-    return f" (claimed: {words[claim.relation]})" if low != "1" or high != "1" else ""
-
-
-def _counterexample(verdict: Verdict, claim: Claim) -> str:
-    """The first comparison against a claim, and how many more there are."""
-    first, more = verdict.against[0], len(verdict.against) - 1
-    left = _with_number(first.left, first.left_value, claim.left.quantity or claim.quantity)
-    right = _with_number(first.right, first.right_value, claim.right.quantity or claim.quantity)
-    return f"{left}, held against {right}" + (f", and {more} more." if more else ".")
-
-
-def _undecided(verdict: Verdict) -> str:
-    """What leaves a claim open: what failed before all else."""
-    order = ("failed", "not run", "unknown", None)
-    pairs = sorted(verdict.undecided, key=lambda pair: order.index(pair.lacks))
-    if not pairs:
-        return ""
-    if pairs[0].lacks is None:
-        return f" {pairs[0].why[:1].upper()}{pairs[0].why[1:]}."
-    why = list(dict.fromkeys(pair.why for pair in pairs if pair.lacks is not None))
-    return f" Undecided: {why[0]}{f', and {len(why) - 1} more' if len(why) > 1 else ''}."
-
-
-def _with_number(label: str, value: float | None, quantity: str) -> str:
-    """A side with its number; the number alone where the claim gives it."""
-    number = "an unknown value" if value is None else show(value, QUANTITIES.get(quantity, ""))
-    if quantity == "throughput" and value is not None:
-        number += " samples/s"
-    return f"{label} with {number}" if label else number

@@ -32,13 +32,14 @@ from typing import Literal, get_args
 from rooflens.errors import InvalidValue, OutputError, RecordFileError, StudyFileError
 from rooflens.records import Failure, RecordFile, check_writable, read_records, write_atomically, write_records
 from rooflens.results import RecordSet
-from rooflens.study.claims import Verdict, judge
+from rooflens.study.claims import judge
 from rooflens.study.grid import cells as cells_of
 from rooflens.study.grid import standing
 from rooflens.study.lease import is_leased
 from rooflens.study.results import StudyContents
 from rooflens.study.study import Cell
 from rooflens.study.study_file import StudyFile, read_study
+from rooflens.study.verdict import Verdict
 from rooflens.study.whereabouts import home_of, noted
 
 FORMAT = 1

@@ -121,7 +121,10 @@ def _correlated(view: StudyView) -> Iterator[str]:
         yield f"Rank correlation with latency over {over}: {values}."
     elif ranks:
         most = max(len(item.points) for item, _ in ranks)
-        yield f"What goes with latency over {most} models is not told from chance: so few cannot give p < {LEVEL:g}."
+        yield (
+            f"What goes with latency over {most} models is not told from chance: so few cannot give a p below"
+            f" {LEVEL:g}."
+        )
 
 
 def _knees(view: StudyView) -> Iterator[str]:
