@@ -155,6 +155,13 @@ def test_zero_is_zero_in_every_form_and_a_rounded_zero_is_unknown(tmp_path: Path
     )
 
 
+def test_a_share_of_a_peak_is_no_count(tmp_path: Path) -> None:
+    share = ("dram__bytes.sum.pct_of_peak_sustained_elapsed", "%", "41.20")
+    records = read(tmp_path, *lanes("sum", "inst", ffma="5"), NO_TENSOR, share)
+    assert records.records[0].work == rl.Work(flops={"vector.fp32": 10}, origin="executed")
+    assert f"{share[0]} cannot be turned into sums" in notes(records)
+
+
 def test_a_pipe_that_was_idle_did_nothing(tmp_path: Path) -> None:
     idle = ("sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active", "%", "0")
     assert flops(read(tmp_path, *lanes("sum", "inst", ffma="5"), idle)) == {"vector.fp32": 10}
@@ -259,6 +266,17 @@ def test_a_summary_whose_average_is_outside_of_its_range(
     path.write_text(SUMMARY + '"' + '","'.join([*cells, "dram__bytes.sum", "byte", least, most, mean]) + '"\n')
     records = rl.read(path)
     assert ("line 2 contradicts itself: dram__bytes.sum" in notes(records)) is doubt
+
+
+def test_a_mean_rate_times_a_mean_time_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "summary.csv"
+    cells = ["1", "app", "127.0.0.1", "k", "(1, 1, 1)", "(1, 1, 1)", "0", "8.0", "10", "Command line profiler metrics"]
+    counters = (TIME, ("dram__bytes.sum.per_second", "Gbyte/second", "3"))
+    rows = ('"' + '","'.join([*cells, name, unit, value, value, value]) + '"\n' for name, unit, value in counters)
+    path.write_text(SUMMARY + "".join(rows))
+    records = rl.read(path)
+    assert records.total().bytes == {"dram": 10 * 1500}
+    assert "only where the launches are alike" in notes(records)
 
 
 def test_shares_of_instances_are_no_share_of_one(tmp_path: Path) -> None:

@@ -73,6 +73,15 @@ def test_a_summary_stands_for_its_calls(tmp_path: Path) -> None:
     assert "1 rows of calls on the host" in notes(records)
 
 
+def test_calls_on_the_host_in_a_table_of_their_own(tmp_path: Path) -> None:
+    """As nvprof printed them before it had a column for the type."""
+    header = '"Time(%)","Time","Calls","Avg","Min","Max","Name"\n%,ms,,us,us,us,\n'
+    kernel, call = '100.0,2.0,10,200.0,190.0,230.0,"gemm"\n', '99.0,900.0,3,300000.0,1.0,500000.0,"cudaFree"\n'
+    records = read(tmp_path, "==42== Profiling result:\n", header, kernel, "\n==42== API calls:\n", header, call)
+    assert [(record.name, record.calls) for record in records] == [("gemm", 10)]
+    assert "1 rows of calls on the host" in notes(records)
+
+
 def test_metrics_are_work(tmp_path: Path) -> None:
     names = {"flop_count_sp": "3611549214", "flop_count_dp": "0", "dram_read_transactions": "100"}
     rows = [metric(name, value) for name, value in names.items()]

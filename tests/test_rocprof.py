@@ -121,6 +121,14 @@ def test_the_third_version_has_a_row_per_counter(tmp_path: Path) -> None:
     assert two.work == rl.Work(bytes={"dram": 1024}, origin="executed", missing=frozenset({"b"}))
 
 
+def test_what_is_not_available_is_unknown_and_what_is_not_read_may_be_anything(tmp_path: Path) -> None:
+    rows = [third("a", "FETCH_SIZE", "nan"), third("a", "WRITE_SIZE", "2"), third("a", "MemUnitBusy", "inf")]
+    records = read(tmp_path, VERSION_3 + "".join((*rows, third("a", "SQ_INSTS_VALU_MFMA_MOPS_F16", "1"))))
+    (record,) = records
+    assert record.work == rl.Work(flops={"matmul.fp16": 512}, origin="executed")
+    assert "1 values are not available" in notes(records)
+
+
 def test_gpus_of_one_file_are_cases_of_their_own(tmp_path: Path) -> None:
     rows = [third("a", "FETCH_SIZE", "1", 1, agent) + third("a", "WRITE_SIZE", "1", 1, agent) for agent in (2, 3)]
     records = read(tmp_path, VERSION_3 + "".join(rows))
@@ -166,7 +174,7 @@ def test_a_folder_without_merged_counters_says_what_makes_them(tmp_path: Path) -
         (VERSION_3 + third("a", "FETCH_SIZE", "7") * 2, "line 3: FETCH_SIZE has another value for the same dispatch"),
         (VERSION_3 + third("a", "FETCH_SIZE", "seven"), "line 2: 'seven' is no number"),
         (VERSION_3 + third("a", "FETCH_SIZE", "-7"), "line 2: '-7' is no count"),
-        (VERSION_3 + third("a", "FETCH_SIZE", "nan"), "line 2: 'nan' is no count"),
+        (VERSION_3 + third("a", "FETCH_SIZE", "1e999"), "line 2: '1e999' is no count"),
         (VERSION_3 + third("a", "FETCH_SIZE", "7")[:25], "the file is damaged"),
         (VERSION_3 + third("a", "FETCH_SIZE", "7")[:-3], "line 2: it has 15 fields, and the header 16"),
         (VERSION_1.format('"FETCH_SIZE"') + first("1") + first("1"), "line 3: dispatch 0 appears twice"),

@@ -9,19 +9,24 @@ from __future__ import annotations
 import csv
 import math
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from rooflens.errors import FileError
 from rooflens.opening import at_most, opened_lines
+from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE
 
 _NAME = ("KernelName", "Kernel_Name")
 _NUMBER = ("Index", "Dispatch_ID", "Dispatch_Id")
 _GPU = ("gpu-id", "GPU_ID", "Agent_Id")
 _BEGIN, _END, _DURATION = ("BeginNs", "Start_Timestamp"), ("EndNs", "End_Timestamp"), ("DurationNs",)
 _COUNTER, _VALUE, _PROCESS = "Counter_Name", "Counter_Value", ("Process_Id", "PID", "pid")
-_IDENTITY = re.compile(r"[A-Z][A-Za-z0-9]*_[A-Za-z0-9_]+(?:\[\d+\])?|FetchSize|WriteSize")
+_LIKE_A_COUNTER = re.compile(r"[A-Z0-9]+(?:_[A-Z0-9]+)+(?:_sum|_avr|_max|\[\d+\])?")
 _SUFFIX = re.compile(r"\s*(?:\[clone \.kd\]|\(\.kd\)|\.kd)$")
 _LEAST_CLOCK, _LONGEST = 10**6, 10**12
 """Nanoseconds: a clock that counts since the machine started is beyond the one, and no dispatch takes the other."""
@@ -34,7 +39,7 @@ class Dispatch:
     Attributes:
         gpu: the number by which the file calls its GPU.
         seconds: None where the file has no time, or one that cannot be true.
-        counters: what has a value, by name.
+        counters: those that are read and have a value, by name.
     """
 
     name: str
@@ -51,6 +56,20 @@ class DispatchFile:
     dispatches: tuple[Dispatch, ...]
     columns: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+
+@cache
+def rocprof_tables() -> Mapping[str, Any]:
+    """Return what ``rocprof.toml`` says of counters."""
+    return tomllib.loads(files(__package__).joinpath("rocprof.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def known_counters() -> frozenset[str]:
+    """Return the counters that are read."""
+    tables = rocprof_tables()
+    terms = (name for entry in (*tables["flops"], *tables["bytes"]) for name in (*entry["terms"], entry.get("beside")))
+    return frozenset(filter(None, (*terms, *tables["matrix"]["busy"])))
 
 
 def first_row(head: bytes) -> frozenset[str]:
@@ -97,11 +116,11 @@ class _Table:
             what = f"column {twice[0]!r} stands twice" if twice else f"there is no column {lacking[0]!r}"
             raise FileError(f"{where}, line 1: {what}")
         self._long = _COUNTER in header
-        known = {*_NAME, *_NUMBER, *_GPU, *_BEGIN, *_END, *_DURATION, *_PROCESS}
-        self._counters = [name for name in header if _IDENTITY.fullmatch(name) and name not in known]
+        self._counters = [name for name in header if name in known_counters()]
         self._dispatches: dict[tuple[str, ...], Dispatch] = {}
-        self._seen: dict[str, None] = {}
-        self._odd = 0
+        others = (name for name in header if _LIKE_A_COUNTER.fullmatch(name) and name not in ("GPU_ID", "WGR", "GRD"))
+        self._seen: dict[str, None] = dict.fromkeys(others)
+        self._odd = self._without = 0
 
     def add(self, cells: Sequence[str], line: int) -> None:
         """Take a row; FileError if it is damaged."""
@@ -119,23 +138,27 @@ class _Table:
             raise self._damaged(line, f"dispatch {key[2]} is {name[:60]!r} here and {dispatch.name[:60]!r} above")
         counters = {row[_COUNTER]: row[_VALUE]} if self._long else {name: row[name] for name in self._counters}
         for counter, text in counters.items():
-            if text == "":
+            self._seen[counter] = None
+            if counter not in known_counters() or not text:
                 continue
             if counter in dispatch.counters:
                 raise self._damaged(line, f"{counter} has another value for the same dispatch above")
-            dispatch.counters[counter] = self._number(text, line)
-            self._seen[counter] = None
+            if text.lower() in NOT_AVAILABLE:
+                self._without += 1
+            else:
+                dispatch.counters[counter] = self._number(text, line)
 
     def file(self) -> DispatchFile:
         """Return what was read."""
         if not self._dispatches:
             raise FileError(f"{self._where} holds no dispatch of a kernel: no row stands below the header")
         odd = f"the times of {self._odd} dispatches cannot be true (nothing, less, or hours) and are unknown"
+        without = f"{self._without} values are not available; what needs them is unknown and not zero"
         return DispatchFile(
             where=self._where,
             dispatches=tuple(self._dispatches.values()),
             columns=tuple(self._seen),
-            notes=(odd,) if self._odd else (),
+            notes=(*([odd] if self._odd else []), *([without] if self._without else [])),
         )
 
     def _seconds(self, row: Mapping[str, str], line: int) -> float | None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.resources import files
-from typing import Any
 
 from rooflens.errors import FileError
 from rooflens.records import Case, Record, Timing, Work
-from rooflens.sources.counters.rocprof import Dispatch, DispatchFile
+from rooflens.sources.counters.rocprof import Dispatch, DispatchFile, rocprof_tables
 from rooflens.sources.counters.work import short
 
 _MOST_NAMES = 5
@@ -103,7 +100,7 @@ def _counted(dispatch: Dispatch) -> _Counted:
         amount = formula.of(counters) if not formula.beside or formula.beside in counters else None
         if amount is not None and formula.level not in its.bytes:
             its.bytes[formula.level] = max(amount, 0)
-    is_idle = any(counters.get(name) == 0 for name in _tables()["matrix"]["busy"])
+    is_idle = any(counters.get(name) == 0 for name in rocprof_tables()["matrix"]["busy"])
     if its.flops and not is_idle and not any(name.startswith("matmul.") for name in its.flops):
         its.unknown = True
         its.notes.append(_NO_MATRIX)
@@ -135,9 +132,4 @@ def _nothing_useful(file: DispatchFile) -> FileError:
 
 @cache
 def _formulas(what: str) -> tuple[_Formula, ...]:
-    return tuple(_Formula(**entry) for entry in _tables()[what])
-
-
-@cache
-def _tables() -> Mapping[str, Any]:
-    return tomllib.loads(files(__package__).joinpath("rocprof.toml").read_text(encoding="utf-8"))
+    return tuple(_Formula(**entry) for entry in rocprof_tables()[what])

@@ -25,6 +25,7 @@ _WORDS = {
     "per_cycle_active": "counters printed per active cycle were multiplied by these: as exact as they were printed",
     "": "averages over the units of a chip were multiplied by their number",
 }
+_OF_MEANS = "a mean rate times a mean time or mean cycles is the mean amount only where the launches are alike"
 _MOST_NAMES = 3
 
 
@@ -83,10 +84,9 @@ def with_sums(launch: KernelLaunch) -> tuple[str, ...]:
             if not isinstance(factor, str):
                 counters[total] = value * factor
                 words = [_WORDS[form.per], *([_WORDS[""]] if form.average and form.per else [])]
-                notes.update(dict.fromkeys(words))
+                notes.update(dict.fromkeys([*words, *([_OF_MEANS] if launch.calls > 1 else [])]))
                 break
-            if factor:
-                lacking.setdefault(factor, []).append(form.name)
+            lacking.setdefault(factor, []).append(form.name)
     for what, names in lacking.items():
         unknown = [name for name in names if counters[rollup_of(name).total] is None]  # type: ignore[union-attr]
         if unknown:
@@ -109,9 +109,9 @@ def _timed(pairs: Iterable[tuple[str, str]], counters: dict[str, CounterValue]) 
 def _factor(
     form: Rollup, counters: Mapping[str, CounterValue], known: _RolledUp, facts: Mapping[str, str]
 ) -> float | str:
-    """What the value of a roll-up times makes the sum, or what the file would need for that; "" if nothing helps."""
-    if form.per == SHARE:  # of a peak, in two decimals
-        return ""
+    """What the value of a roll-up times makes the sum, or what the file would need for that."""
+    if form.per == SHARE:
+        return "them in another form than as a share of a peak, which is no count"
     unit = form.total.partition("__")[0]
     factor: float = 1 / form.times
     if form.per:

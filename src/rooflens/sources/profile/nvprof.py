@@ -56,11 +56,12 @@ def is_nvprof(head: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """A row below one of the headers: its cells and their units by column."""
+    """A row below one of the headers: its cells and their units by column, and whether it tells calls on the host."""
 
     line: int
     cells: Mapping[str, str]
     units: Mapping[str, str]
+    of_host: bool = False
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ def read_nvprof(path: Path) -> NvprofFile:
             if columns >= _TRACE:
                 _take_activity(file, row)
             elif columns >= _SUMMARY:
-                is_host = row.cells.get("Type", "GPU activities") != "GPU activities"
+                is_host = row.of_host or row.cells.get("Type", "GPU activities") != "GPU activities"
                 host += is_host
                 if not is_host:
                     _take_summary(file, row)
@@ -161,10 +162,12 @@ def _rows(lines: Iterable[str], where: str) -> Iterator[tuple[frozenset[str], _R
     columns: frozenset[str] | None = None
     header: list[str] = []
     units: dict[str, str] | None = None
+    of_host = False
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if not text or text.startswith("=="):
             columns = None
+            of_host = of_host if not text else "API calls" in text
         elif (named := _table(text)) is not None:
             columns, header, units = named, [cell.strip() for cell in next(csv.reader([text]))], None
         elif columns is not None:
@@ -179,7 +182,7 @@ def _rows(lines: Iterable[str], where: str) -> Iterator[tuple[frozenset[str], _R
             if units is None and not columns >= _METRICS and not columns >= _EVENTS:
                 units = row
             else:
-                yield columns, _Row(line=number, cells=row, units=units or {})
+                yield columns, _Row(line=number, cells=row, units=units or {}, of_host=of_host)
 
 
 def _take_activity(file: NvprofFile, row: _Row) -> None:
