@@ -306,7 +306,7 @@ def test_case_71_and_74(tmp_path: Path) -> None:
 
 
 @with_shared
-@pytest.mark.parametrize(("name", "launches"), [("bert", 9), ("fp64", 20), ("children", 2), ("group", 1)])
+@pytest.mark.parametrize(("name", "launches"), [("bert", 9), ("fp64", 20), ("children", 2), ("group", 1), ("mixed", 1)])
 def test_files_of_others(name: str, launches: int) -> None:
     (path,) = REAL.glob(f"*{name}.csv")
     assert len(rl.read(path)) == launches

@@ -240,6 +240,14 @@ def test_rows_of_one_launch_agree_on_what_it_is(tmp_path: Path, change: dict[str
         rl.read(path)
 
 
+def test_the_row_of_a_rule_may_name_another_stream(tmp_path: Path) -> None:
+    """As ncu 2022 writes it."""
+    path = tmp_path / "report.csv"
+    rule = row("", "", "").replace('"1","7","(256', '"1","1","(256')
+    path.write_text(HEADER + row(*TIME) + rule + row("dram__bytes.sum", "byte", "5"))
+    assert rl.read(path).total().bytes == {"dram": 5}
+
+
 SUMMARY = (
     '"Process ID","Process Name","Host Name","Kernel Name","Block Size","Grid Size","Device","CC","Invocations",'
     '"Section Name","Metric Name","Metric Unit","Minimum","Maximum","Average"\n'

@@ -69,7 +69,8 @@ class LongTable:
             raise misshapen(self._reading.where, line, row, self._header.size)
         done = self._enter(row, line)
         metric = row[self._metric]
-        if metric:  # else the row of a rule
+        if metric:  # else the row of a rule, in which ncu 2022 writes another stream
+            self._check_identity(row, line)
             named = (row[self._before], metric, row[self._unit])
             target = self._targets.get(named) or self._target(named, row[self._value], line)
             if target.read:
@@ -89,7 +90,7 @@ class LongTable:
         yield from map(self._complete, self._open.values())
 
     def _complete(self, launch: KernelLaunch) -> KernelLaunch:
-        del self._identity[launch.key]
+        self._identity.pop(launch.key, None)
         if cells := self._cells.pop(launch.key):
             targets, texts, lines = zip(*cells, strict=True)
             self._reading.fill(launch, shape_of(targets), texts, lines)
@@ -113,8 +114,6 @@ class LongTable:
         current = self._open.get(process)
         if current is not None and current.key == key:
             self._launch, self._launch_cells = current, self._cells[key]
-            if row[: self._before] != self._identity[key]:
-                self._check_identity(row, line)
             return None
         if key in self._closed:
             which = f"launch {header.get(row, 'ID') or header.get(row, 'Kernel Name')!r} of process {process}"
@@ -122,14 +121,15 @@ class LongTable:
         self._closed.add(key)
         self._launch = self._open[process] = header.launch(row, line, key)
         self._launch_cells = self._cells[key] = []
-        self._identity[key] = row[: self._before]
         if self._summary:
             self._launch.calls = self._calls(row, line)
         return current
 
     def _check_identity(self, row: Sequence[str], line: int) -> None:
         """Raise FileError: what stands before the counters of a launch is the same in all of its rows."""
-        above = self._identity[self._launch.key]
+        above = self._identity.setdefault(self._launch.key, row[: self._before])
+        if above == row[: self._before]:
+            return
         name, other, this = next(
             each for each in zip(self._header.names, above, row, strict=False) if each[1] != each[2]
         )
