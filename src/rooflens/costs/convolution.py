@@ -30,8 +30,7 @@ def macs(inputs: Tensor, weight: Tensor, result_shape: tuple[int, ...], transpos
 def forward(call: Call) -> Demand:
     """Every element of the result sums the kernel over the input channels of its group: one multiply-add per tap.
 
-    Transposed, every element of the input meets each tap once. A bias is one addition per element of the result. A
-    complex convolution is three real ones.
+    Transposed, every element of the input meets each tap once. A bias is one addition per element of the result.
     """
     inputs, weight, out = call.tensor("input" if call.get("input") else "self"), call.tensor("weight"), call.outputs[0]
     flops = matrix(macs(inputs, weight, out.shape, bool(call.get("transposed", False))), inputs, OF_COMPLEX)
