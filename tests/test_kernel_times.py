@@ -201,6 +201,13 @@ def test_launches_that_cannot_be_are_flagged_as_in_a_trace(tmp_path: Path) -> No
     assert records.total().measured_seconds == pytest.approx(60 * US + 20 * US + 30 * US)
 
 
+def test_contexts_may_use_streams_of_one_number(tmp_path: Path) -> None:
+    """Two kernels of stream 7 that overlap, in the contexts of two processes."""
+    records = read(tmp_path, GPU_TRACE.replace("1000,50000,11", "1000,70000,11").replace(",1,,7,relu", ",2,,7,relu"))
+    assert records.total().measured_seconds == pytest.approx(70 * US + 20 * US + 30 * US)
+    assert not any("cannot be" in note for note in records.notes)
+
+
 def test_a_table_may_be_packed_and_be_in_utf_16(tmp_path: Path) -> None:
     path = tmp_path / "times.csv.gz"
     path.write_bytes(gzip.compress(KERN_SUM.encode("utf-16")))

@@ -35,6 +35,7 @@ _KEYS: tuple[tuple[frozenset[str], str], ...] = (
     ),
     (frozenset({"rocprofiler-sdk-tool"}), "results of rocprofv3 as JSON: write CSV (--output-format csv)"),
     (frozenset({"model_type"}), "a model's configuration: 'rooflens estimate hf:FILE' counts its work"),
+    (frozenset({"Total Time (ns)"}), "a report of nsys stats as JSON: write CSV (--format csv)"),
     (frozenset({"benchmarks"}), "results of a benchmark"),
 )
 _COLUMNS: tuple[tuple[frozenset[str], str], ...] = (
@@ -65,6 +66,11 @@ def _text(text: str, suffix: str) -> str:
     cells = next(csv.reader([first]), [])
     if len(cells) > 1:
         return _told(_COLUMNS, {cell.strip() for cell in cells}, f"a table with the columns {_listed(cells)}")
+    other = next((sign for sign in ";\t|" if first.count(sign) > 1), None)
+    if other is not None:
+        return f"a table that is separated by {other!r}: save it with commas"
+    if "Total Time (ns)" in text:
+        return "a report of nsys stats for people: write CSV (--format csv)"
     if suffix == ".toml" or _TOML.match(first):
         return "a TOML file: name a device with --device FILE, run a study with 'rooflens study run FILE'"
     return f"a text that begins {first[:_LONGEST]!r}"
@@ -76,7 +82,8 @@ def _json(text: str) -> str:
     except (ValueError, RecursionError):
         keys = list(dict.fromkeys(_KEY.findall(text)))
     else:
-        keys = list(value) if isinstance(value, dict) else []
+        first = value[0] if isinstance(value, list) and value else value
+        keys = list(first) if isinstance(first, dict) else []
     what = f"JSON with the keys {_listed(keys)}" if keys else "JSON without a key"
     return _told(_KEYS, set(keys), what)
 

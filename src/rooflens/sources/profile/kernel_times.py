@@ -27,7 +27,7 @@ from rooflens.sources.profile.events import DeviceActivity
 from rooflens.sources.profile.operation_records import activity_name, record_of, whole_record
 from rooflens.sources.profile.places import EventPlace
 
-_MAY_LACK = frozenset({"card", "stream", "number", "least", "most", "kind"})
+_MAY_LACK = frozenset({"card", "stream", "process", "number", "least", "most", "kind"})
 _COUNTERS = frozenset({"counter_name", "counter_value"})
 """Columns of a table with times that is one of counters."""
 _UNITS = {
@@ -272,16 +272,22 @@ def _launch(
         seconds = table.time(row, "duration", place) or 0.0
     if seconds < 0 or not table.cell(row, "end" if "end" in table.places else "duration"):
         raise FileError(f"{place} has no usable time; export the table again")
-    name, stream, launch = (table.cell(row, column) for column in ("name", "stream", "number"))
+    name = table.cell(row, "name")
+    stream, process, launch = (_whole(table.cell(row, column)) for column in ("stream", "process", "number"))
     return DeviceActivity(
         name=name,
         kind="memcpy" if _COPY.search(name) else "kernel",
         start=float(exact - begin[0]) * unit,
         seconds=seconds,
         device=card,
-        stream=int(stream) if stream.isdigit() and len(stream) < _DIGITS else None,
-        correlation=int(launch) if launch.isdigit() and len(launch) < _DIGITS else None,
+        stream=stream,
+        correlation=launch,
+        process=process,
     )
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else None
 
 
 def _sum(table: _TimeTable, row: Sequence[str], place: str, card: int | None) -> TimedSum:
