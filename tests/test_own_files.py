@@ -23,6 +23,7 @@ from torch import nn
 
 with Path(__file__).with_name("readers").open("a") as log:
     log.write(f"{os.getpid()}\\n")
+os.chdir("/")
 
 def build(batch=2):
     if batch == 3:
@@ -50,15 +51,16 @@ def readers(own: Path) -> set[int]:
     return {int(line) for line in own.with_name("readers").read_text().split()}
 
 
-def test_what_a_file_does_costs_its_own_batches_of_an_estimate(own: Path) -> None:
-    found = rl.estimate(f"{own}:build", batch=[2, 3, 4, 5, 6], limit=60)
+def test_what_a_file_does_costs_its_own_batches_of_an_estimate(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(own.parent)
+    found = rl.estimate("own.py:build", batch=[2, 3, 4, 5, 6], limit=60)
     # A linear layer of 4 x 4: 2 x batch x 16 FLOP of products.
     assert {case.batch: found.where(case=case).total().matmul_flops for case in found.cases} == {2: 64, 4: 128, 5: 160}
     lost, raised = found.failures
     assert (lost.case.batch, lost.kind, lost.stage) == (3, "crash", "trace")
     assert lost.message == "the worker ended with exit code 3"
     assert (raised.case.batch, raised.kind) == (6, "error")
-    assert raised.message.endswith("own.py:build raised ValueError: six (own.py, line 18)")
+    assert raised.message.endswith("own.py:build raised ValueError: six (own.py, line 19)")
     assert os.getpid() not in readers(own)
 
 

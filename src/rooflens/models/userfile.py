@@ -12,6 +12,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,13 @@ def _function(file: Path, name: str) -> Callable[..., Any]:
     module, loader = importlib.util.module_from_spec(spec), spec.loader
     # Dataclasses and pickling look their module up by name; the folder lets the file import its neighbours.
     sys.modules[spec.name] = module
-    sys.path.insert(0, str(file.parent.resolve()))
+    folder = str(file.parent.resolve())  # now: the file may change the working folder
+    sys.path.insert(0, folder)
     try:
         _guarded(str(file), lambda: loader.exec_module(module))
     finally:
-        sys.path.remove(str(file.parent.resolve()))
+        with suppress(ValueError):  # the file has put another list in its place
+            sys.path.remove(folder)
     function = getattr(module, name, None)
     if not callable(function):
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]

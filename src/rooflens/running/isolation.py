@@ -258,6 +258,9 @@ def serve(begin: Callable[[Any], Serve], start: Any = Start, job: Any = Job) -> 
 
     threading.Thread(target=listen, daemon=True).start()
     do = begin(msgspec.json.decode(lines.get(), type=start))
+    folder = os.getcwd()
     tell(Ready())
     while True:
-        tell(Done(fit=do(msgspec.json.decode(lines.get(), type=job), tell)))
+        asks = msgspec.json.decode(lines.get(), type=job)
+        os.chdir(folder)  # a user's code may have left it, and names of files are relative to it
+        tell(Done(fit=do(asks, tell)))
