@@ -33,7 +33,7 @@ class Start(Message, frozen=True, kw_only=True):
     beside: int = 1
 
 
-class Look(Message, frozen=True, kw_only=True):
+class ReadModel(Message, frozen=True, kw_only=True):
     """Read the user's file that a request names, and say what it asks to run."""
 
     asked: Request
@@ -90,7 +90,7 @@ class Rank(Message, frozen=True, kw_only=True):
     folder: str
 
 
-Job = Look | Estimate | Measure | Profile | Count | Rank
+Job = ReadModel | Estimate | Measure | Profile | Count | Rank
 
 
 class Ready(Message, frozen=True, kw_only=True):
@@ -109,7 +109,7 @@ class Share(Message, frozen=True, kw_only=True):
     done: float
 
 
-class Looked(Message, frozen=True, kw_only=True):
+class ModelRead(Message, frozen=True, kw_only=True):
     """What a request asks to run, checked, before :class:`Done`."""
 
     runs: tuple[Run, ...]
@@ -148,4 +148,4 @@ class Done(Message, frozen=True, kw_only=True):
     fit: bool
 
 
-Answer = Ready | StageEntered | Share | Looked | Refused | Done
+Answer = Ready | StageEntered | Share | ModelRead | Refused | Done

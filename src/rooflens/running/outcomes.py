@@ -10,7 +10,7 @@ from rooflens.errors import ModelError
 from rooflens.progress import Progress
 from rooflens.records import Case, Failure, Record, RecordFile, Source, read_records
 from rooflens.running.isolation import AnswerListener, Lost, Workers
-from rooflens.running.jobs import Answer, Look, Looked, Refused, Share, StageEntered
+from rooflens.running.jobs import Answer, ModelRead, ReadModel, Refused, Share, StageEntered
 from rooflens.runs.run import Request, Run, recorded_name
 from rooflens.sources import environment
 
@@ -47,13 +47,13 @@ def runs_in(workers: Workers, asked: Request) -> tuple[Run, ...]:
     answers: list[Answer] = []
     batch = None if asked.batch is None else [run.batch for run in Run(model=asked.model).with_batches(asked.batch)]
     given = replace(asked, batch=batch, inputs=True if asked.inputs is not None else None)  # which are refused
-    ending = workers.run(Look(asked=given), answers.append)
+    ending = workers.run(ReadModel(asked=given), answers.append)
     if isinstance(ending, Lost):
         raise ModelError(f"{recorded_name(asked.model)}: {ending.message} ({ending.kind}, while the file was read)")
     for answer in answers:
         if isinstance(answer, Refused):
             raise answer.error
-    return next(answer.runs for answer in answers if isinstance(answer, Looked))
+    return next(answer.runs for answer in answers if isinstance(answer, ModelRead))
 
 
 def telling(progress: Progress | None, label: str) -> AnswerListener:

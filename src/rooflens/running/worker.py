@@ -12,7 +12,7 @@ import msgspec
 
 from rooflens.errors import RooflensError
 from rooflens.running.isolation import AnswerListener, Serve, serve
-from rooflens.running.jobs import Count, Job, Look, Looked, Refused, StageEntered, Start
+from rooflens.running.jobs import Count, Job, ModelRead, ReadModel, Refused, StageEntered, Start
 
 
 def begin(start: Start) -> Serve:
@@ -20,7 +20,7 @@ def begin(start: Start) -> Serve:
     do = _begin(start)
 
     def serve(job: Job, tell: AnswerListener) -> bool:
-        if not isinstance(job, Look):
+        if not isinstance(job, ReadModel):
             return do(job, tell)
         from rooflens.models import kept_switches, workload
 
@@ -31,7 +31,7 @@ def begin(start: Start) -> Serve:
         except RooflensError as error:
             tell(Refused.of(error))
         else:
-            tell(Looked(runs=runs))
+            tell(ModelRead(runs=runs))
         return True
 
     return serve
