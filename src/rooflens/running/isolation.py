@@ -114,6 +114,7 @@ class _Worker:
         self._apart, self._mark = apart, f"{os.environ.get(MARK, '')}:{uuid.uuid4().hex}"
         self._kills = memory_kills()
         self._evidence: EndedProcess | None = None
+        self._noted = threading.Event()
         self._process = subprocess.Popen(
             [sys.executable, "-X", "faulthandler", "-m", program],
             stdin=subprocess.PIPE,
@@ -184,10 +185,12 @@ class _Worker:
     def _watch(self) -> None:
         """Note how the worker ended before it is collected. A process that it forked may keep its pipes open."""
         if not hasattr(os, "waitid"):
+            self._noted.set()
             return
         with suppress(ChildProcessError):
             os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
             self._evidence = EndedProcess.of(self._process.pid)
+        self._noted.set()
         self._listener.join(END_SECONDS)
         self._answers.put(None)
 
@@ -202,6 +205,7 @@ class _Worker:
     def _lost(self, kind: Any, stage: str, limit: float) -> Lost:
         if kind == "timeout":
             return Lost(kind=kind, stage=stage, message=f"the time limit of {limit:g} s was over; it was killed")
+        self._noted.wait(END_SECONDS)  # before it is collected
         try:
             code = self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
