@@ -164,6 +164,32 @@ def test_functional_forms_that_only_graphs_hold_have_the_formula_of_the_plain_on
     assert "_native_batch_norm_legit_functional" in names_held
 
 
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_a_graph_may_name_the_device_that_it_was_exported_on(device: str) -> None:
+    """The first states of an LSTM are zeros on that device; 10 vectors meet 12 x 4 and 12 x 3 weights."""
+    inputs = torch.randn(5, 2, 4, device=device)
+    graph = exported(nn.LSTM(4, 3, device=device), inputs)
+    assert rl.estimate(graph, inputs=torch.randn(5, 2, 4)).total().matmul_flops == 2 * 10 * 12 * (4 + 3)
+
+
+class NamesDevices(nn.Module):
+    """Is written for one kind of device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        moved: Tensor = self.layer(x.cuda()) + torch.ones(4, device="cuda") + torch.ones(4).to("cuda:0")
+        return moved.to(torch.device("cuda", 1)).to("cuda", torch.float64)
+
+
+def test_a_model_that_names_a_device_is_counted_without_it() -> None:
+    """2 rows meet 4 x 4 weights; a bias and two sums."""
+    est = rl.estimate(NamesDevices(), inputs=torch.randn(2, 4))
+    assert (est.total().matmul_flops, est.total().flops) == (2 * 2 * 16, 2 * 2 * 16 + 3 * 8)
+
+
 class Names(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

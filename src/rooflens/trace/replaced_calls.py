@@ -29,6 +29,8 @@ from rooflens.trace.replaced_operators import Kernels
 from rooflens.trace.rms_norm import RmsNorm
 from rooflens.trace.varlen_calls import KERNELS, nested_attention, nested_from_list
 
+_CPU = torch.device("cpu")
+
 
 class AcceleratorCalls(TorchFunctionMode):
     """Answers these calls with one operation each."""
@@ -36,7 +38,7 @@ class AcceleratorCalls(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
+        func, args, kwargs = _on_the_cpu(func, args, kwargs or {})
         replacement = _REPLACEMENTS.get(func)
         if isinstance(func, OpOverload | OpOverloadPacket):
             replacement = KERNELS.get(func.name() if isinstance(func, OpOverload) else func._qualified_op_name)
@@ -50,6 +52,21 @@ class AcceleratorCalls(TorchFunctionMode):
             with self:
                 return _unchecked(func)(*args, **kwargs)
         return func(*args, **kwargs)
+
+
+def _on_the_cpu(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """The call with its tensors where all are: an exported graph, and some models, name the device that they want."""
+    if func is Tensor.cuda:
+        return Tensor.to, (args[0], _CPU), {}
+    if kwargs.get("device") is not None:
+        kwargs = kwargs | {"device": _CPU}
+    if func is Tensor.to and len(args) > 1 and isinstance(args[1], str):
+        args = (args[0], _CPU, *args[2:])
+    if any(isinstance(argument, torch.device) for argument in args):
+        args = tuple(_CPU if isinstance(argument, torch.device) else argument for argument in args)
+    return func, args, kwargs
 
 
 @contextmanager
