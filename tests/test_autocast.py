@@ -74,7 +74,8 @@ def ours(call: Callable[[Make], Any], lower: torch.dtype) -> list[Seen]:
     mode = FakeTensorMode()
 
     def make(*shape: int, dtype: torch.dtype = lower) -> Tensor:
-        return FakeTensor(mode, torch.empty(shape, dtype=dtype, device="meta"), torch.device("cpu"))
+        with torch._C.DisableTorchFunction():
+            return FakeTensor(mode, torch.empty(shape, dtype=dtype, device="meta"), torch.device("cpu"))
 
     with mode, AcceleratorCalls(), cuda_casts(), torch.autocast("cpu", lower), Casts() as casts:
         call(make)

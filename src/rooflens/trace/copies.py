@@ -141,7 +141,8 @@ class FakeCopies(Copies):
             raise without_values(tensor)
         if tensor.is_quantized:
             raise DataDependent("the scale of a quantised tensor is among its values")
-        meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="meta")
+        with torch._C.DisableTorchFunction():  # devices that a model names are the CPU
+            meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="meta")
         return FakeTensor(self._fake, self._laid_out(meta), CPU)
 
 
