@@ -162,6 +162,11 @@ def test_a_share_of_a_peak_is_no_count(tmp_path: Path) -> None:
     assert f"{share[0]} cannot be turned into sums" in notes(records)
 
 
+def test_a_form_in_a_unit_that_nobody_knows_is_left_out(tmp_path: Path) -> None:
+    odd = ("dram__bytes.sum.per_second", "parsec/second", "3")
+    assert flops(read(tmp_path, *lanes("sum", "inst", ffma="5"), NO_TENSOR, odd, TIME)) == {"vector.fp32": 10}
+
+
 def test_a_pipe_that_was_idle_did_nothing(tmp_path: Path) -> None:
     idle = ("sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_active", "%", "0")
     assert flops(read(tmp_path, *lanes("sum", "inst", ffma="5"), idle)) == {"vector.fp32": 10}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,14 @@ def test_a_folder_of_rocprof_compute(tmp_path: Path) -> None:
     assert record.case.device == "instinct-mi300x"
     assert record.seconds == pytest.approx(20.64e-6)
     assert record.work == rl.Work(flops={"matmul.fp64": 1536}, bytes={"dram": 9216}, origin="executed")
+
+
+def test_counters_of_a_folder_may_be_packed(tmp_path: Path) -> None:
+    counters = folder(tmp_path) / "pmc_perf.csv"
+    counters.with_name("pmc_perf.csv.gz").write_bytes(gzip.compress(counters.read_bytes()))
+    plain = rl.read(tmp_path)
+    counters.unlink()
+    assert rl.read(tmp_path).records == plain.records
 
 
 def test_times_of_other_dispatches_are_an_error(tmp_path: Path) -> None:

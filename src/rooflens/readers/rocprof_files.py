@@ -36,7 +36,7 @@ def _records(file: rocprof.DispatchFile, context: ReadContext, title: str | None
 
 def is_folder(path: Path) -> bool:
     """True for a folder of rocprof-compute."""
-    return path.is_dir() and any((path / name).exists() for name in (_COUNTERS, _SYSTEM))
+    return path.is_dir() and any((path / name).exists() for name in (_COUNTERS, f"{_COUNTERS}.gz", _SYSTEM))
 
 
 def read_folder(path: Path, context: ReadContext) -> RecordSet:
@@ -46,7 +46,9 @@ def read_folder(path: Path, context: ReadContext) -> RecordSet:
         UnknownFormat: it has no merged counters.
         FileError: a file in it is damaged.
     """
+    packed = path / f"{_COUNTERS}.gz"
     counters, times, system = (path / name for name in (_COUNTERS, _TIMES, _SYSTEM))
+    counters = packed if packed.exists() and not counters.exists() else counters
     if not counters.exists():
         raise UnknownFormat(
             f"{str(path)!r} is a folder of rocprof-compute without {_COUNTERS}; 'rocprof-compute analyze -p' makes that"

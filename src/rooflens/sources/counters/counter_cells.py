@@ -74,6 +74,8 @@ class CounterReading:
             return self.unread(metric, unit)
         self.metrics.setdefault(metric)
         power = power_of(unit, kind)
+        if power is None and rollup_of(metric) is not None:  # a form of a counter that can be done without
+            return self.unread(metric, unit)
         if power is None:
             raise damaged(self.where, line, f"{metric} cannot have the unit {unit!r}")
         return Target(metric, power)

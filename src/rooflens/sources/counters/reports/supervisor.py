@@ -15,7 +15,7 @@ from typing import IO
 
 from rooflens.errors import FileError
 from rooflens.sources.counters.launches import KernelLaunch
-from rooflens.sources.counters.metrics import kind_of
+from rooflens.sources.counters.metrics import kind_of, rollup_of
 from rooflens.sources.counters.printed_numbers import CounterValue, UnitKind, power_of, scaled
 from rooflens.sources.counters.reports.outline import Outline, outline_of
 from rooflens.sources.counters.reports.protocol import Opened, ReportAnswer, ReportRequest, ReportResult
@@ -225,6 +225,8 @@ def _value(
         doubts.missing(metric)
         return None
     power = power_of(unit, kind)
+    if power is None and rollup_of(metric) is not None:  # a form of a counter that can be done without
+        return None
     if power is None:
         raise FileError(f"{where}: {metric} cannot have the unit {unit!r}; {_ADVICE}")
     return scaled(str(value), power)
