@@ -77,6 +77,9 @@ def test_rates_per_cycle_beside_the_cycles() -> None:
         ("sum.per_second", "Ginst/second", "6", [TIME]),
         ("sum.per_second", "inst/nsecond", "6", [TIME]),
         ("sum.per_cycle_active", "inst/cycle", "6", [("smsp__cycles_active.avg", "cycle", "500")]),
+        ("sum.per_cycle_in_region", "inst/cycle", "6", [("smsp__cycles_in_region.avg", "cycle", "500")]),
+        ("sum.per_cycle_elapsed", "inst/cycle", "3", [("sm__cycles_elapsed.max", "cycle", "1,000")]),
+        ("avg", "inst", "6.25", [("launch__sm_count", "SM", "120")]),
         ("avg", "inst", "6.25", [("smsp__cycles_active.avg", "", "50"), ("smsp__cycles_active.sum", "", "24,000")]),
         ("avg.per_second", "Ginst/s", "0.0125", [TIME, CYCLES, ("smsp__cycles_elapsed.sum", "cycle", "480,000")]),
     ],
@@ -165,6 +168,15 @@ def test_a_share_of_a_peak_is_no_count(tmp_path: Path) -> None:
 def test_a_form_in_a_unit_that_nobody_knows_is_left_out(tmp_path: Path) -> None:
     odd = ("dram__bytes.sum.per_second", "parsec/second", "3")
     assert flops(read(tmp_path, *lanes("sum", "inst", ffma="5"), NO_TENSOR, odd, TIME)) == {"vector.fp32": 10}
+
+
+def test_cycles_of_the_slowest_unit_are_told(tmp_path: Path) -> None:
+    most = ("smsp__cycles_elapsed.max", "cycle", "1,100")
+    rates = lanes("sum.per_cycle_elapsed", "inst/cycle", ffma="3")
+    assert "cycles are the most of any unit" in notes(read(tmp_path, *rates, most, NO_TENSOR))
+    exact = read(tmp_path, *rates, most, CYCLES, NO_TENSOR)
+    assert flops(exact) == {"vector.fp32": 6000}
+    assert "cycles are the most" not in notes(exact)
 
 
 def test_a_pipe_that_was_idle_did_nothing(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ SM_COUNT = "device__attribute_multiprocessor_count"
 SHARE = "pct"
 _ROLLUP = re.compile(
     r"(?P<base>\w+)\.(?P<over>sum|avg)"
-    r"(?:\.(?P<per>per_second|per_cycle_elapsed|per_cycle_active|pct)(?:_of_peak_sustained_(?:elapsed|active))?)?"
+    r"(?:\.(?P<per>per_second|per_cycle_(?:elapsed|active|in_region|in_frame)|pct)(?:_of_peak_sustained_(?:elapsed|active))?)?"
 )
 _TIMES = re.compile(r"derived__(?P<base>smsp__sass_thread_inst_executed_op_\w+_pred_on)_x(?P<times>[1-9])")
 """Rates per cycle that rooflines of Nsight Compute multiply by the FLOP of one instruction."""

@@ -47,7 +47,7 @@ _UNITS: dict[UnitKind, re.Pattern[str]] = {
     "hertz": re.compile(f"{_PREFIX}[hH]z"),
     "byte/s": re.compile(f"{_PREFIX}(?:bytes?|B)/{_PREFIX}(?:second|s)"),
     "count": re.compile(
-        f"{_PREFIX}(?:inst|instruction|cycle|sector|request|math_op|op|operation|thread_inst|block|byte/cycle|1)?"
+        f"{_PREFIX}(?:inst|instruction|cycle|sector|request|math_op|op|operation|thread_inst|block|SM|byte/cycle|1)?"
         f"(?:/cycle|/{_PREFIX}s(?:econd|ec)?)?"
     ),
     "percent": re.compile("()%?"),

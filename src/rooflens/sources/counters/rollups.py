@@ -22,9 +22,13 @@ _ONE_CLOCK = ("smsp", "sm")
 _WORDS = {
     "per_second": "counters printed per second were multiplied by the time: as exact as they were printed",
     "per_cycle_elapsed": "counters printed per cycle were multiplied by the cycles: as exact as they were printed",
-    "per_cycle_active": "counters printed per active cycle were multiplied by these: as exact as they were printed",
+    **dict.fromkeys(
+        ("per_cycle_active", "per_cycle_in_region", "per_cycle_in_frame"),
+        "counters printed per cycle of some kind were multiplied by these: as exact as they were printed",
+    ),
     "": "averages over the units of a chip were multiplied by their number",
 }
+_OF_MOST = "cycles are the most of any unit, for want of their mean: sums that follow from them are a little too large"
 _OF_MEANS = "a mean rate times a mean time or mean cycles is the mean amount only where the launches are alike"
 _MOST_NAMES = 3
 
@@ -84,6 +88,7 @@ def with_sums(launch: KernelLaunch) -> tuple[str, ...]:
             if not isinstance(factor, str):
                 counters[total] = value * factor
                 words = [_WORDS[form.per], *([_WORDS[""]] if form.average and form.per else [])]
+                words += [_OF_MOST] if _takes_most(form, counters) else []
                 notes.update(dict.fromkeys([*words, *([_OF_MEANS] if launch.calls > 1 else [])]))
                 break
             lacking.setdefault(factor, []).append(form.name)
@@ -132,24 +137,36 @@ def _over(per: str, unit: str, counters: Mapping[str, CounterValue]) -> tuple[fl
     seconds = seconds_of(counters)
     if per == "per_second":
         return seconds, f"the time ({TIME})"
-    if per == "per_cycle_active":
-        return counters.get(f"{unit}__cycles_active.avg"), f"{unit}__cycles_active.avg"
-    for clocked in (unit, *(_ONE_CLOCK if unit in _ONE_CLOCK else ())):
-        cycles, clock = (counters.get(f"{clocked}__cycles_elapsed.avg{rate}") for rate in ("", ".per_second"))
+    kind = per.removeprefix("per_cycle_")
+    if kind != "elapsed":
+        return counters.get(f"{unit}__cycles_{kind}.avg"), f"{unit}__cycles_{kind}.avg"
+    clocked = (unit, *(_ONE_CLOCK if unit in _ONE_CLOCK else ()))
+    for each in clocked:
+        cycles, clock = (counters.get(f"{each}__cycles_elapsed.avg{rate}") for rate in ("", ".per_second"))
         if cycles is None and clock is not None and seconds is not None:
             cycles = clock * seconds
         if cycles is not None:
             return cycles, ""
-    return None, f"{unit}__cycles_elapsed.avg, or its clock and the time"
+    most = (counters.get(f"{each}__cycles_elapsed.max") for each in clocked)
+    return next(filter(None, most), None), f"{unit}__cycles_elapsed.avg, or its clock and the time"
+
+
+def _takes_most(form: Rollup, counters: Mapping[str, CounterValue]) -> bool:
+    """True if elapsed cycles are only known as the most of any unit."""
+    if form.per != "per_cycle_elapsed":
+        return False
+    unit = form.total.partition("__")[0]
+    without = {name: value for name, value in counters.items() if not name.endswith("__cycles_elapsed.max")}
+    return _over(form.per, unit, without)[0] is None
 
 
 def _units(
     unit: str, counters: Mapping[str, CounterValue], pairs: Iterable[tuple[str, str]], facts: Mapping[str, str]
 ) -> int | None:
     """The number of units of a kind on the chip: as the file says, else sum over average of a counter of theirs."""
-    processors = facts.get(SM_COUNT, "")
-    if unit in _OF_AN_SM and is_whole(processors):
-        return int(processors) * _OF_AN_SM[unit]
+    processors, launched = facts.get(SM_COUNT, ""), counters.get("launch__sm_count")
+    if unit in _OF_AN_SM and (is_whole(processors) or launched):
+        return int(processors or launched or 0) * _OF_AN_SM[unit]
     known = [(average, total) for sum_, avg in pairs if (total := counters[sum_]) and (average := counters[avg])]
     average, total = max(known, default=(0, 0))
     return round(total / average) if average else None
