@@ -176,7 +176,7 @@ def _judge(comparison: RunComparison, threshold: float) -> bool:
         steps, unsure = len(comparison.steps), sum(row.significant is None for row in comparison.steps)
         told = [f"nothing can be said of {unsure} of {steps} steps"] if unsure else []
         if steps > unsure:
-            others = f"the {steps - unsure} others" if unsure else f"{steps} steps"
+            others = "the others" if unsure else f"{steps} steps"
             told.append(f"none of {others} is shown to be slower by more than {100 * threshold:g} %")
         click.echo("; ".join(told), err=True)
     return bool(slower or comparison.failed)
