@@ -16,7 +16,7 @@ from rooflens.compare import KernelComparison
 from rooflens.errors import FileError
 from rooflens.results import join
 from rooflens.sources.profile.device_time import busy
-from rooflens.sources.profile.events import DeviceActivity, NamedRange
+from rooflens.sources.profile.events import NamedRange
 from rooflens.sources.profile.steps import MarkedSteps
 
 US = 1e-6
@@ -271,8 +271,13 @@ def test_two_processes_may_use_streams_of_one_number(tmp_path: Path) -> None:
 
 
 def test_busy_time_is_the_union() -> None:
-    def activity(start: float, seconds: float) -> DeviceActivity:
-        return DeviceActivity(name="k", kind="kernel", start=start, seconds=seconds)
-
-    assert busy([activity(4, 2), activity(0, 3), activity(1, 1), activity(2, 2.5)]) == 6
+    assert busy([(4, 6), (0, 3), (1, 2), (2, 4.5)]) == 6
     assert busy([]) == 0
+
+
+def test_threads_of_the_host_overlap_too(tmp_path: Path) -> None:
+    """Of 100 us each, the second thread's product begins 60 us after the first one's; the last one runs alone."""
+    second = {**operation("aten::mm", 60, 100), "tid": 2}
+    records = read(tmp_path, operation("aten::mm", 0, 100), second, operation("aten::relu", 300, 10))
+    assert measured(records)[:2] == pytest.approx((170 * US, 210 * US))
+    assert "busy time 170.0 us, sum of times 210.0 us: host time of 3 operations" in records.notes

@@ -31,6 +31,7 @@ class TimeShare:
         activity: what the device did, None for host time.
         step: number of the marked step, None outside of all; 0 where none is marked.
         launched: False where the file holds no launch of the activity.
+        span: start and end of what it is the time of; of host time they hold what runs inside too.
     """
 
     seconds: float
@@ -40,6 +41,7 @@ class TimeShare:
     activity: DeviceActivity | None = None
     step: int | None = 0
     launched: bool = True
+    span: tuple[float, float] | None = None
 
 
 def attribute(
@@ -90,6 +92,7 @@ def _device_shares(
                 activity=activity,
                 step=None if launch is None else steps.at(launch.event.start),
                 launched=launch is not None,
+                span=(activity.start, activity.start + activity.seconds),
             )
         )
     return shares
@@ -174,6 +177,7 @@ def _host_shares(
         if claim is not None:
             claims[call] = claim
     lost = []
+    spans = {call: (call.event.start, call.event.end) for call in seconds}
     heirs: dict[NestedEvent, NestedEvent] = {}
     for call in reversed(rest):  # from inside out: what is inside has its full time before it is compared
         inner = [child for child in call.operations() if _counts(child, folded)]
@@ -184,9 +188,10 @@ def _host_shares(
             heirs[call] = heir
         if heir is None or is_engine(call.event.name) or _is_node(call):
             place, step = EventPlace(phase=places[call].phase), steps.at(call.event.start)
-            lost.append(TimeShare(seconds=own, place=place, step=step))
+            lost.append(TimeShare(seconds=own, place=place, step=step, span=(call.event.start, call.event.end)))
         else:
             seconds[heir] += own
+            spans[heir] = call.event.start, call.event.end
     numbers = {call: n for n, call in enumerate(calls)}
     shares = [
         TimeShare(
@@ -195,6 +200,7 @@ def _host_shares(
             operation=short(call.event.name),
             call=numbers[call],
             step=steps.at(call.event.start),
+            span=spans[call],
         )
         for call, spent in seconds.items()
     ]

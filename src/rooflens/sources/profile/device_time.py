@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
@@ -48,29 +47,26 @@ def plausible(activities: Sequence[DeviceActivity]) -> tuple[tuple[DeviceActivit
     return tuple(replace(each, seconds=cut.get(n, each.seconds)) for n, each in enumerate(distinct)), tuple(notes)
 
 
-def busy(activities: Iterable[DeviceActivity]) -> float:
-    """Return the seconds in which at least one activity ran."""
-    seconds, end = 0.0, -math.inf
-    ordered = sorted(activities, key=lambda its: its.start)
-    for activity in ordered:
-        finish = activity.start + activity.seconds
-        seconds += max(0.0, finish - max(end, activity.start))
-        end = max(end, finish)
-    # Starts have fewer digits than durations: since 1970, microseconds are known to a quarter of one.
-    return min(seconds, math.fsum(activity.seconds for activity in ordered))
+def busy(spans: Iterable[tuple[float, float]]) -> float:
+    """Return the length of the union of some spans, each a start and an end.
+
+    >>> busy([(0, 3), (2, 4), (6, 7)])
+    5.0
+    """
+    seconds, latest = 0.0, -math.inf
+    for start, end in sorted(spans):
+        seconds += max(0.0, end - max(latest, start))
+        latest = max(latest, end)
+    return seconds
 
 
-def times_note(steps: Mapping[int, Sequence[DeviceActivity]]) -> str:
-    """Return busy time and sum of times of each step, and on which streams it ran."""
-    every = [activity for activities in steps.values() for activity in activities]
-    covered = [busy(activities) for activities in steps.values()]
-    sums = [math.fsum(activity.seconds for activity in activities) for activities in steps.values()]
-    streams = Counter(activity.stream for activity in every if activity.stream is not None)
-    on = ", ".join(str(stream) for stream, _ in streams.most_common(8))
-    return (
-        f"busy time {_each(covered)}, sum of times {_each(sums)}: {in_words(len(every))}"
-        f"{f' in {len(steps)} steps' if len(steps) > 1 else ''}{f' on streams {on}' if len(streams) > 1 else ''}"
-    )
+def each_in_words(seconds: Sequence[float]) -> str:
+    """Return one time, or the median of several with the first of them."""
+    shown = [units.show(each, "s") for each in seconds[:_MOST_STEPS]]
+    if len(seconds) == 1:
+        return shown[0]
+    more = ", ..." if len(seconds) > _MOST_STEPS else ""
+    return f"{units.show(median(seconds), 's')} (median of {', '.join(shown)}{more})"
 
 
 def in_words(count: int) -> str:
@@ -86,11 +82,3 @@ def listed(times: Iterable[tuple[str, float]]) -> str:
     longest = sorted(sums.items(), key=lambda item: -item[1])[:_MOST_LISTED]
     shown = ", ".join(f"{name[:_LONGEST_NAME]} {units.show(seconds, 's')}" for name, seconds in longest if seconds)
     return f"{shown}, ..." if len(sums) > _MOST_LISTED else shown
-
-
-def _each(seconds: Sequence[float]) -> str:
-    shown = [units.show(each, "s") for each in seconds[:_MOST_STEPS]]
-    if len(seconds) == 1:
-        return shown[0]
-    more = ", ..." if len(seconds) > _MOST_STEPS else ""
-    return f"{units.show(median(seconds), 's')} (median of {', '.join(shown)}{more})"

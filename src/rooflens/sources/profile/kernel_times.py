@@ -321,7 +321,11 @@ def _sum(table: _TimeTable, row: Sequence[str], place: str, card: int | None) ->
 def records_of(times: KernelTimes, case: Case, card: int | None) -> Iterator[Record]:
     """Give a record per launch on a device, or per row of sums with its number of calls; then one of the model."""
     activities, doubts = plausible([each for each in times.launches if each.device == card])
-    shares = [TimeShare(seconds=its.seconds, place=EventPlace(path=""), activity=its) for its in activities]
+    place = EventPlace(path="")
+    shares = [
+        TimeShare(seconds=its.seconds, place=place, activity=its, span=(its.start, its.start + its.seconds))
+        for its in activities
+    ]
     for share in shares:
         yield record_of([share], case, "kernel", activity_name(share), [0])
     if shares:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -10,10 +11,10 @@ from rooflens.costs import family_of
 from rooflens.records import Case, Record, Scope, Timing
 from rooflens.results import UNATTRIBUTED
 from rooflens.sources.profile.attribution import TimeShare
-from rooflens.sources.profile.device_time import busy, in_words, listed, times_note
-from rooflens.sources.profile.events import DeviceActivity
+from rooflens.sources.profile.device_time import busy, each_in_words, in_words, listed
 
 ENGINE = "autograd engine"
+_MOST_STREAMS = 8
 _UNCLAIMED = "kernels that no operation claims are listed by their own names"
 
 
@@ -101,22 +102,32 @@ def whole_record(
     shares: Sequence[TimeShare], case: Case, coverage: Sequence[str], notes: Sequence[str]
 ) -> Iterator[Record]:
     """Give the record of the model: the time of each step, with notes on what it is and on what belongs to none."""
-    of_device: dict[int, list[DeviceActivity]] = {}
-    of_host: dict[int, float] = {}
+    steps: dict[int, list[TimeShare]] = {}
     outside: list[TimeShare] = []
     for share in shares:
-        if share.step is None:
-            outside.append(share)
-        elif share.activity is not None:
-            of_device.setdefault(share.step, []).append(share.activity)
-        else:
-            of_host[share.step] = of_host.get(share.step, 0.0) + share.seconds
-    steps = dict(sorted(of_device.items()))
-    samples = tuple(map(busy, steps.values())) if steps else tuple(its for _, its in sorted(of_host.items()))
-    told = [*coverage, *([times_note(steps)] if steps else []), *outside_notes(outside), *notes]
+        (outside if share.step is None else steps.setdefault(share.step, [])).append(share)
+    ordered = [its for _, its in sorted(steps.items())]
+    sums = [math.fsum(share.seconds for share in its) for its in ordered]
+    # Starts have fewer digits than durations: since 1970, microseconds are known to a quarter of one.
+    covered = [busy(filter(None, (share.span for share in its))) for its in ordered]
+    samples = [min(pair) for pair in zip(covered, sums, strict=True)]
+    told = [*coverage, *([_times_note(ordered, samples, sums)] if samples else []), *outside_notes(outside), *notes]
     if told:
-        time = Timing(samples=samples, origin="profiler") if samples else None
+        time = Timing(samples=tuple(samples), origin="profiler") if samples else None
         yield Record(case=case, source="profile", scope="model", busy=time, notes=tuple(told))
+
+
+def _times_note(steps: Sequence[Sequence[TimeShare]], covered: Sequence[float], sums: Sequence[float]) -> str:
+    """Busy time and sum of times of each step, and on which streams it ran."""
+    every = [share for its in steps for share in its]
+    activities = [share.activity for share in every if share.activity is not None]
+    streams = Counter(activity.stream for activity in activities if activity.stream is not None)
+    on = ", ".join(str(stream) for stream, _ in streams.most_common(_MOST_STREAMS))
+    return (
+        f"busy time {each_in_words(covered)}, sum of times {each_in_words(sums)}:"
+        f" {in_words(len(activities)) if activities else f'host time of {len(every)} operations'}"
+        f"{f' in {len(steps)} steps' if len(steps) > 1 else ''}{f' on streams {on}' if len(streams) > 1 else ''}"
+    )
 
 
 def is_attributed(share: TimeShare) -> bool:
