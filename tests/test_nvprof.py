@@ -107,6 +107,7 @@ def test_nvprof_sees_no_tensor_cores(tmp_path: Path) -> None:
     [
         ((METRICS, metric("ipc", "1.5")), "it has ipc. Collect it with nvprof --csv"),
         ((), "no table of kernels is in it"),
+        ((SUMMARY, '"API calls",9,9,3,3,1,5,"cudaFree"\n'), "1 rows of calls on the host are no time of the GPU"),
         ((TRACE, launch("1.0", "x", "k")), "line 6: 'x' is no number"),
         ((TRACE, launch("1.0", "3", "k")[:30] + "\n"), "line 6: it has"),
         ((TRACE.replace("ms,us", "1.0,2.0"), launch("1.0", "3", "k")), "Start cannot have the unit '1.0'"),

@@ -75,6 +75,14 @@ def test_begin_and_end_count_before_the_duration_and_names_lose_their_suffix(tmp
     assert "all 64 lanes of a wave" in notes(records)
 
 
+def test_a_duration_that_is_not_the_end_less_the_begin_is_a_doubt(tmp_path: Path) -> None:
+    header = VERSION_1.format('"FETCH_SIZE","WRITE_SIZE"')
+    assert "contradicts itself" not in notes(read(tmp_path, header + first("4", "2")))
+    records = read(tmp_path, header + first("4", "2").replace(",5000,", ",7000,"))
+    assert records.records[0].seconds == 5e-6
+    assert "line 2 contradicts itself: end less begin is 5000 ns, the duration 7000" in notes(records)
+
+
 def test_matrix_work_that_was_not_collected_is_unknown(tmp_path: Path) -> None:
     names = ("SQ_INSTS_VALU_ADD_F32", "SQ_INSTS_VALU_MUL_F32", "SQ_INSTS_VALU_FMA_F32")
     header = VERSION_1.format(",".join(f'"{name}"' for name in names))
@@ -128,6 +136,16 @@ def test_what_is_not_available_is_unknown_and_what_is_not_read_may_be_anything(t
     (record,) = records
     assert record.work == rl.Work(flops={"matmul.fp16": 512}, origin="executed")
     assert "1 values are not available" in notes(records)
+
+
+def test_encodings_and_spaces_of_spreadsheets(tmp_path: Path) -> None:
+    text = VERSION_3 + third("a", "FETCH_SIZE", "4") + third("a", "WRITE_SIZE", "2")
+    plain = read(tmp_path, text)
+    path = tmp_path / "results.csv"
+    for other in (text.encode("utf-16"), text.encode("utf-8-sig"), text.replace("\n", "\r\n").encode()):
+        path.write_bytes(other)
+        assert rl.read(path).records == plain.records
+    assert read(tmp_path, text.replace('","', '", "')).records == plain.records
 
 
 def test_gpus_of_one_file_are_cases_of_their_own(tmp_path: Path) -> None:

@@ -122,6 +122,12 @@ def head(path: Path) -> bytes:
         return file.read(_HEAD)
 
 
+def text_of(start: bytes) -> str:
+    """Return the text with which a file begins, in the encoding that its mark tells, else in UTF-8."""
+    encoding = next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
+    return start.decode(encoding, errors="replace")
+
+
 def read_bytes(path: Path, *, most: int | None = None, error: type[RooflensError] = FileError, what: str = "") -> bytes:
     """Return a whole file, unpacked; `most` bytes, default :data:`MOST_BYTES`. The rest is as in :func:`opened`."""
     limit = MOST_BYTES if most is None else most

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflens.errors import FileError
-from rooflens.opening import at_most, opened_lines
+from rooflens.opening import at_most, opened_lines, text_of
 from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE
 
 _NAME = ("KernelName", "Kernel_Name")
@@ -28,6 +28,7 @@ _BEGIN, _END, _DURATION = ("BeginNs", "Start_Timestamp"), ("EndNs", "End_Timesta
 _COUNTER, _VALUE, _PROCESS = "Counter_Name", "Counter_Value", ("Process_Id", "PID", "pid")
 _LIKE_A_COUNTER = re.compile(r"[A-Z0-9]+(?:_[A-Z0-9]+)+(?:_sum|_avr|_max|\[\d+\])?")
 _SUFFIX = re.compile(r"\s*(?:\[clone \.kd\]|\(\.kd\)|\.kd)$")
+_MOST_DOUBTS = 5
 _LEAST_CLOCK, _LONGEST = 10**6, 10**12
 """Nanoseconds: a clock that counts since the machine started is beyond the one, and no dispatch takes the other."""
 
@@ -74,7 +75,7 @@ def known_counters() -> frozenset[str]:
 
 def first_row(head: bytes) -> frozenset[str]:
     """Return the cells of the first line of a file."""
-    line = head.decode("utf-8-sig", errors="replace").lstrip().partition("\n")[0]
+    line = text_of(head).lstrip().partition("\n")[0]
     return frozenset(cell.strip().strip('"') for cell in line.split(","))
 
 
@@ -93,7 +94,7 @@ def read_dispatches(path: Path) -> DispatchFile:
     where = repr(str(path))
     with opened_lines(path) as lines:
         try:
-            rows = csv.reader(lines, strict=True)
+            rows = csv.reader(lines, strict=True, skipinitialspace=True)
             header = [cell.strip() for cell in next(rows, [])]
             table = _Table(where, header)
             for cells in at_most(rows, where):
@@ -121,6 +122,7 @@ class _Table:
         others = (name for name in header if _LIKE_A_COUNTER.fullmatch(name) and name not in ("GPU_ID", "WGR", "GRD"))
         self._seen: dict[str, None] = dict.fromkeys(others)
         self._odd = self._without = 0
+        self._doubts: list[str] = []
 
     def add(self, cells: Sequence[str], line: int) -> None:
         """Take a row; FileError if it is damaged."""
@@ -158,7 +160,11 @@ class _Table:
             where=self._where,
             dispatches=tuple(self._dispatches.values()),
             columns=tuple(self._seen),
-            notes=(*([odd] if self._odd else []), *([without] if self._without else [])),
+            notes=(
+                *([odd] if self._odd else []),
+                *([without] if self._without else []),
+                *self._doubts[:_MOST_DOUBTS],
+            ),
         )
 
     def _seconds(self, row: Mapping[str, str], line: int) -> float | None:
@@ -168,6 +174,10 @@ class _Table:
             first, last = self._number(begin, line), self._number(end, line)
             lasted = last - first
             true = first >= _LEAST_CLOCK and 0 < lasted <= _LONGEST
+            if true and duration and abs(self._number(duration, line) - lasted) > 1:
+                self._doubts.append(
+                    f"line {line} contradicts itself: end less begin is {lasted:.0f} ns, the duration {duration}"
+                )
         elif duration:
             lasted = self._number(duration, line)
             true = 0 < lasted <= _LONGEST

@@ -107,8 +107,7 @@ class _TimeTable:
 
 def is_time_table(head: bytes) -> bool:
     """True if a file that begins like this holds such a table."""
-    encoding = "utf-16" if head.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
-    lines = head.decode(encoding, errors="replace").splitlines()
+    lines = opening.text_of(head).splitlines()
     return any(_table(_cells(line), n) for n, line in enumerate(lines, start=1) if "," in line)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rooflens.errors import FileError
-from rooflens.opening import at_most, opened_lines
+from rooflens.opening import at_most, opened_lines, text_of
 from rooflens.records import Case, Record, Timing, Work
 from rooflens.records.record import MOST_CALLS
 from rooflens.sources.profile.device_time import plausible
@@ -50,7 +50,7 @@ _MOST_NAMES = 5
 
 def is_nvprof(head: bytes) -> bool:
     """True if a file begins with lines of nvprof, or with the header of one of its tables."""
-    text = head.decode("utf-8-sig", errors="replace")
+    text = text_of(head)
     return "NVPROF is profiling process" in text or any(map(_table, text.splitlines()[:20]))
 
 
@@ -101,7 +101,8 @@ def read_nvprof(path: Path) -> NvprofFile:
     if not (file.activities or file.summed or useful):
         names = list(file.seen)[:_MOST_NAMES]
         has = f"it has {', '.join(names)}" if names else "no table of kernels is in it"
-        raise FileError(f"{file.where} holds no time and no work of a kernel: {has}. Collect it with {_COLLECT}")
+        told = "; ".join((has, *file.notes))
+        raise FileError(f"{file.where} holds no time and no work of a kernel: {told}. Collect it with {_COLLECT}")
     return file
 
 
