@@ -208,6 +208,15 @@ def test_the_evidence_is_the_arithmetic(tmp_path: Path) -> None:
     assert finding.evidence["peak over bandwidth FLOP/B"] == pytest.approx(312e12 / 1555e9)
 
 
+@pytest.mark.parametrize(
+    ("share", "words"), [(0.5, "is half of"), (0.47, "is about half of"), (0.54, "is about half of")]
+)
+def test_half_is_half(share: float, words: str, tmp_path: Path) -> None:
+    (finding,) = found(tmp_path, [f"{ALEXNET},flops,{share * FORWARD},,"])
+    assert finding.code == "macs-as-flops"
+    assert words in finding.message
+
+
 def test_the_reason_of_a_surplus_is_named(tmp_path: Path) -> None:
     (finding,) = found(tmp_path, TYPED["flops-high"][0])
     assert "forward and backward together" in finding.message

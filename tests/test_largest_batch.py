@@ -71,6 +71,27 @@ def test_a_matrix_takes_its_weight_and_two_rows_per_sample(batch: int) -> None:
     assert on(exact + 5_000_000, reserve="5 MB").batch == batch
 
 
+class Thirds(nn.Module):
+    """Holds 40 rows of weights and 30 of buffers, and gives its input back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(40, 256))
+        self.register_buffer("table", torch.zeros(30, 256))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def test_what_is_less_than_half_is_not_most_of_it() -> None:
+    # With an input of 30 rows the weights are 40 of 100: the largest part, and not most.
+    fits = rl.largest_batch(
+        Thirds(), inputs=lambda batch: torch.empty(30 * batch, 256), device=card(50 * ROW), reserve=0
+    )
+    (failed,) = fits.records.failures
+    assert f"; the largest part is parameters, {40 * ROW / 1000:.2f} kB" in failed.message
+
+
 def test_the_peak_of_the_answer_by_cause() -> None:
     fit = on(WEIGHT + 2 * ROW * 100, reserve=0)
     assert fit.held is not None
