@@ -10,6 +10,7 @@ from scripts import slurm_here
 
 from rooflens.costs.profiler_names import is_known
 from rooflens.costs.registry import ENTRIES, cost
+from rooflens.sources import device_lock
 
 if settings.get_current_profile_name() == "default":  # not in CI, whose profile has none either
     # A time limit per example measures the load of the machine, not the code; budgets have tests of their own.
@@ -22,6 +23,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs an accelerator")
     if item.get_closest_marker("slurm") is not None and (why := slurm_here.missing()):
         pytest.skip(why)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests wait for no measurement of somebody else on this machine."""
+    folder = tmp_path_factory.mktemp("locks")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device_lock, "cache_folder", lambda: folder)
+        yield
 
 
 @pytest.fixture(autouse=True)

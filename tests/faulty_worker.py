@@ -68,7 +68,7 @@ def begin(setup: dict[str, Any]) -> isolation.Serve:
         nonlocal served
         served += 1
         tell(StageEntered(name="forward"))
-        print("what a model prints is no answer")  # noqa: T201
+        print(cell.get("says", "what a model prints is no answer"), flush=True)  # noqa: T201
         time.sleep(cell.get("after", 0.0))
         if cell["fault"] is not None:
             FAULTS[cell["fault"]](cell)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import rooflens as rl
+from rooflens.devices.files import cache_folder
 from rooflens.sources import device_lock
 from rooflens.sources.device_lock import alone_on
 
@@ -28,6 +29,7 @@ with alone_on("cpu"):
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(device_lock, "cache_folder", cache_folder)
 
 
 @contextmanager

@@ -86,6 +86,14 @@ def test_how_a_cell_was_lost_is_told(log: Path, fault: str, kind: str, message: 
     assert lost.message.startswith(message)
 
 
+def test_the_last_words_are_those_of_the_job_that_was_lost(log: Path) -> None:
+    with workers(log) as pool:
+        pool.run({"number": 0, "fault": None, "says": "of an earlier job"})
+        lost = pool.run({"number": 1, "fault": "exit", "says": ""})
+    assert isinstance(lost, Lost)
+    assert lost.message == "the worker ended with exit code 3"
+
+
 def test_a_copy_that_a_model_forks_does_not_answer(log: Path) -> None:
     told: list[Answer] = []
     with workers(log) as pool:

@@ -14,6 +14,8 @@ from rooflens.sources.container import memory_kills
 
 LAST_BYTES = 1 << 16
 """Of what a worker writes to its standard error, which may never end."""
+NEXT_JOB = b"\x1e\n"
+"""Stands between what a worker writes of two jobs."""
 LONGEST = 300
 """Characters that are told of the last words of a worker."""
 
@@ -66,7 +68,8 @@ def _why(number: int, evidence: EndedProcess | None, kills_before: int | None) -
 
 def last_words(tail: Iterable[bytes]) -> str:
     """Return what a process wrote last to its standard error: where it was, if Python's fault handler says so."""
-    lines = [line.strip() for line in b"".join(tail).decode(errors="replace").split("\n") if line.strip()]
+    of_job = b"".join(tail).rpartition(NEXT_JOB)[2]
+    lines = [line.strip() for line in of_job.decode(errors="replace").split("\n") if line.strip()]
     fault = next((n for n, line in enumerate(lines) if line.startswith("Current thread")), None)
     if fault is not None:
         lines = [line for line in lines[fault:] if line.startswith("File ")][:1]

@@ -26,7 +26,7 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
-from rooflens.running.endings import EndedProcess, Tail, ending, last_words
+from rooflens.running.endings import NEXT_JOB, EndedProcess, Tail, ending, last_words
 from rooflens.running.jobs import Answer, Done, Job, Ready, StageEntered, Start
 from rooflens.sources.container import memory_kills
 
@@ -266,5 +266,7 @@ def serve(begin: Callable[[Any], Serve], start: Any = Start, job: Any = Job) -> 
     tell(Ready())
     while True:
         asks = msgspec.json.decode(lines.get(), type=job)
+        with suppress(OSError):
+            os.write(2, NEXT_JOB)
         os.chdir(folder)  # a user's code may have left it, and names of files are relative to it
         tell(Done(fit=do(asks, tell)))
