@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import rooflens as rl
+from rooflens.errors import InvalidValue
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torch: scripts are deprecated, exports name attributes
 
@@ -170,6 +171,13 @@ def test_a_graph_may_name_the_device_that_it_was_exported_on(device: str) -> Non
     inputs = torch.randn(5, 2, 4, device=device)
     graph = exported(nn.LSTM(4, 3, device=device), inputs)
     assert rl.estimate(graph, inputs=torch.randn(5, 2, 4)).total().matmul_flops == 2 * 10 * 12 * (4 + 3)
+
+
+def test_an_exported_program_has_a_module() -> None:
+    inputs = torch.randn(2, 4)
+    program: Any = torch.export.export(nn.Linear(4, 3), (inputs,))
+    with pytest.raises(InvalidValue, match=r"the model is ExportedProgram; .* nn.Module, which its module\(\) is"):
+        rl.estimate(program, inputs=inputs)
 
 
 class NamesDevices(nn.Module):

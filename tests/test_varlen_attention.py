@@ -10,7 +10,7 @@ from tests.test_replaced_calls import of_function
 from tests.test_trace import find, names, traced
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.attention.varlen import varlen_attn
+from torch.nn.attention.varlen import varlen_attn, varlen_attn_out
 
 import rooflens as rl
 from rooflens.costs import cost
@@ -89,6 +89,21 @@ class Efficient(nn.Module):
         return attended
 
 
+class Cudnn(nn.Module):
+    def forward(self, query: Tensor, key: Tensor, *ends: Tensor) -> Tensor:
+        attended: Tensor = torch.ops.aten._cudnn_attention_forward(
+            query, key, key, None, ends[0], ends[-1], 33, 33, False
+        )[0]
+        return attended
+
+
+class VarlenInto(nn.Module):
+    def forward(self, query: Tensor, key: Tensor, *ends: Tensor) -> Tensor:
+        out = torch.empty_like(query)
+        varlen_attn_out(out, query, key, key, ends[0], ends[-1], 33, 33)
+        return out
+
+
 def counted(module: nn.Module, *inputs: Tensor) -> RecordSet:
     est: RecordSet = rl.estimate(module, inputs=inputs)
     assert est.coverage.uncounted == ()
@@ -124,7 +139,7 @@ def test_self_attention_of_a_jagged_batch_in_training() -> None:
     assert est.total("backward").matmul_flops == projection + 2 * PRODUCTS
 
 
-@pytest.mark.parametrize("module", [Varlen(), Flash(), Efficient()])
+@pytest.mark.parametrize("module", [Varlen(), VarlenInto(), Flash(), Efficient(), Cudnn()])
 def test_kernels_called_by_name_attend_within_each_sequence(module: nn.Module) -> None:
     query, key = torch.randn(TOKENS, 4, 16), torch.randn(TOKENS, 4, 16)
     est = counted(module, query, key, ENDS)

@@ -101,7 +101,8 @@ def _handed(run: Run, module: object, inputs: Any) -> Blueprint:
     """Return the blueprint of a module that was handed in with its inputs."""
     if not isinstance(module, torch.nn.Module):
         kind = "a class, not an instance of it" if isinstance(module, type) else type(module).__name__
-        raise InvalidValue(f"the model is {kind}; give a name or an nn.Module")
+        hint = ", which its module() is" if kind == "ExportedProgram" else ""
+        raise InvalidValue(f"the model is {kind}; give a name or an nn.Module{hint}")
     check_not_generating(run.mode, run.model)
     if inputs is None:
         raise InvalidValue(

@@ -11,11 +11,14 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import _disable_current_modes
 
 from rooflens.errors import ModelError
 from rooflens.trace import fused
 from rooflens.trace.replaced_operators import tracing
 from rooflens.trace.varlen import ANYWHERE, Sequences, attend_each, jagged_of, lengths_of, numbers_in, used
+
+_BIASED = "attention over sequences of unequal length is not counted with a bias"
 
 
 def nested_attention(query: Tensor, key: Tensor, value: Tensor, mask: Any, dropout: float, causal: bool) -> Tensor:
@@ -174,7 +177,7 @@ def _efficient(
     causal, seeds = bool(custom_mask_type), [query.new_empty(0) for _ in range(2)]
     if bias is not None:
         if cu_seqlens_q is not None:
-            raise ModelError("attention over sequences of unequal length is not counted with a bias")
+            raise ModelError(_BIASED)
         q, k, v = (t.transpose(1, 2) for t in (query, key, value))
         attended = fused.attend(q, k, v, bias, dropout_p, causal).transpose(1, 2)
         return attended, query.new_empty(0), *seeds, max_seqlen_q, max_seqlen_k
@@ -208,9 +211,66 @@ def _varlen(
     return *results, query.new_empty(0)
 
 
+def _varlen_out(
+    out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor | None,
+    max_q: int,
+    max_k: int,
+    is_causal: bool = False,
+    scale: float | None = None,
+    window_size: list[int] | None = None,
+    enable_gqa: bool = False,
+    seqused_k: Tensor | None = None,
+    block_table: Tensor | None = None,
+    num_splits: int | None = None,
+) -> Tensor:
+    more = (is_causal, scale, window_size, enable_gqa, seqused_k, block_table, num_splits)
+    attended, logsumexp, _ = _varlen(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *more)
+    with torch.no_grad(), _disable_current_modes():  # the kernel writes there itself
+        out.copy_(attended)
+    return logsumexp
+
+
+def _cudnn(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    cum_seq_q: Tensor | None,
+    cum_seq_k: Tensor | None,
+    max_q: int,
+    max_k: int,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+    seqused_k: Tensor | None = None,
+    block_table: Tensor | None = None,
+) -> tuple[Any, ...]:
+    """Of (tokens, heads, width), or where all lengths are equal of (batch, heads, length, width)."""
+    seeds = [query.new_empty(0) for _ in range(3)]
+    if cum_seq_q is None:
+        attended = fused.attend(query, key, value, attn_bias, dropout_p, is_causal)
+        return attended, query.new_empty(0), cum_seq_q, cum_seq_k, max_q, max_k, *seeds
+    if attn_bias is not None:
+        raise ModelError(_BIASED)
+    window = _window(None, None, is_causal)
+    more: dict[str, Any] = {"dropout": dropout_p, "lengths": seqused_k, "pages": block_table}
+    results = _kernel(query, key, value, (cum_seq_q, cum_seq_k), window, **more)
+    return *results, cum_seq_q, cum_seq_k, max_q, max_k, *seeds
+
+
 KERNELS: dict[str, Callable[..., Any]] = {
     "aten::_flash_attention_forward": _flash,
     "aten::_efficient_attention_forward": _efficient,
+    "aten::_cudnn_attention_forward": _cudnn,
     "torch_attn::_varlen_attn": _varlen,
+    "torch_attn::_varlen_attn_out": _varlen_out,
 }
 """Kernels of torch that a call may name, which run on a GPU only."""
