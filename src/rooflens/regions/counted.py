@@ -11,7 +11,7 @@ from torch import nn
 from torch._dynamo import OptimizedModule
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from rooflens.errors import DataDependent, InvalidValue
+from rooflens.errors import InvalidValue, ModelError
 from rooflens.models import unwrapped
 from rooflens.records import Call, Operation, Trace
 from rooflens.trace.lifetimes import Lifetimes
@@ -23,7 +23,7 @@ LOOP, OPTIMIZER = "(loop)", "(optimizer)"
 COUNTED = (
     "the work is that of one more iteration: every operation that PyTorch ran in it; kernels of others are not seen"
 )
-UNREADABLE = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError, DataDependent)
+UNREADABLE = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError, ModelError)
 """What an unusual tensor (nested, opaque, on a rare device) raises when asked for its memory."""
 
 
