@@ -2,7 +2,7 @@
 
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.load import build, check_not_generating, check_words, find, make_example, make_step
-from rooflens.models.process import kept_switches, neutral, owned
+from rooflens.models.process import kept_switches, neutral
 from rooflens.models.running import Executable, compiled, eager, placed, replayed, running, switches
 from rooflens.models.step import Loss, Step, as_result, check_whole, make_optimizer, sum_of_outputs, unwrapped
 from rooflens.models.transformers import cache_tensors

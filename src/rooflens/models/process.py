@@ -26,7 +26,6 @@ from rooflens.records import AS_IS
 
 _TURN = threading.RLock()
 """Held by the thread that estimates or measures: what belongs to the process has one owner at a time."""
-_OWNER = "rooflens.owner"
 
 
 @contextmanager
@@ -111,26 +110,6 @@ def _without_autocast() -> Iterator[None]:
             torch.set_autocast_enabled(place, True)
         for _ in range(depth - 1):
             torch.autocast_increment_nesting()
-
-
-@contextmanager
-def owned() -> Iterator[Callable[[], bool]]:
-    """Give a function that is true in this thread, and in autograd's threads while they work for it.
-
-    torch hands such objects on to autograd's threads, which Python's own thread locals do not reach. Inside of another
-    `owned`, only the inner function is true.
-    """
-    mark = object()
-
-    def current() -> object:
-        return torch._C._get_obj_in_tls(_OWNER) if torch._C._is_key_in_tls(_OWNER) else None
-
-    before = current()
-    torch._C._stash_obj_in_tls(_OWNER, mark)
-    try:
-        yield lambda: current() is mark
-    finally:
-        torch._C._stash_obj_in_tls(_OWNER, before)
 
 
 @contextmanager

@@ -117,10 +117,10 @@ class _LiveRecorder(Recorder):
         """Notice the steps of optimizers, by hooks that all of them share."""
 
         def before(*_: Any) -> None:
-            self._stepping |= self._paths.is_ours()
+            self._stepping |= self.is_watching()
 
         def after(*_: Any) -> None:
-            self._stepping &= not self._paths.is_ours()
+            self._stepping &= not self.is_watching()
 
         handles = register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)
         try:

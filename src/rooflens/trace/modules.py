@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from rooflens.models import owned
 from rooflens.trace.lending import lent
 
 
 class ModulePaths:
-    """Follows the calls of modules in its own thread, by global hooks, so that the model itself gets none.
+    """Follows calls of modules by global hooks, so that the model itself gets none.
 
-    `on_call` is given the path of each module that is called.
+    `on_call` is given the path of each module that is called. `is_ours` tells calls that belong to the step from those
+    of other threads: autograd's threads may work for any of them.
 
     Every entry and exit notes the autograd sequence number at that moment. A node of the backward graph that was
     created between two notes belongs to the module that was running then; that is how backward operations find theirs.
@@ -76,17 +76,16 @@ class ModulePaths:
 
     @contextmanager
     def followed(self) -> Iterator[None]:
-        """Follow what this thread calls, and autograd's threads on its behalf."""
-        with owned() as self.is_ours:
-            before = register_module_forward_pre_hook(lambda *call: self._before(*call) if self.is_ours() else None)
-            after = register_module_forward_hook(
-                lambda *call: self._after(*call) if self.is_ours() else None, always_call=True
-            )
-            try:
-                yield
-            finally:
-                before.remove()
-                after.remove()
+        """Follow the calls that are ours."""
+        before = register_module_forward_pre_hook(lambda *call: self._before(*call) if self.is_ours() else None)
+        after = register_module_forward_hook(
+            lambda *call: self._after(*call) if self.is_ours() else None, always_call=True
+        )
+        try:
+            yield
+        finally:
+            before.remove()
+            after.remove()
 
 
 @contextmanager

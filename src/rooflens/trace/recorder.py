@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from rooflens.costs.registry import is_custom, runs_in
 from rooflens.errors import DataDependent
@@ -109,7 +109,14 @@ class Recorder(TorchDispatchMode):
         self._repeating = 0
         self._views: Counter[tuple[str, Phase]] = Counter()
         self._module_calls: Counter[tuple[str, Phase]] = Counter()
-        paths.on_call = self._count_module_call
+        paths.on_call, paths.is_ours = self._count_module_call, self.is_watching
+
+    def is_watching(self) -> bool:
+        """True in the thread that entered this mode, and in autograd's threads while they work for it.
+
+        torch hands modes on to these threads, which Python's own thread locals do not reach.
+        """
+        return any(mode is self for mode in _get_current_dispatch_mode_stack())
 
     @property
     def host_calls(self) -> tuple[HostCalls, ...]:
@@ -133,7 +140,7 @@ class Recorder(TorchDispatchMode):
         plain = torch.autograd.Function.__dict__["apply"]
 
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-            again = self.phase == "backward" and torch.is_grad_enabled() and self._paths.is_ours()
+            again = self.phase == "backward" and torch.is_grad_enabled() and self.is_watching()
             self._repeating += again
             try:
                 return plain.__get__(None, cls)(*args, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -38,6 +39,9 @@ class ModuleRanges(ModulePaths):
     def __init__(self, root: torch.nn.Module) -> None:
         super().__init__(root)
         self._ranges: list[Any] = []
+        thread = threading.get_ident()
+        # A profiler follows autograd's threads while they work for the thread that started it.
+        self.is_ours = lambda: threading.get_ident() == thread or torch.autograd._profiler_enabled()
 
     def _before(self, module: torch.nn.Module, args: Any) -> None:
         super()._before(module, args)
