@@ -102,6 +102,16 @@ def test_the_number_of_processors_makes_averages_sums(tmp_path: Path) -> None:
     assert flops(rl.read(path)) == {"vector.fp32": 2.5 * 108 * 4 * 2}
 
 
+def test_units_in_the_header_of_a_raw_page(tmp_path: Path) -> None:
+    path = tmp_path / "raw.csv"
+    names = [*("ID", "Process ID", "Kernel Name", "gpu__time_duration.sum [us]", "dram__bytes.sum [Mbyte]")]
+    lines = [names, ["0", "1", "k", "2.50", "3.25"], ["1", "1", "l", "5", "1"]]
+    path.write_text("".join('"' + '","'.join(line) + '"\n' for line in lines))
+    records = rl.read(path)
+    assert [record.seconds for record in records] == pytest.approx([2.5e-6, 5e-6])
+    assert records.total().bytes == {"dram": 4_250_000}
+
+
 def test_rates_that_rooflines_multiply_already(tmp_path: Path) -> None:
     half = [(f"{LANE.format(term)}.sum", "inst", "0") for term in ("hadd", "hmul")]
     single = [(f"{LANE.format(term)}.sum.per_cycle_elapsed", "inst/cycle", "1") for term in ("fadd", "fmul")]
@@ -263,6 +273,14 @@ def test_the_row_of_a_rule_may_name_another_stream(tmp_path: Path) -> None:
     rule = row("", "", "").replace('"1","7","(256', '"1","1","(256')
     path.write_text(HEADER + row(*TIME) + rule + row("dram__bytes.sum", "byte", "5"))
     assert rl.read(path).total().bytes == {"dram": 5}
+
+
+@pytest.mark.parametrize(("written", "doubt"), [("50", False), ("58", False), ("500", True), ("0", True)])
+def test_traffic_that_is_not_the_sum_of_its_parts(tmp_path: Path, written: str, doubt: bool) -> None:
+    parts = [("dram__bytes.sum", "byte", "100"), ("dram__bytes_read.sum", "byte", "50")]
+    records = read(tmp_path, *parts, ("dram__bytes_write.sum", "byte", written))
+    assert ("add up to" in notes(records)) is doubt
+    assert records.total().bytes == {"dram": 100}
 
 
 SUMMARY = (

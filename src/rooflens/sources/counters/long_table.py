@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from rooflens.records.record import MOST_CALLS
@@ -13,6 +14,8 @@ from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE, Deferred
 from rooflens.sources.counters.raw_table import RawTable
 
 _LAST_OF_LAUNCH = "Section Name"
+_WITH_UNIT = re.compile(r"(\w+__[\w.]+) \[([^\[\]]*)\]")
+"""A counter of a raw page whose row of units was put into the header, as scripts that work on tables do."""
 _SPAN = ("Minimum", "Average", "Maximum")
 """What a summary says of a counter, in this order of size."""
 
@@ -162,7 +165,8 @@ def table(reading: CounterReading, text: str, line: int) -> LongTable | RawTable
     names = fields(text)
     if names is None:
         raise damaged(reading.where, line, "the header has a quote in the wrong place")
-    header = Header(names)
+    united = [_WITH_UNIT.fullmatch(name) for name in names]
+    header = Header([name if match is None else match[1] for name, match in zip(names, united, strict=True)])
     is_wide = "Metric Name" not in header
     if is_wide and "ID" not in header:
         raise damaged(reading.where, line, "the header has neither an ID nor a Metric Name")
@@ -171,4 +175,9 @@ def table(reading: CounterReading, text: str, line: int) -> LongTable | RawTable
     lacking = [name for name in needed if name not in header]
     if lacking:
         raise damaged(reading.where, line, f"the header lacks {', '.join(lacking)}")
-    return RawTable(reading, header) if is_wide else LongTable(reading, header)
+    if not is_wide:
+        return LongTable(reading, header)
+    wide = RawTable(reading, header)
+    if any(united):
+        wide.take_units(["" if match is None else match[2] for match in united], line)
+    return wide

@@ -93,7 +93,7 @@ class RawTable:
         if row is None or len(row) != self._header.size:
             raise misshapen(self._reading.where, line, row, self._header.size)
         if not self._has_units:
-            self._units(row, line)
+            self.take_units(row, line)
             return None
         launch = self._header.launch(row, line)
         self._begin(launch)
@@ -160,7 +160,8 @@ class RawTable:
             raise damaged(self._reading.where, launch.line, f"launch {number} of process {process} appears twice")
         self._closed.add(launch.key)
 
-    def _units(self, row: Sequence[str], line: int) -> None:
+    def take_units(self, row: Sequence[str], line: int) -> None:
+        """Take the units of the columns; FileError if this is no row of units, or a counter cannot have its unit."""
         header, counts = self._header, self._counts
         if header.get(row, "ID"):
             raise damaged(self._reading.where, line, "the row of units below the header of the raw page is missing")

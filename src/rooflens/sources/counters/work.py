@@ -15,6 +15,9 @@ _SECTOR = 32
 _FAR_BELOW = 0.5
 _TMA = 9.0
 """Compute capability from which tensor kernels load past L1TEX's tags."""
+_READS_AND_WRITES = tuple((f"dram__bytes{op}_read.sum", f"dram__bytes{op}_write.sum") for op in ("", "_op"))
+_DISAGREE = 0.2
+"""Passes of a kernel hardly differ by more of its traffic."""
 _WRITES = ("dram__bytes_write.sum", "dram__bytes_op_write.sum")
 _NO_L1 = (
     "l1 bytes miss what went past L1TEX's tags (loads by TMA of wgmma kernels): they are far below the l2 bytes, and an"
@@ -145,4 +148,11 @@ def _doubts(
         written = next((value for metric in _WRITES if (value := counters.get(metric)) is not None), None)
         if written is not None and written < _FAR_BELOW * _SECTOR * through:
             notes.append(_IN_CACHE)
+    whole = counters.get("dram__bytes.sum")
+    for reads, writes in _READS_AND_WRITES:
+        read, written = counters.get(reads), counters.get(writes)
+        if whole is None or read is None or written is None:
+            continue
+        if abs(read + written - whole) > _DISAGREE * max(whole, read + written):
+            notes.append(f"dram__bytes.sum is {whole:g}, and {reads} and {writes} add up to {read + written:g}")
     return notes
