@@ -23,6 +23,7 @@ SIGNS = {
     "ncu report": b"NVR\x00",
     "ERT": SUM.encode(),
     "NERSC": KEYWORDS.encode(),
+    "rocprof-compute roofs": b"device,HBMBw,FP32Flops\n0,1388.7,20937.7\n",
     "nvprof": b"==9== NVPROF is profiling process 9, command: ./a.out\n",
     "rocprof": b'"Index","KernelName","gpu-id","queue-id","grd","wgr","DurationNs","FETCH_SIZE"\n',
     "rocprof 3": b'"Correlation_Id","Dispatch_Id","Agent_Id","Kernel_Name","Counter_Name","Counter_Value"\n',
@@ -52,7 +53,6 @@ def test_a_file_of_no_format_lists_all_that_are_read(tmp_path: Path, content: by
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("roofline.csv", b"device,HBMBw,FP32Flops\n0,1388.7,20937.7\n", "roofs of rocprof-compute"),
         ("table.csv", b"a,b,c\n1,2,3\n", "a table with the columns a, b, c;"),
         ("word", b"hello\n", "a text that begins 'hello';"),
         ("trace.json", b'{"schema": "1.0", "nodes": []}', "an execution trace of PyTorch, with operators and no times"),

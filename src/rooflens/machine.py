@@ -110,7 +110,7 @@ def find(name: str) -> Device:
     """The device of a name, as :func:`rooflens.devices.find` takes it, or:
 
     - ``measured``: this machine, as ``rooflens calibrate`` measured it;
-    - a file of roofs of ERT or NERSC's scripts: a path that ends in ``.json`` or ``.txt``.
+    - a file of roofs of ERT, NERSC's scripts or rocprof-compute: a path that ends in ``.json``, ``.txt`` or ``.csv``.
     """
     if name.strip().lower().endswith(ROOF_FILES):
         return device_of_roofs(Path(name.strip()))

@@ -15,12 +15,12 @@ from rooflens.readers.profiler_traces import TRACES
 from rooflens.readers.reader import ReadContext, Reader
 from rooflens.readers.record_files import RECORDS
 from rooflens.readers.rocprof_files import ROCPROF, ROCPROF3, is_folder, read_folder
-from rooflens.readers.roof_files import ERT, NERSC
+from rooflens.readers.roof_files import ERT, NERSC, ROCPROF_ROOFS
 from rooflens.readers.time_tables import TIME_TABLES
 from rooflens.readers.unread_files import verdict
 from rooflens.results import RecordSet
 
-_BY_SIGN = (RECORDS, NSYS, NCU_REPORTS, ERT, NERSC, NVPROF, TIME_TABLES, ROCPROF, ROCPROF3)
+_BY_SIGN = (RECORDS, NSYS, NCU_REPORTS, ERT, NERSC, ROCPROF_ROOFS, NVPROF, TIME_TABLES, ROCPROF, ROCPROF3)
 _BY_FORM = (TRACES, NCU_TEXT)
 """These recognise any JSON, any text: they are asked after the readers of other packages."""
 _RECORD_SUFFIX = ".jsonl"

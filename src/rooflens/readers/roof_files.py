@@ -1,4 +1,4 @@
-"""Roofs and points that others measured: the Empirical Roofline Tool, and the scripts of NERSC."""
+"""Roofs and points that others measured: ERT, rocprof-compute, and the scripts of NERSC."""
 
 from __future__ import annotations
 
@@ -26,5 +26,11 @@ NERSC = Reader(
     name="NERSC",
     reads="roofs and kernels of NERSC's scripts (.txt, .csv)",
     recognises=lambda head: format_of(head) in ("NERSC keywords", "NERSC table"),
+    read=_read,
+)
+ROCPROF_ROOFS = Reader(
+    name="rocprof-compute roofs",
+    reads="roofs of rocprof-compute (roofline.csv)",
+    recognises=lambda head: format_of(head) == "rocprof-compute",
     read=_read,
 )

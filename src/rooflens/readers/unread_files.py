@@ -39,7 +39,6 @@ _KEYS: tuple[tuple[frozenset[str], str], ...] = (
     (frozenset({"benchmarks"}), "results of a benchmark"),
 )
 _COLUMNS: tuple[tuple[frozenset[str], str], ...] = (
-    (frozenset({"HBMBw", "FP32Flops"}), "roofs of rocprof-compute (roofline.csv)"),
     (frozenset({"quantity", "value"}), "reported figures: 'rooflens check FILE' takes them"),
 )
 _MOST_LISTED, _LONGEST = 8, 40

@@ -15,9 +15,10 @@ from rooflens.sources.roofs.ert import from_json
 from rooflens.sources.roofs.ert_text import FIRST_RATE, TRIAL, from_text
 from rooflens.sources.roofs.kernel_table import TELLING, from_table
 from rooflens.sources.roofs.keywords import from_keywords, is_keyword
+from rooflens.sources.roofs.rocprof_roofs import MEMORY, from_rocprof
 
-RoofFormat = Literal["ERT JSON", "ERT text", "NERSC keywords", "NERSC table"]
-ROOF_FILES = (".json", ".txt")
+RoofFormat = Literal["ERT JSON", "ERT text", "NERSC keywords", "NERSC table", "rocprof-compute"]
+ROOF_FILES = (".json", ".txt", ".csv")
 """Suffixes of files whose roofs may be named wherever a device is."""
 _JSON = re.compile(r'\{\s*"(?:empirical|spec)"\s*:\s*\{')
 _READERS: Mapping[RoofFormat, Callable[[str, Path, str, Device | None], Roofs]] = {
@@ -25,6 +26,7 @@ _READERS: Mapping[RoofFormat, Callable[[str, Path, str, Device | None], Roofs]] 
     "ERT text": from_text,
     "NERSC keywords": from_keywords,
     "NERSC table": from_table,
+    "rocprof-compute": from_rocprof,
 }
 
 
@@ -39,6 +41,8 @@ def format_of(head: bytes) -> RoofFormat | None:
     if is_keyword(first.partition(" ")[0]):
         return "NERSC keywords"
     columns = {word.strip(' "') for word in first.split(",")}
+    if MEMORY in columns:
+        return "rocprof-compute"
     return None if columns.isdisjoint(TELLING) else "NERSC table"
 
 
@@ -71,6 +75,7 @@ def device_of_roofs(path: Path) -> Device:
         device = None
     if device is None:
         raise DeviceFileError(
-            f"{str(path)!r} holds no roofs; a device file is TOML, ERT's roofline.json, or NERSC's text with 'memroofs'"
+            f"{str(path)!r} holds no roofs; a device file is TOML, ERT's roofline.json, NERSC's text with 'memroofs',"
+            " or rocprof-compute's roofline.csv"
         )
     return device
