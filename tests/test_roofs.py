@@ -194,7 +194,6 @@ LABELS = "labels 'small #1''large'\n"
     [
         ("labels 'a' 'b' 'c'\n", ["a", "b"], "2 points (FLOPS) have 3 labels, taken in their order: c label no point"),
         ("labels 'a'\n", ["a", "point 2"], "2 points (FLOPS) have 1 labels, taken in their order"),
-        ("", ["point 1", "point 2"], "2 points (FLOPS) have 0 labels, taken in their order"),
     ],
 )
 def test_points_without_a_label_and_labels_without_a_point_are_told(
@@ -218,6 +217,7 @@ def test_points_without_a_label_and_labels_without_a_point_are_told(
         ("AI_L2 2 4", "AI_L2 2 0", "line 8 holds intensity 0"),
         ("AI_L2 2 4", "AI_L2 2", "line 8: 'AI_L2' has 1 values, but 'FLOPS' has 2"),
         ("FLOPS 1800 4200\n", "", "'AI_HBM' needs a line 'FLOPS' too"),
+        (LABELS, "", "'FLOPS' needs a line 'labels' too"),
         ("AI_L2", "AI_L1", "line 9: 'AI_L1' was given in line 8 already"),
     ],
 )

@@ -152,7 +152,9 @@ def _points(lines: Mapping[str, _Line], case: Case, unit: str, notes: tuple[str,
         if lonely is not None:
             raise FileError(f"{lonely.place}: {lonely.keyword!r} needs a line {_PERFORMANCE!r} too")
         return
-    labels, doubts = _labels(lines.get(_LABELS), len(speeds.values))
+    if _LABELS not in lines:  # the last line of such a file: without it, the others may have been cut
+        raise FileError(f"{speeds.place}: {_PERFORMANCE!r} needs a line {_LABELS!r} too")
+    labels, doubts = _labels(lines[_LABELS].values, len(speeds.values))
     columns, left_out = _by_level(lines, intensities)
     for n, (label, text) in enumerate(zip(labels, speeds.values, strict=True)):
         flops = rate(text, speeds.place)
@@ -173,9 +175,8 @@ def _points(lines: Mapping[str, _Line], case: Case, unit: str, notes: tuple[str,
         )
 
 
-def _labels(line: _Line | None, count: int) -> tuple[list[str], tuple[str, ...]]:
+def _labels(told: Sequence[str], count: int) -> tuple[list[str], tuple[str, ...]]:
     """A label for each of so many points, and a note where the file has another number of them."""
-    told = () if line is None else line.values
     labels = [*told[:count], *(f"point {n + 1}" for n in range(len(told), count))]
     if len(told) == count:
         return _distinct(labels), ()
