@@ -101,6 +101,17 @@ def test_measured_steps_without_an_estimate_are_named() -> None:
     assert not any(each.startswith("No estimate") for each in said(both))
 
 
+def test_doubts_of_those_who_measured_are_key_findings() -> None:
+    busy = "the processor was busy: other processes used more than 10 % of its cores meanwhile"
+    steps = [case("one"), case("two"), case("three")]
+    notes = {0: (busy, "noisy: the interval is wide"), 1: (busy, "memory: the peak since the program began"), 2: ()}
+    told = [Record(case=steps[n], source="measure", scope="model", notes=its) for n, its in notes.items()]
+    report = compose(view(*(measured(step, 2e-3) for step in steps), *told))
+    assert sentence(report, "The times of") == (
+        "The times of 2 of 3 steps are doubtful by their own notes: the processor was busy (2), noisy (1)."
+    )
+
+
 def test_of_as_many_steps_of_each_kind_neither_is_left_out() -> None:
     report = compose(view(product(case("one")), operation(case("two"), "copy", "elementwise", dram=1e12)))
     largest = [each for each in said(report) if each.startswith("The largest part of the bound")]

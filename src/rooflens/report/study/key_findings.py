@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from statistics import median
 
 from rooflens import units
@@ -168,6 +169,15 @@ def _room(view: StudyView) -> Iterator[str]:
         yield f"{of} into the memory of their device, furthest of all {case.label()}: it needs {needs}."
 
 
+def _doubtful_times(view: StudyView) -> Iterator[str]:
+    """What those who took the times say against them, by what comes before the numbers of a note."""
+    timed = [item for item in view.evidence if item.time is not None]
+    doubtful = [dict.fromkeys(doubt.partition(":")[0] for doubt in item.doubts) for item in timed if item.doubts]
+    if doubtful:
+        why = ", ".join(f"{doubt} ({n})" for doubt, n in Counter(chain.from_iterable(doubtful)).most_common())
+        yield f"The times of {len(doubtful)} of {count(len(timed), 'step')} are doubtful by their own notes: {why}."
+
+
 def _doubts(view: StudyView) -> Iterator[str]:
     counted = Counter(finding.severity for finding in view.findings)
     if counted:
@@ -188,5 +198,6 @@ _SENTENCES: tuple[Callable[[StudyView], Iterator[str]], ...] = (
     _phases,
     _memory,
     _room,
+    _doubtful_times,
     _doubts,
 )
