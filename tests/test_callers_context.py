@@ -178,6 +178,24 @@ def test_a_named_model_draws_no_random_numbers_of_the_caller() -> None:
     assert state() == before
 
 
+def test_a_calibration_sees_no_autocast_and_all_is_back(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rooflens.sources.calibrate import run as calibration
+
+    types: set[torch.dtype] = set()
+
+    def tried(*_: Any) -> Any:
+        types.add((torch.ones(2, 2) @ torch.rand(2, 2)).dtype)
+        return calibration.MeasuredRates()
+
+    monkeypatch.setattr(calibration, "run", tried)
+    monkeypatch.setattr(calibration, "assembled", lambda *_, **__: rl.device("t4"))
+    with torch.autocast("cpu", torch.bfloat16), default_type(torch.float64):
+        before = state()
+        rl.calibrate("cpu", quick=True, output=tmp_path / "here.toml")
+        assert state() == before
+    assert types == {torch.float32}
+
+
 def test_a_function_transform_is_a_clear_error() -> None:
     module, inputs = nn.Linear(4, 4), torch.randn(2, 4)
 

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 import rooflens as rl
 from rooflens.errors import ModelError
+from rooflens.sources.conditions import BESIDE
 from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
 from rooflens.sources.profile.own_threads import of_the_step
 from rooflens.sources.range_names import phase_range
@@ -190,6 +191,24 @@ def test_profiles_of_two_threads_beside_a_third_that_trains() -> None:
     assert right["1", "relu", "forward"] == 1
     with meanwhile(lambda: other(torch.randn(2, 4)).sum().backward()), ThreadPoolExecutor(2) as pool:
         assert list(pool.map(lambda _: profiled() == right, range(2))) == [True] * 2
+
+
+def test_a_measurement_beside_a_thread_that_trains_says_so() -> None:
+    module, x = nn.Linear(8, 8), torch.randn(2, 8)
+    other, y = net(64), torch.randn(64, 64)
+
+    def notes() -> tuple[str, ...]:
+        records = rl.measure(module, inputs=x, device="cpu", budget=0.01)
+        return tuple(note for record in records for note in record.notes)
+
+    idle = threading.Event()
+    with ThreadPoolExecutor(1) as pool:  # a thread that does nothing is no doubt
+        waits = pool.submit(idle.wait)
+        assert BESIDE not in notes()
+        idle.set()
+        waits.result()
+    with meanwhile(lambda: other(y).sum().backward()):
+        assert BESIDE in notes()
 
 
 def loop(name: str) -> tuple[Counter[Any], Any]:

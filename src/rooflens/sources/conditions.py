@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +28,9 @@ MOST_OF_FREE = 0.9
 """Share of the free memory that a measured model may take on a processor."""
 CLOCK_CHANGE = 0.05
 """Above this relative change during a run, the card's clock was not settled."""
+BESIDE = "another thread of this program ran torch meanwhile: its work is in time and memory"
+LOOKS, PAUSE = 5, 0.002
+"""How often, and after how many seconds, other threads are looked at: they are seldom outside of torch for long."""
 _HARMLESS = {"GpuIdle", "None", "ApplicationsClocksSetting", "SyncBoost", "DisplayClockSetting", "All"}
 """NVML's reasons for a lower clock that do not mean a hot or starved card."""
 
@@ -70,12 +75,16 @@ class Observer:
         """Look before and after what runs inside."""
         observation = Observation()
         before, ticks = self.look(), _ticks()
+        beside = threads_in_torch()
         yield observation
+        beside += threads_in_torch()
         after, others = self.look(), _used_by_others(ticks, _ticks())
         if others is not None:
             after["cores used by others"] = round(others, 2)
         observation.conditions = Conditions(before=before, after=after)
         observation.notes += doubts(before, after)
+        if beside:
+            observation.notes.append(BESIDE)
         if self.where == "cuda":
             observation.notes += _doubts_at_start(self.first)
 
@@ -90,6 +99,20 @@ def doubts(before: dict[str, Scalar], after: dict[str, Scalar]) -> Iterator[str]
         yield f"the card's clock was not settled: {was / 1e6:.0f} MHz before, {now / 1e6:.0f} MHz after"
     if (_number(after, "cores used by others") or 0.0) > BUSY_CORES * (os.cpu_count() or 1):
         yield f"the processor was busy: other processes used more than {100 * BUSY_CORES:g} % of its cores meanwhile"
+
+
+def threads_in_torch() -> int:
+    """Return how often other threads of this process were seen in modules, in backward or in an optimizer."""
+    torch = sys.modules.get("torch")
+    if torch is None or torch.__file__ is None or threading.active_count() == 1:
+        return 0
+    parts = tuple(f"{Path(torch.__file__).parent / part}{os.sep}" for part in ("nn", "autograd", "optim"))
+    seen = 0
+    for _ in range(LOOKS):
+        frames = [frame for thread, frame in sys._current_frames().items() if thread != threading.get_ident()]
+        seen += sum(any(f.f_code.co_filename.startswith(parts) for f, _ in traceback.walk_stack(one)) for one in frames)
+        time.sleep(PAUSE)
+    return seen
 
 
 def _doubts_at_start(first: dict[str, Scalar]) -> Iterator[str]:

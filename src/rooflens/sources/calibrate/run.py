@@ -11,6 +11,7 @@ from functools import partial
 import torch
 
 from rooflens.errors import first_line
+from rooflens.models import neutral
 from rooflens.progress import Progress, waiting
 from rooflens.records import Device
 from rooflens.sources.calibrate import caches, lanes, links, memory, overhead
@@ -55,7 +56,7 @@ def calibrate(
     """
     sizes = SIZES[where, quick]
     seconds = budget if budget is not None else SECONDS["quick" if quick else "full"]
-    with alone_on(where, waiting(progress)), pinned(where) as pinning, torch.no_grad():
+    with alone_on(where, waiting(progress)), neutral("default"), pinned(where) as pinning, torch.no_grad():
         timer, wall, steady = timers(where)
         bench = Bench(where=where, sizes=sizes, pinning=pinning, timer=timer, wall=wall, steady=steady, known=known)
         rates = run(tasks(where, sizes.compiled), bench, seconds, progress)
