@@ -140,6 +140,8 @@ def calls() -> dict[str, Callable[[Make], Any]]:
         "linalg.matrix_norm, 1": lambda x: torch.linalg.matrix_norm(x, 1),
         "linalg.cond": lambda x: torch.linalg.norm(x, float("inf")),
         "softmax to fp64": lambda x: x.softmax(-1, dtype=torch.float64),
+        "softmax to fp32": lambda x: x.softmax(-1, dtype=FP32),
+        "log_softmax to fp32": lambda x: F.log_softmax(x, -1, dtype=FP32),
         "sum to fp64": lambda x: x.sum(dtype=torch.float64),
         "cross_entropy": lambda x: F.cross_entropy(x, torch.zeros(4, dtype=INT, device=x.device)),
         "nll_loss": lambda x: F.nll_loss(x, torch.zeros(4, dtype=INT, device=x.device)),
@@ -277,6 +279,25 @@ def test_fp16_has_a_softmax_that_reads_it_and_writes_fp32() -> None:
     names = [name for name in CALLS if any(word in name for word in ("soft", "norm", "sum", "prod"))]
     assert {n: outcome(ours, n, FP16) for n in names} == {n: outcome(on_cuda, n, FP16) for n in names}
     assert ours(lambda m: m(4, 4).softmax(1), FP16) == [("_softmax", ("float16",), ("float32",))]
+
+
+@pytest.mark.parametrize(("dtype", "read"), [("fp16", "fp16"), ("bf16", "fp32")])
+def test_a_softmax_that_asks_for_fp32_is_one_kernel_for_fp16_only(dtype: str, read: str) -> None:
+    records = rl.estimate(Net(lambda x: x.softmax(-1, dtype=FP32)), inputs=torch.randn(4, 4), dtype=dtype)
+    (softmax,) = [r for r in records if r.name == "_softmax"]
+    assert softmax.call is not None
+    assert softmax.work is not None
+    assert (softmax.call.inputs[0].dtype, softmax.call.outputs[0].dtype) == (read, "fp32")
+    assert softmax.work.bytes["dram"] == 16 * (2 if read == "fp16" else 4) + 16 * 4
+    assert ("_to_copy" in {r.name for r in records}) == (read == "fp32")
+
+
+def test_such_a_softmax_trains() -> None:
+    net = Net(lambda x: x.softmax(-1, dtype=FP32))
+    records = rl.estimate(net, inputs=torch.randn(4, 4), dtype="fp16", mode="train", optimizer="none")
+    (gradient,) = [r for r in records if r.name == "_softmax_backward_data"]
+    assert gradient.call is not None
+    assert gradient.call.outputs[0].dtype == "fp16"
 
 
 def test_every_operator_that_torch_casts_is_compared() -> None:

@@ -154,11 +154,13 @@ def _register() -> None:
     """Put a kernel on our key for every operator that one of the two devices casts, and not both alike."""
     on_cpu, on_cuda = listed("AutocastCPU"), listed("AutocastCUDA")
     _UNLISTED.fallback(torch.library.fallthrough_kernel, "AutocastIPU")
+    kernels = {name: _without_cast(on_cpu[name]) for name in on_cpu.keys() - on_cuda.keys()}
     for names, cast in _CASTS:
-        for name in (name for name in on_cuda if name.split(".")[0] in names):
-            _LIBRARY.impl(name, _kernel(on_cuda[name], cast), "AutocastIPU", with_keyset=True)
-    for name in on_cpu.keys() - on_cuda.keys():
-        _LIBRARY.impl(name, _without_cast(on_cpu[name]), "AutocastIPU", with_keyset=True)
+        kernels |= {name: _kernel(operator, cast) for name, operator in on_cuda.items() if name.split(".")[0] in names}
+    for name in ("softmax", "log_softmax"):
+        kernels[f"{name}.int"] = _softmax_kernel(on_cuda[f"{name}.int"], _operator(f"_{name}"))
+    for name, kernel in kernels.items():
+        _LIBRARY.impl(name, kernel, "AutocastIPU", with_keyset=True)
 
 
 def _kernel(operator: OpOverload, cast: _Cast) -> Callable[..., Any]:
@@ -171,6 +173,22 @@ def _kernel(operator: OpOverload, cast: _Cast) -> Callable[..., Any]:
         with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.AutocastCPU)):
             chosen, given = cast(operator, dict(zip(names, args, strict=False)) | kwargs)
             return chosen(**given)
+
+    return kernel
+
+
+def _softmax_kernel(operator: OpOverload, fused: OpOverload) -> Callable[..., Any]:
+    """A softmax of fp16 that gives fp32 is one kernel on CUDA, with autocast or without.
+
+    The CPU has none, so with values it is a cast and a softmax, as for bf16 on both.
+    """
+    plain = _kernel(operator, _result_up)
+
+    def kernel(keys: DispatchKeySet, self: Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
+        given = torch.float32 if dtype is None and torch.is_autocast_enabled("cpu") else dtype
+        if given is torch.float32 and self.dtype is torch.float16 and isinstance(self, FakeTensor):
+            return fused(self, dim, half_to_float=True)
+        return plain(keys, self, dim, dtype)
 
     return kernel
 
@@ -195,13 +213,8 @@ def _result_up(operator: OpOverload, given: _Given) -> tuple[OpOverload, _Given]
         typed = torch.ops.aten.norm.ScalarOpt_dim_dtype if "dim" in given else torch.ops.aten.norm.ScalarOpt_dtype
         dim = {"keepdim": False} if "dim" in given else {}
         return typed, {"p": 2, **dim, **given, "dtype": torch.float32 if _is_lower(first) else first.dtype}
-    if not _is_lower(first) or given.get("dtype") is not None:
-        return operator, given
-    if name in ("softmax", "log_softmax") and first.dtype is torch.float16 and isinstance(first, FakeTensor):
-        # One kernel on CUDA, for this type only. The CPU has none, so with values it is a cast and a softmax.
-        fused = torch.ops.aten._softmax if name == "softmax" else torch.ops.aten._log_softmax
-        return fused.default, {"self": first, "dim": given["dim"], "half_to_float": True}
-    return operator, given | {"dtype": torch.float32}
+    settled = given.get("dtype") is not None or not _is_lower(first)
+    return operator, given if settled else given | {"dtype": torch.float32}
 
 
 def _widest(operator: OpOverload, given: _Given) -> tuple[OpOverload, _Given]:
