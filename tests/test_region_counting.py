@@ -185,6 +185,20 @@ def test_operations_that_cannot_be_described_run_and_are_listed(world: World) ->
     assert {"relu", "to_mkldnn", "_to_dense"} & set(region.records.where(source="estimate").coverage.uncounted)
 
 
+@pytest.mark.filterwarnings("ignore")  # torch announces that these layers move to torchao
+def test_packed_weights_are_those_of_the_estimate(world: World) -> None:
+    """A weight of 32 x 64 bytes and a bias of 32 x 4; 3 rows of 64 fp32 numbers come in, 3 of 32 go out."""
+    model = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(64, 32)).eval(), {nn.Linear})
+    region = rl.region("step", trace=model, skip=0, iterations=1)
+    for _ in region.over(loader(world, 3)):
+        with torch.no_grad():
+            model(torch.ones(3, 64))
+    counted = region.records.where(source="estimate")
+    record = next(r for r in counted if r.kind == "matmul")
+    assert record.work is not None
+    assert (counted.parameters, record.work.bytes["dram"]) == (32 * 64 + 32, 32 * 64 + 32 * 4 + 4 * 3 * (64 + 32))
+
+
 @pytest.mark.filterwarnings("default::DeprecationWarning")  # of torch.compile's own imports
 def test_what_would_run_differently_is_refused() -> None:
     compiled: Any = torch.compile(nn.Linear(2, 2))

@@ -47,6 +47,8 @@ class Counting:
         self._parameters = sum(p.numel() for p in root.parameters())
         names = {id(parameter): name for name, parameter in root.named_parameters()}
         self._recorder = _LiveRecorder(self._paths, self._lifetimes, names)
+        with suppress(*UNREADABLE):
+            self._recorder.packed.label(root)
         self._contexts = ExitStack()
 
     def __enter__(self) -> Counting:
@@ -66,10 +68,10 @@ class Counting:
         return Trace(
             operations=tuple(op for op in self._recorder.operations if op is not _UNKNOWN),
             memory=None,
-            parameters=self._parameters,
+            parameters=self._parameters + self._recorder.packed.weights,
             unsized=tuple(dict.fromkeys(self._recorder.unreadable)),
             host_calls=self._recorder.host_calls,
-            notes=(COUNTED,),
+            notes=(COUNTED, *self._recorder.packed.notes),
         )
 
 
