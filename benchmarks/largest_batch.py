@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.memory import DECODER, TOKENS, Boundaries, cublas_workspace
+from benchmarks.memory import DECODER, TOKENS, Boundaries
 
 import rooflens as rl
 from rooflens.models import Workload, eager, placed, switches, workload
@@ -100,7 +100,7 @@ def cleared() -> None:
 
 def context() -> dict[str, int]:
     """Bytes of the GPU in use besides torch's tensors."""
-    kept = cublas_workspace("cuda")
+    kept = cublas_workspace()
     x = torch.randn(8, 64, 64, 64, device="cuda", requires_grad=True)
     torch.nn.functional.conv2d(x, torch.randn(64, 64, 3, 3, device="cuda", requires_grad=True)).sum().backward()
     q = torch.randn(2, 8, 128, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
@@ -132,7 +132,7 @@ def workspaces() -> Iterator[dict[str, Any]]:
                 torch.cuda.reset_peak_memory_stats()
                 run()
                 plain = torch.cuda.max_memory_allocated() - kept
-                with Boundaries(torch.cuda.memory_allocated) as seen:
+                with Boundaries(cuda=True) as seen:
                     run()
             del run
             cleared()
@@ -144,6 +144,17 @@ def workspaces() -> Iterator[dict[str, Any]]:
                 "peak": plain,
                 "peak_without_workspace": seen.peak - kept,
             }
+
+
+def cublas_workspace() -> int:
+    """Bytes that torch keeps for cuBLAS after its first products."""
+    for dtype in (torch.float32, torch.bfloat16):
+        a = torch.randn(256, 256, device="cuda", dtype=dtype)
+        torch.nn.functional.linear(a, a, a[0])
+        torch.mm(a, a)
+    del a
+    torch.cuda.synchronize()
+    return torch.cuda.memory_allocated()
 
 
 def found(decoder: str) -> Iterator[dict[str, Any]]:

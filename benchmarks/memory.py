@@ -2,10 +2,10 @@
 
     python benchmarks/memory.py --out benchmarks/results/memory-h200.json [--cpu]
 
-For every case the step runs twice to settle, then once inside a mode that reads the allocated bytes after every
-operation. The highest of these is the peak without workspaces. It misses what an operation allocates and frees during
-its own call (cuDNN's workspace for a convolution); the difference to the plain peak is reported too.
-cuBLAS keeps its workspace between calls: it is allocated before the model, and subtracted.
+For every case the step runs twice to settle, once for the peak that the device reports, and once inside a mode that
+reads the allocated bytes after every operation. The highest of these is the peak without workspaces. It misses what an
+operation allocates and frees during its own call (cuDNN's workspace for a convolution): these are listed by operation.
+cuBLAS keeps its workspace between calls: it is what is left when the model is gone, and is subtracted.
 
 `--cpu` runs the same script without a GPU, to try it out; memory is then not measured.
 """
@@ -14,13 +14,17 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import json
-from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import rooflens as rl
 from rooflens.models import eager, placed, switches, workload
@@ -45,6 +49,22 @@ IMAGES = {
     "vgg16": (4, 64),
     "vit_b_16": (4, 64),
 }
+FRESH = (
+    "densenet169",
+    "efficientnet_v2_s",
+    "maxvit_t",
+    "mobilenet_v2",
+    "regnet_x_3_2gf",
+    "resnet34",
+    "resnext50_32x4d",
+    "squeezenet1_1",
+    "swin_v2_t",
+    "vgg11_bn",
+    "vit_l_16",
+    "wide_resnet50_2",
+)
+"""Models that no rule about workspaces was made from."""
+STEPS = ("inference", "train")
 DECODER = {
     "model_type": "llama",
     "hidden_size": 2048,
@@ -55,40 +75,43 @@ DECODER = {
     "vocab_size": 32000,
 }
 TOKENS = 1024
+SMALL = 1_000_000
+"""Workspaces below this are left out."""
 
 
 class Boundaries(TorchDispatchMode):
-    """Most bytes allocated at the end of any operation."""
+    """Most bytes allocated at the end of any operation, and what operations allocate within their own call."""
 
-    def __init__(self, allocated: Callable[[], int]) -> None:
+    def __init__(self, cuda: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.allocated = allocated
-        self.peak = allocated()
+        self.cuda = cuda
+        self.peak = self._allocated()
+        self.workspaces: dict[str, int] = {}
+
+    def _allocated(self) -> int:
+        return torch.cuda.memory_allocated() if self.cuda else 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        before = self._allocated()
+        if self.cuda:
+            torch.cuda.reset_peak_memory_stats()
         result = func(*args, **(kwargs or {}))
-        self.peak = max(self.peak, self.allocated())
+        after = self._allocated()
+        self.peak = max(self.peak, after)
+        within = torch.cuda.max_memory_allocated() - max(before, after) if self.cuda else 0
+        if within > SMALL:
+            shapes = [
+                [str(leaf.dtype)[6:], *leaf.shape] for leaf in tree_leaves((args, kwargs)) if hasattr(leaf, "shape")
+            ]
+            key = f"{func} {json.dumps(shapes)}"
+            self.workspaces[key] = max(self.workspaces.get(key, 0), within)
         return result
 
 
-def cublas_workspace(device: str) -> int:
-    """Bytes that cuBLAS keeps after its first product."""
-    if device == "cpu":
-        return 0
-    for dtype in (torch.float32, torch.bfloat16):
-        a = torch.randn(256, 256, device=device, dtype=dtype)
-        torch.nn.functional.linear(a, a, a[0])
-        torch.mm(a, a)
-    del a
-    torch.cuda.synchronize()
-    return torch.cuda.memory_allocated()
-
-
 def measured(model: str, batch: int, dtype: str, mode: str, device: str, seq_len: int | None) -> dict[str, Any]:
-    """Peak of one step on the device, with and without workspaces, less what cuBLAS keeps."""
+    """Peak of one step on the device: as the device reports it, without what libraries keep, without any workspace."""
     asked = workload(Request(model=model, batch=batch, dtype=dtype, mode=mode, options=Options(seq_len=seq_len)))
-    kept = cublas_workspace(device)
-    step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), device)
+    step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), device, copy=False)
     run = eager(step, device).once
     cuda = device == "cuda"
     with switches(dtype):
@@ -98,16 +121,42 @@ def measured(model: str, batch: int, dtype: str, mode: str, device: str, seq_len
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
             run(lambda: None)
-        plain = torch.cuda.max_memory_allocated() if cuda else 0
-        with Boundaries(torch.cuda.memory_allocated if cuda else lambda: 0) as seen:
+        reported = torch.cuda.max_memory_allocated() if cuda else 0
+        with Boundaries(cuda) as seen:
             run(lambda: None)
-    return {"peak": plain - kept, "peak_without_workspace": seen.peak - kept, "cublas_workspace": kept}
+    del step, run
+    gc.collect()
+    kept = torch.cuda.memory_allocated() if cuda else 0
+    return {
+        "reported": reported,
+        "peak": reported - kept,
+        "peak_without_workspace": seen.peak - kept,
+        "cublas_workspace": kept,
+        "workspaces": seen.workspaces,
+    }
+
+
+def row_of(case: tuple[str, int, str, str, int | None], device: str) -> dict[str, Any]:
+    """The estimate and the measurement of one case."""
+    model, batch, dtype, mode, seq_len = case
+    row: dict[str, Any] = {"model": model.rpartition("/")[2], "batch": batch, "dtype": dtype, "mode": mode}
+    card = torch.cuda.get_device_name() if device == "cuda" else "h100-sxm"
+    memory = rl.estimate(model, batch=batch, dtype=dtype, mode=mode, seq_len=seq_len, device=card).memory
+    assert memory is not None
+    row |= {"estimate": memory.peak, "estimate_with_workspace": memory.with_workspace} | measured(
+        model, batch, dtype, mode, device, seq_len
+    )
+    pairs = {"error": ("estimate", "peak_without_workspace"), "reported_error": ("estimate_with_workspace", "reported")}
+    row |= {name: row[of] / row[to] - 1 if row[to] else None for name, (of, to) in pairs.items()}
+    return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1, help="cases at a time, each in a process of its own")
+    parser.add_argument("--fresh", action="store_true", help="models that no rule was made from, instead of the others")
     parser.add_argument("--dtype", help="only the cases of this element type")
     options = parser.parse_args()
     device = "cpu" if options.cpu else "cuda"
@@ -115,10 +164,7 @@ def main() -> None:
     decoder = options.out.parent / "decoder-1b.json"
     decoder.write_text(json.dumps(DECODER))
     cases: list[tuple[str, int, str, str, int | None]] = [
-        (model, batch, "fp32", mode, None)
-        for model, batches in IMAGES.items()
-        for batch in batches
-        for mode in ("inference", "train")
+        (model, batch, "fp32", mode, None) for model, batches in IMAGES.items() for batch in batches for mode in STEPS
     ]
     cases += [("vit_b_16", 64, "bf16", "inference", None), ("resnet50", 64, "amp-bf16", "train", None)]
     cases += [(f"hf:{decoder}", batch, "bf16", mode, TOKENS) for batch in (1, 4) for mode in ("inference", "train")]
@@ -131,22 +177,17 @@ def main() -> None:
         )
         for mode in ("inference", "train")
     ]
+    if options.fresh:
+        cases = [(*case, None) for case in itertools.product(FRESH, (2, 32), ("fp32", "default", "amp-bf16"), STEPS)]
     cases = [case for case in cases if options.dtype in (None, case[2])]
-    rows = []
-    for model, batch, dtype, mode, seq_len in cases[:1] if options.cpu else cases:
-        found = rl.estimate(model, batch=batch, dtype=dtype, mode=mode, seq_len=seq_len)
-        assert found.memory is not None
-        row: dict[str, Any] = {"model": model.rpartition("/")[2], "batch": batch, "dtype": dtype, "mode": mode}
-        row |= {"estimate": found.memory.peak} | measured(model, batch, dtype, mode, device, seq_len)
-        row["error"] = row["estimate"] / row["peak_without_workspace"] - 1 if row["peak_without_workspace"] else None
-        rows.append(row)
-        print(json.dumps(row), flush=True)
-        gc.collect()
-        if device == "cuda":
-            torch.cuda.empty_cache()
     card = torch.cuda.get_device_name() if device == "cuda" else "none"
-    result = {"card": card, "torch": torch.__version__, "cases": rows}
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    result: dict[str, Any] = {"card": card, "torch": torch.__version__, "cases": []}
+    # A process of its own for each case: what libraries keep is then that of the case.
+    with ProcessPoolExecutor(options.jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
+        for row in pool.map(partial(row_of, device=device), cases[:2] if options.cpu else cases):
+            result["cases"].append(row)
+            print({key: value for key, value in row.items() if key != "workspaces"}, flush=True)
+            options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

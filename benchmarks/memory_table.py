@@ -6,6 +6,7 @@ A test fails if a table is stale.
 from __future__ import annotations
 
 import json
+import math
 import re
 import tomllib
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ PAGE = ROOT / "docs" / "memory.md"
 RESULTS = ROOT / "benchmarks" / "results"
 CAPACITY = ROOT / "src" / "rooflens" / "devices" / "capacity.toml"
 PEAKS = RESULTS / "memory-h200.json"
+REPORTED = (RESULTS / "memory-h100.json", RESULTS / "memory-fresh-h100.json")
 LIMITS = RESULTS / "largest-batch-h200.json"
 STEPS = ("inference", "train")
 DEFAULT, EXPANDABLE = "default", "expandable_segments:True"
@@ -34,6 +36,7 @@ def refreshed(text: str) -> str:
     blocks = {
         "worst": lambda: worst(peaks),
         "peaks": lambda: peak_rows(peaks),
+        "reported": lambda: reported(*map(json.loads, (path.read_text() for path in REPORTED))),
         "limits": lambda: limit_rows(limits),
         "workspaces": lambda: workspace_rows(limits),
         "context": lambda: context(limits),
@@ -54,6 +57,24 @@ def worst(data: dict[str, Any]) -> Iterator[str]:
         )
     yield ""
     yield f"GPU: {data['card']}. torch {data['torch']}."
+
+
+def reported(known: dict[str, Any], fresh: dict[str, Any]) -> Iterator[str]:
+    """Errors of peak and workspace together, of models that rules were made from and of others."""
+    yield "| models | step | cases | median | 90 % within | worst | without workspaces, 90 % within |"
+    yield "|---|---|---:|---:|---:|---|---:|"
+    for name, data in (("seen when the rules were made", known), ("others", fresh)):
+        for step in STEPS:
+            cases = [case for case in data["cases"] if case["mode"] == step]
+            errors = sorted(abs(case["reported_error"]) for case in cases)
+            without = sorted(abs(case["estimate"] / case["reported"] - 1) for case in cases)
+            far = max(cases, key=lambda case: abs(case["reported_error"]))
+            where = f"{percent(far['reported_error'])} ({model(far)}, batch {far['batch']}, {far['dtype']})"
+            last = math.ceil(0.9 * len(cases)) - 1
+            shown = [f"{100 * value:.1f} %" for value in (errors[len(errors) // 2], errors[last])]
+            yield f"| {name} | {step} | {len(cases)} | {' | '.join(shown)} | {where} | {100 * without[last]:.0f} % |"
+    yield ""
+    yield f"GPU: {fresh['card']}. torch {fresh['torch']}."
 
 
 def peak_rows(data: dict[str, Any]) -> Iterator[str]:
@@ -104,7 +125,7 @@ def reserves() -> Iterator[str]:
         shares = {"of_transient": "of activations and temporaries", "of_memory": "of the memory"}
         amounts = [f"{100 * entry[key]:.0f} % {of}" for key, of in shares.items() if key in entry]
         amounts += [show(parse(entry["bytes"], "B"), "B", 3)] if "bytes" in entry else []
-        steps = ", ".join(entry.get("modes", ["all"])) + (f" with {entry['only']}" if "only" in entry else "")
+        steps = ", ".join(entry.get("modes", ["all"]))
         yield f"| {entry['what']} | {' and '.join(amounts)} | {', '.join(entry['kinds'])} | {steps} |"
 
 

@@ -192,7 +192,7 @@ def test_memory_by_cause_for_estimate_and_measurement() -> None:
     assert [row(view, i)["source"] for i in range(2)] == ["estimate", "measure"]
     assert (row(view)["peak"], row(view)["parameters"], row(view)["temporaries"]) == (31_160, 21_384, 8_240)
     assert (row(view, 1)["peak"], row(view, 1)["parameters"], row(view, 1)["reserved"]) == (40_960, None, 2_097_152)
-    assert "workspaces of cuDNN and cuBLAS are not in an estimate" in view.notes
+    assert "what the libraries of a device take for themselves is not in the peak" in view.notes
     assert memory(measured()).notes == ()
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 
-from rooflens.costs import Arithmetic, arithmetic_of, cost
+from rooflens.costs import Arithmetic, Workspaces, arithmetic_of, cost, workspaces
 from rooflens.errors import DataDependent, InvalidValue
 from rooflens.records import Case, Device, Memory, Record, Trace
 from rooflens.runs.options import Fusion
@@ -32,7 +32,7 @@ class Batches:
         self._case = case
         self._fusion = fusion
         self._causal = causal
-        self._peaks: dict[int, Memory] = {}
+        self._peaks: dict[int, tuple[Memory, Mapping[Arithmetic, Workspaces | None]]] = {}
         self._traced = lru_cache(maxsize=KEPT)(self._trace_of)
         first, repeated = self._traced(1)
         if first.with_values:
@@ -41,31 +41,30 @@ class Batches:
                 f"{note}; a search for the largest batch would run it many times. Estimate batches one by one"
             )
         self._calls = tuple(dict.fromkeys(one.operation.call for one in repeated))
-        self._demands = cache(self._demands_with)
 
     def case(self, batch: int | None, device: Device) -> Case:
         """The step of a batch on a device."""
         return replace(self._case, batch=batch, device=device.name)
 
-    def demands(self, device: Device) -> frozenset[str]:
-        """Families and precisions of the step's matrix work on a device, like ``convolution.fp32``."""
-        return self._demands(arithmetic_of(self._case.dtype, device))
-
     def lacking(self, device: Device) -> str | None:
         """A matrix unit of the step without a rate on the device; None if there is none."""
-        needed = sorted({f"matmul.{demand.partition('.')[2]}" for demand in self.demands(device)})
-        return next((resource for resource in needed if device.ceiling(resource) is None), None)
+        arithmetic = arithmetic_of(self._case.dtype, device)
+        needed = sorted({resource for call in self._calls for resource in cost(call, arithmetic).work.flops})
+        return next((r for r in needed if r.startswith("matmul.") and device.ceiling(r) is None), None)
 
     @property
     def known(self) -> tuple[int, ...]:
         """The batches that were traced."""
         return tuple(self._peaks)
 
-    def peak(self, batch: int) -> Memory:
-        """The bytes at the moment of the peak, by cause."""
+    def peak(self, batch: int, device: Device | None) -> Memory:
+        """The bytes at the moment of the peak, by cause, and on a device what its libraries take."""
         if batch not in self._peaks:
             self._traced(batch)
-        return self._peaks[batch]
+        held, taken = self._peaks[batch]
+        if device is None:
+            return held
+        return source.memory_on(device, held, taken[arithmetic_of(self._case.dtype, device)])
 
     def records(self, batch: int, device: Device) -> list[Record]:
         """The estimate of a batch on a device."""
@@ -78,14 +77,7 @@ class Batches:
             raise InvalidValue(
                 f"{self._case.model} holds something whose size is not known, so its peak memory is not known either"
             )
-        self._peaks[batch] = trace.memory
+        # A device computes in one of two ways; each is summed here, since the trace is not kept.
+        ways = {arithmetic_of(self._case.dtype, None), Arithmetic()}
+        self._peaks[batch] = trace.memory, {way: workspaces(trace, way) for way in ways}
         return trace, source.repeated(trace, self._fusion)
-
-    def _demands_with(self, arithmetic: Arithmetic) -> frozenset[str]:
-        costs = [cost(call, arithmetic) for call in self._calls]
-        return frozenset(
-            f"{one.family}.{resource.removeprefix('matmul.')}"
-            for one in costs
-            for resource in one.work.flops
-            if resource.startswith("matmul.")
-        )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rooflens.capacity.batches import Batches
 from rooflens.capacity.search import CAP, largest
@@ -13,7 +14,7 @@ from rooflens.devices.reserves import Reserve, needed, one_of, reserves
 from rooflens.errors import InvalidValue
 from rooflens.machine import find_all, listed
 from rooflens.progress import Progress
-from rooflens.records import Device, Failure, Record
+from rooflens.records import Device, Failure, Memory, Record
 from rooflens.results import Fit, Fits, RecordSet, Total
 from rooflens.running.estimating import estimable, tracer
 from rooflens.running.graphs import GraphWorkload
@@ -113,7 +114,9 @@ def largest_batches(
     for n, (_, name) in enumerate(open_):
         if progress is not None:
             progress(n / len(open_), f"{fits[name].case.model} on {name}")
-        fits[name] = fit = _searched(fits[name], batches)
+        # Who says what stays free means all that is no tensor.
+        libraries = fits[name].device if free is None else None
+        fits[name] = fit = _searched(fits[name], partial(batches.peak, device=libraries), batches)
         if fit.batch:
             one = fit.device
             if one.name not in records:
@@ -142,23 +145,23 @@ def _unsearched(target: AskedDevice, batches: Batches, free: tuple[Reserve, ...]
         count=target.count,
         case=case,
         memory=None if memory is None else int(memory.value),
-        reserves=reserves(one, case.mode, batches.demands(one)) if free is None else free,
+        reserves=reserves(one, case.mode) if free is None else free,
         reason=reason if lacking is None else f"no rate for {lacking}",
     )
 
 
-def _searched(fit: Fit, batches: Batches) -> Fit:
-    """The answer for a device of known memory."""
+def _searched(fit: Fit, peak: Callable[[int], Memory], batches: Batches) -> Fit:
+    """The answer for a device of known memory, from the memory of a batch."""
     assert fit.memory is not None
     memory, free = fit.memory, fit.reserves
-    batch = largest(lambda size: needed(batches.peak(size), memory, free), memory, batches.known)
+    batch = largest(lambda size: needed(peak(size), memory, free), memory, batches.known)
     shown = batch or 1  # where not even one sample fits, what that would need
     return replace(
         fit,
         case=batches.case(shown, fit.device),
         batch=batch,
         capped=batch >= CAP,
-        held=batches.peak(shown),
+        held=peak(shown),
         reason="" if batch else "not even one sample fits",
     )
 

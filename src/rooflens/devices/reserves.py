@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -42,16 +42,12 @@ class Reserve:
         return self.nbytes + math.ceil(self.of_transient * transient) + math.ceil(self.of_memory * memory)
 
 
-def reserves(device: Device, mode: str, demands: Collection[str]) -> tuple[Reserve, ...]:
-    """What must stay free on a device for a step.
-
-    Args:
-        demands: families of the step's operations with their precision, like ``convolution.fp32``.
-    """
+def reserves(device: Device, mode: str) -> tuple[Reserve, ...]:
+    """What must stay free on a device for a step of this mode."""
     return tuple(
         reserve if device.vendor.casefold() in map(str.casefold, rule["vendors"]) else replace(reserve, verified=False)
         for rule, reserve in _rules()
-        if device.kind in rule["kinds"] and mode in rule.get("modes", (mode,)) and rule.get("only") in (None, *demands)
+        if device.kind in rule["kinds"] and mode in rule.get("modes", (mode,))
     )
 
 
@@ -74,9 +70,9 @@ def _rules() -> tuple[tuple[Mapping[str, Any], Reserve], ...]:
 
 
 def needed(held: Memory, memory: int, free: Sequence[Reserve]) -> int:
-    """Bytes that a step needs of a device with `memory`: its peak and what must stay free."""
-    assert held.peak is not None  # an estimate knows it
-    return held.peak + sum(reserve.amount(held, memory) for reserve in free)
+    """Bytes that a step needs of a device with `memory`: its peak, workspaces, and what must stay free."""
+    assert held.with_workspace is not None  # an estimate knows it
+    return held.with_workspace + sum(reserve.amount(held, memory) for reserve in free)
 
 
 def one_of(device: Device) -> tuple[Device, int]:

@@ -73,6 +73,7 @@ class Memory:
             where only `monitor` is known.
         activations: kept from forward for backward.
         temporaries: everything that lives shorter than a phase, outputs included.
+        workspace: what libraries take beside the tensors (estimated): with it, `peak` is what the device reports.
         reserved: peak bytes that the caching allocator held (measured).
         monitor: what a system monitor shows: all bytes in use on the card; on a processor the peak of resident memory.
         before: what it showed before the model was loaded.
@@ -87,6 +88,7 @@ class Memory:
     optimizer: int | None = None
     kv_cache: int | None = None
     temporaries: int | None = None
+    workspace: int | None = None
     reserved: int | None = None
     monitor: int | None = None
     before: int | None = None
@@ -95,6 +97,11 @@ class Memory:
         negative = [f.name for f in fields(self) if (getattr(self, f.name) or 0) < 0]
         if negative:
             raise InvalidValue(f"memory cannot be {getattr(self, negative[0])} bytes ({negative[0]})")
+
+    @property
+    def with_workspace(self) -> int | None:
+        """Bytes that the device reports at the peak: tensors, and what libraries take as far as it is known."""
+        return None if self.peak is None else self.peak + (self.workspace or 0)
 
 
 MEMORY_CAUSES = ("parameters", "buffers", "inputs", "activations", "gradients", "optimizer", "kv_cache", "temporaries")

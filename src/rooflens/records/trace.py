@@ -15,6 +15,7 @@ class Trace:
     Attributes:
         operations: every operation that does work, in order.
         memory: bytes by cause at the peak; None where the size of something is not known.
+        held: bytes in the step's tensors when each operation has run; None where they are not known.
         parameters: elements of the model's parameters, shared ones once.
         lasting: numbers of the blocks of memory that outlive the step.
         unsized: path and name of operations whose shapes, FLOP and bytes are not known.
@@ -26,6 +27,7 @@ class Trace:
     operations: tuple[Operation, ...]
     memory: Memory | None
     parameters: int
+    held: tuple[int, ...] | None = None
     lasting: frozenset[int] = frozenset()
     unsized: tuple[tuple[str, str], ...] = ()
     host_calls: tuple[HostCalls, ...] | None = None

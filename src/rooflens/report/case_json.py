@@ -99,7 +99,7 @@ def _phase(item: Evidence, phase: Phase | None) -> dict[str, Any] | None:
 
 
 def _memory(memory: Memory | None) -> dict[str, int | None]:
-    return {name: None if memory is None else getattr(memory, name) for name in ("peak", *MEMORY_CAUSES)}
+    return {name: None if memory is None else getattr(memory, name) for name in ("peak", *MEMORY_CAUSES, "workspace")}
 
 
 def _measured(item: Evidence, time: RecordSet) -> dict[str, Any]:

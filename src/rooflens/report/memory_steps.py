@@ -34,7 +34,7 @@ def memory_steps(rs: RecordSet) -> Iterator[Table]:
         measured = None if item.time is None or item.time is item.work else item.time.memory
         if estimated is None or measured is None or measured.monitor is None:
             continue
-        rows = [*_causes(estimated), *_observed(estimated.peak, measured, measured.monitor)]
+        rows = [*_causes(estimated), *_observed(estimated.with_workspace, measured, measured.monitor)]
         yield build(f"Memory step by step: {item.case.label()}", _STEP, rows)
 
 
@@ -45,6 +45,8 @@ def _causes(estimated: Memory) -> Iterator[_Row]:
         if amount:
             so_far += amount
             yield _Row(cause.replace("_", " "), amount, so_far, "estimate")
+    if estimated.workspace:
+        yield _Row("workspace", estimated.workspace, so_far + estimated.workspace, "estimate")
 
 
 def _observed(estimated: int | None, measured: Memory, monitor: int) -> Iterator[_Row]:

@@ -149,16 +149,37 @@ class _Peak:
     memory: Memory
 
 
+def _of_a_device(row: _Peak) -> bool:
+    """True if another device might need other memory: it was measured, or what libraries take is known."""
+    return row.source != "estimate" or row.memory.workspace is not None
+
+
 _MEMORY = (
     *CASE[:-1],
-    replace(CASE[-1], read=lambda row: None if row.source == "estimate" else row.case.device),
+    replace(CASE[-1], read=lambda row: row.case.device if _of_a_device(row) else None),
     SOURCE,
     Column("peak", "peak", "B", "memory.peak", group="memory"),
     *cause_columns("memory"),
+    Column("workspace", "workspace", "B", "memory.workspace", group="memory", if_any=True),
+    Column(
+        "with_workspace",
+        "with workspace",
+        "B",
+        lambda row: row.memory.with_workspace if row.memory.workspace else None,
+        group="memory",
+        if_any=True,
+    ),
     Column("reserved", "reserved by the allocator", "B", "memory.reserved", group="memory"),
     Column("monitor", "shown by a monitor", "B", "memory.monitor", group="memory"),
     Column("before", "before the model", "B", "memory.before", group="memory", show="room"),
 )
+
+
+WITH_WORKSPACE = (
+    "workspace: what cuBLAS and cuDNN take for themselves, estimated by rules from an H100 (docs/memory.md); the device"
+    " reports peak and workspace together"
+)
+WITHOUT_WORKSPACE = "what the libraries of a device take for themselves is not in the peak"
 
 
 def tables_of(records: RecordSet, depth: int = 1) -> list[Table]:
@@ -233,12 +254,13 @@ def _failed_rows(rs: RecordSet, evidence: Sequence[Evidence]) -> Iterator[_Row]:
 def memory(rs: RecordSet) -> Table:
     """Return the peak memory of each case and source, and the bytes alive at that moment by cause.
 
-    An estimate needs the same memory on every device, so cases that differ in nothing else share a row.
+    The tensors of an estimate need the same memory on every device. Where nothing is known of what the devices'
+    libraries take, cases that differ in nothing else share a row.
     """
     known = ((case, source, records.memory) for case, source, records in rs.split())
     rows = [_Peak(case, source, memory) for case, source, memory in known if memory is not None]
-    estimated = any(row.source == "estimate" for row in rows)
-    notes = ["workspaces of cuDNN and cuBLAS are not in an estimate"] if estimated else []
+    known_ = {row.memory.workspace is not None for row in rows if row.source == "estimate"}
+    notes = [WITH_WORKSPACE if has else WITHOUT_WORKSPACE for has in sorted(known_)]
     table = build("Memory at the peak", _MEMORY, rows, notes=notes)
     return replace(table, rows=tuple(dict.fromkeys(table.rows)))
 

@@ -129,17 +129,9 @@ class Evidence:
         held = None if self.work is None or "estimate" not in self.work.sources else self.work.memory
         if held is None or held.peak is None or self.device is None or "memory" not in self.device.facts:
             return None
-        assert self.work is not None
         one, count = one_of(self.device)
         memory = int(one.facts["memory"].value)
-        demands = {
-            f"{record.kind}.{resource.removeprefix('matmul.')}"
-            for record in self.work.records
-            if record.work is not None
-            for resource in record.work.flops
-            if resource.startswith("matmul.")
-        }
-        free = reserves(one, self.case.mode, demands)
+        free = reserves(one, self.case.mode)
         bytes_needed = needed(held, memory, free)
         # What ran did fit. Of several devices each holds less than all of it, and nobody knows how much less.
         fits = False if bytes_needed > count * memory else None

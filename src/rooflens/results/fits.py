@@ -53,13 +53,13 @@ class Fit:
 
     @property
     def needed(self) -> int | None:
-        """Bytes that `case` needs: its peak and the reserves."""
+        """Bytes that `case` needs: its peak, workspaces and the reserves."""
         return None if self.memory is None or self.held is None else needed(self.held, self.memory, self.reserves)
 
     @property
     def reserved(self) -> int | None:
         """Bytes of the reserves."""
-        peak = None if self.held is None else self.held.peak
+        peak = None if self.held is None else self.held.with_workspace
         return None if self.needed is None or peak is None else self.needed - peak
 
     @property

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rooflens.costs import arithmetic_of, cost, fused_bytes, optimizer_bytes, traffic
-from rooflens.records import Call, Case, Device, Operation, Record, Trace, Work
+from rooflens.costs import Workspaces, arithmetic_of, cost, fused_bytes, optimizer_bytes, traffic, workspaces
+from rooflens.records import Call, Case, Device, Memory, Operation, Record, Trace, Work
 from rooflens.runs.options import Fusion
 
 FULL_ATTENTION = "attention is counted in full; the bound of a causal call uses the half that its kernel executes"
@@ -82,10 +82,18 @@ def records(
         source="estimate",
         scope="model",
         parameters=trace.parameters,
-        memory=trace.memory,
+        memory=trace.memory
+        if trace.memory is None or device is None
+        else memory_on(device, trace.memory, workspaces(trace, arithmetic)),
         host_calls=trace.host_calls,
         notes=(*trace.notes, *(((CAUSAL_ATTENTION if causal else FULL_ATTENTION),) if partial else ())),
     )
+
+
+def memory_on(device: Device, held: Memory, taken: Workspaces | None) -> Memory:
+    """The memory of a step at its peak; where a device's libraries are known, with what they take."""
+    reported = None if taken is None else taken.reported(device)
+    return held if reported is None or held.peak is None else replace(held, workspace=reported - held.peak)
 
 
 def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:

@@ -18,10 +18,11 @@ from rooflens.trace.plain_tensors import plain_tensors
 
 
 class Lifetimes:
-    """Watches storages from their first appearance until they are freed."""
+    """Watches storages from their first appearance until they are freed; `held` is the sum of their bytes now."""
 
     def __init__(self) -> None:
         self.blocks: list[MemoryBlock] = []
+        self.held = 0
         self._alive: dict[int, int] = {}
         self._watches: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._clock = 0
@@ -39,6 +40,7 @@ class Lifetimes:
             return self.blocks[known]
         self._clock += 1
         block = MemoryBlock(allocated(storage.nbytes()), birth=self._clock, cause=cause)
+        self.held += block.nbytes
         self._alive[key] = len(self.blocks)
         self.blocks.append(block)
         self._watches[key] = weakref.ref(storage, partial(self._freed, key))
@@ -73,7 +75,9 @@ class Lifetimes:
 
     def _freed(self, key: int, _: object) -> None:
         self._clock += 1
-        self.blocks[self._alive.pop(key)].death = self._clock
+        block = self.blocks[self._alive.pop(key)]
+        block.death = self._clock
+        self.held -= block.nbytes
         del self._watches[key]
 
     def peak(self) -> Memory:

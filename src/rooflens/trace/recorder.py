@@ -101,6 +101,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self, paths: ModulePaths, lifetimes: Lifetimes, parameter_names: dict[int, str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[Operation] = []
+        self.held: list[int] = []
         self.phase: Phase = "forward"
         self.packed = PackedOperands(lifetimes)
         self._paths = paths
@@ -176,6 +177,7 @@ class Recorder(TorchDispatchMode):
                 self._views[path, self.phase] += 1
             elif not schema.free:
                 self.operations.append(self._operation(schema, args, kwargs, outputs, path, recomputed))
+                self.held.append(self._lifetimes.held)
         return results
 
     def _operation(

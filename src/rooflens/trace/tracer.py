@@ -187,6 +187,7 @@ class _Run:
             operations=tuple(self.recorder.operations),
             host_calls=self.recorder.host_calls,
             memory=self.lifetimes.peak(),
+            held=tuple(self.recorder.held),
             parameters=sum(p.numel() for p in self.module.parameters()) + self.recorder.packed.weights,
             notes=self.recorder.packed.notes,
         )

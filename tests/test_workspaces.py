@@ -1,0 +1,153 @@
+"""What libraries take for themselves. Every right value is derived by hand, or was measured on an H100 (torch 2.11)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import rooflens as rl
+from rooflens.costs import Arithmetic
+from rooflens.costs.workspaces import call_workspace
+from rooflens.records import Call, Memory
+from rooflens.records.operation import Tensor, dense_strides
+from rooflens.report.summary import memory as memory_table
+
+MIB = 2**20
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+TF32 = Arithmetic(products="tf32", convolutions="tf32")
+
+
+def tensor(shape: tuple[int, ...], dtype: str, memory_format: str = "contiguous") -> Tensor:
+    return Tensor(shape, dtype, math.prod(shape) * BYTES[dtype], None, dense_strides(shape, memory_format), 0)
+
+
+def convolution(
+    image: tuple[int, ...],
+    outputs: int,
+    kernel: tuple[int, int],
+    of: str,
+    dtype: str = "fp32",
+    *,
+    stride: int = 1,
+    groups: int = 1,
+    memory_format: str = "contiguous",
+) -> Call:
+    """A padded convolution's call: forward, or the gradient of the input or of the weight."""
+    result = (image[0], outputs, *(math.ceil(side / stride) for side in image[2:]))
+    x, y = tensor(image, dtype, memory_format), tensor(result, dtype, memory_format)
+    w = tensor((outputs, image[1] // groups, *kernel), dtype, memory_format)
+    settings: tuple[tuple[str, Any], ...] = (
+        ("stride", (stride, stride)),
+        ("padding", tuple(k // 2 for k in kernel)),
+        ("dilation", (1, 1)),
+        ("transposed", False),
+        ("output_padding", (0, 0)),
+        ("groups", groups),
+    )
+    if of == "forward":
+        return Call("convolution", (("input", x), ("weight", w), ("bias", None), *settings), (y,), 0, 0, 0)
+    mask = (of != "weight", of != "input", False)
+    operands = (("grad_output", y), ("input", x), ("weight", w), *settings, ("output_mask", mask))
+    return Call("convolution_backward", operands, (), 0, 0, 0)
+
+
+MEASURED = [
+    # FFT of 32 x 32: 32 x 17 complex numbers of 8 bytes = 4352 for each of 64 x 256 images and 128 x 128 filters.
+    (((64, 128, 28, 28), 128, (3, 3), "input"), 4352 * (64 * 256 + 128 * 128)),
+    # An image of 112 has 4 x 4 tiles of 30: two buffers for images and results.
+    (((64, 128, 112, 112), 128, (3, 3), "input"), 4352 * (2 * 64 * 256 + 128 * 128)),
+    # FFT of 16 x 16, forward: 16 x 9 x 8 = 1152; filters twice, and flipped (4 x 256 x 256 x 9 bytes).
+    (((256, 256, 14, 14), 256, (3, 3), "forward"), 1152 * (256 * 512 + 2 * 256 * 256) + 4 * 256 * 256 * 9),
+    # Winograd of 9 x 9 for 5 x 5: 13 x 13 numbers, 3 x 3 tiles.
+    (((256, 64, 27, 27), 192, (5, 5), "weight"), 4 * 169 * (256 * 9 * (64 + 192) + 64 * 192)),
+    # Winograd of 4 x 4 for 3 x 3: 6 x 6 numbers, 14 x 14 tiles.
+    (((64, 64, 56, 56), 64, (3, 3), "weight"), 4 * 36 * (64 * 196 * 128 + 64 * 64)),
+]
+
+
+@pytest.mark.parametrize(("shape", "nbytes"), MEASURED)
+def test_algorithms_of_fp32(shape: tuple[Any, ...], nbytes: int) -> None:
+    assert call_workspace(convolution(*shape), Arithmetic()) == nbytes
+
+
+def test_tensor_cores_want_the_channels_last() -> None:
+    # Copies of image (2 x 64 x 8 x 8), weight (32 x 64 x 9) and result (2 x 32 x 8 x 8), of 2 bytes.
+    call = convolution((2, 64, 8, 8), 32, (3, 3), "forward", "bf16")
+    assert call_workspace(call, Arithmetic()) == 2 * (8192 + 18432 + 4096)
+    # Three channels of 2 bytes are padded to 16 bytes, of 4 bytes too.
+    call = convolution((2, 3, 8, 8), 32, (3, 3), "forward", "fp16")
+    assert call_workspace(call, Arithmetic()) == 16 * 2 * 64 + 2 * (32 * 27 + 4096)
+    call = convolution((2, 3, 8, 8), 32, (3, 3), "forward")
+    assert call_workspace(call, TF32) == 16 * 2 * 64 + 4 * (32 * 27 + 4096)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        convolution((64, 64, 56, 56), 64, (3, 3), "forward"),  # implicit product on general lanes
+        convolution((64, 64, 56, 56), 64, (1, 1), "forward", "bf16"),  # a matrix product
+        convolution((64, 64, 56, 56), 64, (3, 3), "weight", "bf16", groups=64),  # one per channel
+        convolution((64, 64, 56, 56), 64, (3, 3), "input", "bf16", memory_format="channels_last"),
+    ],
+)
+def test_no_workspace(call: Call) -> None:
+    assert call_workspace(call, Arithmetic()) == 0
+
+
+def test_a_backward_call_takes_the_most_of_its_gradients() -> None:
+    shape = (64, 128, 28, 28), 128, (3, 3)
+    both, for_input, for_weight = (
+        call_workspace(convolution(*shape, of), Arithmetic()) for of in ("both", "input", "weight")
+    )
+    assert both == max(for_input, for_weight)
+    assert for_input != for_weight
+
+
+def held(module: nn.Module, shape: tuple[int, ...], **options: Any) -> Memory:
+    found = rl.estimate(module, inputs=torch.empty(shape), **options).memory
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("device", "mode", "nbytes"),
+    [
+        ("h100-sxm", "inference", 33 * MIB),  # seen on an H100: 34,603,008 B
+        ("h100-sxm", "train", 65 * MIB),  # 68,157,440 B: backward runs in a thread of its own
+        ("t4", "inference", 8320 * 1024 + MIB),  # torch's source: 4096 KiB x 2 + 16 KiB x 8
+        ("mi300x", "inference", 129 * MIB),
+        ("cpu-generic", "inference", None),
+    ],
+)
+def test_what_torch_keeps_for_products(device: str, mode: str, nbytes: int | None) -> None:
+    if device == "cpu-generic":
+        device = next(d.name for d in rl.devices() if d.kind == "cpu")
+    assert held(nn.Linear(64, 64), (4, 64), device=device, mode=mode).workspace == nbytes
+
+
+def test_without_products_nothing_is_kept() -> None:
+    assert held(nn.ReLU(), (4, 64), device="h100-sxm").workspace == 0
+    # No bias: no cublasLt (seen on a decoder: 33,554,432 B).
+    assert held(nn.Linear(64, 64, bias=False), (4, 64), device="h100-sxm").workspace == 32 * MIB
+
+
+def test_a_workspace_counts_where_it_tops_the_peak() -> None:
+    """The first layer is the peak. The second one's copies count in so far as they top it."""
+    layers = nn.Sequential(nn.Conv2d(8, 512, 3, padding=1, bias=False), nn.Conv2d(512, 8, 3, padding=1, bias=False))
+    memory = held(layers.to(torch.bfloat16), (1, 8, 64, 64), device="h100-sxm", dtype="bf16")
+    small, large, weights = 2 * 8 * 4096, 2 * 512 * 4096, 2 * 2 * 8 * 512 * 9
+    assert memory.peak == small + large + small + weights
+    # Both layers copy a small and a large tensor and a weight; while the second runs, its result is there too.
+    assert memory.workspace == small + large + weights // 2
+    assert memory.with_workspace == memory.peak + memory.workspace
+
+
+def test_a_table_shows_workspaces_by_device() -> None:
+    found = rl.estimate(nn.Linear(64, 64), inputs=torch.empty(4, 64), device=["h100-sxm", "t4"])
+    table = memory_table(found)
+    assert len(table.rows) == 2
+    assert any(note.startswith("workspace:") for note in table.notes)
