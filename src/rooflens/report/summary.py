@@ -149,14 +149,13 @@ class _Peak:
     memory: Memory
 
 
-def _of_a_device(row: _Peak) -> bool:
-    """True if another device might need other memory: it was measured, or what libraries take is known."""
-    return row.source != "estimate" or row.memory.workspace is not None
-
-
 _MEMORY = (
     *CASE[:-1],
-    replace(CASE[-1], read=lambda row: row.case.device if _of_a_device(row) else None),
+    # The tensors of an estimate are the same on all devices, what libraries take is not.
+    replace(
+        CASE[-1],
+        read=lambda row: None if row.source == "estimate" and row.memory.workspace is None else row.case.device,
+    ),
     SOURCE,
     Column("peak", "peak", "B", "memory.peak", group="memory"),
     *cause_columns("memory"),

@@ -140,7 +140,9 @@ class Evidence:
         largest = None
         if fits is False and count == 1 and self.case.batch is not None:
             growing = sum(getattr(held, cause) or 0 for cause in WITH_THE_BATCH)
-            least = needed(replace(held, peak=held.peak - growing, **dict.fromkeys(WITH_THE_BATCH, 0)), memory, free)
+            # Of a workspace, the most is that of a convolution, which grows with the batch.
+            nothing = dict.fromkeys(WITH_THE_BATCH, 0) | {"workspace": 0}
+            least = needed(replace(held, peak=held.peak - growing, **nothing), memory, free)
             largest = max(0, int(self.case.batch * (memory - least) / (bytes_needed - least))) if growing else 0
         return Room(
             memory=count * memory,
