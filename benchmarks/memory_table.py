@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "memory.md"
 RESULTS = ROOT / "benchmarks" / "results"
 CAPACITY = ROOT / "src" / "rooflens" / "devices" / "capacity.toml"
 PEAKS = RESULTS / "memory-h200.json"
-REPORTED = (RESULTS / "memory-h100.json", RESULTS / "memory-fresh-h100.json")
+REPORTED = (RESULTS / "memory-h100.json", RESULTS / "memory-fresh-h200.json")
 LIMITS = RESULTS / "largest-batch-h200.json"
 STEPS = ("inference", "train")
 DEFAULT, EXPANDABLE = "default", "expandable_segments:True"
@@ -61,8 +61,8 @@ def worst(data: dict[str, Any]) -> Iterator[str]:
 
 def reported(known: dict[str, Any], fresh: dict[str, Any]) -> Iterator[str]:
     """Errors of peak and workspace together, of models that rules were made from and of others."""
-    yield "| models | step | cases | median | 90 % within | worst | without workspaces, 90 % within |"
-    yield "|---|---|---:|---:|---:|---|---:|"
+    yield "| models | GPU | step | cases | median | 90 % within | worst | without workspaces, 90 % within |"
+    yield "|---|---|---|---:|---:|---:|---|---:|"
     for name, data in (("seen when the rules were made", known), ("others", fresh)):
         for step in STEPS:
             cases = [case for case in data["cases"] if case["mode"] == step]
@@ -71,10 +71,12 @@ def reported(known: dict[str, Any], fresh: dict[str, Any]) -> Iterator[str]:
             far = max(cases, key=lambda case: abs(case["reported_error"]))
             where = f"{percent(far['reported_error'])} ({model(far)}, batch {far['batch']}, {far['dtype']})"
             last = math.ceil(0.9 * len(cases)) - 1
-            shown = [f"{100 * value:.1f} %" for value in (errors[len(errors) // 2], errors[last])]
-            yield f"| {name} | {step} | {len(cases)} | {' | '.join(shown)} | {where} | {100 * without[last]:.0f} % |"
+            shown = " | ".join(f"{100 * value:.1f} %" for value in (errors[len(errors) // 2], errors[last]))
+            models = f"{name} ({len({case['model'] for case in cases})})"
+            cells = (models, data["card"], step, len(cases), shown, where, f"{100 * without[last]:.0f} %")
+            yield f"| {' | '.join(map(str, cells))} |"
     yield ""
-    yield f"GPU: {fresh['card']}. torch {fresh['torch']}."
+    yield f"torch {fresh['torch']} on the GPU; the estimates for the first two rows are of torch {known['estimates']}."
 
 
 def peak_rows(data: dict[str, Any]) -> Iterator[str]:
