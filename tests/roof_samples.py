@@ -103,10 +103,13 @@ def as_csv(*rows: dict[str, float | str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+ROCPROF = "device,HBMBw,HBMBwLow,L2Bw,LDSBw,FP32Flops,FP32FlopsHigh,BF16Flops,MFMAF16Flops,MFMAF6Flops,MFMAI8Ops\n"
+ROCPROF_ROW = "0,1388.7,1300,3000.5,9000,20937.7,21000,N/A,150000,300000,160000\n"
 VALID = {
     "roofline.json": json.dumps(ert(), indent=3),
     "report": REPORT,
     "try.001": TRY,
     "data.txt": KEYWORDS,
     "pd.csv": as_csv(table(), table(5)),
+    "roofline.csv": ROCPROF + ROCPROF_ROW,
 }

@@ -71,6 +71,7 @@ def test_the_documented_kinds_and_precisions_are_those_of_the_code() -> None:
         ("1 TB/s", "1 TFLOP/s", "bandwidth.dram '1 TFLOP/s' is not in B/s"),
         ("1 TB/s", "fast", "bandwidth.dram cannot read 'fast' as a quantity in B/s"),
         ("1 TB/s", "0 TB/s", "bandwidth.dram is '0 TB/s'; it must be above zero"),
+        ("1 TB/s", "1e30 TB/s", "bandwidth.dram is '1e30 TB/s'; hardware has 1 to 1e+30 a second"),
         ("1 TB/s", "-1 TB/s", "bandwidth.dram is '-1 TB/s'; it must be above zero"),
         ("1 TB/s", "1e999 TB/s", "bandwidth.dram '1e999 TB/s' is beyond what a number can hold"),
         (

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.roof_samples import KEYWORDS, REPORT, SUM, TRY, VALID, as_csv, ert, table
+from tests.roof_samples import KEYWORDS, REPORT, ROCPROF, ROCPROF_ROW, SUM, TRY, VALID, as_csv, ert, table
 
 import rooflens as rl
 from rooflens.cli.main import cli
@@ -343,13 +343,9 @@ def test_any_damage_is_an_error_or_read(tmp_path_factory: Any, name: str, data: 
     assert all(0 <= number < math.inf for number in found)
 
 
-ROCPROF = "device,HBMBw,HBMBwLow,L2Bw,LDSBw,FP32Flops,FP32FlopsHigh,BF16Flops,MFMAF16Flops,MFMAF6Flops,MFMAI8Ops\n"
-
-
 def test_roofs_of_rocprof_compute_are_a_device(tmp_path: Path) -> None:
     """GB/s and GFLOP/s of 10^9; the columns of extremes are none of roofs, and an unknown cell is no rate."""
-    row = "0,1388.7,1300,3000.5,9000,20937.7,21000,N/A,150000,300000,160000\n"
-    path = written(tmp_path, "roofline.csv", ROCPROF + row + row.replace("0,", "1,", 1))
+    path = written(tmp_path, "roofline.csv", ROCPROF + ROCPROF_ROW + ROCPROF_ROW.replace("0,", "1,", 1))
     (device,) = rl.read(path).devices.values()
     stated = {c.resource: c.rate for c in device.ceilings if c.origin == "measured"}
     assert stated == pytest.approx(
@@ -373,6 +369,7 @@ def test_roofs_of_rocprof_compute_are_a_device(tmp_path: Path) -> None:
         ("device,HBMBw,FP32Flops\n0,5\n", "it was cut"),
         ("device,HBMBw\n0,fast\n", "column HBMBw holds 'fast', which is no number"),
         ("device,HBMBw\n0,N/A\n", "holds no roof that rooflens has"),
+        ("device,HBMBw\n0,13", "holds no roof that rooflens has"),
     ],
 )
 def test_damage_of_roofs_of_rocprof_compute_is_an_error(tmp_path: Path, text: str, says: str) -> None:

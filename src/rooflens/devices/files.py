@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, NoReturn, get_args
 
 from rooflens.devices.rules import SourcedValue, ceilings
-from rooflens.errors import DeviceFileError, UnitError
+from rooflens.errors import DeviceFileError, InvalidValue, UnitError
 from rooflens.opening import parsed_toml, read_text
 from rooflens.records import LEVELS, LINKS, PRECISIONS, UNITS, CeilingOrigin, Device, Fact, Silicon
+from rooflens.records.device import LEAST_RATE, MOST_RATE
 from rooflens.units import parse
 
 KINDS = ("gpu", "cpu", "tpu", "soc", "accelerator")
@@ -156,6 +157,10 @@ class _DeviceTable:
             key: Fact(value=given.value, origin=given.origin, reference=given.reference, verified=given.verified)
             for key, given in self._values("facts")
         }
+        try:
+            stated = ceilings(rates, vendor=text["vendor"], kind=kind, facts=facts)
+        except InvalidValue as error:  # one that follows by a rule
+            raise DeviceFileError(f"{self.where}: {error}") from error
         reported = self._list("reported")
         device = Device(
             name=name,
@@ -163,7 +168,7 @@ class _DeviceTable:
             vendor=text["vendor"],
             kind=kind,
             arch=text["arch"],
-            ceilings=ceilings(rates, vendor=text["vendor"], kind=kind, facts=facts),
+            ceilings=stated,
             facts=facts,
             aliases=(*self._list("aliases"), *reported),
             notes=text["notes"].strip(),
@@ -225,6 +230,8 @@ class _DeviceTable:
             self._fail(place, str(error))
         if number <= 0:
             self._fail(place, f"is {value!r}; it must be above zero (leave out what is not known)")
+        if unit in ("FLOP/s", "B/s") and not LEAST_RATE <= number <= MOST_RATE:
+            self._fail(place, f"is {value!r}; hardware has {LEAST_RATE:g} to {MOST_RATE:g} a second")
         return number
 
     def _with_evidence(self, place: str, origin: str, references: tuple[str, ...]) -> tuple[str, ...]:

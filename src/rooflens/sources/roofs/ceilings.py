@@ -11,6 +11,7 @@ from rooflens.devices.files import slug
 from rooflens.devices.rules import SourcedValue, ceilings
 from rooflens.errors import FileError
 from rooflens.records import CeilingOrigin, Device, Record
+from rooflens.records.device import LEAST_RATE, MOST_RATE
 from rooflens.units import show
 
 GIGA = 1e9
@@ -93,7 +94,7 @@ def number(text: str, place: str) -> float:
 def rate(text: str, place: str) -> float:
     """Return a rate in base units; it is written in GB/s or GFLOP/s."""
     value = number(text, place) * GIGA
-    if value <= 0:
+    if not LEAST_RATE <= value <= MOST_RATE:
         raise FileError(f"{place} holds {text[:40]!r}, which is no rate; leave out what is not known")
     return value
 

@@ -35,15 +35,19 @@ def from_rocprof(text: str, path: Path, _: str, told: Device | None) -> Roofs:
         raise FileError(f"{where} holds no GPU below its header; run 'rocprof-compute profile --roof-only' again")
     if any(len(row) != len(header) for row in rows):
         raise FileError(f"{where}: a row has another number of cells than the header; it was cut")
-    others = [f"Roofs of the first of {len(rows)} GPUs"] if len(rows) > 1 else []
+    notes = [f"Roofs of the first of {len(rows)} GPUs"] if len(rows) > 1 else []
+    cells = dict(zip(header, rows[0], strict=True))
+    if len(rows) == 1 and not text.endswith(("\n", "\r")):
+        cells.pop(header[-1])
+        notes.append(f"The file may have been cut in its last cell: {header[-1]} is left out")
     device = device_of(
-        list(_roofs(dict(zip(header, rows[0], strict=True)), where)),
+        list(_roofs(cells, where)),
         title=path.stem,
         told=told,
         suffix="rocprof-compute",
         kind="gpu",
         origin="measured",
-        notes=["Measured by the micro-benchmarks of rocprof-compute", *others],
+        notes=["Measured by the micro-benchmarks of rocprof-compute", *notes],
     )
     if device is None:
         raise FileError(f"{where} holds no roof that rooflens has; run 'rocprof-compute profile --roof-only' again")
