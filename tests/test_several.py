@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from tests.study_samples import written
 from torch import nn
 
 import rooflens as rl
@@ -18,6 +20,7 @@ from rooflens.errors import (
     MissingCeiling,
     ModelError,
     RooflensError,
+    StudyFileError,
     UnknownDevice,
     UnknownName,
     checked,
@@ -139,3 +142,21 @@ def test_errors_told_together_are_of_the_kind_that_all_are() -> None:
     with pytest.raises(RooflensError, match="unknown device 'x'\nbatch 0"):
         checked(lambda: fail(unknown), lambda: 1, lambda: fail(wrong))
     assert checked(lambda: 1, lambda: 2) == [1, 2]
+
+
+def test_a_study_file_tells_all_wrong_names_at_once(tmp_path: Path) -> None:
+    path = written(tmp_path, 'title = "T"\nmodels = ["alexnet"]\ndtypes = ["bf17"]\ndevices = ["t44", "t4", "h1000"]\n')
+    with pytest.raises(StudyFileError) as caught:
+        rl.run_study(path, tmp_path / "out")
+    assert [name in str(caught.value) for name in ("'bf17'", "'t44'", "'h1000'")] == [True] * 3
+    assert "line 3" in str(caught.value)
+    path = written(tmp_path, 'title = "T"\nmodels = ["alexnett", "alexnet", "resnet500"]\n')
+    with pytest.raises(StudyFileError) as models:
+        rl.run_study(path, tmp_path / "out")
+    assert [name in str(models.value) for name in ("'alexnett'", "'resnet500'")] == [True] * 2
+    path = written(tmp_path, 'title = "T"\nmodels = ["alexnet"]\n')
+    with pytest.raises(InvalidValue, match="the study has no device 't44', 'h1000'; it has: none"):
+        rl.run_study(path, tmp_path / "out", devices=["t44", "h1000"])
+    with pytest.raises(UnknownDevice) as both:
+        rl.roofline(rl.RecordSet(()), device=["t44", "h1000"])
+    assert [f"'{name}'" in str(both.value) for name in ("t44", "h1000")] == [True] * 2

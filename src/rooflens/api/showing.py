@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rooflens.compare import Comparison
 from rooflens.errors import InvalidValue
-from rooflens.machine import datasheet_of, find, listed
+from rooflens.machine import datasheet_of, found_each, listed
 from rooflens.records import Device
 from rooflens.report.case_json import promised_json
 from rooflens.report.comparison import comparison_tables
@@ -92,7 +92,8 @@ def roofline(
         UnknownDevice: nobody knows a device of this name.
     """
     together = RecordSet.union(records)
-    extra = [together.devices.get(d) or find(d) if isinstance(d, str) else d for d in listed(device)]
+    named = [together.devices.get(d, d) if isinstance(d, str) else d for d in listed(device)]
+    extra = found_each(named)
     shown = [*devices_of(together), *extra]
     datasheets = [sheet for sheet in map(datasheet_of, shown) if sheet is not None]
     return roofline_figure(together, by=by, devices=[*shown, *datasheets], level=level, title=title, top=top)

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
-from rooflens.errors import InvalidValue, RooflensError, StudyFileError, UnknownModel
+from rooflens.errors import InvalidValue, RooflensError, StudyFileError, UnknownModel, checked
 from rooflens.running.cells import Estimates, counting, estimating, measuring, replaying, runs_here
 from rooflens.runs.run import is_own_file
 from rooflens.study import STATES, Cell, CellRunner, SourceName, StudyChange, StudyFolder, Tell, canonical, run_each
@@ -83,9 +84,8 @@ def chosen(folder: StudyFolder, sources: Sequence[str] = (), devices: Sequence[s
         ("source", sources, {cell.source for cell in folder.cells}),
         ("device", devices, {cell.case.device for cell in folder.cells if cell.case.device is not None}),
     ):
-        for name in wanted:
-            if name not in known:
-                raise InvalidValue(f"the study has no {what} {name!r}; it has: {', '.join(sorted(known)) or 'none'}")
+        if unknown := ", ".join(repr(name) for name in wanted if name not in known):
+            raise InvalidValue(f"the study has no {what} {unknown}; it has: {', '.join(sorted(known)) or 'none'}")
     return tuple(
         cell
         for cell in folder.cells
@@ -168,24 +168,28 @@ def _side_by_side(
 
 
 def _check_models(folder: StudyFolder, path: Path) -> None:
-    """Refuse an unknown model before anything runs. A login node without torch cannot check.
+    """Refuse unknown models before anything runs. A login node without torch cannot check.
 
     Raises:
-        StudyFileError: a name is wrong; the message has its line.
+        StudyFileError: names are wrong; the message has the line of each.
     """
     if find_spec("torch") is None:
         return
+    models = dict.fromkeys(cell.case.model for cell in folder.cells if cell.source != "replay")
+    checked(*(partial(_check_model, model, path) for model in models))
+
+
+def _check_model(model: str, path: Path) -> None:
     from rooflens.models import find
 
-    for model in dict.fromkeys(cell.case.model for cell in folder.cells if cell.source != "replay"):
-        if model.endswith(".onnx") or ".py:" in model or model.startswith("hf:"):
-            continue  # a file: its cells fail if something is wrong
-        try:
-            find(model)
-        except UnknownModel as error:
-            lines = path.read_text(encoding="utf-8").splitlines()
-            line = next((n for n, text in enumerate(lines, 1) if f'"{model}"' in text or f"'{model}'" in text), None)
-            place = f"{path}, line {line}" if line is not None else str(path)
-            raise StudyFileError(f"{place}: models: {error}") from error
-        except RooflensError:  # a known model that cannot be built here: its cells fail
-            continue
+    if model.endswith(".onnx") or ".py:" in model or model.startswith("hf:"):
+        return  # a file: its cells fail if something is wrong
+    try:
+        find(model)
+    except UnknownModel as error:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        line = next((n for n, text in enumerate(lines, 1) if f'"{model}"' in text or f"'{model}'" in text), None)
+        place = f"{path}, line {line}" if line is not None else str(path)
+        raise StudyFileError(f"{place}: models: {error}") from error
+    except RooflensError:  # a known model that cannot be built here: its cells fail
+        return

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, NoReturn
 
-from rooflens.errors import RooflensError, StudyFileError
+from rooflens.errors import RooflensError, StudyFileError, checked
 from rooflens.study.toml_lines import Path, line_of
 
 
@@ -87,29 +88,34 @@ class TomlTable:
         for key in self.values:
             if key not in allowed:
                 self.fail(key, f"is not known here{near(key, allowed)}; allowed: {', '.join(allowed)}{remedy}")
-        return {key: self._value(key, kinds[key]) for key in self.values if key in kinds}
+        given = [key for key in self.values if key in kinds]
+        values = checked(*(partial(self._value, key, kinds[key]) for key in given))
+        return dict(zip(given, values, strict=True))
 
     def _value(self, key: str, kind: KeyKind) -> Any:
         given = self.values[key]
         is_list = isinstance(given, list)
         if is_list and not kind.many:
             self.fail(key, f"is {given!r}; it has one value and not a list")
-        items = list[Any]()
-        for n, value in enumerate(given if is_list else [given]):
-            at = (n,) if is_list else ()
-            if not kind.fits(value):
-                needs = kind.needs or f"allowed: {', '.join(kind.choices)}"
-                self.fail(key, f"is {value!r}{near(value, kind.choices)}; {needs}", *at)
-            try:
-                items.append(kind.make(value))
-            except RooflensError as error:
-                self.fail(key, f"is {value!r}: {error}", *at)
+        places = [(value, (n,) if is_list else ()) for n, value in enumerate(given if is_list else [given])]
+        items = checked(*(partial(self._item, key, kind, value, at) for value, at in places))
+        for n, item in enumerate(items):
             # 1 == True, so types are compared too.
-            if any(other == items[-1] and type(other) is type(items[-1]) for other in items[:-1]):
-                self.fail(key, f"names {items[-1]!r} twice", *at)
+            if any(other == item and type(other) is type(item) for other in items[:n]):
+                self.fail(key, f"names {item!r} twice", *places[n][1])
         if not items:
             self.fail(key, "is empty; leave it out, or name something")
         return tuple(items) if kind.many else items[0]
+
+    def _item(self, key: str, kind: KeyKind, value: Any, at: tuple[int, ...]) -> Any:
+        """A value of a key, made from what stands there."""
+        if not kind.fits(value):
+            needs = kind.needs or f"allowed: {', '.join(kind.choices)}"
+            self.fail(key, f"is {value!r}{near(value, kind.choices)}; {needs}", *at)
+        try:
+            return kind.make(value)
+        except RooflensError as error:
+            self.fail(key, f"is {value!r}: {error}", *at)
 
     def table(self, key: str) -> TomlTable:
         """A table within this one; empty where the file has none."""
