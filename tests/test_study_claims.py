@@ -391,6 +391,21 @@ def test_values_stand_beside_a_number_that_is_claimed(claim: Claim, words: str) 
     )
 
 
+def test_a_verdict_repeats_the_doubts_of_the_times() -> None:
+    # On one of four runs the processor was busy, and of another the samples were noisy: two of two comparisons.
+    first, *others = BOTH
+    busy = replace(first, notes=("the processor was busy: other processes used more than 10 % of its cores meanwhile",))
+    noisy = replace(others[-1], notes=("noisy: the interval is wide", "memory: the peak since the program began"))
+    verdict = judged(faster(), [busy, *others[:-1], noisy])
+    assert [len(pair.doubts) for pair in verdict.pairs] == [1, 1]
+    assert verdict.sentence == (
+        "Supported by measurements: 2 of 2 comparisons hold, left over right 0.5 to 0.75. Doubtful by notes on the"
+        " times: the processor was busy (in 1 of 2), noisy (in 1 of 2)."
+    )
+    flops = [replace(estimated("a", device, 1e12), notes=busy.notes) for device in (A100, V100)]
+    assert "Doubtful" not in judged(faster(), flops).sentence, "an estimate takes no times"
+
+
 def test_for_how_many_is_said_where_comparisons_do_not_tell() -> None:
     # Two batches of each of two models: b takes longer with 8 images, so that one of two models holds, in 3 of 4.
     others = [measured("a", V100, 9.0, batch=8), measured("a", A100, 8.0, batch=8)]

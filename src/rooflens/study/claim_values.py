@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal
 
 from rooflens.compare import correlations
@@ -11,7 +12,7 @@ from rooflens.compare.timed_cases import Compared
 from rooflens.compare.uncertainty import METHODS, Interval, Method
 from rooflens.errors import Incomparable
 from rooflens.records import Case, Phase, Scalar
-from rooflens.results import QUANTITIES, Evidence, RecordSet
+from rooflens.results import QUANTITIES, Evidence, RecordSet, join
 
 TIMED = ("time", "throughput", "performance", "efficiency", "memory")
 """Quantities that can be measured, and estimated too: all but efficiency."""
@@ -29,6 +30,7 @@ class ClaimValue:
         number: in base units; None where it is not known.
         interval: of 95 %, None where there is none: an estimate has no samples.
         lacks: why there is no number; `why` in words.
+        doubts: what those who took the times say against them.
     """
 
     facts: Mapping[str, Scalar | None]
@@ -37,6 +39,7 @@ class ClaimValue:
     interval: Interval | None = None
     lacks: Lack | None = None
     why: str = ""
+    doubts: tuple[str, ...] = ()
 
     def interval_times(self, factor: float) -> Interval | None:
         """Where the number lies, times a factor; None where it is not known."""
@@ -110,7 +113,15 @@ def of_cases(
         label = item.case.label() if step is None else f"{item.case.label()}, {step}"
         facts = facts_of(item.case) | {"phase": step, "source": source}
         lacks, why = _unknown(label, known.value)
-        yield ClaimValue(facts=facts, label=label, number=known.value, interval=known.interval, lacks=lacks, why=why)
+        yield ClaimValue(
+            facts=facts,
+            label=label,
+            number=known.value,
+            interval=known.interval,
+            lacks=lacks,
+            why=why,
+            doubts=item.doubts if measured and quantity in TIMED else (),
+        )
 
 
 def correlated(
@@ -124,7 +135,9 @@ def correlated(
         )
     except Incomparable:  # no such time
         return
+    doubtful = {item.case: item.doubts for item in join(records) if measured}
     for each in every:
+        doubts = [told for case, told in doubtful.items() if replace(case, model="") == each.setting]
         coefficient = each.coefficients.get(method)
         told = coefficient is not None and coefficient.p is not None
         number = coefficient.value if coefficient is not None and told else None
@@ -140,6 +153,7 @@ def correlated(
             interval=None if coefficient is None else coefficient.interval,
             lacks=lacks,
             why=why,
+            doubts=tuple(dict.fromkeys(chain.from_iterable(doubts))),
         )
 
 

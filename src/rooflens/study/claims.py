@@ -150,6 +150,7 @@ def _pair(claim: Claim, left: ClaimValue, right: ClaimValue) -> Pair:
         ratio=ratio(left.number, right.number),
         why=why if lacking is None else lacking.why,
         lacks=None if lacking is None else lacking.lacks,
+        doubts=tuple(dict.fromkeys((*left.doubts, *right.doubts))),
     )
 
 

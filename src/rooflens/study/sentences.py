@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from rooflens.study.claim_values import moved
 from rooflens.study.hypotheses import QUANTITIES
@@ -23,8 +25,19 @@ def sentence_of(verdict: Verdict, claim: Claim) -> str:
     counts = f"{len(verdict.supporting)} of {len(verdict.pairs)} comparisons hold{_amount(verdict, claim)}"
     sentence = f"{verdict.outcome.capitalize()} {by}: {counts}{_found(verdict, claim)}."
     if verdict.against:
-        return f"{sentence} Against it: {_counterexample(verdict, claim)}"
-    return sentence + (_undecided(verdict) if verdict.outcome == "not decidable" else "")
+        sentence += f" Against it: {_counterexample(verdict, claim)}"
+    elif verdict.outcome == "not decidable":
+        sentence += _undecided(verdict)
+    return sentence + _doubts(verdict)
+
+
+def _doubts(verdict: Verdict) -> str:
+    """What those who took the times say against them, and in how many comparisons."""
+    each = (dict.fromkeys(doubt.partition(":")[0] for doubt in pair.doubts) for pair in verdict.pairs)
+    told = [
+        f"{doubt} (in {n} of {len(verdict.pairs)})" for doubt, n in Counter(chain.from_iterable(each)).most_common()
+    ]
+    return f" Doubtful by notes on the times: {', '.join(told)}." if told else ""
 
 
 def _amount(verdict: Verdict, claim: Claim) -> str:

@@ -27,6 +27,7 @@ class Pair:
         ratio: left over right, without factors; None where it is not known.
         holds: None where it cannot be told; `why` then says what is missing.
         lacks: why a side has no number: its cell failed, is not run yet, or does not tell it; None where both have one.
+        doubts: notes of those who took the times of either side that say why they are to be doubted.
     """
 
     group: str
@@ -38,6 +39,7 @@ class Pair:
     ratio: float | None = None
     why: str = ""
     lacks: Lack | None = None
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
