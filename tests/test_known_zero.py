@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import rooflens as rl
+from rooflens.errors import InvalidValue
 from rooflens.records import Phase
 
 
@@ -45,3 +46,8 @@ class Viewed(nn.Module):
 
 def test_a_module_of_views_of_its_own_is_zero() -> None:
     assert rl.estimate(Viewed(), inputs=torch.randn(4)).total().flops == 0
+
+
+def test_an_explanation_says_that_there_is_nothing() -> None:
+    with pytest.raises(InvalidValue, match="nothing to explain"):
+        rl.explain(rl.estimate(nn.Flatten(), inputs=torch.randn(3, 4)))

@@ -30,6 +30,8 @@ def explain_records(
         InvalidValue: the records keep no calls, or none is of that phase.
     """
     with_calls = [record for record in records if record.call is not None]
+    if not with_calls and records.sources == ("estimate",) and not any(record.scope == "op" for record in records):
+        raise InvalidValue("there is nothing to explain: the model only gives views of its inputs, at no cost")
     if not with_calls:
         raise InvalidValue(
             "none of these records keeps the shapes of its call: they are no estimates, or an older rooflens wrote"
