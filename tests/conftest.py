@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,12 @@ if settings.get_current_profile_name() == "default":  # not in CI, whose profile
     # A time limit per example measures the load of the machine, not the code; budgets have tests of their own.
     settings.register_profile("rooflens", deadline=None)
     settings.load_profile("rooflens")
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests live to the end: collections of garbage need not look through them."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -55,6 +55,7 @@ def turned_world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture(name="nothing_stays_open", autouse=True)
 def nothing_is_left_open() -> Iterator[None]:
+    gc.freeze()  # what other tests left in memory need not be looked through
     yield
     gc.collect()
     assert OWN.passes == []

@@ -18,21 +18,14 @@ BATCH = 256
 OTHERS = range(1, 51)
 
 
-def test_a_cell_alone_and_after_fifty_others_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Threads that wait for each other while other tests hold the cores would be what is timed.
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+def test_a_cell_after_fifty_others_takes_the_memory_that_it_takes_alone(tmp_path: Path) -> None:
     path = tmp_path / "model.py"
     path.write_text(MODEL)
     model = f"{path}:build"
-    alone = rl.measure(model, batch=BATCH, device="cpu", budget=0.5)
+    alone = rl.measure(model, batch=BATCH, device="cpu", budget=0.05)
     swept = rl.measure(model, batch=[*OTHERS, BATCH], device="cpu", budget=0.02)
     assert len(swept.cases) == len(OTHERS) + 1
     again = rl.RecordSet(record for record in swept if record.case.batch == BATCH)
-    (one,) = [record.timing for record in alone if record.timing is not None]
-    (other,) = [record.timing for record in again if record.timing is not None]
-    # The shortest samples: what else the machine does makes samples longer, never shorter. They agree to 2 % on a quiet
-    # machine; the limit leaves room for one that is shared.
-    assert 0.75 < min(other.samples) / min(one.samples) < 1.33
     # Four megabytes of weights, two of input and output each: what fifty models before left behind would be hundreds.
     grown = [m.monitor - m.before for m in (alone.memory, again.memory) if m and m.monitor and m.before]
     assert len(grown) == 2

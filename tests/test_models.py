@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-import torchvision
+from benchmarks import torchvision_models
 from torch import nn
 
 from rooflens.errors import InvalidValue, ModelError, UnknownModel
@@ -15,37 +15,10 @@ from rooflens.models import build, find, make_example, make_optimizer, make_step
 from rooflens.runs.options import Options
 from rooflens.trace import trace
 
-CLASSIFICATION = torchvision.models.list_models(module=torchvision.models)
 
-
-@pytest.mark.parametrize("name", CLASSIFICATION)
-def test_every_classification_model_of_torchvision_counts_in_full(name: str) -> None:
-    import rooflens
-
-    records = rooflens.estimate(name, batch=2, mode="train")
-    coverage = records.coverage
-    assert coverage.uncounted == ()
-    assert coverage.counted == coverage.operations > 20
-    # The number of parameters that torchvision states for its weights of the same model.
-    stated = torchvision.models.get_model_weights(name)
-    assert records.parameters == next(iter(stated)).meta["num_params"] + AUXILIARY.get(name, 0)
-    # Backward is twice forward, less the gradients of what needs none: the image, which enters the first layer, and the
-    # table of relative positions, which enters the first layer of Swin v2's bias networks.
-    forward, backward = records.total("forward").matmul_flops, records.total("backward").matmul_flops
-    assert forward
-    products = [(r.path, r.work.matmul_flops) for r in records.where(phase="forward") if r.work is not None]
-    image = next(flops for _, flops in products if flops)
-    tables = sum(flops for path, flops in products if path.endswith("cpb_mlp.0"))
-    assert backward == 2 * forward - image - tables
-
-
-# Parameters that the published weights do not have, or have besides. GoogLeNet: two auxiliary heads of a 1x1
-# convolution to 128 with batch norm (from 512 and 528 channels), 2048 to 1024 and 1024 to 1000. ViT-H/14: the first
-# weights are for images of 518 (37 x 37 patches), rooflens builds it at 224 (16 x 16): fewer embeddings of 1280.
-AUXILIARY = {
-    "vit_h_14": -(37 * 37 - 16 * 16) * 1280,
-    "googlenet": 512 * 128 + 528 * 128 + 2 * (2 * 128) + 2 * (2048 * 1024 + 1024) + 2 * (1024 * 1000 + 1000),
-}
+@pytest.mark.parametrize("name", sorted({*torchvision_models.smallest_of_each_family(), "swin_v2_t", "vit_h_14"}))
+def test_every_family_of_torchvision_counts_in_full(name: str) -> None:
+    assert list(torchvision_models.differences(name)) == []
 
 
 @pytest.mark.parametrize(
