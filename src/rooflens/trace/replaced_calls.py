@@ -41,7 +41,7 @@ class AcceleratorCalls(TorchFunctionMode):
         func, args, kwargs = _on_the_cpu(func, args, kwargs or {})
         replacement = _REPLACEMENTS.get(func)
         if isinstance(func, OpOverload | OpOverloadPacket):
-            replacement = KERNELS.get(func.name() if isinstance(func, OpOverload) else func._qualified_op_name)
+            replacement = _KERNELS.get(func.name() if isinstance(func, OpOverload) else func._qualified_op_name)
         if replacement is not None:
             named = kwargs if isinstance(func, FunctionType) else {_NUMPY.get(k, k): v for k, v in kwargs.items()}
             return replacement(*args, **named)
@@ -172,6 +172,35 @@ def _recurrent(kind: str) -> Callable[..., Any]:
         return tuple(results)
 
     return call
+
+
+def _mkldnn_rnn_layer(
+    input: Tensor,
+    weight0: Tensor,
+    weight1: Tensor,
+    weight2: Tensor,
+    weight3: Tensor,
+    hx_: Tensor,
+    cx_: Tensor,
+    reverse: bool,
+    batch_sizes: list[int],
+    mode: int,
+    hidden_size: int,
+    num_layers: int,
+    has_biases: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    train: bool,
+) -> tuple[Tensor, ...]:
+    """One layer of an LSTM in one direction, to which the CPU takes a whole one apart in a graph."""
+    turned = reverse and not isinstance(input, FakeTensor)
+    steps = 1 if batch_first else 0
+    weights = [weight0, weight1, *([weight2, weight3] if has_biases else [])]
+    states = [state.unsqueeze(0) for state in (hx_, cx_)]
+    given = input.flip(steps) if turned else input
+    output, *after = _recurrent("lstm")(given, states, weights, has_biases, 1, 0.0, train, False, batch_first)
+    output = output.flip(steps) if turned else output
+    return output, *(state.squeeze(0) for state in after), input.new_empty(0)
 
 
 def _batch_norm(
@@ -308,6 +337,9 @@ _REPLACEMENTS: dict[Callable[..., Any], Callable[..., Any]] = {
     **{getattr(torch, kind): _recurrent(kind) for kind in _RECURRENT},
     **{method: _valued(method) for method in (Tensor.numpy, Tensor.__array__, Tensor.__dlpack__)},
 }
+
+_KERNELS: dict[str, Callable[..., Any]] = {**KERNELS, "aten::mkldnn_rnn_layer": _mkldnn_rnn_layer}
+"""Kernels of one device that a graph may name."""
 
 OPERATORS: Kernels = {
     "scaled_dot_product_attention": _attention,
