@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from rooflens.errors import InvalidValue, ModelError, RooflensError, UnknownMode
 from rooflens.records import Case
 from rooflens.running.cells import _checked
 from rooflens.running.jobs import Refused
+from rooflens.sources import conditions
 
 BUILD = """
 import os, sys, torch
@@ -114,3 +116,15 @@ def test_what_cannot_be_asked_for_is_said_before_the_file_is_read(
     with pytest.raises(InvalidValue, match=re.escape(message)):
         rl.estimate(f"{own}:build", **more)
     assert not own.with_name("readers").exists()
+
+
+def test_workers_side_by_side_share_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[int] = []
+    endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: endless)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limit: limits.append(limit[0]))
+    monkeypatch.setattr(conditions, "available_memory", lambda: 10**9)
+    monkeypatch.setattr(conditions, "_fields", lambda _: {"VmData": "2 kB"})
+    for beside in (1, 3):
+        conditions.bound_memory(beside)
+    assert limits == [900_002_048, 300_002_048]
