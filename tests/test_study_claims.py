@@ -12,6 +12,7 @@ from rooflens.devices import find
 from rooflens.records import Case, Failure, Memory, Record, Timing, Work
 from rooflens.results import RecordSet
 from rooflens.study import Cell, Claim, Hypothesis, Side, Verdict, judge
+from rooflens.study.matching import meets
 
 V100, A100 = "tesla-v100-sxm2-16gb", "a100-sxm4-40gb"
 
@@ -423,3 +424,10 @@ def test_for_how_many_is_said_where_comparisons_do_not_tell() -> None:
 def test_words_alone_are_left_to_the_reader() -> None:
     (verdict,) = judge([Hypothesis(text="It feels fast")], RecordSet(BOTH))
     assert (verdict.outcome, verdict.basis) == ("not decidable", None)
+
+
+def test_a_model_of_an_absolute_path_is_that_of_its_records() -> None:
+    facts = {"model": "net.py:build", "device": "t4"}
+    assert meets(facts, {"model": "/home/ann/net.py:build"}, {})
+    assert not meets(facts, {"model": "/home/ann/other.py:build"}, {})
+    assert meets(facts, {"model": "net*"}, {})

@@ -148,3 +148,11 @@ def test_recorded_files_are_cells_or_stand_for_cells(tmp_path: Path) -> None:
         "model": "resnet18", "mode": "train", "batch": 2, "device": T4,
     }  # fmt: skip
     assert stated(study, tmp_path, "old/other.jsonl") == {}
+
+
+def test_the_name_of_a_record_file_tells_no_folder_of_the_machine() -> None:
+    here = Cell(case=Case(model="/home/ann/net.py:build", device="/home/ann/board.toml"), source="estimate")
+    there = Cell(case=Case(model="/home/bob/net.py:build", device="/home/ann/board.toml"), source="estimate")
+    assert here.key.startswith("estimate-net.py-build-fp32-inference-board.toml-")
+    assert here.key != there.key
+    assert "models-net.py-build" in Cell(case=Case(model="models/net.py:build"), source="estimate").key

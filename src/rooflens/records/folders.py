@@ -26,8 +26,11 @@ def without_folders(text: str) -> str:
     return _plain().sub(lambda match: _name(match[0]), text)
 
 
-def file_name(path: str) -> str:
-    """Return the path of a file below the working folder, or its name without a folder.
+def file_name(path: str, *, below_here: bool = True) -> str:
+    """Return the path of a file below the working folder, or its name without a folder; a relative path as it is.
+
+    Args:
+        below_here: false where the working folder may be another one each time.
 
     >>> file_name("/srv/models/net.py:build"), file_name("models/net.py:build")
     ('net.py:build', 'models/net.py:build')
@@ -35,7 +38,7 @@ def file_name(path: str) -> str:
     whole = os.path.expanduser(path)
     if not os.path.isabs(whole):
         return path
-    here = next((folder for folder in _ours() if whole.startswith(f"{folder}/")), None)
+    here = next((folder for folder in _ours() if below_here and whole.startswith(f"{folder}/")), None)
     return os.path.basename(whole) if here is None else whole.removeprefix(f"{here}/")
 
 

@@ -120,7 +120,7 @@ def _of_cell(cell: Cell, file: RecordFile, device: str | None = None) -> RecordF
 def _named(cell: Cell, file: RecordFile) -> RecordFile:
     """Return the same with the study's name of the model."""
     cases = {record.case for record in file.records} | {failure.case for failure in file.failures}
-    model = recorded_name(cell.case.model)
+    model = recorded_name(cell.case.model, below_here=False)
     if all(case.model == model for case in cases):
         return file
     named = {case: replace(case, model=model) for case in cases}

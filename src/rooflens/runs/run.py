@@ -138,7 +138,11 @@ def is_graph(model: object) -> TypeGuard[str]:
     return isinstance(model, str) and model.lower().endswith(".onnx")
 
 
-def recorded_name(model: str) -> str:
-    """The name of a model as records keep it: a file without the folder in which it lies on this machine."""
+def recorded_name(model: str, *, below_here: bool = True) -> str:
+    """The name of a model as records keep it: a file without the folder in which it lies on this machine.
+
+    Args:
+        below_here: a file below the working folder keeps its path from there.
+    """
     prefix = "hf:" if model.startswith("hf:") else ""
-    return prefix + file_name(model.removeprefix(prefix))
+    return prefix + file_name(model.removeprefix(prefix), below_here=below_here)

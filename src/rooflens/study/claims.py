@@ -16,6 +16,7 @@ from rooflens.records import Case
 from rooflens.reported import DeviceAliases
 from rooflens.results import RecordSet, join
 from rooflens.results.quantities import ratio
+from rooflens.runs.run import recorded_name
 from rooflens.study.claim_values import TIMED, ClaimValue, Lacking, correlated, moved, of_cases
 from rooflens.study.grid import agrees
 from rooflens.study.hypotheses import CORRELATED
@@ -70,7 +71,8 @@ def judge(
 
 
 def _placed(case: Case, aliases: DeviceAliases) -> Case:
-    """A case on the device that the study's word for it stands for, if that is one device."""
+    """A case as its records name it: on the device that the study's word for it stands for, if that is one device."""
+    case = replace(case, model=recorded_name(case.model, below_here=False))
     devices = aliases.get(case.device or "", frozenset())
     return replace(case, device=next(iter(devices))) if len(devices) == 1 else case
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rooflens.records import Scalar
 from rooflens.reported import DeviceAliases
+from rooflens.runs.run import recorded_name
 from rooflens.study.claim_values import ClaimValue
 from rooflens.study.grid import agrees, default_of, means_something
 from rooflens.study.study import SOURCES, SourceName
@@ -22,6 +23,8 @@ def meets(facts: CaseFacts, wanted: Mapping[str, Scalar], aliases: DeviceAliases
         if facts.get(name) is None and value is False:  # of any option: it is off
             return True
         fact = anyway(facts, name)
+        if name == "model" and isinstance(value, str):
+            value = recorded_name(value, below_here=False)
         return agrees(fact, value) or (fact is not None and _same(fact, value, aliases))
 
     return all(agrees_in(name, value) for name, value in wanted.items())

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, fields, replace
 from math import prod
 from typing import Literal
 
-from rooflens.records import Case, Scalar
+from rooflens.records import Case, Scalar, file_name
 from rooflens.runs.options import OPTIONS as TABLE
 from rooflens.runs.options import Option
+from rooflens.runs.run import recorded_name
 
 SourceName = Literal["estimate", "measure", "counters", "replay"]
 SOURCES: tuple[SourceName, ...] = ("estimate", "measure", "counters", "replay")
@@ -55,7 +56,9 @@ class Cell:
         """
         case = self.case
         batch = "" if case.batch is None else f"b{case.batch}"
-        names = (self.source, self.file or case.model, batch, case.dtype, case.mode, case.device or "")
+        model = recorded_name(self.file or case.model, below_here=False)
+        device = "" if case.device is None else file_name(case.device, below_here=False)
+        names = (self.source, model, batch, case.dtype, case.mode, device)
         words = "-".join(filter(None, (re.sub(r"[^a-z0-9_.]+", "-", name.lower()).strip("-.") for name in names)))
         identity = {f.name: getattr(case, f.name) for f in fields(case)} | {"source": self.source, "file": self.file}
         text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
