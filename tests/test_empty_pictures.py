@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import rooflens as rl
 from rooflens.cli.main import cli
-from rooflens.errors import InvalidValue
+from rooflens.errors import InvalidValue, RooflensError
 
 
 def trace(folder: Path, card: str) -> Path:
@@ -55,6 +55,17 @@ def test_roofs_without_a_mark_are_drawn_with_a_word(tmp_path: Path) -> None:
     assert "without a mark: " in done.stderr
     assert "estimate the same case too" in done.stderr
     assert output.exists()
+
+
+@pytest.mark.parametrize("arguments", [("read",), ("plot", "-o", "x.svg")])
+def test_a_file_without_a_record_is_an_error_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rl.RecordSet(()).save("none.jsonl")
+    done = CliRunner().invoke(cli, [*arguments, "none.jsonl"])
+    assert isinstance(done.exception, RooflensError)
+    assert not Path("x.svg").exists()
 
 
 def test_roofs_that_were_asked_for_need_no_mark(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ class Figure(RooflineData, Picture):
         """Why no mark is in it, "" where one is, or only roofs were asked for."""
         if self.marks or self.rug or (self.ceilings and not self.unplaced):
             return ""
-        reasons = [f"{its.label}: {its.reason}" for its in self.unplaced[:_MOST_REASONS]]
-        return "; ".join([*reasons, *(() if self.ceilings else self.notes)])
+        reasons = [f"{its.label}: {its.reason}." for its in self.unplaced[:_MOST_REASONS]]
+        return " ".join([*reasons, *(() if self.ceilings else self.notes)])
 
     def save(self, path: str | Path) -> Path:
         """Draw to a file, as every picture; InvalidValue too where it would show neither a roof nor a mark."""
