@@ -141,6 +141,12 @@ def test_what_was_not_collected_is_not_zero(name: str, doubt: bool) -> None:
         assert flops(lanes() | {none: 0}, name=name).unknown is False
 
 
+def test_general_lanes_that_were_not_collected_are_unknown() -> None:
+    found = flops({OPS.format("src_bf16_dst_fp32"): 0, PIPE: 0})
+    assert found.unknown
+    assert "FLOP of the general lanes are unknown" in found.notes[0]
+
+
 def test_a_chip_that_may_have_no_tensor_cores_gives_their_counters_no_value() -> None:
     assert not flops(lanes() | {PIPE: None}, "7.5").unknown
     assert flops(lanes() | {PIPE: None}, "8.0").unknown

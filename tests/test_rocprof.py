@@ -56,6 +56,7 @@ def test_the_first_version_has_a_column_per_counter(tmp_path: Path) -> None:
     assert one.work.flops == {"matmul.fp16": 512 * 536_870_912}
     assert one.work.bytes == {"dram": 1024 * (65_536 + 32_768)}
     assert two.work.flops == {}
+    assert two.work.missing == {"vectorized_elementwise_kernel"}  # it may have done vector instructions
     assert two.work.bytes == {"dram": 1024 * (16_384 + 16_384)}
     assert [r.timing and r.timing.samples for r in (one, two)] == [(151e-6,), (12e-6,)]
     assert "the file has no counters of matmul.bf16" in notes(rl.RecordSet([one, two]))
@@ -126,7 +127,10 @@ def test_the_third_version_has_a_row_per_counter(tmp_path: Path) -> None:
     assert one.work is not None
     assert two.work is not None
     assert one.name == "a"
-    assert one.work == rl.Work(flops={"matmul.bf16": 4096}, bytes={"dram": 1024 * 6.5}, origin="executed")
+    lacking = frozenset({"a"})  # nothing of vector instructions was collected
+    assert one.work == rl.Work(
+        flops={"matmul.bf16": 4096}, bytes={"dram": 1024 * 6.5}, origin="executed", missing=lacking
+    )
     assert two.work == rl.Work(bytes={"dram": 1024}, origin="executed", missing=frozenset({"b"}))
 
 
@@ -134,7 +138,7 @@ def test_what_is_not_available_is_unknown_and_what_is_not_read_may_be_anything(t
     rows = [third("a", "FETCH_SIZE", "nan"), third("a", "WRITE_SIZE", "2"), third("a", "MemUnitBusy", "inf")]
     records = read(tmp_path, VERSION_3 + "".join((*rows, third("a", "SQ_INSTS_VALU_MFMA_MOPS_F16", "1"))))
     (record,) = records
-    assert record.work == rl.Work(flops={"matmul.fp16": 512}, origin="executed")
+    assert record.work == rl.Work(flops={"matmul.fp16": 512}, origin="executed", missing=frozenset({"a"}))
     assert "1 values are not available" in notes(records)
 
 
@@ -170,7 +174,9 @@ def test_a_folder_of_rocprof_compute(tmp_path: Path) -> None:
     (record,) = records
     assert record.case.device == "instinct-mi300x"
     assert record.seconds == pytest.approx(20.64e-6)
-    assert record.work == rl.Work(flops={"matmul.fp64": 1536}, bytes={"dram": 9216}, origin="executed")
+    assert record.work == rl.Work(
+        flops={"matmul.fp64": 1536}, bytes={"dram": 9216}, origin="executed", missing=frozenset({"k"})
+    )
 
 
 def test_counters_of_a_folder_may_be_packed(tmp_path: Path) -> None:

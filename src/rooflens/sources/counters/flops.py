@@ -143,6 +143,8 @@ def _counted(plan: CounterPlan, doubtful: bool, counters: Counters) -> Counted:
         _tensor(plan, counters, moves, counts)
     else:
         _without_operations(doubtful, plan, counters, moves, counts)
+    if counts.flops and not plan.lanes:
+        counts.lacks("FLOP of the general lanes are unknown: no thread instructions were collected")
     if not counts.flops and not counts.unknown:
         counts.lacks("no counter of FLOP was collected: FLOP are unknown")
     return counts

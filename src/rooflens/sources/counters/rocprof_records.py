@@ -14,6 +14,7 @@ from rooflens.sources.counters.work import short
 _MOST_NAMES = 5
 _LANES = "FLOP of vector instructions count all 64 lanes of a wave, those that were masked off too"
 _NO_MATRIX = "matrix FLOP are unknown: no SQ_INSTS_VALU_MFMA_MOPS_* was collected"
+_NO_VECTOR = "vector FLOP are unknown: no SQ_INSTS_VALU_ADD_*, MUL_* and FMA_* of one type were collected"
 _COLLECT = "rocprofv3 --kernel-trace --pmc SQ_INSTS_VALU_MFMA_MOPS_F16 FETCH_SIZE WRITE_SIZE -f csv -- PROGRAM"
 
 
@@ -104,6 +105,9 @@ def _counted(dispatch: Dispatch) -> _Counted:
     if its.flops and not is_idle and not any(name.startswith("matmul.") for name in its.flops):
         its.unknown = True
         its.notes.append(_NO_MATRIX)
+    if its.flops and not any(name.startswith("vector.") for name in its.flops):
+        its.unknown = True
+        its.notes.append(_NO_VECTOR)
     if not its.flops and not its.unknown:
         its.notes.append("no counter of FLOP was collected: FLOP are unknown")
     if any(its.flops.get(name) for name in its.flops if not name.startswith("matmul.")):
