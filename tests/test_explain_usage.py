@@ -190,3 +190,10 @@ def test_wrong_usage(run: Run, words: list[str], message: str) -> None:
     result = run(*words)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_a_time_limit_may_be_a_fraction_of_a_second(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    given: dict[str, object] = {}
+    monkeypatch.setattr("rooflens.explain", lambda what, **options: given.update(options))
+    run("own.py:build", "--limit", "1.5", "--seq-len", "8")
+    assert (given["limit"], given["seq_len"]) == (1.5, 8)

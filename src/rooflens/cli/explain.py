@@ -95,7 +95,7 @@ def explain(
     click.echo(explanation.text if format_ == "text" else json.dumps(explanation.data, indent=1))
 
 
-def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str | bool | int]]:
+def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str | bool | float]]:
     """Yield further arguments: of ``--stride 2``, ``--stride=2``, and ``--is-causal``, which is True."""
     rest = list(words)
     while rest:
@@ -111,15 +111,17 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str | bool | int]]:
             yield _named(name, True)
 
 
-def _named(flag: str, value: str | bool) -> tuple[str, str | bool | int]:
+def _named(flag: str, value: str | bool) -> tuple[str, str | bool | float]:
     """Return an argument with its name in Python.
 
-    Whole numbers are converted, and ``true`` and ``false`` for options of a model. The operation reads other text by
-    the type of its argument.
+    Whole numbers and a time limit are converted, and ``true`` and ``false`` for options of a model. The operation reads
+    other text by the type of its argument.
     """
     name = flag.replace("-", "_")
     if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
         return name, int(value)
+    if name == "limit" and isinstance(value, str) and re.fullmatch(r"\d+\.\d+", value):
+        return name, float(value)
     if name in OPTIONS and OPTIONS[name].kind is bool and value in ("true", "false"):
         return name, value == "true"
     return name, value
