@@ -190,7 +190,8 @@ def device_notes(evidence: Sequence[Evidence]) -> Iterator[str]:
                 f"no ceilings of {item.case.device} are known here: its bounds are unknown; give a device file as the"
                 " roof, or measure it (--roof measured)"
             )
-    yield from misfits(evidence)
+    if not all(item.room is None or item.room.fits for item in evidence):
+        yield from misfits(evidence)
 
 
 def misfits(evidence: Iterable[Evidence]) -> Iterator[str]:

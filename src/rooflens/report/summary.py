@@ -33,7 +33,6 @@ from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordS
 from rooflens.results.evidence import only_failed, piecewise
 from rooflens.results.quantities import (
     AS_WRITTEN,
-    BOUND,
     EFFICIENCY,
     HFU,
     MFU,
@@ -55,7 +54,7 @@ Show = Literal["always", "room", "files"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """One phase of a case, or the whole step (`only` is None)."""
+    """One phase of a case, or the whole step (`only` is None); `as_written` is a time that differs from the bound."""
 
     evidence: Evidence
     case: Case
@@ -65,6 +64,7 @@ class _Row:
     total: Total | None
     measured: Measured | None
     rate: tuple[float | None, RateOrigin | None] = (None, None)
+    as_written: float | None = None
     room: Room | None = None
     failed: str | None = None
 
@@ -91,12 +91,6 @@ def _of_both(quantity: Quantity, show: Show, most: float | None = None) -> Colum
     return _time(quantity.name, quantity.header, PERCENT, read, show)
 
 
-def _as_written(row: _Row) -> float | None:
-    """Return the time of the step as written, where the bound is another one."""
-    written, bound = AS_WRITTEN.of(row.total).value, BOUND.of(row.total).value
-    return None if written == bound else written
-
-
 _SUMMARY = (
     *CASE,
     SOURCE,
@@ -104,7 +98,13 @@ _SUMMARY = (
     Column("parameters", PARAMETERS.header, read="evidence.parameters", group="work", show="room"),
     *WORK,
     *BOUNDS,
-    _time("as_written_seconds", AS_WRITTEN.header, "s", _as_written, "room"),
+    _time(
+        "as_written_seconds",
+        AS_WRITTEN.header,
+        "s",
+        "as_written",
+        "room",
+    ),
     _time("whole_model_seconds", WHOLE_MODEL.header, "s", lambda row: WHOLE_MODEL.of(row.total).value, "room"),
     _time("predicted_seconds", PREDICTED.header, "s", "total.predicted_seconds"),
     _time("predicted_low", "predicted low", "s", "total.predicted_low", "files"),
@@ -224,11 +224,13 @@ def summary(rs: RecordSet) -> Table:
                     total=total,
                     measured=measured,
                     rate=(None, None) if only else throughput(item.case, total, measured),
+                    as_written=AS_WRITTEN.of(total).value if total and total.written_bound != total.bound else None,
                     room=None if only else item.room,
                 )
             )
     notes = [*coverage_notes(evidence), *device_notes(evidence), *_notes(rows)]
-    rows += _failed_rows(rs, evidence)
+    if rs.failures:
+        rows += _failed_rows(rs, evidence)
     if len(evidence) + len(rs.failures) > 1:
         notes += batch_notes(evidence, rs.failures)
     return build("Summary", _SUMMARY, rows, notes=notes)
@@ -286,7 +288,7 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     yield from total_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.total is not None and row.total.bound is not None for row in rows):
         yield "bound: operation by operation, operands from DRAM; whole-model roofline: all work as one operation"
-    if any(_as_written(row) is not None for row in rows):
+    if any(row.as_written is not None for row in rows):
         yield "as written: the optimizer goes over its tensors as often as its operations do; the bound reads each once"
     if any(row.rate[1] == "bound" for row in rows):
         yield "<= samples per second that the bound allows"
