@@ -35,7 +35,7 @@ def test_evidence_is_joined_once(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "functions", "files"), [("table", 95, 18), ("picture", 145, 33), ("report", 400, 90)]
+    ("answer", "functions", "files"), [("table", 90, 17), ("picture", 143, 32), ("report", 400, 88)]
 )
 def test_the_path_of_an_answer_stays_short(answer: str, functions: int, files: int) -> None:
     numbers = followed(answer).numbers
