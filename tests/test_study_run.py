@@ -200,7 +200,13 @@ def test_parts_of_a_study_by_their_keys(tmp_path: Path) -> None:
     folder, change = open_study(study(tmp_path), tmp_path / "out")
     assert change is None
     keys = [cell.key for cell in folder.cells]
-    assert run_cells(str(tmp_path / "out"), keys[:3], jobs=0) == {"done": 3, "failed": 0, "running": 0, "left": 0}
+    assert run_cells(str(tmp_path / "out"), keys[:3], jobs=0) == {
+        "done": 3,
+        "skipped": 0,
+        "failed": 0,
+        "running": 0,
+        "left": 0,
+    }
     assert study_status(tmp_path / "out").count("done") == 3
     assert run_cells(tmp_path / "out", keys[2:5], jobs=0)["done"] == 3
     with pytest.raises(InvalidValue, match="has no cell 'no'"):
