@@ -76,7 +76,7 @@ def reported(known: dict[str, Any], fresh: dict[str, Any]) -> Iterator[str]:
             cells = (models, data["card"], step, len(cases), shown, where, f"{100 * without[last]:.0f} %")
             yield f"| {' | '.join(map(str, cells))} |"
     yield ""
-    yield f"torch {fresh['torch']} on the GPU; the estimates for the first two rows are of torch {known['estimates']}."
+    yield f"torch {fresh['torch']} on the GPU; the estimates for the first two rows are of {known['estimates']}."
 
 
 def peak_rows(data: dict[str, Any]) -> Iterator[str]:

@@ -119,7 +119,7 @@ def test_table_json_and_picture_say_so() -> None:
     text = rl.table(records, width=400)
     assert told in text
     narrow = rl.table(records, width=60).split("\n")
-    assert ["6.000", "GB"] in [line.split()[-2:] for line in narrow if line.startswith("memory that lacks")]
+    assert ["6.000", "GB"] in [line.split()[-2:] for line in narrow if line.startswith("exceeds memory by")]
     (case,) = json.loads(rl.table(records, format="json"))
     assert case["fits"] is False
     assert case["room"] == {

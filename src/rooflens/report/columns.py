@@ -124,7 +124,7 @@ BOUNDS = (
 )
 ROOM = (
     Column("fits", "fits", read="room.fits", group="fit", show="files"),
-    Column("memory_excess", "memory that lacks", "B", "room.excess", group="fit"),
+    Column("memory_excess", "exceeds memory by", "B", "room.excess", group="fit"),
 )
 SHARE = Column("share", "share", PERCENT, lambda row: ratio(row.total.seconds, row.of.seconds), group="time")
 
