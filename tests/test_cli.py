@@ -251,7 +251,7 @@ def test_what_a_model_prints_is_no_part_of_the_result(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rooflens", "estimate", f"{path}:build", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert json.loads(done.stdout)[0]["phases"]["forward"]["matmul_flops"] == 2 * 3 * 4 * 2
-    assert "hello" in done.stderr
+    assert "hello" not in done.stderr  # nor is it shown elsewhere: it may have no end
 
 
 def test_a_budget_that_is_no_number_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
