@@ -34,4 +34,4 @@ from rooflens.costs.custom import register_operation
 from rooflens.costs.fusion import fused_bytes, optimizer_bytes
 from rooflens.costs.registry import Arithmetic, Cost, Demand, arithmetic_of, cost, families, family_of, traffic
 from rooflens.costs.sizes import result_names
-from rooflens.costs.workspaces import Workspaces, workspaces
+from rooflens.costs.workspaces import Workspaces, most_kept, workspaces

@@ -99,6 +99,11 @@ def workspaces(trace: Trace, arithmetic: Arithmetic) -> Workspaces | None:
     )
 
 
+def most_kept(device: Device) -> int | None:
+    """Bytes that torch keeps for products at most, in forward and backward; None where nothing is known of a device."""
+    return Workspaces(peak=0, threads=2, with_bias=True).reported(device)
+
+
 @lru_cache(maxsize=4096)
 def call_workspace(call: Call, arithmetic: Arithmetic) -> int:
     """Bytes that cuDNN takes during a convolution's call, as on an H100: the most of the gradients that it computes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from rooflens.costs import most_kept
 from rooflens.devices.reserves import Reserve
 from rooflens.report.columns import BOUNDS, CASE, cause_columns
 from rooflens.report.table import COUNT, Column, Entry, Table, build, percent
@@ -14,6 +15,7 @@ from rooflens.units import show
 _STEP = tuple(column for column in CASE if column.key not in ("batch", "device"))
 _CAUSES = cause_columns("held")
 _PEAK = Column("peak", "peak", "B", "held.peak", group="fit")
+_WORKSPACE = Column("workspace", "workspace", "B", "held.workspace", group="fit")
 _PEAK_BATCH = Column("peak_batch", "batch", COUNT, lambda fit: None if fit.held is None else fit.case.batch)
 _CAUSE = Column(
     "cause", "largest part", read=lambda fit: fit.cause and fit.cause.replace("_", " "), align="left", group="fit"
@@ -52,6 +54,7 @@ _ANSWER = (
     ),
     Column("fits", "fits", group="fit", show="files"),
     Column("lower_bound", "lower bound", read="capped", group="fit", show="files"),
+    replace(_WORKSPACE, show="files"),
     Column("needed", "needed", "B", group="fit", show="files"),
     replace(_PEAK_BATCH, header="batch of the peak", group="fit", show="files"),
     replace(_CAUSE, show="files"),
@@ -61,7 +64,7 @@ _ANSWER = (
 )
 _ROUND = 10_000_000
 """A proposed reserve is a multiple of so many bytes."""
-_HELD = (*_STEP, _PEAK_BATCH, _PEAK, _CAUSE, *_CAUSES)
+_HELD = (*_STEP, _PEAK_BATCH, _PEAK, _CAUSE, *_CAUSES, _WORKSPACE)
 
 
 def largest_batches(fits: Fits) -> tuple[Table, Table]:
@@ -119,7 +122,7 @@ def _reserve_notes(fits: Sequence[Fit]) -> Iterator[str]:
     for reserve in kept_free:
         yield f"to stay free: {_amount(reserve)} for {reserve.what} ({reserve.reference})"
     if any("fragmentation" in reserve.what for reserve in kept_free):
-        fixed = sum(reserve.nbytes for reserve in kept_free)
+        fixed = sum(reserve.nbytes for reserve in kept_free) + max(most_kept(fit.device) or 0 for fit in fits)
         enough = show(fixed + -fixed % _ROUND, "B", 3)
         yield (
             "with PYTORCH_ALLOC_CONF=expandable_segments:True hardly anything is lost to fragmentation, and cuDNN makes"
