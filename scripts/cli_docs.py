@@ -18,16 +18,16 @@ WIDTH = 80
 INTRODUCTION = """\
 # Command line
 
-Written by `scripts/cli_docs.py` from the help texts; change those, then run it. Each command has a
-[function in Python](python.md).
+`scripts/cli_docs.py` writes this page from the help texts. To change the page, change a help text, then run the script.
+Each command has a [function in Python](python.md).
 
 - **Results go to stdout, everything else to stderr:** `rooflens estimate resnet18 --format json | jq` works, and a
   progress bar appears only where stderr is a terminal.
 - **The suffix of `-o` decides what is written**; `-o` may be repeated. Folders are made, and a file appears whole or
   not at all. [Record files](design.md#files) (`.jsonl`) hold everything; `rooflens plot` and `rl.read` read them.
 - **Exit code** 0; 1 after an error, which is one sentence; 2 after wrong usage; 3 where `check` has findings, a step is
-  slower than `compare` may allow, or cells of a `study` failed; 4 where a comparison is doubtful and `compare` was told
-  to fail then. `rooflens --debug COMMAND ...` shows the traceback.
+  slower than `--fail-if-slower` allows, or cells of a `study` failed; 4 where a comparison is doubtful and
+  `--fail-if-doubtful` is given. `rooflens --debug COMMAND ...` shows the traceback.
 - **Width and colour:** tables fit the terminal, 80 columns in a pipe; columns without room are named below the table.
   `NO_COLOR=1` switches colour off.
 - **Words** are explained in the [glossary](glossary.md), names of devices [here](devices.md). The shape of
@@ -39,8 +39,8 @@ OF_A_RUN = """\
 ## Options of a run
 
 A run also has a batch, a dtype and a mode. The flag of `seq_len` is `--seq-len`, that of `dims` is `--dim`. An option
-applies to the sources in its row. Cases that differ only in what is *counted* or how the step is *run* are of the same
-step.
+applies to the sources in its row. Two cases are of the same step if they differ only in options that concern how it is
+*counted* or *run*.
 
 """
 

@@ -27,13 +27,16 @@ from rooflens.cli.options import OutputPath, emit_text, examples, progress_bar
     type=OutputPath(".toml"),
     help="Write this device file; default: a file in your cache, which --device measured reads.",
 )
-@click.option("--budget", type=click.FloatRange(1.0), help="Seconds for all of it; default: 90, or 30 with --quick.")
-@click.option("--quick", is_flag=True, help="Fewer shapes and sizes.")
+@click.option(
+    "--budget", type=click.FloatRange(1.0), help="Seconds for the whole calibration; default: 90, or 30 with --quick."
+)
+@click.option("--quick", is_flag=True, help="Try fewer shapes and sizes.")
 def calibrate(device: str | None, output: Path | None, budget: float | None, quick: bool) -> None:
-    """Measure the ceilings of this machine: matrix, vector and special rates, memory, caches, links, overheads.
+    """Measure the ceilings of this machine: rates of matrix, vector and special units, bandwidths of memory, caches and
+    links. Also measure overheads.
 
-    They are written as a device file. 'rooflens estimate --device measured' and 'rooflens measure --roof measured' use
-    it on this machine. Figures draw its ceilings beside those of the data sheet. Let nothing else run meanwhile.
+    The result is a device file. 'rooflens estimate --device measured' and 'rooflens measure --roof measured' use it on
+    this machine. Figures draw its ceilings beside those of the data sheet. Run nothing else meanwhile.
     """
     from rooflens.machine import this_machine
     from rooflens.report.device_tables import amounts, rates

@@ -32,7 +32,7 @@ FOUND = 3
     type=click.Choice(SEVERITIES),
     default="error",
     show_default=True,
-    help="Exit with 3 if a finding is at least as grave as this.",
+    help="Exit with 3 if a finding is at least this severe.",
 )
 @format_option("csv and json hold evidence and remedy of each finding.")
 @click.pass_context

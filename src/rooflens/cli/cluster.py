@@ -34,14 +34,16 @@ def cluster_options(command: Command) -> Command:
             click.option(
                 "--cluster",
                 metavar="NAME",
-                help="Run in Slurm jobs, by the table [cluster.NAME] of the study; 'slurm' needs no table.",
+                help="Run in Slurm jobs, with the settings in [cluster.NAME] of the study file; 'slurm' needs none.",
             ),
-            click.option("--partition", help="Partition of the jobs. This and the options below replace the table's."),
+            click.option(
+                "--partition", help="Partition of the jobs. This and the options below replace values of the table."
+            ),
             click.option("--gres", help="Generic resources of a job, such as gpu:1."),
             click.option("--account", help="Account that pays for the jobs."),
             click.option("--time", type=click.IntRange(1), metavar="MINUTES", help="Time limit of a job."),
             click.option("--cpus", type=click.IntRange(1), help="CPUs of a job."),
-            click.option("--parallel", type=click.IntRange(1), help="Jobs of an array that run at once."),
+            click.option("--parallel", type=click.IntRange(1), help="Number of jobs of an array that run at once."),
         )
     ):
         called = option(called)

@@ -94,25 +94,30 @@ class Price(click.ParamType):  # type: ignore[type-arg]
     "--fail-if-slower",
     "threshold",
     type=Percent(),
-    help="Exit with 3 if a step is significantly slower by more than this, or fails on the second side (runs).",
+    help="Exit with 3 if a step is significantly slower on the second side, by more than this, or fails there (runs).",
 )
 @click.option(
     "--fail-if-doubtful",
     "doubtful",
     is_flag=True,
-    help="Exit with 4 if notes or findings make what is compared doubtful, or if nothing can be said of a step.",
+    help="Exit with 4 if notes or findings make the comparison doubtful, or if a step cannot be compared.",
 )
 @click.option("--junit", type=OutputPath(".xml"), help="Write the verdicts as JUnit XML (with --fail-if-slower).")
 @click.option(
-    "--across", type=click.Choice(FIELDS), multiple=True, help="A field that may differ between the sides. Repeatable."
+    "--across",
+    type=click.Choice(FIELDS),
+    multiple=True,
+    help="A field of the case that may differ between the sides. Repeatable.",
 )
-@click.option("--force", is_flag=True, default=None, help="Compare runs although their environments forbid it.")
-@click.option("--by", type=click.Choice(PIECES), help="The pieces that are joined (evidence).  [default: case]")
+@click.option("--force", is_flag=True, default=None, help="Compare runs even if their environments are not comparable.")
+@click.option("--by", type=click.Choice(PIECES), help="The pieces to join (evidence).  [default: case]")
 @click.option("--baseline", help="The device that others are compared with (devices); default: the first.")
 @click.option("--price", "prices", type=Price(), multiple=True, help="Price of a device, in any unit. Repeatable.")
 @click.option("--time", type=click.Choice(TIMES), help="Which time to use; default: measured if anything was.")
-@click.option("--against", help="The quantity that all others are correlated with.  [default: latency]")
-@click.option("--over", help="What time grows with: batch, flops ..., seq_len ... (scaling).  [default: batch]")
+@click.option("--against", help="The quantity to correlate all others with (correlation).  [default: latency]")
+@click.option(
+    "--over", help="The quantity that time grows with: batch, flops ..., seq_len ... (scaling).  [default: batch]"
+)
 @click.option("--phase", type=click.Choice(PHASES), help="One phase instead of the step (correlation, scaling).")
 @format_option("csv holds the first table; csv and json hold numbers in base units.")
 @output_option(*TABLES, help="Also write this file: .json .csv .md .tex .txt. Repeatable.")
@@ -132,10 +137,13 @@ def compare(
 ) -> None:
     """Compare runs, sources, kernels or devices, with intervals and tests.
 
-    Two measurements are compared run against run: the ratio of medians, its 95 % interval, and whether it is more than
-    chance. Two files of kernels are compared by name, then by order. Everything else joins evidence: estimate,
-    measurement, profile and counters of the same case, and how far they are apart. A FILE is whatever 'rooflens read'
-    takes, or a folder of record files: several runs of one side.
+    Two files of measurements are compared step by step: the ratio of medians, its 95 % interval, and whether the
+    difference is more than chance. Two files of kernels are compared kernel by kernel, matched by name, then by order.
+    For all other files, rooflens joins evidence: it shows how far apart the estimate, measurement, profile and counters
+    of the same case are.
+
+    A FILE is a file that 'rooflens read' takes, or a folder of record files: repeated measurements of one side. An
+    option with words in parentheses, such as (runs), is for these questions only.
     """
     from rooflens.compare import RunComparison
     from rooflens.report.escape import printable

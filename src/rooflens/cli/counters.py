@@ -57,21 +57,27 @@ class ModelOrProgram(click.Command):
     type=click.Choice(CACHES),
     default="all",
     show_default=True,
-    help="all empties the caches before each kernel, so that bytes repeat; none leaves them as they are.",
+    help="all empties the caches before each kernel, so that a repeat gives the same bytes; none leaves them.",
 )
-@limit_option("Seconds of counting per batch; then ncu is stopped, and what it has is kept.", "--time-limit", "limit")
+@limit_option(
+    "Seconds of counting per batch. After that, rooflens stops ncu and keeps what it has counted.",
+    "--time-limit",
+    "limit",
+)
 @roof_option()
 @estimate_option
-@click.option("--keep", type=click.Path(path_type=Path), help="Folder for ncu's reports and the profiler's traces.")
+@click.option(
+    "--keep", type=click.Path(path_type=Path), help="Keep ncu's reports and the profiler's traces in this folder."
+)
 @output_options
 @click.pass_context
 def counters(ctx: click.Context, /, model: str | None, shown: Shown, **options: Any) -> None:
-    """Count FLOP and bytes of every kernel with Nsight Compute: of one warm step of a model, or of a program.
+    """Count FLOP and bytes of every kernel with Nsight Compute, in one warm step of a model or one step of a program.
 
-    A model's step runs twice: once for times, operations and modules, once under ncu. Of a program, one step is
-    counted: what runs between torch.cuda.profiler.start() and stop(), or the first iteration of a rooflens.region that
-    the region does not skip. Without ncu, or where counters are locked, you get the estimate and the profiler's times,
-    and a note.
+    rooflens runs the step of a model twice: once for times, operations and modules, and once under ncu. In a program,
+    the step is what runs between torch.cuda.profiler.start() and stop(), or the first iteration of a rooflens.region
+    after those that the region skips. If ncu is missing or the counters are locked, you get the estimate, the
+    profiler's times and a note.
     """
     program: list[str] | None = ctx.meta.get(_PROGRAM)
     with progress_bar() as tell:

@@ -41,8 +41,8 @@ from rooflens.cli.options import Shown, examples, limit_option, output_options, 
     help="Memory that --largest-batch keeps free, like '2 GB'; default: room for context and workspaces.",
 )
 @limit_option(
-    "Seconds for one batch of a model in a file of your own, which runs in a worker process; then it is killed and the"
-    " next batch begins. With --largest-batch: for the search."
+    "Seconds that one batch may take, if the model is in a file of your own, which runs in a worker process. After"
+    " that, rooflens kills the worker and begins the next batch. With --largest-batch: seconds for the search."
 )
 @output_options
 def estimate(
@@ -55,11 +55,11 @@ def estimate(
 ) -> None:
     """Count a model's work and find the shortest time for it, on any device.
 
-    MODEL is a torchvision name (resnet18), timm:NAME, hf:FAMILY or hf:config.json, path/file.py:function, where the
-    function returns (module, inputs), or path/file.onnx. An ONNX file keeps its own types.
-    If they are fp32, --dtype fp32, tf32 or default names the unit that multiplies.
+    MODEL is one of: a torchvision name (resnet18); timm:NAME; hf:FAMILY or hf:config.json; path/file.py:function, where
+    the function returns (module, inputs); path/file.onnx. An ONNX file keeps its own types. If they are fp32, --dtype
+    may be fp32, tf32 or default, and chooses the unit for matrix products.
 
-    Nothing is computed. No weights and no GPU are needed. Without --device there are counts and no times.
+    An estimate computes no values. It needs no weights and no GPU. Without --device it gives counts and no times.
     """
     if largest:
         if options.pop("batch") is not None:

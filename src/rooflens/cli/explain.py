@@ -35,25 +35,27 @@ _WORD = re.compile(r"\w+(::\w+)?")
 @click.argument("words", metavar="WHAT [--ARGUMENT VALUE]...", nargs=-1, type=click.UNPROCESSED)
 @click.option("--shape", "shapes", multiple=True, help="Shape of the operation's next tensor: 64x3x7x7, 32x128:int64.")
 @click.option("--path", help="Module of a model or file, with the modules inside it; '' is the whole model.")
-@click.option("--phase", type=click.Choice(PHASES), help="Default: forward; of a model or file: all that are there.")
+@click.option(
+    "--phase", type=click.Choice(PHASES), help="Default: forward for an operation, every phase for a model or a file."
+)
 @click.option("--device", multiple=True, help="Also the time on this device. Repeatable.")
 @click.option(
     "--dtype",
     type=click.Choice(DTYPES),
     help="Type of an operation or a model.  [default: fp32; for an ONNX file, its own]",
 )
-@click.option("-b", "--batch", type=IntList(), help="Of a model: samples per step.")
+@click.option("-b", "--batch", type=IntList(), help="For a model: samples per step.")
 @click.option(
     "--mode",
     metavar=f"[{'|'.join(MODES)}]",
-    help="Of a model, or an operation's argument of this name.  [default: inference]",
+    help="For a model: its mode. For an operation: its argument mode.  [default: inference]",
 )
 @click.option(
     "--dim",
     "dims",
     multiple=True,
     metavar="NAME=N | VALUE",
-    help="Of an ONNX file: a size that it leaves open, NAME=N, repeatable. Of an operation: its argument dim.",
+    help="For an ONNX file: a size that it leaves open, NAME=N, repeatable. For an operation: its argument dim.",
 )
 @click.option(
     "--format",
@@ -75,9 +77,9 @@ def explain(
 ) -> None:
     """Show the formula of an operation in words and with its numbers filled in.
 
-    WHAT is an operation (convolution, mm, attention, lstm, or any operator of torch) with the shapes of its tensors and
-    its other arguments, each by its name; or a record file; or a model: rooflens estimates it first, and options of
-    'rooflens estimate' work too.
+    WHAT is an operation, a record file or a model. An operation is convolution, mm, attention, lstm, or any operator of
+    torch; give the shapes of its tensors and its other arguments, each by its name. A model is estimated first, so
+    options of 'rooflens estimate' work too.
     """
     if listed:
         click.echo(_listing(words, format_), nl=False)

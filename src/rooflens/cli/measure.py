@@ -41,18 +41,21 @@ from rooflens.cli.options import (
 @click.option(
     "--largest-batch",
     is_flag=True,
-    help="Double the batch, from -b on, until memory runs out, then narrow down to the largest that fits.",
+    help="Find the largest batch that fits in memory: start at -b, double it until memory runs out, then narrow down.",
 )
-@click.option("--fresh", is_flag=True, help="A new worker process for each batch.")
-@limit_option("Seconds for one batch, building included; then its worker is killed and the next batch begins.")
+@click.option("--fresh", is_flag=True, help="Start a new worker process for each batch.")
+@limit_option(
+    "Seconds that one batch may take, building the model included. After that, rooflens kills its worker and"
+    " begins the next batch."
+)
 @estimate_option
 @output_options
 def measure(model: str, shown: Shown, **options: Any) -> None:
     """Run a model on this machine and time it: forward, and in train mode backward and optimizer.
 
-    Weights and inputs are random. Every sample is kept; the cold first call and warm-up are kept apart. Each batch
-    runs in a worker process, so that one that crashes, hangs or runs out of memory does not end the others. The
-    estimate shows how near the time is to its bound.
+    Weights and inputs are random. rooflens keeps every sample, and keeps the first call and the warm-up apart. Batches
+    run in a worker process: if one crashes, hangs or runs out of memory, the others still run. An estimate of the same
+    step shows how near the time is to the bound.
     """
     with TemporaryDirectory(prefix="rooflens-") as folder:
         kept = _record_file(shown.outputs) or Path(folder) / f"kept{RECORDS}"

@@ -112,15 +112,15 @@ def run_options(source: str) -> Callable[[Command], Command]:
         click.option(
             "--dtype",
             type=click.Choice(DTYPES),
-            help="fp32 turns TF32 off, tf32 turns it on, default keeps torch's settings; amp is autocast.  [default:"
-            " fp32]",
+            help="Precision: fp32 turns TF32 off, tf32 turns it on, default keeps torch's settings; amp is autocast. "
+            " [default: fp32]",
         ),
         click.option(
             "--mode",
             type=click.Choice(MODES),
             default="inference",
             show_default=True,
-            help="train is forward with loss, backward and optimizer.",
+            help="Kind of step. train: forward with loss, backward and optimizer. prefill, decode: language models.",
         ),
         *(table_option(line) for line in OPTIONS.values() if source in line.sources),
     )
@@ -212,19 +212,19 @@ _output_options = all_of(
         type=click.IntRange(0),
         default=1,
         show_default=True,
-        help="Depth of the module tree (tables of one case).",
+        help="Depth of the module tree, in tables of one case.",
     ),
     click.option(
         "--by",
         type=click.Choice(GROUPINGS),
-        help="What one mark of a figure stands for; default: what the records allow. Tables ignore it.",
+        help="The piece that one mark of a figure stands for; default: what the records allow. Tables ignore it.",
     ),
     format_option("Format of the output; csv and json hold numbers in base units."),
     output_option(
         RECORDS,
         *FIGURES,
         *TABLES,
-        help="Also write: .jsonl records; .png .svg .pdf .html figure; .json .csv .md .tex table. Repeatable.",
+        help="Also write a file: .jsonl records; .png .svg .pdf .html figure; .json .csv .md .tex table. Repeatable.",
     ),
 )
 
@@ -233,8 +233,8 @@ def roof_option(more: str = "") -> Callable[[Command], Command]:
     """Return the option for the device whose ceilings apply."""
     return click.option(
         "--roof",
-        help="The device whose ceilings apply: a name, a device file, or 'measured', which takes those that 'rooflens"
-        f" calibrate' kept, or measures them first (seconds).{more}",
+        help="The device whose ceilings the time is compared with: a name, a device file, or 'measured'. 'measured'"
+        f" takes what 'rooflens calibrate' saved; if it saved nothing, it calibrates first (seconds).{more}",
     )
 
 

@@ -26,9 +26,11 @@ from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples, save_pict
 @click.option(
     "--device",
     multiple=True,
-    help="Draw this device's ceilings too; 'measured': this machine's. Repeatable.",
+    help="Also draw the ceilings of this device; 'measured' is this machine, calibrated. Repeatable.",
 )
-@click.option("--by", type=click.Choice(GROUPINGS), help="What one mark stands for; default: what the records allow.")
+@click.option(
+    "--by", type=click.Choice(GROUPINGS), help="The piece that one mark stands for; default: what the records allow."
+)
 @click.option(
     "--level",
     type=click.Choice(LEVELS),
@@ -38,21 +40,21 @@ from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples, save_pict
 @click.option(
     "--top",
     type=click.IntRange(1),
-    help="How many kernels, modules ... of a case to draw: those that take most time. Default: 12 if the marks are"
-    " kernels or lie on several memory levels, else all.",
+    help="Draw only this many pieces (kernels, modules ...) of a case: those that take most time. Default: 12 if the"
+    " marks are kernels or lie on several memory levels, else all.",
 )
 @click.option(
     "--chart",
     metavar="NAME",
-    help="Draw another chart instead of the roofline, as .png, .svg or .pdf; a wrong name lists all. Only -o and"
-    " --format go with it.",
+    help="Draw another chart instead of the roofline, as .png, .svg or .pdf. An unknown name prints the list of charts."
+    " Of the options, only -o and --format work with it.",
 )
-@click.option("--title", help="Default: what the records have in common.")
+@click.option("--title", help="Title; default: what the records have in common.")
 @click.option(
     "--format",
     "format_",
     type=click.Choice([s.removeprefix(".") for s in FIGURES]),
-    help="Added to an -o without a suffix; default: the suffix of -o.",
+    help="Format of an -o without a suffix; default: the suffix of -o.",
 )
 @click.option(
     "-o",
@@ -66,10 +68,10 @@ from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples, save_pict
 def plot(
     files: tuple[Path, ...], chart: str | None, format_: str | None, outputs: tuple[Path, ...], **roofline: Any
 ) -> None:
-    """Draw files on a roofline; estimated and measured points of the same thing are joined by a line.
+    """Draw records on a roofline. A line joins the estimated and the measured mark of the same piece.
 
-    FILES are records and all other files that 'rooflens read' reads. Work that hardware counters counted at several
-    memory levels is drawn at each level, under its roof: the hierarchical roofline.
+    FILES are record files and all other files that 'rooflens read' takes. If hardware counters counted bytes at several
+    memory levels, a piece has a mark for each level, under the roof of that level: the hierarchical roofline.
     """
     if chart is not None and any(roofline.values()):
         raise click.UsageError("--chart goes without --device, --by, --level, --top and --title: they are of rooflines")

@@ -26,18 +26,23 @@ from rooflens.errors import FileError
     )
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--device", help="The device that ran it; default: the one that the file names.")
+@click.option("--device", help="The device that ran the kernels; default: the one that the file names.")
 @click.option(
     "--work",
     "statements",
     multiple=True,
     metavar="PATTERN:flops=...,dram=...",
-    help="Work of the algorithm in one launch of the kernels that match; may be arithmetic. Repeatable.",
+    help="Algorithmic work in one launch of the kernels that match PATTERN. Arithmetic such as 2*4096**3 is"
+    " allowed. Repeatable.",
 )
-@click.option("--model", help="The model that ran, where the file does not say; then its estimate can be joined.")
+@click.option("--model", help="The model that ran, if the file does not name it. Its estimate can then be joined.")
 @click.option("-b", "--batch", type=click.IntRange(1), help="The batch that ran.")
 @click.option("--dtype", type=click.Choice(DTYPES), help="The dtype that ran.")
-@click.option("--mode", type=click.Choice(MODES), help="The mode that ran; default: train where a phase says so.")
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    help="The mode that ran; default: train if the file has backward or optimizer work.",
+)
 @output_options
 def read(
     files: tuple[Path, ...],
@@ -46,12 +51,14 @@ def read(
     shown: Shown,
     **case: Any,
 ) -> None:
-    """Read what other tools counted or timed: reports of Nsight Compute and what it prints, exports of Nsight Systems
-    (SQLite), traces of PyTorch's profiler, kernel times of nsys stats, nvprof and rocprof (CSV), roofs of ERT and
-    NERSC, and records.
+    """Read what other tools counted or timed.
 
-    Each file is recognised by its content. Counters give FLOP by precision, bytes by level and time, per launch of a
-    kernel; what the file does not hold stays unknown.
+    FILES are reports of Nsight Compute and what it prints, exports of Nsight Systems (SQLite), traces of PyTorch's
+    profiler, kernel times of nsys stats, nvprof and rocprof (CSV), roofs of ERT and NERSC, and record files. rooflens
+    recognises each file by its content.
+
+    Counters give three things for each launch of a kernel: FLOP by precision, bytes by level, and time. What the file
+    does not hold stays unknown.
     """
     from rooflens.sources.counters import parse_statement
 

@@ -36,10 +36,10 @@ FAILED = 3
 def study() -> None:
     """Run a grid of cases from one file, and resume it at any moment.
 
-    A study file (docs/study.md) names models, devices, batches, dtypes and modes, and what is to be done with each
-    case: estimate, measure, count. Each case and source becomes a record file in the study's folder, and these files
-    are its whole state: kill a run at any moment and start it again, and nothing is lost or repeated. Several runs may
-    work on one folder at once, on any nodes that share it.
+    A study file (docs/study.md) names models, devices, batches, dtypes, modes and sources (estimate, measure ...).
+    One case with one source is a cell. Each cell becomes a record file in the study's folder. These files are the whole
+    state: you can kill the command at any moment and start it again, and no finished cell is lost or repeated. Several
+    commands may work on one folder at once, on any nodes that share it.
     """
 
 
@@ -50,7 +50,7 @@ run_options = all_of(
         type=click.IntRange(1),
         default=1,
         show_default=True,
-        help="Worker processes for estimates. Measurements follow one by one, since they must be alone.",
+        help="Number of worker processes for estimates. Measurements follow one by one, so that nothing disturbs them.",
     ),
     click.option("--retry", is_flag=True, help="Also run cells that failed or were skipped before."),
     click.option(
@@ -60,7 +60,7 @@ run_options = all_of(
         multiple=True,
         help="Run only cells of this source. Repeatable.",
     ),
-    click.option("--device", "devices", multiple=True, help="Only cells of this device. Repeatable."),
+    click.option("--device", "devices", multiple=True, help="Run only cells of this device. Repeatable."),
 )
 """What is run of a study, and how."""
 
@@ -74,19 +74,26 @@ run_options = all_of(
     )
 )
 @click.argument("file", metavar="STUDY.toml", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("-d", "--folder", type=click.Path(path_type=Path, file_okay=False), help="[default: out/STUDY]")
+@click.option(
+    "-d",
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the study.  [default: out/STUDY]",
+)
 @run_options
 @cluster_options
-@click.option("--no-recorded", is_flag=True, help="Also run cells that have recorded files.")
+@click.option(
+    "--no-recorded", is_flag=True, help="Also run the cells that have a recorded file, instead of replaying it."
+)
 @click.pass_context
 def run(context: click.Context, /, file: Path, folder: Path | None, no_recorded: bool, **options: Any) -> None:
     """Run a study, or what is left of it.
 
-    Cells that are done are skipped, so the same command goes on after any end. If the file has changed since, what it
-    adds is run, and what it no longer asks for stays in the folder. Cells of a device that this machine does not have
-    are left for one that does.
+    The command skips cells that are done. So you can stop it at any moment and run it again. If the study file has
+    changed, the new cells run; results that the file no longer asks for stay in the folder. Cells of a device that this
+    machine does not have are left for a machine that has it.
 
-    Ends with exit code 3 if cells have failed.
+    The exit code is 3 if cells have failed.
     """
     _run(context, file, folder=folder, recorded=not no_recorded, **options)
 
@@ -99,7 +106,7 @@ def run(context: click.Context, /, file: Path, folder: Path | None, no_recorded:
 def resume(context: click.Context, /, folder: Path, **options: Any) -> None:
     """Continue a study from its folder.
 
-    It uses the study file of the last run. Ends with exit code 3 if cells have failed.
+    It uses the study file of the last 'rooflens study run'. The exit code is 3 if cells have failed.
     """
     _run(context, folder, **options)
 
@@ -111,8 +118,8 @@ def resume(context: click.Context, /, folder: Path, **options: Any) -> None:
 def status(context: click.Context, /, folder: Path, format_: str) -> None:
     """Show what is done, skipped, failed, running and left of a study.
 
-    Also shows how long the rest should take: the time of one worker, from the times of similar cells. Ends with exit
-    code 3 if cells have failed.
+    Also show how long one worker should need for the cells that are left, judged by the times of similar cells. The
+    exit code is 3 if cells have failed.
     """
     from rooflens.study.status_text import status_json, status_text
 
@@ -142,8 +149,8 @@ def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Pa
     """Write the results of a study as one page, or as files for a paper.
 
     The page holds the question, the answers with their numbers, every case, figures, findings, failures and how to
-    repeat the study. It opens anywhere, since it loads nothing from other hosts. A study may be reported at any moment;
-    the report says what is not done yet.
+    repeat the study. It loads nothing from other hosts, so it opens without a network. You can write the report at any
+    moment; it says what is not done yet.
     """
     wanted = out or (() if figures or tables else (Path("report.html"),))
     rl.study_report(folder, wanted, figures=figures, tables=tables)

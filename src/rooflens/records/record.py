@@ -141,7 +141,7 @@ class Record:
     """One observation of one piece of one case. None means unknown and is never zero.
 
     Attributes:
-        case: the cell that was observed.
+        case: the case that was observed.
         source: which kind of evidence this is.
         scope: the size of the piece.
         path: dotted module path; ``""`` is the whole model.

@@ -98,40 +98,44 @@ class Options:
     """
 
     optimizer: str = option(
-        "sgd", "Optimizer of a training step; none: stop after backward.", choices=OPTIMIZERS, training=True
+        "sgd", "Optimizer of a training step; none stops after backward.", choices=OPTIMIZERS, training=True
     )
-    fused: bool = option(False, "Use the fused optimizer instead of foreach.", training=True)
-    compile: bool = option(False, "Run through torch.compile; an estimate fuses element-wise work.")
+    fused: bool = option(False, "Use torch's fused optimizer instead of its foreach form.", training=True)
+    compile: bool = option(False, "Compile the model with torch.compile; an estimate then fuses element-wise work.")
     img_size: int | None = option(
-        None, "Height and width of images, one or several; default: the model's own.", kind=int, least=1, several=True
+        None,
+        "Height and width of square images, one or several; default: the model's own.",
+        kind=int,
+        least=1,
+        several=True,
     )
     seq_len: int | None = option(
         None, "Tokens per sequence, one or several: 1024,4096.", kind=int, least=1, several=True
     )
     channels_last: bool = option(False, "Lay images out with channels last.")
     dims: tuple[tuple[str, int], ...] = option(
-        (), "Size that an ONNX file leaves open, by its name in the file. Repeatable.", kind=dict, concerns="graph"
+        (), "A size that the ONNX file leaves open, by its name in the file. Repeatable.", kind=dict, concerns="graph"
     )
     causal: bool = option(
-        False, "Count only the half of causal attention that its kernel computes.", concerns="counting"
+        False, "Count causal attention as half: the half that its kernel computes.", concerns="counting"
     )
     fusion: Fusion = option(
         "none",
-        "Which operations share a kernel; results that pass between them stay on the chip.",
+        "Operations that share a kernel; results that pass between them stay on the chip.",
         choices=FUSIONS,
         concerns="counting",
     )
     cuda_graph: bool = option(
-        False, "Replay the step from CUDA graphs, without the host between kernels.", concerns="running"
+        False, "Replay the step from CUDA graphs, so that the host does not launch each kernel.", concerns="running"
     )
     flush: bool = option(False, "Empty the caches before each sample.", concerns="running")
     profile: bool = option(
-        False, "Also profile one run: the time of every operation and module.", concerns="running", recorded=False
+        False, "Also profile one step: the time of every operation and module.", concerns="running", recorded=False
     )
     gpus: int = option(
         1,
-        "GPUs that train together, each with a whole batch. Also times one GPU alone, and the all-reduce of gradients"
-        " alone.",
+        "Number of GPUs that train together, each with a whole batch. rooflens also times one GPU alone, and the"
+        " all-reduce of gradients alone.",
         least=1,
         concerns="running",
     )
