@@ -33,12 +33,19 @@ _WORD = re.compile(r"\w+(::\w+)?")
     ),
 )
 @click.argument("words", metavar="WHAT [--ARGUMENT VALUE]...", nargs=-1, type=click.UNPROCESSED)
-@click.option("--shape", "shapes", multiple=True, help="Shape of the operation's next tensor: 64x3x7x7, 32x128:int64.")
-@click.option("--path", help="Module of a model or file, with the modules inside it; '' is the whole model.")
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    help="Shape of a tensor of the operation: 64x3x7x7, 32x128:int64. Repeatable, in the tensors' order.",
+)
+@click.option(
+    "--path", help="Explain this module of a model or file, and the modules inside it; '' is the whole model."
+)
 @click.option(
     "--phase", type=click.Choice(PHASES), help="Default: forward for an operation, every phase for a model or a file."
 )
-@click.option("--device", multiple=True, help="Also the time on this device. Repeatable.")
+@click.option("--device", multiple=True, help="Also show the time on this device. Repeatable.")
 @click.option(
     "--dtype",
     type=click.Choice(DTYPES),

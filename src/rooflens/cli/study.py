@@ -116,7 +116,7 @@ def resume(context: click.Context, /, folder: Path, **options: Any) -> None:
 @click.option("--format", "format_", type=click.Choice(("table", "json")), default="table", show_default=True)
 @click.pass_context
 def status(context: click.Context, /, folder: Path, format_: str) -> None:
-    """Show what is done, skipped, failed, running and left of a study.
+    """Show which cells are done, skipped, failed, running and left.
 
     Also show how long one worker should need for the cells that are left, judged by the times of similar cells. The
     exit code is 3 if cells have failed.
@@ -141,10 +141,16 @@ def status(context: click.Context, /, folder: Path, format_: str) -> None:
     "out",
     type=click.Path(path_type=Path, dir_okay=False),
     multiple=True,
-    help="Write here: .html, .md (with images), .tex (tables) or .csv (results). Repeatable. [default: report.html]",
+    help="Write: .html, .md (with images), .tex (tables) or .csv (results). Repeatable. [default: report.html]",
 )
-@click.option("--figures", type=click.Path(path_type=Path, file_okay=False), help="Each figure here, as SVG and PDF.")
-@click.option("--tables", type=click.Path(path_type=Path, file_okay=False), help="Each table here, as CSV.")
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write each figure into this folder, as SVG and PDF.",
+)
+@click.option(
+    "--tables", type=click.Path(path_type=Path, file_okay=False), help="Write each table into this folder, as CSV."
+)
 def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Path | None) -> None:
     """Write the results of a study as one page, or as files for a paper.
 
