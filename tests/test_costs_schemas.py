@@ -17,6 +17,8 @@ ASKED = re.compile(r"call\.tensors?\(\"(\w+)\"\)|call\[\"(\w+)\"\]")
 def schemas(name: str) -> list[set[str]]:
     """The argument names of every overload of an operation, of torch's or of our own, in place or not."""
     packets = [getattr(ops, n, None) for ops in (torch.ops.aten, torch.ops.rooflens) for n in (name, f"{name}_")]
+    if name.startswith("quantized_"):  # of torch's namespace `quantized`, whose names are not all free in `aten`
+        packets.append(getattr(torch.ops.quantized, name.removeprefix("quantized_"), None))
     return [
         {argument.name for argument in getattr(packet, overload)._schema.arguments}
         for packet in packets
