@@ -37,7 +37,7 @@ MADE = Device(
             verified=False,
             accumulate="fp32",
         ),
-        Ceiling(resource="dram", rate=1 / 3, silicon="memory", origin="measured", reference="x"),
+        Ceiling(resource="dram", rate=1e12 / 3, silicon="memory", origin="measured", reference="x"),
     ),
     facts={
         "units": Fact(value=4.0, reference="counted"),

@@ -245,8 +245,8 @@ class TestMatplotlib:
 
         code = (
             "import sys\nfrom rooflens.report.figures.roofline import roofline_figure\n"
-            "from rooflens.results import RecordSet\n"
-            f"roofline_figure(RecordSet([])).save({str(tmp_path / 'a.png')!r})\n"
+            "from rooflens.devices import find\nfrom rooflens.results import RecordSet\ncard = find('t4')\n"
+            f"roofline_figure(RecordSet([], devices={{card.name: card}})).save({str(tmp_path / 'a.png')!r})\n"
             "assert 'matplotlib.pyplot' not in sys.modules and 'plotly' not in sys.modules"
         )
         subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
