@@ -8,11 +8,11 @@ from functools import cached_property
 from itertools import islice
 
 from rooflens.devices import catalogued_or_none
-from rooflens.grouping import grouped_by
 from rooflens.records import Device, Phase
 from rooflens.reported.figures import CORRELATION, OF_A_DEVICE, QUANTITIES, ReportedFigure
 from rooflens.reported.right_values import Expected, RightValues, precision_of
 from rooflens.results import RecordSet
+from rooflens.results.totals import grouped_by
 
 NARROW = ("fp16", "bf16", "default")
 """What a run may have been that does not tell its dtype: where rates are the same it moved the fewest bytes."""

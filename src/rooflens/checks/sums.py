@@ -10,11 +10,11 @@ from rooflens import units
 from rooflens.checks.context import Context, close, is_possible
 from rooflens.checks.prefix_factors import prefix_factor
 from rooflens.checks.registry import Doubt, check, needs, of_each, of_every
-from rooflens.grouping import grouped_by
 from rooflens.records import MEMORY_CAUSES, PHASES, Phase
 from rooflens.reported.figures import CORRELATION, FOOTPRINTS, QUANTITIES, ReportedFigure
 from rooflens.reported.right_values import item_bytes
 from rooflens.results import Total
+from rooflens.results.totals import grouped_by
 
 SUM, QUOTIENT, MEAN, APART = 0.01, 0.05, 2e-3, 0.1
 PARTS = ("forward", "backward")

@@ -10,9 +10,9 @@ from rooflens import units
 from rooflens.checks.context import Context, close, fold, grouped
 from rooflens.checks.registry import Doubt, check, needs, of_each
 from rooflens.devices import catalogued_or_none
-from rooflens.grouping import grouped_by
 from rooflens.records import Case, Device, Record
 from rooflens.reported.figures import ReportedFigure
+from rooflens.results.totals import grouped_by
 
 LAUNCH = 0.5e-6
 """Seconds: no kernel that works is shorter; launching one costs the host several times as much."""

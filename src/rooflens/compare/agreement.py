@@ -13,11 +13,11 @@ from typing import Literal, get_args
 from rooflens.compare.doubts import Doubtful
 from rooflens.compare.uncertainty import Errors, errors_of
 from rooflens.errors import Incomparable, InvalidValue
-from rooflens.grouping import grouped_by
 from rooflens.records import AS_IS, Case, Phase, Record, Scalar, Source
 from rooflens.results import Evidence, Quantity, RecordSet, Total
 from rooflens.results.partners import EstimatedCases
 from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, PREDICTED
+from rooflens.results.totals import grouped_by
 from rooflens.runs.options import RUNNING
 
 JoinBy = Literal["case", "phase", "module", "family", "op"]

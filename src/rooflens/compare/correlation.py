@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from rooflens.compare.doubts import Doubtful
 from rooflens.compare.timed_cases import COMPARED, Compared, TimedCase, check_quantities, timed_cases
 from rooflens.compare.uncertainty import METHODS, Coefficient, Method
-from rooflens.grouping import grouped_by
 from rooflens.records import Case, Phase
 from rooflens.results import RecordSet, Time
+from rooflens.results.totals import grouped_by
 
 FEWEST_MODELS = 3
 """Below, every correlation is 1, -1 or undefined."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rooflens.grouping import grouped_by
 from rooflens.records import Case
 from rooflens.results import Evidence
+from rooflens.results.totals import grouped_by
 
 _LISTED = 5
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rooflens.grouping import grouped_by
 from rooflens.records import PHASES, Phase, Record
 from rooflens.results import RecordSet, Total
 from rooflens.results.partners import same_step
 from rooflens.results.quantities import BYTES, ratio
+from rooflens.results.totals import grouped_by
 
 PieceOfStep = tuple[Phase | None, str]
 """A phase, and a module path or an operation family."""

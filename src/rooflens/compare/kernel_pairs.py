@@ -10,10 +10,10 @@ from math import fsum
 
 from rooflens.compare.doubts import Doubtful
 from rooflens.errors import AmbiguousResult, Incomparable
-from rooflens.grouping import grouped_by
 from rooflens.records import Record
 from rooflens.results import RecordSet
 from rooflens.results.quantities import ratio
+from rooflens.results.totals import grouped_by
 
 _CAST = re.compile(r"\([a-zA-Z_][\w ]*\)(?=-?\d)")
 _NAMESPACE = re.compile(r"(?:\w+|<unnamed>|\(anonymous namespace\))::")

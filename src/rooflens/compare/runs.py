@@ -10,10 +10,10 @@ from rooflens.compare.doubts import Doubtful, doubts_of, listed
 from rooflens.compare.environments import Difference, differences
 from rooflens.compare.uncertainty import FEWEST, RatioChange, typical
 from rooflens.errors import Incomparable, InvalidValue
-from rooflens.grouping import grouped_by
 from rooflens.records import Case, Failure, Phase
 from rooflens.results import RecordSet
 from rooflens.results.evidence import Evidence, join
+from rooflens.results.totals import grouped_by
 
 Direction = Literal["slower", "faster", "no difference", "unknown"]
 FIELDS = tuple(field.name for field in fields(Case))

@@ -224,7 +224,7 @@ def summary(rs: RecordSet) -> Table:
                     total=total,
                     measured=measured,
                     rate=(None, None) if only else throughput(item.case, total, measured),
-                    as_written=AS_WRITTEN.of(total).value if total and total.written_bound != total.bound else None,
+                    as_written=AS_WRITTEN.of(total).value if total and total.moves_more else None,
                     room=None if only else item.room,
                 )
             )

@@ -79,6 +79,11 @@ class Evidence:
         work: records with work, of one case and source: an estimate, or counters.
         time: records with times, of one case and source; the same as `work` where one source saw both.
         profile: times of the pieces, where `time` was taken of the whole: both are of the same case.
+        sources: the sources of work and time.
+        phases: the phases that any source saw, in the order of a step.
+        parameters: parameter elements of the model.
+        notes: the notes on all records, once.
+        pieces: records that time the pieces of the case one by one.
     """
 
     case: Case
@@ -86,36 +91,25 @@ class Evidence:
     work: RecordSet | None
     time: RecordSet | None
     profile: RecordSet | None = None
+    sources: tuple[str, ...] = field(init=False)
+    phases: tuple[Phase, ...] = field(init=False)
+    parameters: int | None = field(init=False)
+    notes: tuple[str, ...] = field(init=False)
+    pieces: RecordSet | None = field(init=False)
     _measured: dict[Phase | None, Measured | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
-    def _sets(self) -> tuple[RecordSet, ...]:
-        return tuple(records for records in (self.work, self.time, self.profile) if records is not None)
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The sources of work and time."""
-        return tuple(dict.fromkeys(source for records in self._sets for source in records.sources))
-
-    @property
-    def pieces(self) -> RecordSet | None:
-        """Records that time the pieces of the case one by one."""
-        return self.time if self.profile is None else self.profile
-
-    @cached_property
-    def phases(self) -> tuple[Phase, ...]:
-        """The phases that any source saw, in the order of a step."""
-        return tuple(phase for phase in PHASES if any(phase in records.phases for records in self._sets))
-
-    @property
-    def parameters(self) -> int | None:
-        """Parameter elements of the model."""
-        return next((n for records in self._sets if (n := records.parameters) is not None), None)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The notes on all records, once."""
-        return tuple(dict.fromkeys(note for records in self._sets for note in records.notes))
+    def __post_init__(self) -> None:
+        sets = [records for records in (self.work, self.time, self.profile) if records is not None]
+        seen = {phase for records in sets for phase in records.phases}
+        facts = {
+            "sources": tuple(dict.fromkeys(source for records in sets for source in records.sources)),
+            "phases": tuple(phase for phase in PHASES if phase in seen),
+            "parameters": next((n for records in sets if (n := records.parameters) is not None), None),
+            "notes": tuple(dict.fromkeys(note for records in sets for note in records.notes)),
+            "pieces": self.time if self.profile is None else self.profile,
+        }
+        for name, value in facts.items():
+            object.__setattr__(self, name, value)
 
     @property
     def doubts(self) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from rooflens.grouping import grouped_by
 from rooflens.records import Case, Scalar
+from rooflens.results.totals import grouped_by
 from rooflens.runs.options import COUNTING, RUNNING
 
 

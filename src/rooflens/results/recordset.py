@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rooflens.devices import find
 from rooflens.errors import AmbiguousResult, InvalidValue
-from rooflens.grouping import grouped_by
 from rooflens.records import (
     PHASES,
     Bound,
@@ -27,7 +26,7 @@ from rooflens.records import (
     read_records,
     write_records,
 )
-from rooflens.results.totals import Coverage, Group, Total
+from rooflens.results.totals import Coverage, Group, Total, grouped_by
 from rooflens.roofline import Bounds
 
 if TYPE_CHECKING:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 from rooflens.records import Bound, Device, Phase, Record, Work
 from rooflens.roofline import Bounds, serial_bound
 
 Pieces = Literal["operations", "kernels"]
+Key = TypeVar("Key")
+Item = TypeVar("Item")
 
 UNATTRIBUTED = "(unattributed)"
 """The path of time whose module is not known: no module can be called so."""
@@ -51,6 +53,7 @@ class Total:
         bytes: per level, recomputation included: it is real traffic.
         intensity: FLOP per DRAM byte, recomputation included in both.
         missing: operations whose FLOP are unknown: with any, FLOP and bound are lower bounds.
+        moves_more: True if the step as written moves other bytes than it needs.
     """
 
     def __init__(self, records: Iterable[Record], device: Device | None, bounds: Bounds | None = None) -> None:
@@ -66,23 +69,22 @@ class Total:
         both = [work for work in (self.work, self.recomputed_work) if work is not None]
         self.all_work = both[0] + both[1] if len(both) == 2 else next(iter(both), None)
         self.missing = frozenset[str]() if self.work is None else self.work.missing
-        self.matmul_flops = None if self.work is None else self._known(self.work.matmul_flops)
+        counted = (None, None) if self.work is None else (self.work.matmul_flops, self.work.total_flops)
+        # None where nothing is known: no FLOP were counted, and those of some operation are missing.
+        self.matmul_flops, self.flops = (n if n or not self.missing else None for n in counted)
         self.recomputed_flops = 0 if self.recomputed_work is None else self.recomputed_work.matmul_flops
-        self.flops = None if self.work is None else self._known(self.work.total_flops)
         self.macs = None if self.matmul_flops is None else self.matmul_flops / 2
         self.bytes: Mapping[str, float] = {} if self.all_work is None else self.all_work.bytes
         moved, done = self.bytes.get("dram"), sum(work.total_flops for work in both)
         self.intensity = done / moved if done and moved else None
         self.pieces: Pieces = "kernels" if any(r.scope == "kernel" for r, _ in worked) else "operations"
         self._needed = [(work, r.calls) for r in self.records if (work := r.needed) is not None]
-        self._written = [(work, r.calls) for r in self.records if (work := r.written) is not None]
         if nothing is not None:
             self._needed.append((nothing, 1))
-            self._written.append((nothing, 1))
-
-    def _known(self, flops: float) -> float | None:
-        """FLOP, None where nothing is known of them: none were counted, and those of some operation are missing."""
-        return flops if flops or not self.missing else None
+        self._written = self._needed
+        if any(r.kernel_work is not None for r in self.records):
+            self._written = [(work, r.calls) for r in self.records if (work := r.written) is not None]
+        self.moves_more = self._written != self._needed
 
     @cached_property
     def bound(self) -> Bound | None:
@@ -92,7 +94,7 @@ class Total:
     @cached_property
     def written_bound(self) -> Bound | None:
         """The same of the step as written: what one form of an optimizer moves, and another does not, is in it."""
-        return self.bound if self._written == self._needed else self._serial(self._written)
+        return self._serial(self._written) if self.moves_more else self.bound
 
     def _serial(self, works: Sequence[tuple[Work, int]]) -> Bound | None:
         if self.device is None or not works:
@@ -170,3 +172,11 @@ class Group:
     kind: str
     phase: Phase | None
     total: Total
+
+
+def grouped_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return items by their key, keys and items in order of appearance."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups

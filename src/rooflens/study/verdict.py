@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rooflens.grouping import grouped_by
+from rooflens.results.totals import grouped_by
 from rooflens.study.claim_values import Lack
 from rooflens.study.hypotheses import QUANTITIES
 from rooflens.study.study import Hypothesis

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from rooflens.grouping import grouped_by
 from rooflens.records import Case, Phase, Record, Source, Work
 from rooflens.report.case_names import PHASE_WORDS, SHORT_PHASES, differing, name_of
 from rooflens.report.columns import sum_of_known
 from rooflens.report.figures.labels import cut
 from rooflens.report.figures.palette import MIXED, WHOLE
 from rooflens.results import GROUP_KEYS, Evidence, RecordSet
+from rooflens.results.totals import grouped_by
 
 PieceKind = Literal["model", "phase", "module", "family", "op", "kernel"]
 BY: tuple[PieceKind, ...] = ("model", "phase", "module", "family", "op", "kernel")

@@ -208,7 +208,8 @@ def _notes(
 ) -> Iterator[str]:
     """Yield what a reader must know to read the points."""
     yield from placed.left_out
-    yield from misfits(evidence)
+    if not all(item.room is None or item.room.fits for item in evidence):
+        yield from misfits(evidence)
     yield from definitions((record for item in evidence if item.work is not None for record in item.work), levels)
     yield from without_roof(devices, placed.marks)
     if any(mark.above_roof for mark in placed.marks):

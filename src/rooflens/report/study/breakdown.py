@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Literal
 
 from rooflens import units
-from rooflens.grouping import grouped_by
 from rooflens.records import MEMORY_CAUSES, Case
 from rooflens.report.charts import Bar, BarPiece, Bars
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
@@ -19,6 +18,7 @@ from rooflens.report.summary import memory as memory_table
 from rooflens.report.table import percent
 from rooflens.results import GROUP_KEYS, QUANTITIES, Evidence
 from rooflens.results.quantities import BOUND
+from rooflens.results.totals import grouped_by
 
 MOST = 16
 """Steps that have a bar: those whose bound is longest, or that need most memory."""

@@ -14,13 +14,13 @@ from rooflens.compare.doubts import listed
 from rooflens.compare.throughput import KNEE
 from rooflens.compare.timed_cases import quantity_of
 from rooflens.compare.uncertainty import LEVEL
-from rooflens.grouping import grouped_by
 from rooflens.records import MEMORY_CAUSES
 from rooflens.report.study.agreement import pairs
 from rooflens.report.study.cases import count, spread
 from rooflens.report.study.content import Section, Sentences
 from rooflens.report.study.view import StudyView
 from rooflens.report.table import percent
+from rooflens.results.totals import grouped_by
 
 _MOST = 8
 """Devices and messages that sentences are about."""
