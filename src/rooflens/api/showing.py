@@ -92,9 +92,9 @@ def roofline(
         UnknownDevice: nobody knows a device of this name.
     """
     together = RecordSet.union(records)
-    named = [together.devices.get(d, d) if isinstance(d, str) else d for d in listed(device)]
-    extra = found_each(named)
-    shown = [*devices_of(together), *extra]
+    shown = list(devices_of(together))
+    if device is not None:
+        shown += found_each([together.devices.get(d, d) if isinstance(d, str) else d for d in listed(device)])
     datasheets = [sheet for sheet in map(datasheet_of, shown) if sheet is not None]
     return roofline_figure(together, by=by, devices=[*shown, *datasheets], level=level, title=title, top=top)
 

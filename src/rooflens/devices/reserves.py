@@ -71,8 +71,8 @@ def _rules() -> tuple[tuple[Mapping[str, Any], Reserve], ...]:
 
 def needed(held: Memory, memory: int, free: Sequence[Reserve]) -> int:
     """Bytes that a step needs of a device with `memory`: its peak, workspaces, and what must stay free."""
-    assert held.with_workspace is not None  # an estimate knows it
-    return held.with_workspace + sum(reserve.amount(held, memory) for reserve in free)
+    assert held.peak is not None  # an estimate knows it
+    return held.peak + (held.workspace or 0) + sum(reserve.amount(held, memory) for reserve in free)
 
 
 def one_of(device: Device) -> tuple[Device, int]:

@@ -164,7 +164,7 @@ _MEMORY = (
         "with_workspace",
         "with workspace",
         "B",
-        lambda row: row.memory.with_workspace if row.memory.workspace else None,
+        lambda row: row.memory.peak + row.memory.workspace if row.memory.workspace else None,
         group="memory",
         if_any=True,
     ),

@@ -78,7 +78,7 @@ class Total:
         moved, done = self.bytes.get("dram"), sum(work.total_flops for work in both)
         self.intensity = done / moved if done and moved else None
         self.pieces: Pieces = "kernels" if any(r.scope == "kernel" for r, _ in worked) else "operations"
-        self._needed = [(work, r.calls) for r in self.records if (work := r.needed) is not None]
+        self._needed = [(work if r.kernel_work is None else r.kernel_work, r.calls) for r, work in worked]
         if nothing is not None:
             self._needed.append((nothing, 1))
         self._written = self._needed

@@ -77,7 +77,7 @@ class Figure(RooflineData, Picture):
 
     def save(self, path: str | Path) -> Path:
         """Draw to a file, as every picture; InvalidValue too where it would show neither a roof nor a mark."""
-        if self.without_marks and not self.ceilings:
+        if not self.ceilings and self.without_marks:
             raise InvalidValue(
                 f"{str(path)!r} would be an empty picture: {self.without_marks} Name a known device for its roofs"
                 " (--device NAME, or a device file: docs/devices.md), and add an estimate or counters for marks"
