@@ -107,6 +107,13 @@ def test_a_backward_call_takes_the_most_of_its_gradients() -> None:
     assert for_input != for_weight
 
 
+@pytest.mark.parametrize("shape", [(0, 3, 8, 8), (0, 64, 56, 56)])
+@pytest.mark.parametrize("arithmetic", [Arithmetic(), TF32])
+@pytest.mark.parametrize("of", ["forward", "both"])
+def test_an_empty_batch_takes_nothing(shape: tuple[int, ...], arithmetic: Arithmetic, of: str) -> None:
+    assert call_workspace(convolution(shape, 64, (3, 3), of), arithmetic) == 0
+
+
 def held(module: nn.Module, shape: tuple[int, ...], **options: Any) -> Memory:
     found = rl.estimate(module, inputs=torch.empty(shape), **options).memory
     assert found is not None

@@ -120,7 +120,9 @@ def call_workspace(call: Call, arithmetic: Arithmetic) -> int:
 
 
 def _sizes(call: Call, image: Tensor) -> _Sizes | None:
-    """The sizes; None of a convolution that no rule is about: one per channel, or one in channels-last order."""
+    """The sizes; None of a convolution that no rule is about: an empty one, one per channel, or channels-last order."""
+    if not image.elements:
+        return None
     weight, groups, transposed = call.tensor("weight"), call["groups"], bool(call["transposed"])
     if groups == image.shape[1] != 1 or image.memory_format in ("channels_last", "channels_last_3d"):
         return None
