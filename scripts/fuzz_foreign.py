@@ -11,20 +11,23 @@ import math
 import re
 import sqlite3
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import rooflens as rl
 from rooflens.errors import FileError
+from rooflens.readers.reader import ReadContext
+from rooflens.readers.reader_list import read_file
 from rooflens.records import Case
 from rooflens.sources import roofs
-from rooflens.sources.profile import kernel_times, nsys
+from rooflens.sources.profile import kernel_times, nsys, nvprof
 
 sys.path.append(str(Path(__file__).parents[1]))
-from tests import nsys_samples, roof_samples, test_kernel_times
+from scripts import fuzz_oracles
+from scripts.fuzzing import FOLDER
+from tests import nsys_samples, nvprof_samples, rocprof_samples, roof_samples, test_kernel_times
 
-FOLDER = Path(tempfile.mkdtemp(prefix="rooflens-fuzz-"))
 ACTIVITIES = [f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")]
 LOOSE = {table: columns.replace(" NOT NULL", "") for table, columns in nsys_samples.SCHEMA.items()}
 """Without the constraints by which SQLite itself would refuse a damaged cell."""
@@ -143,7 +146,7 @@ def time_table(data: bytes) -> None:
     text = data.decode(errors="replace")
     times = kernel_times.read_tables(io.StringIO(text), "fuzz")
     written = {float(match) for match in _NUMBER.findall(text)}
-    stamps = [int(match) for match in re.findall(r"\d{3,}", text)]
+    stamps = {int(match) for match in re.findall(r"\d{1,40}", text)}
     doubted = any("count" in note for note in times.notes)
 
     def stands(seconds: float) -> bool:
@@ -158,6 +161,40 @@ def time_table(data: bytes) -> None:
     for its in times.sums:
         if not (stands(its.mean) or stands(its.mean * its.calls)):
             raise AssertionError(f"{its.mean} s of {its.calls} calls stand nowhere in the file")
+
+
+def nvprof_logs(data: bytes) -> None:
+    """Every time and every metric is a number of the file, but for its unit."""
+    path = FOLDER / "log.csv"
+    path.write_bytes(data)
+    file = nvprof.read_nvprof(path)
+    list(nvprof.nvprof_records(file, lambda title, gpu: Case(model=title or "fuzz", options=(("gpu", gpu or 0),))))
+    cells = [float(match) for match in _NUMBER.findall(data.decode("utf-8-sig", errors="replace"))]
+    seconds = [activity.seconds for activity in file.activities] + [mean for _, mean, _ in file.summed]
+    metrics = [value for its in file.metrics.values() for value in its.values()]
+    for number in (*seconds, *metrics):
+        if not any(math.isclose(number, cell * 10**power, rel_tol=1e-9) for cell in cells for power in (0, -3, -6, -9)):
+            raise AssertionError(f"{number} stands nowhere in the file")
+
+
+def any_files() -> list[bytes]:
+    """A file of each kind that readers recognise and that no other process reads."""
+    return [
+        *(its[0] for its in (databases(), roof_files(), time_tables(), nvprof_samples.FILES)),
+        *(its[0] for its in (fuzz_oracles.record_files(), fuzz_oracles.traces(), rocprof_samples.FILES)),
+    ]
+
+
+def any_file(data: bytes) -> None:
+    """A file that is read is shown and checked without an error, and every time of a record is a finite number."""
+    path = FOLDER / "any"
+    path.write_bytes(data)
+    found = read_file(path, ReadContext(name="fuzz"))
+    for record in found:
+        if record.timing is not None and not all(math.isfinite(sample) for sample in record.timing.samples):
+            raise AssertionError(f"a record has the samples {record.timing.samples}")
+    rl.table(found, format="json")
+    rl.check(found)
 
 
 def roof_files() -> list[bytes]:

@@ -11,15 +11,18 @@ import io
 import json
 import math
 import re
-import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+from scripts.fuzzing import FOLDER
 
 from rooflens.checks import examine
 from rooflens.devices import files as device_files_of
 from rooflens.opening import opened_lines
 from rooflens.records import (
+    Call,
     Case,
     Ceiling,
     Device,
@@ -27,6 +30,8 @@ from rooflens.records import (
     Failure,
     Record,
     RecordFile,
+    Silicon,
+    Tensor,
     Timing,
     Work,
     read_records,
@@ -36,12 +41,10 @@ from rooflens.reported import read_figures
 from rooflens.results import RecordSet
 from rooflens.sources import counters as counters_of
 from rooflens.sources import profile
-from rooflens.sources.counters import rocprof, rocprof_records
 from rooflens.sources.counters.reports.outline import outline
-from rooflens.sources.profile import chrome, nvprof
+from rooflens.sources.profile import chrome
 from rooflens.study import cells, read_study
 
-FOLDER = Path(tempfile.mkdtemp(prefix="rooflens-fuzz-"))
 POWERS = (0, -9, -6, -3, 3, 6, 9, 12, 15)
 EVERYTHING = """\
 title = "Everything"
@@ -101,37 +104,6 @@ def counters(data: bytes) -> None:
             known = named.get(name, set()) | unnamed
             if value is not None and not any(_rounded(value / 10**power) in known for power in POWERS):
                 raise AssertionError(f"{name} is {value!r}, which stands nowhere beside it")
-
-
-def dispatches(data: bytes) -> None:
-    """Every counter of a dispatch stands in a cell, and every time is one, or the difference of two."""
-    path = FOLDER / "results.csv"
-    path.write_bytes(data)
-    file = rocprof.read_dispatches(path)
-    list(rocprof_records.records_of(file, lambda gpu: Case(model="fuzz", options=(("gpu", gpu),))))
-    cells = {float(match) for match in _NUMBER.findall(data.decode("utf-8-sig", errors="replace"))}
-    for dispatch in file.dispatches:
-        for value in dispatch.counters.values():
-            if float(value) not in cells:
-                raise AssertionError(f"{value} stands nowhere in the file")
-        if dispatch.seconds is not None and len(cells) < 300:
-            lasted = dispatch.seconds * 1e9
-            if not any(math.isclose(lasted, one - two, rel_tol=1e-6) for one in cells for two in (*cells, 0.0)):
-                raise AssertionError(f"{lasted} ns are between no two numbers of the file")
-
-
-def nvprof_logs(data: bytes) -> None:
-    """Every time and every metric is a number of the file, but for its unit."""
-    path = FOLDER / "log.csv"
-    path.write_bytes(data)
-    file = nvprof.read_nvprof(path)
-    list(nvprof.nvprof_records(file, lambda title, gpu: Case(model=title or "fuzz", options=(("gpu", gpu or 0),))))
-    cells = [float(match) for match in _NUMBER.findall(data.decode("utf-8-sig", errors="replace"))]
-    seconds = [activity.seconds for activity in file.activities] + [mean for _, mean, _ in file.summed]
-    metrics = [value for its in file.metrics.values() for value in its.values()]
-    for number in (*seconds, *metrics):
-        if not any(math.isclose(number, cell * 10**power, rel_tol=1e-9) for cell in cells for power in (0, -3, -6, -9)):
-            raise AssertionError(f"{number} stands nowhere in the file")
 
 
 def _numbers(lines: Sequence[str]) -> tuple[dict[str, set[float]], set[float]]:
@@ -364,30 +336,44 @@ def reports() -> list[bytes]:
 
 
 def record_files() -> list[bytes]:
-    """Record files as rooflens writes them."""
+    """A record file of this format, of format 3 and of format 1."""
     case = Case(model="net", device="t4", batch=8, options=(("img_size", 64), ("compile", True)))
     work = Work(flops={"matmul.fp32": 2.0, "vector.fp32": 3}, bytes={"dram": 64}, missing=frozenset({"odd"}))
     timing = Timing(samples=(1e-3, 2e-3), origin="monotonic", cold=0.5)
-    ceiling = Ceiling(resource="dram", rate=3.2e11, silicon="memory", origin="user", reference="told")
+    silicon: dict[str, Silicon] = {"dram": "memory", "matmul.fp32": "fma", "vector.fp32": "fma"}
+    ceilings = tuple(
+        Ceiling(resource=name, rate=3.2e11, silicon=its, origin="user", reference="told")
+        for name, its in silicon.items()
+    )
     tesla = Device(
         name="t4",
         title="T4",
         vendor="NVIDIA",
         kind="gpu",
         arch="Turing",
-        ceilings=(ceiling,),
+        ceilings=ceilings,
         facts={"memory": Fact(value=16e9)},
     )
+    square = Tensor((2, 2), "fp32", 16, strides=(2, 1), offset=0)
+    call = Call("mm", (("self", square), ("mat2", square)), (square,), 32, 16)
     made = (
-        Record(
-            case=case, source="estimate", scope="op", path="a.b", kind="matmul", name="mm", phase="forward", work=work
-        ),
+        Record(case=case, source="estimate", scope="op", path="a.b", kind="matmul", name="mm", work=work, call=call),
         Record(case=case, source="measure", scope="model", timing=timing, calls=3, notes=("once",)),
     )
     failure = Failure(case=case, source="measure", stage="forward", kind="out of memory", message="no room")
     path = FOLDER / "seed.jsonl"
     write_records(path, RecordFile(records=made, failures=(failure,), devices={"t4": tesla}))
-    return [path.read_bytes()]
+    now = path.read_bytes()
+    lines = [json.loads(line) for line in now.splitlines()]
+    return [now, _of_format(3, lines), _of_format(1, [line for line in lines if line["type"] != "call"])]
+
+
+def _of_format(version: int, lines: Sequence[dict[str, Any]]) -> bytes:
+    """Lines of a record file without the promise and the mark that format 4 brought."""
+    header = {"type": "header", "format": version, "devices": lines[0]["devices"]}
+    left_out = {"call", "layouts"} if version < 2 else set()
+    older = [header, *({k: v for k, v in its.items() if k not in left_out} for its in lines[1:-1])]
+    return b"".join(json.dumps(line).encode() + b"\n" for line in older)
 
 
 def studies() -> list[bytes]:

@@ -1,31 +1,40 @@
 """Damage files of every kind that rooflens reads, guided by the branches that the readers take.
 
-    .venv/bin/python scripts/fuzz_readers.py [SECONDS] [--reader NAME]... [--seed N] [--save]
+    .venv/bin/python scripts/fuzz_readers.py [SECONDS] [--jobs N] [--reader NAME]... [--seed N] [--save]
 
 A fault is any exception but the reader's own error, a call that hangs or needs much time or memory, and a number that
 is in no undamaged row of the file: a few lines of csv, json or tomllib check what a reader accepts. The input goes to
 `out/fuzz`, and the exit code is 1. Inputs that once were faults lie in `tests/data/fuzz` and are tried first. SECONDS
-are per reader; the default of 5 is a smoke test. `--save` writes the results into `benchmarks/results/fuzz.json` and
-docs/read.md; do that with 600 seconds or more.
+are per reader; the default of 5 is a smoke test. Each reader has a process of its own, and `--jobs` of them run at
+once. `--save` writes the results into `benchmarks/results/fuzz.json` and docs/read.md; do that with 600 seconds or
+more.
+
+It imports pytest and msgspec beside rooflens, and needs no network, no torch and no device.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import random
+import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # for the parts of this script, when run as a file
 
+from scripts import fuzz_dispatches as dispatches  # noqa: E402
 from scripts import fuzz_foreign as foreign  # noqa: E402
 from scripts import fuzz_oracles as oracles  # noqa: E402
-from scripts.fuzzing import Reader, fuzz, limit_memory, save  # noqa: E402
+from scripts.fuzzing import Outcome, Reader, fuzz, limit_memory, save  # noqa: E402
 from tests import nvprof_samples, rocprof_samples  # noqa: E402
 
-from rooflens.errors import FileError  # noqa: E402
+from rooflens.errors import FileError, RooflensError  # noqa: E402
 
 DATA = ROOT / "tests" / "data"
 ONCE = DATA / "fuzz"
@@ -82,7 +91,10 @@ STUDY_WORDS = (
 
 
 def readers() -> dict[str, Reader]:
-    """Every reader, with seeds from the data of the tests. Add yours here."""
+    """What reads files, with seeds from the data of the tests. Add yours here.
+
+    "any" finds the reader by what is in the file, and shows and checks what was read.
+    """
     ncu = [path.read_bytes() for path in sorted((DATA / "ncu" / "layouts").iterdir())]
     ncu += [oracles.shortened(path.read_bytes(), 5) for path in sorted((DATA / "ncu").glob("*nvtx.csv"))]
     figures = (DATA / "figures.csv").read_bytes().splitlines(keepends=True)
@@ -94,11 +106,20 @@ def readers() -> dict[str, Reader]:
             refusals=REFUSED,
             words=(b"NVR\x00", b"\x08\x01", b"Nsight Compute"),
         ),
+        "any": Reader(
+            call=foreign.any_file, seeds=foreign.any_files(), refusals=(RooflensError,), words=foreign.TIME_WORDS
+        ),
+        "folders": Reader(
+            call=dispatches.folder,
+            seeds=rocprof_samples.FOLDERS,
+            refusals=REFUSED,
+            words=(*rocprof_samples.WORDS, *rocprof_samples.FOLDER_WORDS),
+        ),
         "rocprof": Reader(
-            call=oracles.dispatches, seeds=rocprof_samples.FILES, refusals=REFUSED, words=rocprof_samples.WORDS
+            call=dispatches.table, seeds=rocprof_samples.FILES, refusals=REFUSED, words=rocprof_samples.WORDS
         ),
         "nvprof": Reader(
-            call=oracles.nvprof_logs, seeds=nvprof_samples.FILES, refusals=REFUSED, words=nvprof_samples.WORDS
+            call=foreign.nvprof_logs, seeds=nvprof_samples.FILES, refusals=REFUSED, words=nvprof_samples.WORDS
         ),
         "traces": Reader(call=oracles.trace, seeds=oracles.traces(), refusals=REFUSED, words=TRACE_WORDS),
         "records": Reader(call=oracles.records, seeds=oracles.record_files(), refusals=REFUSED, words=RECORD_WORDS),
@@ -122,28 +143,56 @@ def readers() -> dict[str, Reader]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("seconds", nargs="?", type=float, default=5.0)
-    known = readers()
-    parser.add_argument("--reader", choices=known, action="append", help="default: every one")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--save", action="store_true")
-    asked = parser.parse_args()
-    limit_memory()
+    asked = _arguments()
+    if asked.alone:
+        print(json.dumps(asdict(_fuzzed(asked.reader[0], asked.seconds, asked.seed))))
+        return 0
     found = 0
-    for name in asked.reader or known:
-        once = [path.read_bytes() for path in sorted(ONCE.glob(f"{name}-*"))]
-        reader = replace(known[name], seeds=[*once, *known[name].seeds])
-        outcome = fuzz(reader, asked.seconds, random.Random(asked.seed), OUT, name)
+    for name, outcome in _outcomes(asked.reader or list(readers()), asked.seconds, asked.seed, asked.jobs):
         found += len(outcome.findings)
+        mended = len(list(ONCE.glob(f"{name}-*")))
         print(
             f"{name}: {outcome.inputs} inputs in {outcome.seconds:.0f} s, {outcome.kept} kept, {outcome.branches}"
-            f" branches, {len(outcome.findings)} findings, {len(once)} mended before",
+            f" branches, {len(outcome.findings)} findings, {mended} mended before",
             flush=True,
         )
         if asked.save:
-            save(RESULTS, PAGE, name, outcome, len(once))
+            save(RESULTS, PAGE, name, outcome, mended)
     return int(found > 0)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("seconds", nargs="?", type=float, default=5.0)
+    parser.add_argument("--reader", choices=list(readers()), action="append", help="default: every one")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="readers at once; default: all cores")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _fuzzed(name: str, seconds: float, seed: int) -> Outcome:
+    """Fuzz a reader in this process; what once was a fault is tried first."""
+    limit_memory()
+    known = readers()[name]
+    once = [path.read_bytes() for path in sorted(ONCE.glob(f"{name}-*"))]
+    return fuzz(replace(known, seeds=[*once, *known.seeds]), seconds, random.Random(seed), OUT, name)
+
+
+def _outcomes(names: Sequence[str], seconds: float, seed: int, jobs: int) -> Iterator[tuple[str, Outcome]]:
+    """Give what each reader came to in a process of its own, as soon as that ends; one that dies is a finding."""
+
+    def one(name: str) -> tuple[str, Outcome]:
+        asked = ["--alone", "--reader", name, "--seed", str(seed), str(seconds)]
+        ran = subprocess.run([sys.executable, __file__, *asked], stdout=subprocess.PIPE, text=True, check=False)
+        if ran.returncode:
+            return name, Outcome(findings=[f"its process ended with exit code {ran.returncode}"])
+        return name, Outcome(**json.loads(ran.stdout))
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for future in as_completed([pool.submit(one, name) for name in names]):
+            yield future.result()
 
 
 if __name__ == "__main__":

@@ -6,12 +6,15 @@ line of rooflens to another; a new count of it (once, a few times, many times) i
 
 from __future__ import annotations
 
+import atexit
 import json
 import random
 import re
 import resource
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +23,9 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+FOLDER = Path(tempfile.mkdtemp(prefix="rooflens-fuzz-"))
+"""For the files of this process, which go with it."""
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 SLOWEST = 2.0
 """Seconds of processor time that a few kilobytes may take while nobody looks at branches."""
 HANGS = 30.0
@@ -144,7 +150,7 @@ def fuzz(
             out.mkdir(parents=True, exist_ok=True)
             place = out / f"{name}-{len(outcome.findings)}"
             place.write_bytes(data)
-            print(f"{name}: {problem[:300]} (input in {place})", flush=True)
+            print(f"{name}: {problem[:300]} (input in {place})", file=sys.stderr, flush=True)
         if branches.fresh() and not first and not problem:
             corpus.append(data)
     outcome.seconds, outcome.kept, outcome.branches = spent, len(corpus), len(branches)

@@ -19,3 +19,15 @@ _THIRD = (
 )
 FILES = [_FIRST, _SECOND, _THIRD]
 WORDS = (b"SQ_INSTS_MFMA", b"DurationNs", b"Kernel_Name", b"Counter_Name", b"GPU_ID", b"FETCH_SIZE", b"nan", b"1e9")
+_COMPUTE = (
+    b"Dispatch_ID,Kernel_Name,GPU_ID,Grid_Size,SQ_INSTS_VALU_MFMA_MOPS_F16,FETCH_SIZE,WRITE_SIZE\n"
+    b'0,"gemm(float*) [clone .kd]",0,64,40,5.0,2.5\n'
+)
+_TIMES = b'Dispatch_ID,Kernel_Name,GPU_ID,Start_Timestamp,End_Timestamp\n0,"gemm(float*)",0,7000000,7020000\n'
+_SYSTEM = b"workload_name,gpu_model,gpu_arch\nrun,MI300X_A1,gfx942\n"
+FOLDERS = [
+    b"=== pmc_perf.csv\n" + _COMPUTE + b"=== timestamps.csv\n" + _TIMES + b"=== sysinfo.csv\n" + _SYSTEM,
+    b"=== pmc_perf.csv\n" + _THIRD,
+]
+"""Folders of rocprof-compute, each file behind a line with its name."""
+FOLDER_WORDS = (b"\n=== pmc_perf.csv\n", b"\n=== timestamps.csv\n", b"\n=== sysinfo.csv\n", b"gpu_model")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+from itertools import islice
 from pathlib import Path
 
-from rooflens.errors import UnknownFormat
+from rooflens.errors import FileError, UnknownFormat
 from rooflens.opening import read_text
 from rooflens.readers.reader import ReadContext, Reader
 from rooflens.records import AS_IS, Case, Device
@@ -62,8 +63,11 @@ def read_folder(path: Path, context: ReadContext) -> RecordSet:
 
 def _title(system: Path) -> str | None:
     """The GPU that a folder was recorded on: AMD's tool says ``MI300X_A1``, and drivers ``AMD Instinct MI300X``."""
-    header, *rows = csv.reader(read_text(system).splitlines())
-    row = dict(zip(header, rows[0], strict=False)) if rows else {}
+    try:
+        rows = list(islice(csv.reader(read_text(system).splitlines()), 2))
+    except csv.Error as error:
+        raise FileError(f"{str(system)!r}: {error}; the file is damaged") from error
+    row = dict(zip(*rows, strict=False)) if len(rows) > 1 else {}
     model = row.get("gpu_model", "").partition("_")[0]
     return f"AMD Instinct {model}" if model else None
 
