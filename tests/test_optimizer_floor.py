@@ -11,6 +11,7 @@ from torch import nn
 
 import rooflens as rl
 from rooflens.records import Record
+from rooflens.units import show
 
 N = 1000 * 1000 + 10 * 1000
 """Parameters of the two layers, without biases."""
@@ -98,10 +99,23 @@ def test_both_numbers_are_shown_by_name() -> None:
     assert "as written" not in rl.table(step(fused=True))
 
 
+def test_what_the_code_does_beyond_the_bound_has_its_cause() -> None:
+    records = step()
+    (case,) = json.loads(rl.table(records, format="json"))
+    surplus = case["step"]["surplus"]["optimizer passes"]
+    assert surplus["bytes"] == (44 - 20) * N
+    assert surplus["seconds"] == pytest.approx(24 * N / BANDWIDTH)
+    assert case["phases"]["forward"]["surplus"] == {}
+    (line,) = [line for line in rl.table(records).splitlines() if "does more than the bound" in line]
+    assert f"optimizer passes {show(24 * N, 'B')}, " in line
+    assert json.loads(rl.table(step(fused=True), format="json"))[0]["step"]["surplus"] == {}
+
+
 def test_an_explanation_takes_the_bytes_of_the_bound() -> None:
     text = " ".join(rl.explain(step(optimizer="adam"), path="(optimizer)").text.split())
-    assert f"this moves {8 * N:,} B: the bound is that of it" in text  # the update reads and writes the weight
-    assert "this moves nothing, and computes while others move" in text  # the root of the squares
+    # The update reads and writes the weight; the root of the squares moves nothing.
+    assert f"In one pass that reads and writes each tensor once, this moves {8 * N:,} B." in text
+    assert "this moves nothing, and computes meanwhile" in text
 
 
 def test_record_files_keep_both(tmp_path: Any) -> None:

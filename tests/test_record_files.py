@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from rooflens.errors import OutputError, RecordFileError
 from rooflens.records import (
     AS_IS,
+    CAUSES,
     COMPUTE_RESOURCES,
     DATA_RESOURCES,
     DTYPES,
@@ -31,6 +32,7 @@ from rooflens.records import (
     Environment,
     Fact,
     Failure,
+    Floor,
     Memory,
     Origin,
     Record,
@@ -111,6 +113,7 @@ RECORDS = st.builds(
     phase=st.none() | st.sampled_from(PHASES),
     work=st.none() | WORKS,
     kernel_work=st.none() | WORKS,
+    floor=st.none() | st.builds(Floor, work=WORKS, cause=st.sampled_from(CAUSES), formula=TEXT),
     timing=st.none() | TIMINGS,
     call=st.none() | CALLS,
     calls=st.integers(1, 2**40),
@@ -423,3 +426,17 @@ def test_no_file(tmp_path: Path) -> None:
         read_records(tmp_path / "none.jsonl")
     with pytest.raises(RecordFileError, match=r"cannot read '.*': Is a directory"):
         read_records(tmp_path)
+
+
+def test_what_an_optimizer_needs_is_a_floor_also_in_older_files(tmp_path: Path) -> None:
+    # Up to format 4 the kernel's work of an optimizer's operation was what every form needs of it.
+    written, least = Work(flops={"vector.fp32": 4}, bytes={"dram": 48}), Work(bytes={"dram": 8})
+    shared: dict[str, Any] = {"case": Case(model="net"), "source": "estimate", "scope": "op", "work": written}
+    records = [Record(**shared, phase=phase, kernel_work=least) for phase in ("optimizer", "forward")]
+    write_records(tmp_path / "new.jsonl", RecordFile(records=tuple(records)))
+    old = (tmp_path / "new.jsonl").read_text().replace(f'"format":{FORMAT}', '"format":4', 1)
+    (tmp_path / "old.jsonl").write_text(old)
+    step, call = read_records(tmp_path / "old.jsonl").records
+    assert step == Record(**shared, phase="optimizer", floor=Floor(work=least, cause="optimizer passes"))
+    assert (step.needed, step.written) == (least, written)
+    assert call == records[1]

@@ -31,7 +31,7 @@ from rooflens.costs import (
 )
 from rooflens.costs.calculation import Calculation, WorkTerm, calculate
 from rooflens.costs.custom import register_operation
-from rooflens.costs.fusion import fused_bytes, optimizer_bytes
-from rooflens.costs.registry import Arithmetic, Cost, Demand, arithmetic_of, cost, families, family_of, traffic
+from rooflens.costs.fusion import fused_bytes, optimizer_needs
+from rooflens.costs.registry import Arithmetic, Cost, Demand, Need, arithmetic_of, cost, families, family_of, traffic
 from rooflens.costs.sizes import result_names
 from rooflens.costs.workspaces import Workspaces, most_kept, workspaces

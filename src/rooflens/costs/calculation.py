@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rooflens.costs.expression import Expression, Sum, TensorBytes, expression_of, without_labels
 from rooflens.costs.registry import Arithmetic, Cost, Uncounted, entry_of, evaluate
@@ -60,6 +60,7 @@ def calculate(call: Call, arithmetic: Arithmetic) -> Calculation:
             priced.family,
             _plain(priced.work),
             None if priced.kernel_work is None else _plain(priced.kernel_work),
+            None if priced.floor is None else replace(priced.floor, work=_plain(priced.floor.work)),
         ),
         formula="" if entry is None else inspect.cleandoc(entry.formula.__doc__ or ""),
         uncounted=_why_uncounted(call) if priced.work.missing else None,

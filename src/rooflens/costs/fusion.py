@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rooflens.costs.registry import family_of
-from rooflens.records import Access, Operation, Tensor
+from rooflens.costs.registry import Need, family_of
+from rooflens.records import Access, Cause, Operation, Tensor
 from rooflens.runs.options import Fusion
 
 _POINTWISE = frozenset({"elementwise", "dropout", "fill"})
@@ -70,8 +70,8 @@ def fused_bytes(operations: Sequence[Operation], lasting: frozenset[int], fusion
     return dict(_charges(flow, lasting))
 
 
-def optimizer_bytes(operations: Sequence[Operation], lasting: frozenset[int]) -> dict[int, int]:
-    """DRAM bytes, by index, that every form of the optimizer moves: each tensor read once, written once if it lasts.
+def optimizer_needs(operations: Sequence[Operation], lasting: frozenset[int]) -> dict[int, Need]:
+    """What every form of the optimizer needs, by index: each tensor read once, written once if it lasts.
 
     The foreach form goes over its tensors several times; a fused kernel does not, and what one pass leaves in a cache
     the next one finds there.
@@ -83,7 +83,17 @@ def optimizer_bytes(operations: Sequence[Operation], lasting: frozenset[int]) ->
     flow = _flow([operations[index] for index in indices])
     for node in flow.nodes:
         node.group = 0
-    return {indices[place]: nbytes for place, nbytes in _charges(flow, lasting)}
+    return {indices[place]: _one_pass(nbytes) for place, nbytes in _charges(flow, lasting)}
+
+
+def _one_pass(nbytes: int) -> Need:
+    """What one operation moves of an optimizer's single pass; what moves nothing computes while others move."""
+    cause: Cause = "optimizer passes"
+    if not nbytes:
+        formula = "In one pass that reads and writes each tensor once, this moves nothing, and computes meanwhile."
+        return Need(flops={}, bytes=0, cause=cause, formula=formula)
+    formula = f"In one pass that reads and writes each tensor once, this moves {nbytes:,} B."
+    return Need(bytes=nbytes, cause=cause, formula=formula)
 
 
 def _flow(operations: Sequence[Operation]) -> _Flow:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from rooflens.errors import InvalidValue, first_line
 from rooflens.plugins import OPERATIONS, plugins
-from rooflens.records import AS_IS, PHASES, Call, Device, Phase, Traffic, Work
+from rooflens.records import AS_IS, PHASES, Call, Cause, Device, Floor, Phase, Traffic, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +19,36 @@ class Demand:
         flops: FLOP per resource.
         bytes: DRAM bytes; None where the call's distinct inputs and outputs are what moves.
         kernel_flops: FLOP that a kernel executes where that is less than what is counted (causal attention).
+        need: what every implementation needs, where this one does more.
     """
 
     flops: Mapping[str, float] = field(default_factory=dict)
     bytes: float | None = None
     kernel_flops: Mapping[str, float] | None = None
+    need: Need | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What every implementation needs of an operation, where the code as written does more.
+
+    Attributes:
+        flops: FLOP per resource; None where they are those that its kernel executes.
+        bytes: DRAM bytes; None where they are those of the operation.
+        cause: why the code does more.
+        formula: how the numbers follow from sizes, in one sentence.
+    """
+
+    flops: Mapping[str, float] | None = field(default=None, hash=False)
+    bytes: float | None = None
+    cause: Cause
+    formula: str = ""
+
+    def of(self, work: Work, arithmetic: Arithmetic, family: str) -> Floor:
+        """The floor of a call whose kernel executes `work`."""
+        flops = work.flops if self.flops is None else _in_precision(self.flops, arithmetic.of(family))
+        moved = work.bytes if self.bytes is None else {"dram": self.bytes}
+        return Floor(work=replace(work, flops=flops, bytes=moved), cause=self.cause, formula=self.formula)
 
 
 class Uncounted(Exception):
@@ -74,11 +99,12 @@ def arithmetic_of(dtype: str, device: Device | None) -> Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Family and work of one call; `kernel_work` where a kernel needs less than is counted."""
+    """Family and work of one call; `kernel_work` where a kernel executes less than is counted; `floor` of a record."""
 
     family: str
     work: Work
     kernel_work: Work | None = None
+    floor: Floor | None = None
 
 
 ENTRIES: dict[str, RegisteredFormula] = {}
@@ -174,9 +200,11 @@ def _counted(entry: RegisteredFormula, call: Call, moved: dict[str, float], arit
         moved = {"dram": demand.bytes}
     precision = arithmetic.of(entry.family)
     work = Work(flops=_in_precision(demand.flops, precision), bytes=moved)
-    if demand.kernel_flops is None:
-        return Cost(entry.family, work)
-    return Cost(entry.family, work, Work(flops=_in_precision(demand.kernel_flops, precision), bytes=moved))
+    executed = None
+    if demand.kernel_flops is not None:
+        executed = Work(flops=_in_precision(demand.kernel_flops, precision), bytes=moved)
+    floor = None if demand.need is None else demand.need.of(executed or work, arithmetic, entry.family)
+    return Cost(entry.family, work, executed, floor)
 
 
 def traffic(call: Call, nbytes: float) -> Traffic:

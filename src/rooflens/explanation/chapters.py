@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rooflens.costs import Calculation, arithmetic_of, calculate
-from rooflens.records import Call, Device, Phase, Work
+from rooflens.records import Call, Device, Floor, Phase, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,7 @@ class Explained:
         calls: how often the same call is made there.
         work: what counts: the calculation's, unless the record holds something else (then a note says so).
         kernel_work: what a kernel needs for it, where that is less.
+        floor: what every implementation needs, where the code as written does more.
         devices: where a time is asked for.
         notes: what a reader must know.
     """
@@ -30,13 +31,14 @@ class Explained:
     calls: int = 1
     work: Work
     kernel_work: Work | None = None
+    floor: Floor | None = None
     devices: tuple[Device, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def executed(self) -> Work:
-        """The work that takes the time."""
-        return self.kernel_work or self.work
+        """The work that the bound takes."""
+        return self.floor.work if self.floor is not None else self.kernel_work or self.work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ class Explanation:
 
 def _plain(explained: Explained) -> dict[str, Any]:
     """One operation; numbers in FLOP, bytes and seconds."""
-    calculation, kernel_work = explained.calculation, explained.kernel_work
+    calculation, kernel_work, floor = explained.calculation, explained.kernel_work, explained.floor
     return {
         "path": explained.path,
         "phase": explained.phase,
@@ -65,6 +65,7 @@ def _plain(explained: Explained) -> dict[str, Any]:
         "bytes": _plain_terms(calculation.bytes),
         "work": _plain_work(explained.work),
         "kernel_work": None if kernel_work is None else _plain_work(kernel_work),
+        "floor": None if floor is None else {"cause": floor.cause, "formula": floor.formula, **_plain_work(floor.work)},
         "bounds": {device.name: _plain_bound(explained.executed, device) for device in explained.devices},
         "notes": list(explained.notes),
     }

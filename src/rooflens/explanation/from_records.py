@@ -41,7 +41,8 @@ def explain_records(
     for record in _in_phase(_inside(with_calls, path), phase):
         groups = chapters.setdefault(replace(record.case, device=None), {})
         resources = frozenset(record.work.flops) if record.work else None
-        groups.setdefault((record.path, record.phase, record.call, record.recomputed, resources), []).append(record)
+        alike = (record.path, record.phase, record.call, record.recomputed, resources, record.floor)
+        groups.setdefault(alike, []).append(record)
     return tuple(
         Chapter(
             title=case.label(),
@@ -93,6 +94,7 @@ def _explained(alike: Sequence[Record], records: RecordSet, given: Sequence[Devi
             calls=first.calls,
             work=cost.work,
             kernel_work=cost.kernel_work,
+            floor=cost.floor,
             devices=at,
             notes=notes,
         )
@@ -117,12 +119,7 @@ def _as_recorded(record: Record, cost: Cost) -> tuple[Cost, tuple[str, ...]]:
         notes.append(f"{why} moves {held.bytes.get('dram', 0):,} B at DRAM.")
         executed = None if cost.kernel_work is None else replace(cost.kernel_work, bytes=held.bytes)
         cost = replace(cost, work=replace(cost.work, bytes=held.bytes), kernel_work=executed)
-    least = record.kernel_work
-    if least is not None and least.bytes != held.bytes:
-        cost, moved = replace(cost, kernel_work=least), least.bytes.get("dram", 0)
-        moves = f"moves {moved:,} B" if moved else "moves nothing, and computes while others move"
-        notes.append(f"In an optimizer that reads and writes each tensor once, this {moves}: the bound is that of it.")
-    return cost, tuple(notes)
+    return replace(cost, floor=record.floor), tuple(notes)
 
 
 def _same_flops(one: Work, other: Work) -> bool:

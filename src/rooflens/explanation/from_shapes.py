@@ -52,6 +52,7 @@ def explain_operation(
                 calls=calls,
                 work=calculation.cost.work,
                 kernel_work=calculation.cost.kernel_work,
+                floor=calculation.cost.floor,
                 devices=at,
             )
             for call, calls in counts.items()

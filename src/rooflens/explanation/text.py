@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rooflens.costs import WorkTerm, result_names
 from rooflens.explanation.chapters import Chapter, Explained
-from rooflens.records import Argument, Call, Device, Tensor, Work
+from rooflens.records import Argument, Call, Device, Floor, Tensor, Work
 from rooflens.roofline import bound
 from rooflens.units import show
 
@@ -83,6 +83,19 @@ def _counted(explained: Explained) -> Iterator[_Block]:
     for note in explained.notes:
         yield ""
         yield note
+    if explained.floor is not None:
+        yield from _floor(explained.floor)
+
+
+def _floor(floor: Floor) -> Iterator[_Block]:
+    """What every implementation needs: the bound is that of it."""
+    yield ""
+    yield f"What every implementation needs; the bound is that of it, the code does more ({floor.cause}):"
+    if floor.formula:
+        yield floor.formula
+    for resource, n in floor.work.flops.items():
+        yield _Labelled(resource, f"{_number(n)} FLOP")
+    yield _Labelled("DRAM", f"{_number(floor.work.bytes['dram'])} B")
 
 
 def _terms(terms: tuple[WorkTerm, ...], unit: str) -> Iterator[_Labelled]:

@@ -7,6 +7,7 @@ from rooflens.records.allocation import MemoryBlock, allocated, peak_memory
 from rooflens.records.bound import Bound, Point
 from rooflens.records.device import Ceiling, CeilingOrigin, Device, Fact, Silicon
 from rooflens.records.files import FORMAT, RecordFile, check_writable, read_records, write_atomically, write_records
+from rooflens.records.floor import CAUSES, Cause, Floor
 from rooflens.records.folders import file_name, without_folders
 from rooflens.records.operation import (
     PHASES,

@@ -12,6 +12,8 @@ Format history (the version rises when an older reader would misunderstand a fil
    record holds its views and module calls, as ``{"forward": {"layer1.0": [1, 1]}}``; older files tell none of that
 4. the header promises how many records and failures follow, and an ``end`` line is the last one; of older files nobody
    can tell whether they were cut
+5. ``floor``: what every implementation needs, and why the code does more; before, ``kernel_work`` of an optimizer's
+   operations was their floor
 """
 
 from __future__ import annotations
@@ -29,10 +31,11 @@ from rooflens.errors import OutputError, RecordFileError
 from rooflens.opening import opened, rows_of
 from rooflens.records.calls import from_plain, to_plain
 from rooflens.records.device import Device
+from rooflens.records.floor import Floor
 from rooflens.records.operation import Call, HostCalls, Phase
 from rooflens.records.record import Case, Environment, Failure, Record
 
-FORMAT = 4
+FORMAT = 5
 
 T = TypeVar("T")
 
@@ -157,7 +160,8 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
             elif kind == "call":
                 _define(kind, calls, entry, from_plain(entry, layout=version > 2))
             elif kind == "record":
-                records.append(_record(entry, _numbered("case", cases, entry), calls))
+                record = _record(entry, _numbered("case", cases, entry), calls)
+                records.append(record if version > 4 else _with_floor(record))
             elif kind == "failure":
                 failures.append(msgspec.convert(entry | {"case": _numbered("case", cases, entry)}, Failure))
             else:
@@ -207,6 +211,14 @@ def _record(entry: Mapping[str, Any], case: Case, calls: Mapping[int, Call]) -> 
     return Record(
         **vars(stored), call=call, layouts=laid, host_calls=None if host is None else tuple(_host_calls(host))
     )
+
+
+def _with_floor(record: Record) -> Record:
+    """A record of an older file: what an optimizer needs, where its operations move more, is their floor."""
+    least = record.kernel_work
+    if record.phase != "optimizer" or record.work is None or least is None or least.bytes == record.work.bytes:
+        return record
+    return replace(record, kernel_work=None, floor=Floor(work=least, cause="optimizer passes"))
 
 
 def _plain_host_calls(host_calls: Iterable[HostCalls]) -> dict[str, dict[str, tuple[int, int | None]]]:

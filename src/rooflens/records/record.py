@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from rooflens.errors import InvalidValue
+from rooflens.records.floor import Floor
 from rooflens.records.folders import without_folders
 from rooflens.records.operation import Call, HostCalls, Phase
 from rooflens.records.scaling import Scaling
@@ -150,8 +151,8 @@ class Record:
         operation: the operation that launched a kernel, "" where it is not known.
         phase: forward, backward or optimizer; None where the piece spans several.
         work: work of one call.
-        kernel_work: what the device needs at least, where that is less: a causal attention call is counted in full, and
-            the operations of an optimizer pass over its tensors more often than needed.
+        kernel_work: what a kernel executes, where that is less: a causal attention call is counted in full.
+        floor: what every implementation needs, where the code as written does more, and why it does.
         traffic: the DRAM bytes of one call, weights, inputs and outputs apart.
         timing: seconds of one call.
         call: what was called, with which shapes; None for a whole, and where only a name is known.
@@ -178,6 +179,7 @@ class Record:
     phase: Phase | None = None
     work: Work | None = None
     kernel_work: Work | None = None
+    floor: Floor | None = None
     traffic: Traffic | None = None
     timing: Timing | None = None
     call: Call | None = None
@@ -207,15 +209,13 @@ class Record:
 
     @property
     def needed(self) -> Work | None:
-        """What one call needs of the device: `kernel_work` where that differs from `work`."""
-        return self.work if self.kernel_work is None else self.kernel_work
+        """What one call needs in every implementation: the bound is that of it."""
+        return self.written if self.floor is None else self.floor.work
 
     @property
     def written(self) -> Work | None:
-        """What one call does as it is written: what the device needs, with all bytes that the operation moves."""
-        if self.kernel_work is None or self.work is None or self.kernel_work.bytes == self.work.bytes:
-            return self.needed
-        return replace(self.kernel_work, bytes=self.work.bytes)
+        """What one call does as the code is written: what its kernel executes."""
+        return self.work if self.kernel_work is None else self.kernel_work
 
     @property
     def doubts(self) -> tuple[str, ...]:

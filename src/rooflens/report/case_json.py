@@ -91,6 +91,10 @@ def _phase(item: Evidence, phase: Phase | None) -> dict[str, Any] | None:
         "predicted_low": total.predicted_low,
         "predicted_high": total.predicted_high,
         "as_written_seconds": AS_WRITTEN.of(total).value,
+        "surplus": {
+            cause: {"bytes": whole(more.bytes), "flops": whole(more.flops), "seconds": more.seconds}
+            for cause, more in total.surplus.items()
+        },
         "whole_model_seconds": WHOLE_MODEL.of(total).value,
         "lower_bound": bool(total.missing),
         "measured_seconds": TIME.read(item, phase).value,

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rooflens.records import MEMORY_CAUSES
+from rooflens.records import MEMORY_CAUSES, Cause
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, percent
-from rooflens.results import Coverage, Evidence, Quantity, Total
+from rooflens.results import Coverage, Evidence, Quantity, Surplus, Total
 from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, INTENSITY, MACS, MATMUL_FLOPS, RECOMPUTED_FLOPS, ratio
 from rooflens.units import show
 
@@ -161,6 +161,29 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
         if total.bound is not None and total.device is not None:
             for resource in sorted(total.bound.skipped):
                 yield f"{resource} has no ceiling on {total.device.name}: left out of the bound"
+
+
+def surplus_notes(totals: Iterable[Total]) -> Iterator[str]:
+    """One line that says by cause what the code of these steps does beyond what every implementation needs."""
+    by_cause: dict[Cause, list[Surplus]] = {}
+    seen = list(totals)
+    for total in seen:
+        for cause, surplus in total.surplus.items():
+            by_cause.setdefault(cause, []).append(surplus)
+    if by_cause:
+        parts = (_surplus(cause, some, len(seen)) for cause, some in by_cause.items())
+        yield f"the code as written does more than the bound: {'; '.join(parts)} (docs/floors.md)"
+
+
+def _surplus(cause: Cause, some: Sequence[Surplus], steps: int) -> str:
+    """A cause with its bytes, FLOP and seconds; of several steps the largest."""
+    amounts = (
+        (max(each.bytes for each in some), "B"),
+        (max(each.flops for each in some), "FLOP"),
+        (max(each.seconds or 0 for each in some), "s"),
+    )
+    shown = ", ".join(show(amount, unit) for amount, unit in amounts if amount > 0)
+    return f"{cause} {'up to ' if steps > 1 else ''}{shown or 'nothing'}"
 
 
 def coverage_notes(evidence: Sequence[Evidence]) -> Iterator[str]:

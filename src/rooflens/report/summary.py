@@ -22,6 +22,7 @@ from rooflens.report.columns import (
     cause_columns,
     coverage_notes,
     device_notes,
+    surplus_notes,
     total_notes,
 )
 from rooflens.report.executed_work import by_family, by_module
@@ -224,7 +225,7 @@ def summary(rs: RecordSet) -> Table:
                     total=total,
                     measured=measured,
                     rate=(None, None) if only else throughput(item.case, total, measured),
-                    as_written=AS_WRITTEN.of(total).value if total and total.moves_more else None,
+                    as_written=AS_WRITTEN.of(total).value if total and total.surplus else None,
                     room=None if only else item.room,
                 )
             )
@@ -288,8 +289,7 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     yield from total_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.total is not None and row.total.bound is not None for row in rows):
         yield "bound: operation by operation, operands from DRAM; whole-model roofline: all work as one operation"
-    if any(row.as_written is not None for row in rows):
-        yield "as written: the optimizer goes over its tensors as often as its operations do; the bound reads each once"
+    yield from surplus_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.rate[1] == "bound" for row in rows):
         yield "<= samples per second that the bound allows"
     if any(row.measured is not None and row.noisy for row in rows):

@@ -4,4 +4,4 @@ from rooflens.results.evidence import Evidence, Measured, Room, join
 from rooflens.results.fits import Fit, Fits
 from rooflens.results.quantities import QUANTITIES, TIMES, Quantity, Reading, Time
 from rooflens.results.recordset import GROUP_KEYS, RecordSet
-from rooflens.results.totals import UNATTRIBUTED, Coverage, Group, Total
+from rooflens.results.totals import UNATTRIBUTED, Coverage, Group, Surplus, Total

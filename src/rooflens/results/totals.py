@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeVar
 
-from rooflens.records import Bound, Device, Phase, Record, Work
+from rooflens.records import Bound, Cause, Device, Phase, Record, Work
 from rooflens.roofline import Bounds, serial_bound
 
 Pieces = Literal["operations", "kernels"]
@@ -39,6 +39,24 @@ class Coverage:
     pieces: Pieces = "operations"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surplus:
+    """What code does beyond what every implementation needs, for one cause.
+
+    Attributes:
+        bytes: DRAM bytes; flops: of all units; either may be below zero, where more of one saves more of the other.
+        seconds: the difference of the two bounds; None without a device.
+    """
+
+    bytes: float
+    flops: float
+    seconds: float | None
+
+    def __add__(self, other: Surplus) -> Surplus:
+        seconds = None if self.seconds is None or other.seconds is None else self.seconds + other.seconds
+        return Surplus(bytes=self.bytes + other.bytes, flops=self.flops + other.flops, seconds=seconds)
+
+
 class Total:
     """The sum of some records of one case and one source, on a device where one is given.
 
@@ -53,7 +71,7 @@ class Total:
         bytes: per level, recomputation included: it is real traffic.
         intensity: FLOP per DRAM byte, recomputation included in both.
         missing: operations whose FLOP are unknown: with any, FLOP and bound are lower bounds.
-        moves_more: True if the step as written moves other bytes than it needs.
+        surplus: what the code as written does beyond the bound, by cause; empty where it does no more.
     """
 
     def __init__(self, records: Iterable[Record], device: Device | None, bounds: Bounds | None = None) -> None:
@@ -78,13 +96,12 @@ class Total:
         moved, done = self.bytes.get("dram"), sum(work.total_flops for work in both)
         self.intensity = done / moved if done and moved else None
         self.pieces: Pieces = "kernels" if any(r.scope == "kernel" for r, _ in worked) else "operations"
-        self._needed = [(work if r.kernel_work is None else r.kernel_work, r.calls) for r, work in worked]
+        self._needed = [(work, r.calls) for r in self.records if (work := r.needed) is not None]
         if nothing is not None:
             self._needed.append((nothing, 1))
         self._written = self._needed
-        if any(r.kernel_work is not None for r in self.records):
+        if any(r.floor is not None for r in self.records):
             self._written = [(work, r.calls) for r in self.records if (work := r.written) is not None]
-        self.moves_more = self._written != self._needed
 
     @cached_property
     def bound(self) -> Bound | None:
@@ -93,8 +110,26 @@ class Total:
 
     @cached_property
     def written_bound(self) -> Bound | None:
-        """The same of the step as written: what one form of an optimizer moves, and another does not, is in it."""
-        return self._serial(self._written) if self.moves_more else self.bound
+        """The same of the step as the code is written, which may do more than every implementation needs."""
+        return self.bound if self._written is self._needed else self._serial(self._written)
+
+    @cached_property
+    def surplus(self) -> Mapping[Cause, Surplus]:
+        """What the code as written does beyond the bound, by cause; the seconds are `written_bound` less `bound`."""
+        found: dict[Cause, Surplus] = {}
+        for record in self.records:
+            if record.floor is not None and record.written is not None:
+                cause, one = record.floor.cause, self._surplus(record.written, record.floor.work, record.calls)
+                found[cause] = found[cause] + one if cause in found else one
+        return found
+
+    def _surplus(self, written: Work, needed: Work, calls: int) -> Surplus:
+        seconds = None
+        if self.device is not None:
+            seconds = self._bounds.of(written, self.device).seconds - self._bounds.of(needed, self.device).seconds
+            seconds *= calls
+        moved = written.bytes.get("dram", 0) - needed.bytes.get("dram", 0)
+        return Surplus(bytes=calls * moved, flops=calls * (written.total_flops - needed.total_flops), seconds=seconds)
 
     def _serial(self, works: Sequence[tuple[Work, int]]) -> Bound | None:
         if self.device is None or not works:

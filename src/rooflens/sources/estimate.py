@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rooflens.costs import Workspaces, arithmetic_of, cost, fused_bytes, optimizer_bytes, traffic, workspaces
-from rooflens.records import Call, Case, Device, Memory, Operation, Record, Trace, Work
+from rooflens.costs import (
+    Arithmetic,
+    Cost,
+    Need,
+    Workspaces,
+    arithmetic_of,
+    cost,
+    fused_bytes,
+    optimizer_needs,
+    traffic,
+    workspaces,
+)
+from rooflens.records import Call, Case, Device, Floor, Memory, Operation, Record, Trace, Work
 from rooflens.runs.options import Fusion
 
 FULL_ATTENTION = "attention is counted in full; the bound of a causal call uses the half that its kernel executes"
@@ -17,13 +28,13 @@ CAUSAL_ATTENTION = "causal attention is counted as the half that its kernel exec
 class Repeated:
     """An operation, how often it occurs, and its DRAM bytes where fusion makes them other than its own.
 
-    `least` are the bytes that it moves in every form of the step. What moves none is computed while others move.
+    `need` is what every form of the step needs of it, where that follows from the operations around it.
     `layouts` holds a call of each layout, and how often it occurs, where there are several.
     """
 
     operation: Operation
     nbytes: int | None
-    least: int | None
+    need: Need | None
     calls: int
     layouts: tuple[tuple[Call, int], ...] = ()
 
@@ -51,7 +62,7 @@ def records(
         partial |= executed is not None
         if causal and executed is not None:
             counted, executed = executed, None
-        work = _work(counted, item.nbytes)
+        work, executed = _work(counted, item.nbytes), None if executed is None else _work(executed, item.nbytes)
         needed |= work.flops.keys()
         yield Record(
             case=case,
@@ -62,18 +73,15 @@ def records(
             name=operation.call.name,
             phase=operation.phase,
             work=work,
-            kernel_work=_needed(executed, work, item),
+            kernel_work=executed,
+            floor=_floor(one, work if executed is None else executed, item.need, arithmetic),
             traffic=traffic(operation.call, work.bytes["dram"]),
             call=operation.call,
             calls=item.calls,
             layouts=item.layouts,
             recomputed=operation.recomputed,
         )
-    for path, name in trace.unsized:
-        unknown = Work(missing=frozenset({name}))
-        yield Record(
-            case=case, source="estimate", scope="op", path=path, kind="other", name=name, phase="forward", work=unknown
-        )
+    yield from _unsized(trace, case)
     if device is not None:
         for resource in sorted(r for r in needed if r.startswith("matmul.")):
             device.require(resource)
@@ -90,6 +98,15 @@ def records(
     )
 
 
+def _unsized(trace: Trace, case: Case) -> Iterator[Record]:
+    """Operations of which nothing is known but the name."""
+    for path, name in trace.unsized:
+        unknown = Work(missing=frozenset({name}))
+        yield Record(
+            case=case, source="estimate", scope="op", path=path, kind="other", name=name, phase="forward", work=unknown
+        )
+
+
 def memory_on(device: Device, held: Memory, taken: Workspaces | None) -> Memory:
     """The memory of a step at its peak; where a device's libraries are known, with what they take."""
     reported = None if taken is None else taken.reported(device)
@@ -102,10 +119,10 @@ def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     Operations to which fusion gives different traffic count as distinct.
     """
     fused = fused_bytes(trace.operations, trace.lasting, fusion)
-    least = optimizer_bytes(trace.operations, trace.lasting)
-    alike: dict[tuple[Operation, int | None, int | None], list[Call]] = {}
+    needs = optimizer_needs(trace.operations, trace.lasting)
+    alike: dict[tuple[Operation, int | None, Need | None], list[Call]] = {}
     for index, operation in enumerate(trace.operations):
-        alike.setdefault((operation, fused.get(index), least.get(index)), []).append(operation.call)
+        alike.setdefault((operation, fused.get(index), needs.get(index)), []).append(operation.call)
     return tuple(Repeated(*kind, len(calls), _layouts(calls)) for kind, calls in alike.items())
 
 
@@ -117,11 +134,15 @@ def _layouts(calls: Sequence[Call]) -> tuple[tuple[Call, int], ...]:
     return tuple((laid[0], len(laid)) for laid in by_layout.values()) if len(by_layout) > 1 else ()
 
 
-def _needed(executed: Work | None, work: Work, item: Repeated) -> Work | None:
-    """What every form of the step needs of an operation, where that is less than it does as written."""
-    if item.least is not None and item.least < work.bytes["dram"]:
-        return _work(work if item.least else replace(work, flops={}), item.least)
-    return None if executed is None else _work(executed, item.nbytes)
+def _floor(one: Cost, written: Work, need: Need | None, arithmetic: Arithmetic) -> Floor | None:
+    """What every implementation needs of an operation, where that is less than it does as `written`."""
+    floor = one.floor if need is None else need.of(written, arithmetic, one.family)
+    if floor is None:
+        return None
+    least, fewer = floor.work, False
+    for ours, theirs in ((least.bytes, written.bytes), (least.flops, written.flops)):
+        fewer = fewer or any(ours.get(name, 0) < n for name, n in theirs.items())
+    return floor if fewer else None
 
 
 def _work(work: Work, nbytes: int | None) -> Work:
