@@ -7,18 +7,24 @@ reads the allocated bytes after every operation. The highest of these is the pea
 operation allocates and frees during its own call (cuDNN's workspace for a convolution): these are listed by operation.
 cuBLAS keeps its workspace between calls: it is what is left when the model is gone, and is subtracted.
 
+Each case has a process of its own, and one that ends costs that case only: `failed` in the results says how it ended.
+What operations took within their calls goes to a file of its own, OUT with "workspaces" before its suffix.
+
 `--cpu` runs the same script without a GPU, to try it out; memory is then not measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import gc
 import itertools
 import json
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+import signal
+import traceback
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +83,10 @@ DECODER = {
 TOKENS = 1024
 SMALL = 1_000_000
 """Workspaces below this are left out."""
+LIMIT, GRACE = 180.0, 20.0
+"""Seconds for a case, and then for its process to end."""
+Case = tuple[str, int, str, str, int | None]
+"""Model, batch, dtype, mode and length."""
 
 
 class Boundaries(TorchDispatchMode):
@@ -136,7 +146,7 @@ def measured(model: str, batch: int, dtype: str, mode: str, device: str, seq_len
     }
 
 
-def row_of(case: tuple[str, int, str, str, int | None], device: str) -> dict[str, Any]:
+def row_of(case: Case, device: str) -> dict[str, Any]:
     """The estimate and the measurement of one case."""
     model, batch, dtype, mode, seq_len = case
     row: dict[str, Any] = {"model": model.rpartition("/")[2], "batch": batch, "dtype": dtype, "mode": mode}
@@ -151,43 +161,103 @@ def row_of(case: tuple[str, int, str, str, int | None], device: str) -> dict[str
     return row
 
 
+def apart(case: Case, device: str) -> dict[str, Any]:
+    """The row of a case, from a process of its own; `failed` says how that ended without one."""
+    # The server of processes imports the libraries once, and never touches the device.
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["torchvision", "rooflens.running.estimating"])
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(theirs, case, device))
+    process.start()
+    theirs.close()
+    try:
+        row: dict[str, Any] = ours.recv() if ours.poll(LIMIT) else {"failed": f"not done after {LIMIT:g} s"}
+    except EOFError:
+        row = {}
+    process.join(GRACE)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    return row or {"failed": f"exit code {process.exitcode}: {_signal(process.exitcode or 0)}"}
+
+
+def _send(pipe: Connection, case: Case, device: str) -> None:
+    faulthandler.enable()
+    try:
+        row = row_of(case, device)
+    except Exception as error:  # noqa: BLE001 - the other cases go on, and the results say what this one raised
+        traceback.print_exc()
+        row = {"failed": f"{type(error).__name__}: {error}"}
+    pipe.send(row)
+
+
+def _signal(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else "it ended by itself"
+
+
+def cases_of(fresh: bool, decoder: Path) -> list[Case]:
+    """What is measured: models that rules were made from, or `fresh` ones."""
+    if fresh:
+        return [(*case, None) for case in itertools.product(FRESH, (2, 32), ("fp32", "default", "amp-bf16"), STEPS)]
+    cases: list[Case] = [
+        (model, batch, "fp32", mode, None) for model, batches in IMAGES.items() for batch in batches for mode in STEPS
+    ]
+    cases += [("vit_b_16", 64, "bf16", "inference", None), ("resnet50", 64, "amp-bf16", "train", None)]
+    cases += [(f"hf:{decoder}", batch, "bf16", mode, TOKENS) for batch in (1, 4) for mode in STEPS]
+    cases += [("hf:gpt2", batch, "fp32", mode, TOKENS) for batch in (1, 4) for mode in STEPS]
+    for name in ("convnext_tiny", "swin_t", "vit_b_16", "resnet18"):
+        cases += [(name, 64, "amp-bf16", mode, None) for mode in STEPS]
+    return [*cases, *(("hf:gpt2", 4, "amp-bf16", mode, TOKENS) for mode in STEPS)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cpu", action="store_true")
-    parser.add_argument("--jobs", type=int, default=1, help="cases at a time, each in a process of its own")
+    parser.add_argument("--jobs", type=int, default=1, help="cases at a time; all must fit on the device together")
     parser.add_argument("--fresh", action="store_true", help="models that no rule was made from, instead of the others")
+    parser.add_argument("--model", action="append", help="only the cases of this model; may be repeated")
     parser.add_argument("--dtype", help="only the cases of this element type")
     options = parser.parse_args()
     device = "cpu" if options.cpu else "cuda"
     options.out.parent.mkdir(parents=True, exist_ok=True)
     decoder = options.out.parent / "decoder-1b.json"
     decoder.write_text(json.dumps(DECODER))
-    cases: list[tuple[str, int, str, str, int | None]] = [
-        (model, batch, "fp32", mode, None) for model, batches in IMAGES.items() for batch in batches for mode in STEPS
+    cases = [
+        case
+        for case in cases_of(options.fresh, decoder)
+        if options.dtype in (None, case[2]) and (options.model is None or case[0] in options.model)
     ]
-    cases += [("vit_b_16", 64, "bf16", "inference", None), ("resnet50", 64, "amp-bf16", "train", None)]
-    cases += [(f"hf:{decoder}", batch, "bf16", mode, TOKENS) for batch in (1, 4) for mode in ("inference", "train")]
-    cases += [("hf:gpt2", batch, "fp32", mode, TOKENS) for batch in (1, 4) for mode in ("inference", "train")]
-    cases += [
-        (model, batch, "amp-bf16", mode, TOKENS if model.startswith("hf:") else None)
-        for model, batch in (
-            *((name, 64) for name in ("convnext_tiny", "swin_t", "vit_b_16", "resnet18")),
-            ("hf:gpt2", 4),
-        )
-        for mode in ("inference", "train")
-    ]
-    if options.fresh:
-        cases = [(*case, None) for case in itertools.product(FRESH, (2, 32), ("fp32", "default", "amp-bf16"), STEPS)]
-    cases = [case for case in cases if options.dtype in (None, case[2])]
-    card = torch.cuda.get_device_name() if device == "cuda" else "none"
-    result: dict[str, Any] = {"card": card, "torch": torch.__version__, "cases": []}
-    # A process of its own for each case: what libraries keep is then that of the case.
-    with ProcessPoolExecutor(options.jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
-        for row in pool.map(partial(row_of, device=device), cases[:2] if options.cpu else cases):
-            result["cases"].append(row)
-            print({key: value for key, value in row.items() if key != "workspaces"}, flush=True)
-            options.out.write_text(json.dumps(result, indent=1) + "\n")
+    if options.cpu and options.model is None:
+        cases = cases[:2]
+    rows: dict[Case, dict[str, Any]] = {}
+    with ThreadPoolExecutor(options.jobs) as pool:
+        waiting = {pool.submit(apart, case, device): case for case in cases}
+        for done in as_completed(waiting):
+            case = waiting[done]
+            rows[case] = done.result()
+            print(case, {key: value for key, value in rows[case].items() if key != "workspaces"}, flush=True)
+            save(options.out, device, [(case, rows[case]) for case in cases if case in rows])
+
+
+def save(out: Path, device: str, rows: list[tuple[Case, dict[str, Any]]]) -> None:
+    """Write what is known so far, in the order of the cases."""
+    names = ("model", "batch", "dtype", "mode", "seq_len")
+    result = {
+        "card": torch.cuda.get_device_name() if device == "cuda" else "none",
+        "torch": torch.__version__,
+        "cases": [
+            {key: value for key, value in row.items() if key != "workspaces"} for _, row in rows if "failed" not in row
+        ],
+        "failed": [
+            dict(zip(names, (case[0].rpartition("/")[2], *case[1:]), strict=True)) | row
+            for case, row in rows
+            if "failed" in row
+        ],
+    }
+    out.write_text(json.dumps(result, indent=1) + "\n")
+    taken = {" ".join(map(str, case)): row["workspaces"] for case, row in rows if row.get("workspaces")}
+    out.with_suffix(f".workspaces{out.suffix}").write_text(json.dumps(taken, indent=1) + "\n")
 
 
 if __name__ == "__main__":
