@@ -193,8 +193,9 @@ def any_file(data: bytes) -> None:
     for record in found:
         if record.timing is not None and not all(math.isfinite(sample) for sample in record.timing.samples):
             raise AssertionError(f"a record has the samples {record.timing.samples}")
-    rl.table(found, format="json")
-    rl.check(found)
+    if found.records:  # else it holds roofs
+        rl.table(found, format="json")
+        rl.check(found)
 
 
 def roof_files() -> list[bytes]:

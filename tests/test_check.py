@@ -350,7 +350,7 @@ def test_every_format_names_codes_and_subjects(format_: str) -> None:
 
 def test_no_finding_is_said_so(tmp_path: Path) -> None:
     path = tmp_path / "figures.csv"
-    path.write_text("quantity,value\n")
+    path.write_text("quantity,value\nperformance,5e12\n")
     assert run(path).stdout == "Findings\n\nnone\n"
     assert json.loads(run(path, "--format", "json").stdout) == {"findings": []}
 

@@ -96,14 +96,14 @@ def test_junit(files: tuple[Path, Path], tmp_path: Path) -> None:
     assert "95 % interval" in (failure.get("message") or "")
 
 
-def test_junit_skips_what_cannot_be_judged_and_takes_any_text(tmp_path: Path) -> None:
+def test_junit_fails_what_cannot_be_judged_and_takes_any_text(tmp_path: Path) -> None:
     hostile = replace(STEP, model=HOSTILE)
     before = side(timed((1.0,), hostile), timed(noisy(1), SLOW)).save(tmp_path / "a.jsonl")
     after = side(timed((2.0,), hostile)).save(tmp_path / "b.jsonl")
     target = tmp_path / "gate.xml"
-    assert run(before, after, "--fail-if-slower", "5%", "--junit", target).exit_code == 0
+    assert run(before, after, "--fail-if-slower", "5%", "--junit", target).exit_code == 4
     root = ElementTree.parse(target).getroot()
-    assert (root.get("tests"), root.get("skipped")) == ("2", "2")
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("2", "1", "1")
 
 
 def test_a_step_that_fails_on_the_second_side_closes_the_gate(tmp_path: Path) -> None:
@@ -168,9 +168,35 @@ def test_nothing_can_be_said_is_a_doubt_too(tmp_path: Path) -> None:
     gate = tmp_path / "gate.xml"
     done = run(before, after, "--fail-if-slower", "5%", "--fail-if-doubtful", "--junit", gate)
     assert done.exit_code == 4
-    assert "nothing can be said of 1 of 2 steps; none of the others is shown to be slower" in done.stderr
+    said = "nothing can be said of 1 of 2 steps, so the gate stays closed; none of the others is shown to be slower"
+    assert said in done.stderr
     assert ElementTree.parse(gate).getroot().get("skipped") == "0"
-    assert run(before, after, "--fail-if-slower", "5%").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ((0.0,) * 9, (0.0,) * 9, "a time of 0 s, which is below what the clock resolves"),
+        (noisy(1), (0.0, *noisy(2)), "a time of 0 s, which is below what the clock resolves"),
+        (noisy(1, samples=5), noisy(2, samples=5), "fewer than 6 samples that are independent of their neighbours"),
+    ],
+    ids=["zeros", "one zero", "five samples"],
+)
+def test_a_gate_that_cannot_decide_stays_closed_and_says_why(
+    tmp_path: Path, before: tuple[float, ...], after: tuple[float, ...], why: str
+) -> None:
+    sides = (
+        side(timed(before), timed(noisy(3), SLOW)).save(tmp_path / "a.jsonl"),
+        side(timed(after), timed(noisy(4), SLOW)).save(tmp_path / "b.jsonl"),
+    )
+    done = run(*sides, "--fail-if-slower", "5%", "--junit", tmp_path / "gate.xml")
+    assert done.exit_code == command.DOUBTFUL == 4
+    assert "nothing can be said of 1 of 2 steps, so the gate stays closed" in done.stderr
+    assert f"doubtful: {why}" in done.stderr
+    failure = ElementTree.parse(tmp_path / "gate.xml").getroot().find(".//failure")
+    assert failure is not None
+    assert why in (failure.get("message") or "")
+    assert run(*sides).exit_code == 0  # without a gate it is an answer like others
 
 
 def test_findings_on_a_side_are_doubts_too(tmp_path: Path) -> None:

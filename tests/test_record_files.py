@@ -354,6 +354,45 @@ def test_files_without_an_end_mark_are_still_read(tmp_path: Path) -> None:
         del older["records"], older["failures"]
         path.write_text("".join((json.dumps(older) + "\n", *lines)))
         assert read_records(path) == CONTENTS
+        assert len(read_records(path).doubts) == 2  # nobody knows whether it is whole; its two records are alike
+
+
+def test_a_promise_is_held_whatever_format_the_header_says(tmp_path: Path) -> None:
+    """Whole or not is what the numbers tell; a header was changed from 4 to 1 or 3, and lines are gone."""
+    path = tmp_path / "a.jsonl"
+    write_records(path, CONTENTS)
+    lines = path.read_text().splitlines(keepends=True)
+    for version in (1, 2, 3):
+        header = json.dumps(json.loads(lines[0]) | {"format": version}) + "\n"
+        path.write_text("".join((header, *lines[1:])))
+        assert read_records(path) == CONTENTS
+        for left in (lines[1:3], lines[1:4], [*lines[1:3], lines[4]]):
+            path.write_text("".join((header, *left)))
+            with pytest.raises(RecordFileError, match="was cut: 2 records promised, "):
+                read_records(path)
+
+
+def test_an_end_mark_is_a_promise_too(tmp_path: Path) -> None:
+    """Somebody made a header of format 1 by hand; the mark at the end still tells two records."""
+
+    def put_header(lines: list[str]) -> None:
+        lines[0] = '{"type": "header", "format": 1}\n'
+        del lines[2]
+
+    assert damaged(tmp_path, put_header) == " was cut: 2 records promised, 1 found; copy or write it again"
+    other = damaged(tmp_path, lambda lines: lines.append(lines.pop().replace(":2", ":1")))
+    assert other.startswith(", line 5: the end mark tells another number of records than the header")
+
+
+def test_a_doubled_line_is_more_than_was_promised(tmp_path: Path) -> None:
+    doubled = damaged(tmp_path, lambda lines: lines.insert(3, lines[3]))
+    assert doubled == " holds more than was written: 2 records promised, 3 found; copy or write it again"
+
+
+@pytest.mark.parametrize("value", ['"2"', "-1", "null", "2.5"])
+def test_a_promise_that_is_no_number_is_not_held(tmp_path: Path, value: str) -> None:
+    header = f'{{"type":"header","format":4,"records":{value},"failures":0}}'
+    assert "the end mark tells another number of records than the header" in damaged(tmp_path, put(1, header))
 
 
 CALL_LINE = (

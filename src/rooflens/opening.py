@@ -33,7 +33,11 @@ MOST_NESTED = 64
 """Levels of lists and objects in a JSON or TOML file."""
 _HEAD, _CHUNK = 1 << 16, 1 << 17
 _GZIP = b"\x1f\x8b"
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    *((mark, "utf-32") for mark in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)),  # one of them begins as UTF-16 does
+    *((mark, "utf-16") for mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
+)
 
 
 @contextmanager
@@ -122,10 +126,14 @@ def head(path: Path) -> bytes:
         return file.read(_HEAD)
 
 
+def encoding_of(start: bytes) -> str:
+    """Return the encoding that the mark at the start of a text tells, else UTF-8."""
+    return next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
+
+
 def text_of(start: bytes) -> str:
     """Return the text with which a file begins, in the encoding that its mark tells, else in UTF-8."""
-    encoding = next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
-    return start.decode(encoding, errors="replace")
+    return start.decode(encoding_of(start), errors="replace")
 
 
 def read_bytes(path: Path, *, most: int | None = None, error: type[RooflensError] = FileError, what: str = "") -> bytes:
@@ -142,18 +150,23 @@ def read_text(path: Path, *, error: type[RooflensError] = FileError, what: str =
     """Return the text of a file that people write, without a mark of its encoding.
 
     Raises:
-        FileError: as :func:`opened`, with at most :data:`MOST_TYPED` bytes; or it is no text in UTF-8.
+        FileError: as :func:`opened`, with at most :data:`MOST_TYPED` bytes; or it is no text in UTF-8, nor in what its
+            mark tells.
     """
     raw = read_bytes(path, most=MOST_TYPED, error=error, what=what)
+    encoding = encoding_of(raw[:4])
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode(encoding)
     except UnicodeDecodeError as problem:
-        raise error(f"cannot read {what}{str(path)!r}: it is no text in UTF-8 ({problem})") from problem
+        told = encoding.removesuffix("-sig").upper()
+        raise error(
+            f"cannot read {what}{str(path)!r}: it is no text in {told} ({problem}); save it in UTF-8"
+        ) from problem
 
 
 @contextmanager
 def opened_lines(path: Path) -> Iterator[Iterator[str]]:
-    """Open the lines of a text in UTF-8, or in UTF-16 if it begins with a mark; bytes that are no text are replaced.
+    """Open the lines of a text in UTF-8, or as the mark at its start tells; bytes that are no text are replaced.
 
     A line that is too long is cut at :data:`MOST_LINE`: whoever reads them raises :func:`too_long` then.
 
@@ -161,10 +174,8 @@ def opened_lines(path: Path) -> Iterator[Iterator[str]]:
         FileError: as :func:`opened`; or there are more than :data:`MOST_LINES`.
     """
     with opened(path) as file:
-        start = file.peek(4)
-        encoding = next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
         try:
-            with io.TextIOWrapper(file, encoding=encoding, errors="replace") as text:
+            with io.TextIOWrapper(file, encoding=encoding_of(file.peek(4)), errors="replace") as text:
                 yield _at_most_lines(iter(partial(text.readline, MOST_LINE), ""), repr(str(path)))
         except UnicodeError as problem:
             raise FileError(f"{str(path)!r}: its text cannot be decoded ({problem})") from problem
@@ -181,12 +192,34 @@ def too_long(where: str, line: int, error: type[RooflensError] = FileError) -> R
     return error(f"{where}, line {line}: it has {MOST_LINE} characters and more")
 
 
-def rows_of(file: IO[bytes], where: str, error: type[RooflensError] = FileError) -> Iterator[bytes]:
-    """Give the lines of a file of records; FileError if one is too long, or there are too many."""
-    for number, line in enumerate(at_most(iter(partial(file.readline, MOST_LINE), b""), where, error), start=1):
+def rows_of(file: io.BufferedReader, where: str, error: type[RooflensError] = FileError) -> Iterator[bytes]:
+    """Give the lines of a file of records in UTF-8, whatever encoding its mark tells.
+
+    Raises:
+        FileError: a line is too long, there are too many, or the text is in another encoding.
+    """
+    encoding = encoding_of(file.peek(4))
+    for number, line in enumerate(at_most(_utf8_lines(file, encoding, where, error), where, error), start=1):
         if len(line) >= MOST_LINE:
             raise too_long(where, number, error)
+        if number == 1 and b"\x00" in line[:4]:
+            raise error(f"{where} is no text in UTF-8 but seems to be one in UTF-16: write it again in UTF-8")
         yield line
+
+
+def _utf8_lines(file: io.BufferedReader, encoding: str, where: str, error: type[RooflensError]) -> Iterator[bytes]:
+    """The lines of a file; those in UTF-8 are not looked into."""
+    if encoding in ("utf-8", "utf-8-sig"):
+        file.read(len(codecs.BOM_UTF8) if encoding == "utf-8-sig" else 0)
+        yield from iter(partial(file.readline, MOST_LINE), b"")
+        return
+    text = io.TextIOWrapper(file, encoding=encoding, newline="\n")
+    try:
+        yield from (line.encode() for line in iter(partial(text.readline, MOST_LINE), ""))
+    except UnicodeError as problem:
+        raise error(f"{where}: its text in {encoding.upper()} cannot be decoded ({problem})") from problem
+    finally:
+        text.detach()
 
 
 def at_most(rows: Iterable[T], where: str, error: type[RooflensError] = FileError) -> Iterator[T]:

@@ -41,11 +41,14 @@ def check(*sources: RecordSet | str | Path, progress: Progress | None = None) ->
 
     Raises:
         FileError: a file cannot be read, or a cell of it is damaged; the line is named.
-        InvalidValue: nothing to check.
+        InvalidValue: nothing to check: no source, or sources without a record and a figure.
     """
     if not sources:
         raise InvalidValue("check needs something to doubt: record sets, or files")
     figures, records = _sources(sources)
+    if not figures and not records.records:
+        has = f", only {len(records.failures)} failures" if records.failures else ""
+        raise InvalidValue(f"there is nothing to check: the sources hold no record and no reported figure{has}")
     return examine(figures, records, estimates=_right_values(figures, records, progress))
 
 

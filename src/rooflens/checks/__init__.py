@@ -14,6 +14,7 @@ from rooflens.checks.registry import CHECKS, findings
 from rooflens.devices import catalogued
 from rooflens.errors import AmbiguousDevice, RooflensError
 from rooflens.records import Device
+from rooflens.records.files import TWICE, UNPROMISED
 from rooflens.reported import ReportedFigure, RightValues, recorded, spelled_like
 from rooflens.results import RecordSet
 
@@ -47,7 +48,7 @@ def examine(
         right=right,
     )
     gravest = sorted(findings(context), key=lambda finding: -SEVERITIES.index(finding.severity))
-    return Findings(tuple(gravest), (*_unchecked(context), *_partial(records)))
+    return Findings(tuple(gravest), (*_unchecked(context), *_partial(records), *_of_files(records)))
 
 
 def _unchecked(context: Context) -> tuple[str, ...]:
@@ -81,3 +82,8 @@ def _partial(records: RecordSet) -> tuple[str, ...]:
     """Notes of readers and of ncu on profiles that ended early: what is there is right, and a total is not."""
     notes = [(r.case.label(), note) for r in records if r.source == "counters" for note in r.notes]
     return tuple(f"{case}: {note}" for case, note in dict.fromkeys(notes) if note.startswith(PARTIAL))
+
+
+def _of_files(records: RecordSet) -> tuple[str, ...]:
+    """Notes on record files of which nobody can tell whether they are whole."""
+    return tuple(note for note in records.notes if note.startswith(UNPROMISED) or TWICE in note)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 from rooflens import units
 from rooflens.checks.context import Context, close, fold, grouped
@@ -151,7 +152,7 @@ def first_sample(context: Context) -> Iterator[Doubt]:
 @check("identical-measurements", "error", "measure again: one of them was copied")
 @needs("time", "time_ratio", "flop_ratio", "performance", "measure", "profile", "counters")
 def identical_measurements(context: Context) -> Iterator[Doubt]:
-    """Different runs have the same result to the last digit."""
+    """Different runs, or two measurements of one run, have the same result to the last digit."""
     for same in grouped(context.stated("time", "time_ratio", "flop_ratio", "performance"), "quantity", "group"):
         exact = (stated for stated in same if (stated[0].digits or 0) >= DIGITS)
         for value, alike in grouped_by(exact, lambda stated: stated[1]).items():
@@ -162,6 +163,21 @@ def identical_measurements(context: Context) -> Iterator[Doubt]:
     for samples, runs in grouped_by(long, lambda each: each[1]).items():
         if len({case for case, _ in runs}) > 1:
             yield _identical([case.label() for case, _ in runs], median(samples))
+    measured = (r for r in context.records if r.source == "measure" and r.timing is not None)
+    for (case, phase, *_), alike in grouped_by(measured, _measured).items():
+        if len(alike) > 1 and alike[0].timing is not None and len(alike[0].timing.samples) >= SAMPLES:
+            seconds = alike[0].timing.median
+            yield Doubt(
+                f"{case.label()} {phase or ''}".strip(),
+                f"{len(alike)} measurements have the same samples to the last digit: one of them stands there twice,"
+                " and counts twice",
+                {"value": seconds, "runs": len(alike)},
+            )
+
+
+def _measured(record: Record) -> tuple[Any, ...]:
+    samples = () if record.timing is None else record.timing.samples
+    return record.case, record.phase, record.scope, record.path, record.name, samples
 
 
 def _identical(subjects: Sequence[str], value: float) -> Doubt:

@@ -32,7 +32,7 @@ PHASES = ("forward", "backward", "optimizer")
 SLOWER = 3
 """Exit code where a step is slower than --fail-if-slower allows, or failed."""
 DOUBTFUL = 4
-"""Exit code where nothing is slower, but the comparison is doubtful (--fail-if-doubtful)."""
+"""Exit code where nothing is slower, but --fail-if-slower cannot tell of a step, or --fail-if-doubtful finds doubts."""
 
 
 class Percent(click.ParamType):  # type: ignore[type-arg]
@@ -94,7 +94,8 @@ class Price(click.ParamType):  # type: ignore[type-arg]
     "--fail-if-slower",
     "threshold",
     type=Percent(),
-    help="Exit with 3 if a step is significantly slower on the second side, by more than this, or fails there (runs).",
+    help="Exit with 3 if a step is significantly slower on the second side, by more than this, or fails there; with 4"
+    " if nothing can be said of a step (runs).",
 )
 @click.option(
     "--fail-if-doubtful",
@@ -160,16 +161,16 @@ def compare(
     if threshold is not None and isinstance(comparison, RunComparison):
         if junit is not None:
             write(junit, gate_xml(comparison, threshold, doubtful=doubtful))
-        slower = _judge(comparison, threshold)
+        verdict = _judge(comparison, threshold)
     else:
-        slower = False
+        verdict = 0
     for doubt in doubts if doubtful or threshold is not None else ():
         click.echo(f"doubtful: {printable(doubt)}", err=True)
-    context.exit(SLOWER if slower else DOUBTFUL if doubtful and doubts else 0)
+    context.exit(verdict or (DOUBTFUL if doubtful and doubts else 0))
 
 
-def _judge(comparison: RunComparison, threshold: float) -> bool:
-    """Print the steps that are too slow or failed; True if there is one."""
+def _judge(comparison: RunComparison, threshold: float) -> int:
+    """Print the steps that are too slow, failed, or cannot be judged; the exit code that follows from them."""
     from rooflens.report.escape import printable
     from rooflens.report.junit import sentence
 
@@ -180,11 +181,11 @@ def _judge(comparison: RunComparison, threshold: float) -> bool:
     for failure in comparison.failed:
         text = printable(f"{failure.case.label()}: {failure.kind}, {failure.message}")
         click.echo(f"failed on the second side: {text}", err=True)
+    steps, unsure = len(comparison.steps), sum(row.significant is None for row in comparison.steps)
     if not slower:
-        steps, unsure = len(comparison.steps), sum(row.significant is None for row in comparison.steps)
-        told = [f"nothing can be said of {unsure} of {steps} steps"] if unsure else []
+        told = [f"nothing can be said of {unsure} of {steps} steps, so the gate stays closed"] if unsure else []
         if steps > unsure:
             others = "the others" if unsure else f"{steps} steps"
             told.append(f"none of {others} is shown to be slower by more than {100 * threshold:g} %")
         click.echo("; ".join(told), err=True)
-    return bool(slower or comparison.failed)
+    return SLOWER if slower or comparison.failed else DOUBTFUL if unsure else 0

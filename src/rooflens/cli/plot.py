@@ -9,6 +9,7 @@ import click
 
 import rooflens as rl
 from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples, save_picture
+from rooflens.errors import FileError
 
 
 @click.command(
@@ -80,6 +81,13 @@ def plot(
     targets = [_target(path, format_) for path in outputs]
     sets = [rl.read(file) for file in files]
     roofline["level"] = roofline["level"] or None
+    for file, found in zip(files, sets, strict=True):
+        if found.failures and not found.records:
+            raise FileError(
+                f"{str(file)!r} holds nothing to draw, only {len(found.failures)} failures: {found.failures[0].message}"
+            )
+        if not found.records:
+            click.echo(f"{str(file)!r} holds no records: of it only ceilings can be drawn", err=True)
     picture = rl.roofline(*sets, **roofline) if chart is None else rl.chart(chart, *sets)
     for path in targets:
         save_picture(picture, path)

@@ -10,7 +10,6 @@ import click
 import rooflens as rl
 from rooflens.cli.devices import show_devices
 from rooflens.cli.options import DTYPES, MODES, TABLES, Shown, examples, output_options
-from rooflens.errors import FileError
 
 
 @click.command(
@@ -65,8 +64,6 @@ def read(
     records = rl.read(*files, device=device, work=[parse_statement(text) for text in statements], case=case)
     if records.records or records.failures:
         shown.emit(records)
-    elif not records.devices:
-        raise FileError(f"nothing is in {', '.join(map(str, files))}: no record, no failure and no device")
     else:  # files that hold only roofs
         tables = [path for path in shown.outputs if path.suffix.lower() in TABLES]
         show_devices(tuple(records.devices.values()), shown.format_, tables)

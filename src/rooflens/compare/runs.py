@@ -8,7 +8,7 @@ from typing import Literal
 
 from rooflens.compare.doubts import Doubtful, doubts_of, listed
 from rooflens.compare.environments import Difference, differences
-from rooflens.compare.uncertainty import FEWEST, RatioChange, typical
+from rooflens.compare.uncertainty import IN_PIECES, RatioChange, typical
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Failure, Phase
 from rooflens.results import RecordSet
@@ -184,7 +184,8 @@ def _rows(one: Evidence, other: Evidence) -> Iterator[RunChange]:
             seconds, changed = (typical(samples[0]), typical(samples[1])), change(*samples)
         else:
             seconds = (before.seconds, after.seconds)
-            changed = RatioChange(ratio=after.seconds / before.seconds if before.seconds else None, values=(0, 0))
+            ratio = after.seconds / before.seconds if before.seconds else None
+            changed = RatioChange(ratio=ratio, values=(0, 0), undecided=IN_PIECES)
         yield RunChange(
             before=one.case,
             after=other.case,
@@ -233,13 +234,9 @@ def _repeated(pairs: Sequence[tuple[Evidence, Evidence]]) -> Iterator[str]:
 
 
 def _undecided(steps: Sequence[RunChange]) -> Iterator[str]:
-    if pieces := [row.before for row in steps if 0 in row.change.values]:
-        yield f"timed in pieces, once: nothing can be said about chance: {listed(pieces)}"
-    if few := [row.before for row in steps if row.change.p is None and 0 not in row.change.values]:
-        yield (
-            f"fewer than {FEWEST} samples that are independent of their neighbours, or too few runs: nothing can be"
-            f" said about chance: {listed(few)}"
-        )
+    for why, rows in grouped_by(steps, lambda row: row.change.undecided).items():
+        if why:
+            yield f"{why}: nothing can be said about chance: {listed([row.before for row in rows])}"
 
 
 def _nothing_in_common(before: Sequence[Evidence], after: Sequence[Evidence]) -> str:

@@ -30,6 +30,8 @@ from rooflens.compare.uncertainty import (
     FEWEST_FITTED,
     FEWEST_POINTS,
     LEVEL,
+    OF_ZERO,
+    TOO_FEW,
     Coefficient,
     Interval,
     Method,
@@ -72,7 +74,8 @@ def change(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) 
         elif unit == "runs":
             p, interval = _t_test(one, other)
     ratio = end / start if start > 0 else None
-    return RatioChange(ratio=ratio, interval=interval, p=p, unit=unit, values=(len(one), len(other)))
+    why = "" if p is not None else OF_ZERO if min(start, *one, *other) <= 0 else TOO_FEW
+    return RatioChange(ratio=ratio, interval=interval, p=p, unit=unit, values=(len(one), len(other)), undecided=why)
 
 
 def independent(samples: Sequence[float]) -> list[float]:

@@ -23,6 +23,12 @@ FEWEST_FITTED = 4
 """Different values from which on a power law is fitted: two more than it has parameters."""
 
 
+TOO_FEW = f"fewer than {FEWEST} samples that are independent of their neighbours, or too few runs"
+IN_PIECES = "timed in pieces, once"
+OF_ZERO = "a time of 0 s, which is below what the clock resolves"
+"""Why nothing can be said about chance."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioChange:
     """What came after, over what was before.
@@ -33,6 +39,7 @@ class RatioChange:
         p: two-sided p-value of "nothing changed"; None likewise.
         unit: what varies by chance here: samples of one run each, or whole runs.
         values: how many of these units each side has; none where it was timed in pieces.
+        undecided: why nothing can be said about chance, "" where something can.
     """
 
     ratio: float | None
@@ -40,6 +47,7 @@ class RatioChange:
     p: float | None = None
     unit: Literal["samples", "runs"] = "samples"
     values: tuple[int, int] = (1, 1)
+    undecided: str = ""
 
     def significant(self, p: float | None = None) -> bool | None:
         """True if test and interval both say that something changed; None where nothing can be said.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rooflens.opening import head
+from rooflens.opening import head, text_of
 from rooflens.readers.reader import ReadContext, Reader
 from rooflens.records import AS_IS, Case, Device, Record
 from rooflens.results import RecordSet
@@ -23,7 +23,7 @@ _OF_HOST = "the file holds no kernel: times are those that the host spent in ope
 
 
 def _recognises(head: bytes) -> bool:
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    text = text_of(head).lstrip().encode()
     return text.startswith((b"{", b"[")) and not _NCU_PROCESS.match(text)
 
 

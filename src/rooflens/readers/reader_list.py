@@ -58,7 +58,8 @@ def read_file(path: Path, context: ReadContext) -> RecordSet:
 
 def _usable(records: RecordSet, path: Path) -> RecordSet:
     """The records, if any tells more than notes; or the set describes devices only."""
-    if records.records and not any(r.work or r.timing or r.busy or r.memory or r.parameters for r in records):
+    useful = any(r.work or r.timing or r.busy or r.memory or r.parameters for r in records)
+    if not useful and (records.records or not (records.devices or records.failures)):
         raise FileError(
             f"{str(path)!r} holds nothing that can be used: {'; '.join(records.notes) or 'no number at all'}"
         )

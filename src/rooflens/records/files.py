@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -38,16 +39,26 @@ from rooflens.records.record import Case, Environment, Failure, Record
 FORMAT = 5
 
 T = TypeVar("T")
+_COUNTED = ("records", "failures")
+_UNTOLD = 3
+"""The last format that promises nothing."""
+UNPROMISED, TWICE = "record files of format", "that repeat another one to the last digit"
+"""What is said of files that promise nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFile:
-    """The contents of a record file."""
+    """The contents of a record file.
+
+    Attributes:
+        doubts: why the file may not be what was written, in sentences; they are no part of what is written.
+    """
 
     records: tuple[Record, ...]
     failures: tuple[Failure, ...] = ()
     devices: Mapping[str, Device] = field(default_factory=dict)
     environment: Environment | None = None
+    doubts: tuple[str, ...] = field(default=(), compare=False)
 
 
 def write_records(path: Path, contents: RecordFile) -> None:
@@ -140,7 +151,7 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
     import msgspec
 
     header: RecordFile | None = None
-    promise = _Promise({})
+    promise = _Promise(0, {})
     cases: dict[int, Case] = {}
     calls: dict[int, Call] = {}
     records: list[Record] = []
@@ -152,8 +163,8 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
             kind = entry.pop("type", None)
             if header is None:
                 version, header = _header(path, kind, entry)
-                promise = _Promise(entry if version > 3 else {})
-            elif promise.is_end(kind):
+                promise = _Promise(version, entry)
+            elif promise.is_end(kind, entry):
                 pass
             elif kind == "case":
                 _define(kind, cases, entry, msgspec.convert({k: v for k, v in entry.items() if k != "number"}, Case))
@@ -162,6 +173,7 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
             elif kind == "record":
                 record = _record(entry, _numbered("case", cases, entry), calls)
                 records.append(record if version > 4 else _with_floor(record))
+                promise.see(raw, record)
             elif kind == "failure":
                 failures.append(msgspec.convert(entry | {"case": _numbered("case", cases, entry)}, Failure))
             else:
@@ -174,22 +186,37 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
     if header is None:
         raise RecordFileError(f"{path} is empty: a record file begins with a header line")
     promise.check(path, {"records": len(records), "failures": len(failures)})
-    return replace(header, records=tuple(records), failures=tuple(failures))
+    return replace(header, records=tuple(records), failures=tuple(failures), doubts=tuple(promise.doubts()))
 
 
 class _Promise:
-    """What a file says that it holds, nothing before format 4."""
+    """What a file says that it holds: in its header and its end mark from format 4 on, whatever the header calls it."""
 
-    def __init__(self, header: Mapping[str, Any]) -> None:
-        self._counts: Mapping[str, int] = {what: header[what] for what in ("records", "failures") if header}
+    def __init__(self, version: int, header: Mapping[str, Any]) -> None:
+        self._version = version
+        self._counts = {what: header[what] for what in _COUNTED if version > _UNTOLD or what in header}
         self._ended = False
+        self._lines: set[bytes] = set()
+        self._twice = {True: 0, False: 0}
 
-    def is_end(self, kind: str | None) -> bool:
-        """True for the end mark; ValueError if a line follows it."""
+    def is_end(self, kind: str | None, entry: Mapping[str, Any]) -> bool:
+        """True for the end mark; ValueError if a line follows it, or it tells other numbers than the header."""
         if self._ended:
             raise ValueError("a line follows the end mark: another file was appended")
-        self._ended = bool(self._counts) and kind == "end"
+        self._ended = kind == "end"
+        if self._ended:
+            told = {what: entry[what] for what in _COUNTED}
+            if self._counts and told != self._counts:
+                raise ValueError("the end mark tells another number of records than the header")
+            self._counts = told
         return self._ended
+
+    def see(self, line: bytes, record: Record) -> None:
+        """Take the line of a record; where nothing is promised only its twin tells that one was doubled."""
+        if not self._counts:
+            mark = blake2b(line.strip(), digest_size=16).digest()
+            self._twice[record.scope == "kernel"] += mark in self._lines
+            self._lines.add(mark)
 
     def check(self, path: Path, found: Mapping[str, int]) -> None:
         """Raise RecordFileError if a file holds less or more than it promised."""
@@ -197,7 +224,23 @@ class _Promise:
             return
         numbers = " and ".join(f"{n} {what} promised, {found[what]} found" for what, n in self._counts.items() if n)
         end = "" if self._ended else "; the end mark is missing"
-        raise RecordFileError(f"{path} was cut: {numbers or 'nothing was promised'}{end}; copy or write it again")
+        more = self._ended and any(found[what] > n for what, n in self._counts.items() if type(n) is int)
+        what = "holds more than was written" if more else "was cut"
+        raise RecordFileError(f"{path} {what}: {numbers or 'nothing was promised'}{end}; copy or write it again")
+
+    def doubts(self) -> Iterator[str]:
+        """Give what nobody can tell of a file without a promise, once all of it was read."""
+        if self._counts:
+            return
+        yield (
+            f"{UNPROMISED} {self._version} do not tell how many records they hold: if this one was cut at the end of a"
+            " line, nothing shows it"
+        )
+        for of_kernels, times in self._twice.items():
+            if times:
+                why = "are launches alike, or doubled lines" if of_kernels else "cannot be two observations"
+                which = "records of kernels" if of_kernels else "records"
+                yield f"{which} {TWICE}: {times}, which {why}; totals and samples hold both"
 
 
 def _record(entry: Mapping[str, Any], case: Case, calls: Mapping[int, Call]) -> Record:

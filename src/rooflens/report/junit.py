@@ -8,13 +8,13 @@ from rooflens.report.escape import printable
 
 
 def gate_xml(compared: RunComparison, threshold: float, *, doubtful: bool = False) -> bytes:
-    """One test case per step: failed where it is slower beyond the threshold, skipped where nothing can be said.
+    """One test case per step: failed where it is slower beyond the threshold, or where nothing can be said.
 
     A step that failed on the second side is an error.
 
     Args:
         threshold: 0.05 is 5 %.
-        doubtful: doubtful steps fail, and so do those of which nothing can be said.
+        doubtful: doubtful steps fail too.
     """
     from io import BytesIO
 
@@ -27,7 +27,7 @@ def gate_xml(compared: RunComparison, threshold: float, *, doubtful: bool = Fals
         if row.slower_than(threshold):
             case.result = [Failure(f"slower by more than {100 * threshold:g} %: {sentence(row)}", "slower")]
         elif row.significant is None:
-            case.result = [(Failure if doubtful else Skipped)(f"too few samples to say: {sentence(row)}")]
+            case.result = [Failure(f"nothing can be said, {row.change.undecided}: {sentence(row)}", "undecided")]
         elif doubtful and row.doubts:
             case.result = [Failure(printable(f"{'; '.join(row.doubts)}: {sentence(row)}"), "doubtful")]
         suite.add_testcase(case)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rooflens import units
 from rooflens.errors import FiguresError, UnitError
-from rooflens.opening import opened, read_text
+from rooflens.opening import opened, read_text, text_of
 from rooflens.records import AS_IS, DTYPES, PRECISIONS
 from rooflens.reported.figures import QUANTITIES, STEPS, ReportedFigure
 
@@ -29,7 +29,7 @@ _IMAGE = re.compile(r"\b([0-9]{2,4})\s*[xX×]\s*\1\b")
 def holds_figures(path: Path) -> bool:
     """True if a file is such a table: its first line names at least the columns ``quantity`` and ``value``."""
     with opened(path, error=FiguresError) as file:
-        first = file.readline(10_000).decode("utf-8-sig", errors="replace")
+        first = text_of(file.read(10_000)).partition("\n")[0]
     return NEEDED <= {cell.strip().strip('"').lower() for cell in first.split(",")}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -98,7 +98,7 @@ class RecordSet:
             grouped_by((r for r in each.records if r.source == "estimate"), lambda r: r.case) for each in (self, other)
         )
         for case in mine.keys() & theirs.keys():
-            if mine[case] != theirs[case]:
+            if not _alike(mine[case], theirs[case]):
                 raise InvalidValue(
                     f"the sets hold two different estimates of {case.label()!r}; if these are two modules, give them"
                     " names (name=)"
@@ -290,6 +290,11 @@ class RecordSet:
                 f" {len(sources)} sources ({', '.join(sources)}); narrow it with where(...)"
             )
         return cases[0]
+
+
+def _alike(one: Iterable[Record], other: Iterable[Record]) -> bool:
+    """True if records tell the same; notes may tell of the files that they come from."""
+    return one == other or [replace(r, notes=()) for r in one] == [replace(r, notes=()) for r in other]
 
 
 def _common(one: Environment | None, other: Environment | None) -> Environment | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from rooflens.errors import DeviceFileError, UnknownFormat
-from rooflens.opening import head, read_text
+from rooflens.opening import head, read_text, text_of
 from rooflens.records import Device
 from rooflens.sources.roofs.ceilings import Roofs
 from rooflens.sources.roofs.ert import from_json
@@ -32,7 +32,7 @@ _READERS: Mapping[RoofFormat, Callable[[str, Path, str, Device | None], Roofs]] 
 
 def format_of(head: bytes) -> RoofFormat | None:
     """Return the format of a file that begins like this, None if it is none of these."""
-    text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace").lstrip()
+    text = text_of(head).lstrip()
     if _JSON.match(text):
         return "ERT JSON"
     first = next((line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
