@@ -164,18 +164,14 @@ def identical_measurements(context: Context) -> Iterator[Doubt]:
         if len({case for case, _ in runs}) > 1:
             yield _identical([case.label() for case, _ in runs], median(samples))
     measured = (r for r in context.records if r.source == "measure" and r.timing is not None)
-    for (case, phase, *_), same_samples in grouped_by(measured, _measured).items():
-        if (
-            len(same_samples) > 1
-            and same_samples[0].timing is not None
-            and len(same_samples[0].timing.samples) >= SAMPLES
-        ):
-            seconds = same_samples[0].timing.median
+    for (case, phase, *_), twins in grouped_by(measured, _measured).items():
+        if len(twins) > 1 and twins[0].timing is not None and len(twins[0].timing.samples) >= SAMPLES:
+            seconds = twins[0].timing.median
             yield Doubt(
                 f"{case.label()} {phase or ''}".strip(),
-                f"{len(same_samples)} measurements have the same samples to the last digit: one of them stands there twice,"
+                f"{len(twins)} measurements have the same samples to the last digit: one of them stands there twice,"
                 " and counts twice",
-                {"value": seconds, "runs": len(same_samples)},
+                {"value": seconds, "runs": len(twins)},
             )
 
 
