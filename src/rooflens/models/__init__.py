@@ -1,10 +1,10 @@
 """From a name, a file or a module to a Step: module, inputs, and what a mode runs."""
 
 from rooflens.models.blueprint import Blueprint, Example
+from rooflens.models.kv_caches import begun_cache, cache_tensors, kv_cache
 from rooflens.models.load import build, check_not_generating, check_words, find, make_example, make_step
 from rooflens.models.process import kept_switches, neutral
 from rooflens.models.running import Executable, compiled, eager, placed, replayed, running, switches
 from rooflens.models.step import Loss, Step, as_result, check_whole, make_optimizer, sum_of_outputs, unwrapped
-from rooflens.models.transformers import cache_tensors
 from rooflens.models.userfile import split_inputs
 from rooflens.models.workload import Workload, workload, workload_of

@@ -14,13 +14,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """Inputs of a model, targets of its loss, the prompt that fills its cache, and the name of the cache."""
+    """Inputs of a model, and targets of its loss.
+
+    Attributes:
+        prompt: inputs of the runs that fill the cache, one after the other.
+        cache: the name under which the model takes and gives its cache.
+        empty_cache: makes the cache to begin with; None leaves that to the model.
+        seen: tokens of each sequence that the cache has seen after the step.
+    """
 
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] | None = None
     targets: Any = None
-    prompt: dict[str, Any] | None = None
+    prompt: tuple[dict[str, Any], ...] = ()
     cache: str | None = None
+    empty_cache: Callable[[], Any] | None = None
+    seen: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

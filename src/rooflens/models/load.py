@@ -179,6 +179,8 @@ def make_step(
         targets=example.targets,
         prompt=example.prompt,
         cache=example.cache,
+        empty_cache=example.empty_cache,
+        seen=example.seen,
         mode=mode,
         loss=loss,
         optimizer=optimizer,

@@ -15,9 +15,9 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from rooflens.errors import InvalidValue, ModelError, RooflensError, first_line
+from rooflens.models.kv_caches import Restored, begun_cache, cache_tensors
 from rooflens.models.precisions import precisions
 from rooflens.models.step import Step, as_result, check_whole, make_optimizer
-from rooflens.models.transformers import cache_tensors
 from rooflens.records import AS_IS, Phase
 
 PhaseEnd = Callable[[], None]
@@ -34,11 +34,13 @@ class Executable:
         once: runs the step once and calls its argument at the end of each phase.
         phases: the phases, in order.
         state: the tensors that one run hands to the next (the cache of a decoding step).
+        put_back: makes them what they were before the run; `once` does so by itself, a replay of it does not.
     """
 
     once: Callable[[PhaseEnd], None]
     phases: tuple[Phase, ...]
     state: Callable[[], list[torch.Tensor]] = list
+    put_back: Callable[[], None] = lambda: None
 
 
 def placed(step: Step, device: str, *, copy: bool = True) -> Step:
@@ -88,13 +90,15 @@ def eager(step: Step, device: str, *, capturable: bool = False) -> Executable:
     """
     if step.module.training != step.training:
         step.module.train(step.training)
-    if step.prompt is not None and step.cache is not None:
-        with torch.no_grad(), step.precision(device):
-            cache = step.module(**step.prompt)[step.cache]
+    if step.generates:
+        with step.precision(device):
+            cache = begun_cache(step)
+        restored = Restored(cache)
         return Executable(
-            once=lambda mark: _decode(step, device, cache, mark),
+            once=lambda mark: _generate(step, device, cache, restored, mark),
             phases=("forward",),
             state=lambda: cache_tensors(cache),
+            put_back=restored,
         )
     if not step.training:
         return Executable(once=lambda mark: _infer(step, device, mark), phases=("forward",))
@@ -144,6 +148,7 @@ def replayed(step: Step) -> Executable:
         for graph in graphs:
             graph.replay()
             mark()
+        run.put_back()
 
     return Executable(once=replay, phases=run.phases, state=lambda: read)
 
@@ -178,13 +183,13 @@ def _infer(step: Step, device: str, mark: PhaseEnd) -> None:
     mark()
 
 
-def _decode(step: Step, device: str, cache: Any, mark: PhaseEnd) -> None:
-    """Decode one token; the cache is cut back afterwards, which is not timed."""
+def _generate(step: Step, device: str, cache: Any, put_back: Callable[[], None], mark: PhaseEnd) -> None:
+    """Run a step that goes on with a cache; the cache is put back afterwards, which is not timed."""
     assert step.cache is not None
     with torch.no_grad(), step.precision(device):
         step.module(*step.args, **step.kwargs, **{step.cache: cache})
     mark()
-    cache.crop(-1)
+    put_back()
 
 
 def _train(step: Step, device: str, optimizer: Any, scaler: Any, mark: PhaseEnd) -> None:

@@ -37,8 +37,10 @@ class Step:
         kwargs: named inputs.
         targets: what the loss compares the output with, or None.
         mode: inference, train, prefill or decode.
-        prompt: named inputs of a run before the step that fills the cache with which the step goes on (decode).
+        prompt: named inputs of the runs before the step that fill the cache with which the step goes on (decode).
         cache: the name under which a language model takes and gives its cache (prefill and decode), or None.
+        empty_cache: makes the cache to begin with; None leaves that to the model.
+        seen: tokens of each sequence that the cache has seen after the step (prefill and decode).
         loss: used in train mode.
         optimizer: used in train mode.
         fused: the optimizer updates all parameters in one kernel, instead of an operation at a time.
@@ -55,8 +57,10 @@ class Step:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     targets: Any = None
-    prompt: dict[str, Any] | None = None
+    prompt: tuple[dict[str, Any], ...] = ()
     cache: str | None = None
+    empty_cache: Callable[[], Any] | None = None
+    seen: int | None = None
     mode: str = "inference"
     loss: Loss
     optimizer: str = "sgd"
@@ -74,6 +78,11 @@ class Step:
     @property
     def training(self) -> bool:
         return self.mode == "train"
+
+    @property
+    def generates(self) -> bool:
+        """True if the step goes on with a cache that is there before it begins."""
+        return bool(self.prompt) or (self.mode == "prefill" and self.empty_cache is not None)
 
     @property
     def scaled(self) -> bool:

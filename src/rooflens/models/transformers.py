@@ -18,8 +18,8 @@ from rooflens.runs.options import Options
 
 PREFIX = "hf:"
 DEFAULT_TOKENS = 512
-CACHE_NAMES = ("cache", "past_key_values", "cache_params")
-"""What the cache is called: it changed from one version of transformers to the next."""
+CACHE_NAMES = ("cache", "past_key_values", "cache_params", "state")
+"""What the cache is called: it changed from one version of transformers to the next. ``state`` is that of RWKV."""
 FILLING = {"use_cache": True, "logits_to_keep": 1}
 """Inputs of a run that fills the cache and needs only the last token's logits, where the model can leave out others."""
 
@@ -61,17 +61,13 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
     def example(batch: int | None) -> Example:
         n = 1 if batch is None else batch
         if mode == "prefill":
-            return Example(kwargs=ids(n, 0, tokens) | filling, cache=cache)
+            return Example(kwargs=ids(n, 0, tokens) | filling, cache=cache, seen=tokens)
         if mode == "decode":
-            prompt = ids(n, 0, tokens) | filling
-            return Example(kwargs=ids(n, tokens, tokens + 1) | filling, prompt=prompt, cache=cache)
+            # The last token comes by a step of its own, as in every later step: what prefill leaves behind is gone.
+            prompt = tuple(ids(n, *part) | filling for part in ((0, tokens - 1), (tokens - 1, tokens)) if part[1])
+            step = ids(n, tokens, tokens + 1) | filling
+            return Example(kwargs=step, prompt=prompt, cache=cache, seen=tokens + 1)
         keeps = cache if config.use_cache and mode == "inference" else None
         return Example(kwargs=ids(n, 0, tokens), targets=torch.randint(0, vocabulary, (n, tokens)), cache=keeps)
 
     return Blueprint(name=name, build=build, example=example, loss=cross_entropy, tokens=tokens)
-
-
-def cache_tensors(cache: Any) -> list[torch.Tensor]:
-    """Return the tensors of a cache of transformers: keys and values, or states of linear attention."""
-    held = [value for layer in cache.layers for value in vars(layer).values()]
-    return [tensor for tensor in torch.utils._pytree.tree_leaves(held) if isinstance(tensor, torch.Tensor)]

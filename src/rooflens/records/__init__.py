@@ -9,6 +9,7 @@ from rooflens.records.device import Ceiling, CeilingOrigin, Device, Fact, Silico
 from rooflens.records.files import FORMAT, RecordFile, check_writable, read_records, write_atomically, write_records
 from rooflens.records.floor import CAUSES, Cause, Floor
 from rooflens.records.folders import file_name, without_folders
+from rooflens.records.kv_cache import CachePart, KvCache
 from rooflens.records.operation import (
     PHASES,
     Access,

@@ -9,6 +9,7 @@ from typing import Literal
 from rooflens.errors import InvalidValue
 from rooflens.records.floor import Floor
 from rooflens.records.folders import without_folders
+from rooflens.records.kv_cache import KvCache
 from rooflens.records.operation import Call, HostCalls, Phase
 from rooflens.records.scaling import Scaling
 from rooflens.records.timing import Timing
@@ -161,6 +162,7 @@ class Record:
         recomputed: the work repeats forward work during backward.
         parameters: parameter elements of a model, shared ones once.
         memory: peak memory of a model.
+        kv_cache: what a language model's cache holds after prefill or a decoding step.
         host_calls: views and calls of modules in a model, by module and phase.
         conditions: the state of the machine around a measured run of a model.
         scaling: how a training step on several devices compares with one.
@@ -188,6 +190,7 @@ class Record:
     recomputed: bool = False
     parameters: int | None = None
     memory: Memory | None = None
+    kv_cache: KvCache | None = None
     host_calls: tuple[HostCalls, ...] | None = None
     conditions: Conditions | None = None
     scaling: Scaling | None = None

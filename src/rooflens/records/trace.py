@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rooflens.records.kv_cache import KvCache
 from rooflens.records.operation import HostCalls, Operation
 from rooflens.records.record import Memory
 
@@ -16,6 +17,7 @@ class Trace:
         operations: every operation that does work, in order.
         memory: bytes by cause at the peak; None where the size of something is not known.
         held: bytes in the step's tensors when each operation has run; None where they are not known.
+        kv_cache: what the step's cache holds when it ends, of a step that fills or reads one.
         parameters: elements of the model's parameters, shared ones once.
         lasting: numbers of the blocks of memory that outlive the step.
         unsized: path and name of operations whose shapes, FLOP and bytes are not known.
@@ -28,6 +30,7 @@ class Trace:
     memory: Memory | None
     parameters: int
     held: tuple[int, ...] | None = None
+    kv_cache: KvCache | None = None
     lasting: frozenset[int] = frozenset()
     unsized: tuple[tuple[str, str], ...] = ()
     host_calls: tuple[HostCalls, ...] | None = None

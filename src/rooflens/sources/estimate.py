@@ -93,6 +93,7 @@ def records(
         memory=trace.memory
         if trace.memory is None or device is None
         else memory_on(device, trace.memory, workspaces(trace, arithmetic)),
+        kv_cache=trace.kv_cache,
         host_calls=trace.host_calls,
         notes=(*trace.notes, *(((CAUSAL_ATTENTION if causal else FULL_ATTENTION),) if partial else ())),
     )

@@ -17,8 +17,18 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.nn.parameter import is_lazy
 
 from rooflens.errors import DataDependent, ModelError
-from rooflens.models import Step, cache_tensors, check_whole, make_optimizer, neutral, running, unwrapped
-from rooflens.records import Trace
+from rooflens.models import (
+    Step,
+    begun_cache,
+    cache_tensors,
+    check_whole,
+    kv_cache,
+    make_optimizer,
+    neutral,
+    running,
+    unwrapped,
+)
+from rooflens.records import KvCache, Memory, Trace
 from rooflens.trace.autocast import cuda_casts
 from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
 from rooflens.trace.higher_order import flexible_attention
@@ -171,23 +181,26 @@ class _Run:
             torch.set_grad_enabled(step.training),
         ):
             optimizer = self._prepared_optimizer() if step.training else None
-            if step.prompt is not None and step.cache is not None:
-                kwargs = kwargs | {step.cache: self._filled_cache(step.prompt, step.cache)}
+            if step.generates:
+                kwargs = kwargs | {step.cache: self._begun_cache()}
             with self.recorder, self.paths.followed(), self.recorder.following_functions():
                 output = self._forward(args, kwargs, targets)
-                if step.cache is not None:
-                    self._label_cache(output.get(step.cache))
+                cache = None if step.cache is None else output.get(step.cache)
+                self._label_cache(cache)
                 if step.training:
                     self._backward(output)
                     self._update(optimizer)
         lasting = self.lifetimes.lasting
-        del output
+        held = self._held_by(cache)
+        memory = self._memory(held)
+        del output, cache
         return Trace(
             lasting=lasting,
             operations=tuple(self.recorder.operations),
             host_calls=self.recorder.host_calls,
-            memory=self.lifetimes.peak(),
+            memory=memory,
             held=tuple(self.recorder.held),
+            kv_cache=held,
             parameters=sum(p.numel() for p in self.module.parameters()) + self.recorder.packed.weights,
             notes=self.recorder.packed.notes,
         )
@@ -202,17 +215,29 @@ class _Run:
             if isinstance(leaf, Tensor):
                 self.lifetimes.label(leaf, "inputs")
 
-    def _filled_cache(self, prompt: dict[str, Any], name: str) -> Any:
-        """The cache after the prompt: it exists before the step begins."""
-        cache = self.module(**self.copies.tree(prompt)).get(name)
-        if cache is None:
-            raise ModelError(f"{self.step.name} fills no cache, so it has no mode {self.step.mode!r}")
+    def _begun_cache(self) -> Any:
+        """The cache that exists before the step begins."""
+        with self.step.precision("cpu"):
+            cache = begun_cache(replace(self.step, module=self.module), self.copies.tree)
         self._label_cache(cache)
         return cache
 
     def _label_cache(self, cache: Any) -> None:
         for tensor in cache_tensors(cache) if cache is not None else ():
             self.lifetimes.label(tensor, "kv_cache")
+
+    def _held_by(self, cache: Any) -> KvCache | None:
+        if cache is None or self.step.seen is None:
+            return None
+        tensors = torch.utils._pytree.tree_leaves(self.step.kwargs)
+        batch = next(tensor.shape[0] for tensor in tensors if isinstance(tensor, Tensor))
+        return kv_cache(cache, batch, self.step.seen)
+
+    def _memory(self, cache: KvCache | None) -> Memory:
+        """Bytes at the peak, of a cache what it holds: a longer one beside its old one, and rounding, are temporary."""
+        peak = self.lifetimes.peak()
+        more = 0 if cache is None else max(0, (peak.kv_cache or 0) - cache.held)
+        return replace(peak, kv_cache=(peak.kv_cache or 0) - more, temporaries=(peak.temporaries or 0) + more)
 
     def _forward(self, args: Any, kwargs: Any, targets: Any) -> Any:
         """The model's output, or in training the output and the loss."""

@@ -1,0 +1,168 @@
+"""Caches of transformers: how one is filled and put back, and what it holds.
+
+A cache is known by what its objects hold, and not by a list of its classes: keys and values of attention, states of
+linear attention and convolutions, keys of indexers, compressed entries, those of an encoder, or a plain list of states.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rooflens.errors import ModelError
+from rooflens.models.dtypes import name_of
+from rooflens.records import CachePart, KvCache
+
+if TYPE_CHECKING:
+    from rooflens.models.step import Step
+
+_OWNERS = ("transformers.", "rooflens.")
+"""Packages whose objects are part of a cache; a configuration is none."""
+_GROWING = ("keys", "values", "indexer_keys", "idx_keys", "indexer_position_ids")
+_COMPRESSED = "compressed_kv"
+
+
+def begun_cache(step: Step, copied: Callable[[Any], Any] = lambda inputs: inputs) -> Any:
+    """Return the cache with which a step begins, in the state in which it is after many steps; None without one.
+
+    That of a decoding step has taken in the prompt and, as the last of its tokens, one by a step of its own. That of
+    prefill is empty; one of a fixed length is allocated.
+
+    Args:
+        copied: from the step's inputs to those that the module is called with.
+
+    Raises:
+        ModelError: the model fills no cache.
+    """
+    cache = None if step.empty_cache is None else step.empty_cache()
+    prompts = step.prompt
+    if cache is not None and step.mode == "prefill":
+        prompts = (step.kwargs,)
+    for prompt in prompts:
+        given = {} if cache is None else {step.cache: cache}
+        with torch.no_grad():
+            cache = step.module(**copied(prompt), **given).get(step.cache)
+        if cache is None:
+            raise ModelError(f"{step.name} fills no cache, so it has no mode {step.mode!r}")
+    if cache is not None and step.mode == "prefill":
+        cache.reset()
+    return cache
+
+
+class Restored:
+    """A cache that is put back after each step to what it was when this was made.
+
+    Tensors that a step replaces are put back. Those that it changes in place keep their new values, for which no kernel
+    takes longer; counters of tokens, which are small tensors of integers, get their old ones.
+    """
+
+    def __init__(self, cache: Any) -> None:
+        self._objects = [(one, {k: _shallow(v) for k, v in vars(one).items()}) for one in _objects(cache)]
+        self._list = (cache, list(cache)) if isinstance(cache, list) else None
+        counters = [tensor for _, tensor, _ in _named(cache) if _is_counter(tensor)]
+        self._counters = [(tensor, tensor.clone()) for tensor in counters]
+
+    def __call__(self) -> None:
+        for one, attributes in self._objects:
+            vars(one).clear()
+            vars(one).update({name: _shallow(value) for name, value in attributes.items()})
+        if self._list is not None:
+            self._list[0][:] = self._list[1]
+        for tensor, value in self._counters:
+            tensor.copy_(value)
+
+
+def cache_tensors(cache: Any) -> list[torch.Tensor]:
+    """Return the tensors that a cache keeps of the tokens it has seen; what it counts is not among them."""
+    return [tensor for _, tensor, _ in _named(cache) if not _is_counter(tensor)]
+
+
+def kv_cache(cache: Any, batch: int, tokens: int) -> KvCache:
+    """Return what a cache holds that has seen `tokens` tokens of each of `batch` sequences."""
+    storages: set[int] = set()
+    alike: Counter[CachePart] = Counter()
+    for name, tensor, owner in _named(cache):
+        storage = tensor.untyped_storage()
+        if _is_counter(tensor) or not storage.nbytes():
+            continue
+        known = storage._cdata in storages  # keys that are values too
+        storages.add(storage._cdata)
+        share, nbytes = _filled(owner, tokens), 0 if known else tensor.numel() * tensor.element_size()
+        part = CachePart(
+            name=name,
+            shape=tuple(tensor.shape),
+            dtype=name_of(tensor.dtype),
+            tensors=1,
+            held=0 if known else storage.nbytes(),
+            used=round(nbytes * share),
+            per_token=_per_token(name, owner, tensor, tokens) * nbytes,
+        )
+        alike[part] += 1
+    parts = tuple(replace(part, tensors=count) for part, count in alike.items())
+    return KvCache(batch=batch, tokens=tokens, parts=parts)
+
+
+def _filled(owner: Any, tokens: int) -> float:
+    """The share of a layer's tensors that is filled: all of it but for a static one."""
+    longest = getattr(owner, "max_cache_len", None)
+    return 1 if longest is None else min(1, tokens / longest)
+
+
+def _per_token(name: str, owner: Any, tensor: torch.Tensor, tokens: int) -> float:
+    """The share of a tensor's bytes that one more token adds to it."""
+    if name == _COMPRESSED:
+        return 1 / (max(1, tensor.shape[1]) * owner.compress_rate)
+    if name not in _GROWING:
+        return 0
+    longest, window = getattr(owner, "max_cache_len", None), getattr(owner, "sliding_window", None)
+    if longest is not None:
+        return 1 / longest if tokens < longest else 0
+    if name in ("keys", "values") and window is not None and tokens >= window - 1:
+        return 0
+    return 1 / tokens
+
+
+def _is_counter(tensor: torch.Tensor) -> bool:
+    return tensor.numel() <= 1 and not tensor.is_floating_point()
+
+
+def _named(value: Any, name: str = "states", owner: Any = None) -> Iterator[tuple[str, torch.Tensor, Any]]:
+    """Yield the tensors in a cache with their names and the objects that hold them."""
+    if isinstance(value, torch.Tensor):
+        yield name, value, owner
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _named(item, name, owner)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _named(item, name, owner)
+    elif _is_part(value):
+        for attribute, item in vars(value).items():
+            yield from _named(item, attribute, value)
+
+
+def _objects(value: Any) -> Iterator[Any]:
+    """Yield the objects of a cache."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _objects(item)
+    elif _is_part(value):
+        yield value
+        yield from _objects(vars(value))
+
+
+def _is_part(value: Any) -> bool:
+    from transformers import PreTrainedConfig
+
+    module = type(value).__module__
+    return module.startswith(_OWNERS) and hasattr(value, "__dict__") and not isinstance(value, PreTrainedConfig)
+
+
+def _shallow(value: Any) -> Any:
+    return value.copy() if isinstance(value, list | dict) else value
