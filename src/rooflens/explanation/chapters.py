@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rooflens.costs import Calculation, arithmetic_of, calculate
-from rooflens.records import Call, Device, Floor, Phase, Work
+from rooflens.records import Call, Device, Floor, KvCache, Phase, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +43,11 @@ class Explained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
-    """The operations of one case; `title` is empty for an operation with shapes."""
+    """The operations of one case, of a whole model with its cache; `title` is empty for an operation with shapes."""
 
     title: str
     operations: tuple[Explained, ...]
+    kv_cache: KvCache | None = None
 
 
 def calculations(call: Call, dtype: str, devices: Sequence[Device]) -> Iterator[tuple[Calculation, tuple[Device, ...]]]:

@@ -47,9 +47,14 @@ def explain_records(
         Chapter(
             title=case.label(),
             operations=tuple(one for group in groups.values() for one in _explained(group, records, devices)),
+            kv_cache=None if path else next((r.kv_cache for r in records.records if _has_cache(r, case)), None),
         )
         for case, groups in chapters.items()
     )
+
+
+def _has_cache(record: Record, case: Case) -> bool:
+    return record.kv_cache is not None and replace(record.case, device=None) == case
 
 
 def _inside(records: Sequence[Record], path: str | None) -> Sequence[Record]:

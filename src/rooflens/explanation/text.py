@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rooflens.costs import WorkTerm, result_names
 from rooflens.explanation.chapters import Chapter, Explained
-from rooflens.records import Argument, Call, Device, Floor, Tensor, Work
+from rooflens.records import Argument, Call, Device, Floor, KvCache, Tensor, Work
 from rooflens.roofline import bound
 from rooflens.units import show
 
@@ -37,11 +37,27 @@ def lines_of(chapters: Sequence[Chapter]) -> Iterator[str]:
             yield from [""] * bool(number)
             yield from _wrapped(chapter.title, "", "  ")
             yield ""
+        if chapter.kv_cache is not None:
+            yield from _wrapped("cache after the step", "", "  ")
+            yield from [*_laid_out([*_cached(chapter.kv_cache)]), ""]
         for place, operation in enumerate(chapter.operations):
             yield from [""] * bool(place)
             yield from _wrapped(_title(operation), "", "  ")
             times = [block for device in operation.devices for block in _timed(operation.executed, device)]
             yield from _laid_out([*_counted(operation), *times])
+
+
+def _cached(cache: KvCache) -> Iterator[_Block]:
+    """What a cache holds, tensor by tensor."""
+    yield f"Tensors of {cache.batch} x {cache.tokens} tokens; a view of more than it shows keeps all of it in memory."
+    for part in cache.parts:
+        shape = "x".join(map(str, part.shape))
+        each = f"{part.tensors} x {_number(part.held)} B = {_number(part.tensors * part.held)} B"
+        used = "" if part.used == part.held else f", in use {_number(part.tensors * part.used)} B"
+        yield _Labelled(part.name, f"{part.tensors} x {shape}:{part.dtype}; {each}{used}")
+    yield _Labelled("held", f"together {_number(cache.held)} B")
+    yield _Labelled("in use", f"together {_number(cache.used)} B: what the next step needs")
+    yield _Labelled("per token", f"{_number(cache.per_token)} B: what the next token of one sequence adds")
 
 
 def _title(explained: Explained) -> str:

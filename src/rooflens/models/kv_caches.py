@@ -43,7 +43,7 @@ def begun_cache(step: Step, copied: Callable[[Any], Any] = lambda inputs: inputs
     if cache is not None and step.mode == "prefill":
         prompts = (step.kwargs,)
     for prompt in prompts:
-        given = {} if cache is None else {step.cache: cache}
+        given = {} if cache is None else {str(step.cache): cache}
         with torch.no_grad():
             cache = step.module(**copied(prompt), **given).get(step.cache)
         if cache is None:
@@ -115,7 +115,7 @@ def _filled(owner: Any, tokens: int) -> float:
 def _per_token(name: str, owner: Any, tensor: torch.Tensor, tokens: int) -> float:
     """The share of a tensor's bytes that one more token adds to it."""
     if name == _COMPRESSED:
-        return 1 / (max(1, tensor.shape[1]) * owner.compress_rate)
+        return 1 / float(max(1, tensor.shape[1]) * owner.compress_rate)
     if name not in _GROWING:
         return 0
     longest, window = getattr(owner, "max_cache_len", None), getattr(owner, "sliding_window", None)

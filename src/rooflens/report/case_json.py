@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-from rooflens.records import LEVELS, LINKS, MEMORY_CAUSES, PHASES, Failure, Memory, Phase
+from rooflens.records import LEVELS, LINKS, MEMORY_CAUSES, PHASES, Failure, KvCache, Memory, Phase
 from rooflens.report.columns import device_notes, total_notes, whole
 from rooflens.results import Evidence, Measured, RecordSet, join
 from rooflens.results.evidence import only_failed
@@ -61,6 +62,7 @@ def _case(item: Evidence, why: Failure | None) -> dict[str, Any]:
         "phases": {phase: _phase(item, phase) for phase in PHASES if phase in phases},
         "step": _phase(item, None),
         "memory": _memory(None if item.work is None else item.work.memory),
+        "kv_cache": None if item.work is None else _kv_cache(item.work.kv_cache),
         "fits": None if item.room is None else item.room.fits,
         "room": None if item.room is None else {name: getattr(item.room, name) for name in _ROOM},
         "coverage": {
@@ -104,6 +106,13 @@ def _phase(item: Evidence, phase: Phase | None) -> dict[str, Any] | None:
 
 def _memory(memory: Memory | None) -> dict[str, int | None]:
     return {name: None if memory is None else getattr(memory, name) for name in ("peak", *MEMORY_CAUSES, "workspace")}
+
+
+def _kv_cache(cache: KvCache | None) -> dict[str, Any] | None:
+    if cache is None:
+        return None
+    totals = {name: getattr(cache, name) for name in ("tokens", "held", "used")}
+    return {**totals, "per_token": whole(cache.per_token), "parts": [asdict(part) for part in cache.parts]}
 
 
 def _measured(item: Evidence, time: RecordSet) -> dict[str, Any]:

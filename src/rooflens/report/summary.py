@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rooflens.compare.executed_work import executed
-from rooflens.records import Case, Memory, Phase, Source
+from rooflens.records import Case, KvCache, Memory, Phase, Source
 from rooflens.report.breakdown import families, module_tree
 from rooflens.report.case_names import differing, name_of
 from rooflens.report.columns import (
@@ -148,6 +148,11 @@ class _Peak:
     case: Case
     source: Source
     memory: Memory
+    kv_cache: KvCache | None
+
+
+def _cache(key: str, header: str) -> Column:
+    return Column(f"kv_cache_{key}", header, "B", f"kv_cache.{key}", group="memory", if_any=True)
 
 
 _MEMORY = (
@@ -169,6 +174,9 @@ _MEMORY = (
         group="memory",
         if_any=True,
     ),
+    _cache("held", "cache holds"),
+    _cache("used", "cache in use"),
+    _cache("per_token", "cache per token"),
     Column("reserved", "reserved by the allocator", "B", "memory.reserved", group="memory"),
     Column("monitor", "shown by a monitor", "B", "memory.monitor", group="memory"),
     Column("before", "before the model", "B", "memory.before", group="memory", show="room"),
@@ -178,6 +186,10 @@ _MEMORY = (
 WITH_WORKSPACE = (
     "workspace: what cuBLAS and cuDNN take for themselves, estimated by rules from an H100 (docs/memory.md); the device"
     " reports peak and workspace together"
+)
+CACHE = (
+    "cache: after the step; in use is what the next step needs of it; per token is what the next token of one sequence"
+    " adds to that, at this length"
 )
 WITHOUT_WORKSPACE = "what the libraries of a device take for themselves is not in the peak"
 
@@ -259,10 +271,11 @@ def memory(rs: RecordSet) -> Table:
     The tensors of an estimate need the same memory on every device. Where nothing is known of what the devices'
     libraries take, cases that differ in nothing else share a row.
     """
-    known = ((case, source, records.memory) for case, source, records in rs.split())
-    rows = [_Peak(case, source, memory) for case, source, memory in known if memory is not None]
+    known = ((case, source, records.memory, records.kv_cache) for case, source, records in rs.split())
+    rows = [_Peak(case, source, memory, cache) for case, source, memory, cache in known if memory is not None]
     known_ = {row.memory.workspace is not None for row in rows if row.source == "estimate"}
     notes = [WITH_WORKSPACE if has else WITHOUT_WORKSPACE for has in sorted(known_)]
+    notes += [CACHE] if any(row.kv_cache is not None for row in rows) else []
     table = build("Memory at the peak", _MEMORY, rows, notes=notes)
     return replace(table, rows=tuple(dict.fromkeys(table.rows)))
 

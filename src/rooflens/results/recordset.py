@@ -17,6 +17,7 @@ from rooflens.records import (
     Device,
     Environment,
     Failure,
+    KvCache,
     Memory,
     Phase,
     Record,
@@ -239,6 +240,12 @@ class RecordSet:
         """Peak memory of the step, by cause where known; None if not recorded."""
         self._case()
         return next((r.memory for r in self.records if r.memory is not None), None)
+
+    @property
+    def kv_cache(self) -> KvCache | None:
+        """What the cache of a language model holds after prefill or a decoding step; None of any other step."""
+        self._case()
+        return next((r.kv_cache for r in self.records if r.kv_cache is not None), None)
 
     @property
     def coverage(self) -> Coverage:
