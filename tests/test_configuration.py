@@ -44,7 +44,7 @@ def written(folder: Path, **fields: Any) -> str:
 )
 def test_a_value_that_cannot_be(fields: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=message) as caught:
-        configuration(written(tmp_path, **fields))
+        configuration("hf:" + written(tmp_path, **fields))
     assert "\n" not in str(caught.value)
 
 
@@ -52,10 +52,10 @@ def test_a_file_that_is_nested_too_deeply(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{"model_type": "llama", "x": ' + 100_000 * "[" + 100_000 * "]" + "}")
     with pytest.raises(ModelError, match="it has more than 64 levels"):
-        configuration(str(path))
+        configuration(f"hf:{path}")
 
 
 def test_a_good_file_and_an_unknown_family(tmp_path: Path) -> None:
-    assert configuration(written(tmp_path)).num_hidden_layers == 2
+    assert configuration("hf:" + written(tmp_path))[1].num_hidden_layers == 2
     with pytest.raises(UnknownModel, match=r"did you mean .*llama"):
-        configuration("lama")
+        configuration("hf:lama")

@@ -23,6 +23,7 @@ PROMISED = {
     "explain",
     "largest_batch",
     "measure",
+    "models",
     "count_program",
     "counters",
     "read",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # for type checkers; what Python loads stands below
     from rooflens.api.catalogue import calibrate as calibrate
     from rooflens.api.catalogue import device as device
     from rooflens.api.catalogue import devices as devices
+    from rooflens.api.catalogue import models as models
     from rooflens.api.checking import check as check
     from rooflens.api.comparing import compare as compare
     from rooflens.api.counting import count_program as count_program
@@ -50,7 +51,7 @@ if TYPE_CHECKING:  # for type checkers; what Python loads stands below
 __version__ = "0.1.0"
 
 _HOMES = {
-    "rooflens.api.catalogue": "calibrate device devices",
+    "rooflens.api.catalogue": "calibrate device devices models",
     "rooflens.api.checking": "check",
     "rooflens.api.comparing": "compare",
     "rooflens.api.counting": "count_program counters",

@@ -1,4 +1,4 @@
-"""Devices: those of the catalogue, and this machine with measured ceilings."""
+"""Catalogues: devices, this machine with measured ceilings, and well-known models."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rooflens.devices import catalogue, device_text
 from rooflens.errors import InvalidValue
+from rooflens.known_models import KnownModel, known_models, unknown_model
 from rooflens.machine import find, this_machine
 from rooflens.progress import Progress
 from rooflens.records import Device, check_writable, write_atomically
@@ -55,6 +56,24 @@ def device(name: str) -> Device:
         DeviceFileError: the file cannot be read or holds a wrong key or value.
     """
     return find(name)
+
+
+def models(*words: str) -> tuple[KnownModel, ...]:
+    """Return the well-known models, family by family; twin of ``rooflens models``.
+
+    >>> [m.name for m in models("llama", "405b")]
+    ['llama-3.1-405b']
+
+    Args:
+        words: only models with all of these in a name; case does not matter.
+
+    Raises:
+        UnknownModel: no model has them.
+    """
+    chosen = tuple(model for model in known_models() if all(model.has(word) for word in words))
+    if not chosen:
+        raise unknown_model(" ".join(words), remedy=" (no name has all of these words)")
+    return chosen
 
 
 def calibrate(

@@ -55,8 +55,9 @@ def estimate(
 ) -> None:
     """Count a model's work and find the shortest time for it, on any device.
 
-    MODEL is one of: a torchvision name (resnet18); timm:NAME; hf:FAMILY or hf:config.json; path/file.py:function, where
-    the function returns (module, inputs); path/file.onnx. An ONNX file keeps its own types. If they are fp32, --dtype
+    MODEL is one of: a torchvision name (resnet18); a name of 'rooflens models' or of the hub (llama-3.1-8b,
+    meta-llama/Llama-3.1-8B); timm:NAME; hf:FAMILY or hf:config.json; path/file.py:function, where the function returns
+    (module, inputs); path/file.onnx. An ONNX file keeps its own types. If they are fp32, --dtype
     may be fp32, tf32 or default, and chooses the unit for matrix products.
 
     An estimate computes no values. It needs no weights and no GPU. Without --device it gives counts and no times.

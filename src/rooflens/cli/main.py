@@ -22,6 +22,7 @@ COMMANDS = {
     "compare": "Compare runs, sources, kernels or devices, with intervals and tests.",
     "check": "Look for numbers that cannot be true, and for known mistakes.",
     "explain": "Show the formula of an operation with its numbers filled in.",
+    "models": "List the well-known models that rooflens knows by name.",
     "devices": "Show the devices that rooflens knows, with a source for every number.",
 }
 """Commands with their one-line help, so that `rooflens --help` imports none of them."""

@@ -1,15 +1,18 @@
-"""Configuration files of transformers: read within bounds, and refused with one sentence."""
+"""Configurations of transformers: files are read within bounds, and refused with one sentence."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from rooflens.errors import ModelError, UnknownModel
+from rooflens.known_models import known_model, unknown_model
 from rooflens.opening import parsed_json, read_text
 
+PREFIX = "hf:"
+NAMES = " (a family, one of 'rooflens models', or the config.json of any other model)"
 MOST_REPEATED = 4096
 """Layers, blocks or experts that are built: each is a module, and the largest models have some hundred."""
 _REPEATED = re.compile(r"(?:layer|block|expert)s?$", re.IGNORECASE)
@@ -19,28 +22,41 @@ _LONGEST = 300
 """Characters of a message of transformers."""
 
 
-def configuration(source: str) -> Any:
-    """Return the configuration of a family, or that of a ``.json`` file.
+def configuration(name: str) -> tuple[str, Any]:
+    """Return a name and its configuration: of ``hf:FAMILY``, ``hf:config.json``, or of a well-known model.
+
+    A well-known model has several names, and one is returned.
 
     Raises:
-        UnknownModel: no such family with a causal language model, and no such file.
+        UnknownModel: no such family or model, and no such file.
         ModelError: the file cannot be used.
     """
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as FAMILIES
+    source, families = name.removeprefix(PREFIX), _families()
+    if source.endswith(".json"):
+        return name, _of_file(source)
+    if name.startswith(PREFIX) and source in families:
+        return name, _made(source, source, {})
+    known = known_model(source)
+    if known is None:
+        raise unknown_model(source, kind="transformers family", others=families, remedy=NAMES)
+    return known.name, _made(source, known.family, {k: v for k, v in known.config.items() if k != "model_type"})
 
-    if not source.endswith(".json"):
-        if source not in FAMILIES:
-            raise UnknownModel(
-                "transformers family", source, FAMILIES, " (name a family of causal language models, or a config.json)"
-            )
-        return _made(source, source, {})
+
+def _families() -> Collection[str]:
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
+
+
+def _of_file(source: str) -> Any:
     none = f"{source!r} is no transformers configuration: it"
     fields = parsed_json(read_text(Path(source), error=ModelError), none, ModelError)
     if not isinstance(fields, dict) or not isinstance(fields.get("model_type"), str):
         raise ModelError(f"{none} needs a JSON object with model_type")
     family = fields.pop("model_type")
-    if family not in FAMILIES:
-        raise UnknownModel("transformers family", family, FAMILIES, f" (in {source})")
+    families = _families()
+    if family not in families:
+        raise UnknownModel("transformers family", family, families, f" (in {source})")
     for name, value in _numbers(fields):
         if value > MOST_REPEATED and _REPEATED.search(name):
             raise ModelError(f"{source!r}: {name} is {value}; at most {MOST_REPEATED} are built")

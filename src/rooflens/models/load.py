@@ -9,21 +9,28 @@ from typing import TypeVar
 
 import torch
 
-from rooflens.errors import InvalidValue, ModelError, RooflensError, UnknownModel, first_line
+from rooflens.errors import InvalidValue, ModelError, RooflensError, first_line
+from rooflens.known_models import known_model, unknown_model
 from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example
+from rooflens.models.configuration import PREFIX
 from rooflens.models.dtypes import FLOATING_TYPES
 from rooflens.models.process import meta_parameters, neutral
 from rooflens.models.step import ONE_DICT, Loss, Step, argument_names
 from rooflens.records import AS_IS, DTYPES, MODES
 from rooflens.runs.options import OPTIONS, Options
 
+ALL_NAMES = (
+    " (names of torchvision and of 'rooflens models'; others: timm:NAME, hf:FAMILY, hf:config.json,"
+    " path/file.py:function)"
+)
+
 
 def find(model: str, options: Options | None = None, mode: str = "inference") -> Blueprint:
     """Return the blueprint of a name, for a mode.
 
-    ``resnet18`` is torchvision's, ``timm:NAME`` timm's, ``hf:FAMILY`` or ``hf:config.json`` transformers', and
-    ``path/file.py:function`` the user's own.
+    ``resnet18`` is torchvision's, ``timm:NAME`` timm's, ``hf:FAMILY`` or ``hf:config.json`` transformers',
+    ``llama-3.1-8b`` or ``meta-llama/Llama-3.1-8B`` a well-known one's, and ``path/file.py:function`` the user's own.
 
     Raises:
         UnknownModel: the name is unknown; near names are listed.
@@ -56,21 +63,16 @@ def check_not_generating(mode: str, model: str) -> None:
 def _blueprint(model: str, options: Options, mode: str) -> Blueprint:
     if model.startswith(timm.PREFIX):
         return timm.blueprint(model, options)
-    if model.startswith(transformers.PREFIX):
+    if model.startswith(PREFIX) or known_model(model) is not None:
         return transformers.blueprint(model, options, mode)
     if ".py:" in model:
         return userfile.blueprint(model)
     if "/" in model or model.endswith(".py"):
-        raise UnknownModel("model", model, [], "; give a file as path/file.py:function")
+        raise unknown_model(model, remedy=ALL_NAMES)
     torchvision.require()
     blueprint = torchvision.blueprint(model, options)
     if blueprint is None:
-        raise UnknownModel(
-            "model",
-            model,
-            torchvision.names(),
-            " (torchvision names; others: timm:NAME, hf:FAMILY, path/file.py:function)",
-        )
+        raise unknown_model(model, others=torchvision.names(), remedy=ALL_NAMES)
     return blueprint
 
 

@@ -16,7 +16,6 @@ from rooflens.models.configuration import configuration
 from rooflens.models.step import cross_entropy
 from rooflens.runs.options import Options
 
-PREFIX = "hf:"
 DEFAULT_TOKENS = 512
 CACHE_NAMES = ("cache", "past_key_values", "cache_params", "state")
 """What the cache is called: it changed from one version of transformers to the next. ``state`` is that of RWKV."""
@@ -40,7 +39,7 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
         from transformers import AutoModelForCausalLM
     except ImportError as error:
         raise MissingDependency("building a transformers model", "transformers", "llm") from error
-    config = configuration(name.removeprefix(PREFIX))
+    name, config = configuration(name)
     tokens = options.seq_len or min(DEFAULT_TOKENS, getattr(config, "max_position_embeddings", None) or DEFAULT_TOKENS)
     vocabulary = config.get_text_config().vocab_size
     accepted = inspect.signature(AutoModelForCausalLM._model_mapping[type(config)].forward).parameters

@@ -73,6 +73,7 @@ def workload(asked: Request) -> Workload:
             raise InvalidValue(f"inputs are made for the named model {model!r}; leave inputs out, or hand in a module")
         run = Run(model=model, dtype=asked.dtype or "fp32", mode=asked.mode, options=options)
         blueprint = find(model, options, asked.mode)
+        run = replace(run, model=blueprint.name)  # a well-known model has several
         if blueprint.tokens is not None:
             run = replace(run, options=replace(options, seq_len=blueprint.tokens))
         own = blueprint.default_batch if blueprint.batched else None

@@ -14,12 +14,13 @@ from pathlib import PurePath
 
 from rooflens.devices import find
 from rooflens.errors import RooflensError
+from rooflens.known_models import known_model
 from rooflens.records import DTYPES, MODES, PHASES
 from rooflens.runs.options import OPTIONS
 
 LEFT_OUT = "***"
 """Stands for one or several words."""
-_COMMANDS = "estimate measure counters calibrate read plot study compare check explain devices"
+_COMMANDS = "estimate measure counters calibrate read plot study compare check explain models devices"
 COMMANDS = frozenset(f"{_COMMANDS} run resume status report list show".split())
 OF_MODELS = frozenset(("estimate", "measure", "counters", "explain"))
 """Commands that a model follows."""
@@ -105,7 +106,8 @@ def _kept(rest: list[str]) -> Iterator[str]:
 
 
 def _word(text: str, may_be_model: bool) -> str:
-    known = text in WORDS or (may_be_model and _MODEL.fullmatch(text)) or _is_device(text)
+    named = may_be_model and (_MODEL.fullmatch(text) or known_model(text))
+    known = text in WORDS or named or _is_device(text)
     return text if known else _file(text) or LEFT_OUT
 
 
