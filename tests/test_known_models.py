@@ -75,7 +75,7 @@ def deepseek(c: Config) -> int:
     mixture = 3 * d * c["moe_intermediate_size"] * (routed + c["n_shared_experts"]) + routed * d
     layers = c["num_hidden_layers"]
     mlps = dense * 3 * d * c["intermediate_size"] + (layers - dense) * mixture
-    return embeddings(c) + layers * (attention + 2 * d) + mlps + d
+    return int(embeddings(c) + layers * (attention + 2 * d) + mlps + d)
 
 
 def llama4(c: Config) -> int:
@@ -110,13 +110,13 @@ def gpt2(c: Config) -> int:
 def gpt_neox(c: Config) -> int:
     d = c["hidden_size"]
     layer = d * 3 * d + 3 * d + d * d + d + two_layers(d, c["intermediate_size"]) + 4 * d
-    return decoder(c, layer) + d  # the last norm has a bias too
+    return int(decoder(c, layer) + d  # the last norm has a bias too)
 
 
 def phi(c: Config) -> int:
     d = c["hidden_size"]
     layer = 4 * d * d + 4 * d + two_layers(d, c["intermediate_size"]) + 2 * d  # one norm before both branches
-    return decoder(c, layer) + d + int(c["vocab_size"])  # the last norm and the head have biases
+    return int(decoder(c, layer) + d + int(c["vocab_size"])  # the last norm and the head have biases)
 
 
 def falcon(c: Config) -> int:

@@ -45,7 +45,7 @@ def configuration(name: str) -> tuple[str, Any]:
 def _families() -> Collection[str]:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    return MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys()
+    return frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 
 
 def _of_file(source: str) -> Any:
