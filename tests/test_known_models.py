@@ -110,13 +110,13 @@ def gpt2(c: Config) -> int:
 def gpt_neox(c: Config) -> int:
     d = c["hidden_size"]
     layer = d * 3 * d + 3 * d + d * d + d + two_layers(d, c["intermediate_size"]) + 4 * d
-    return int(decoder(c, layer) + d  # the last norm has a bias too)
+    return decoder(c, layer) + int(d)  # the last norm has a bias too
 
 
 def phi(c: Config) -> int:
     d = c["hidden_size"]
     layer = 4 * d * d + 4 * d + two_layers(d, c["intermediate_size"]) + 2 * d  # one norm before both branches
-    return int(decoder(c, layer) + d + int(c["vocab_size"])  # the last norm and the head have biases)
+    return decoder(c, layer) + int(d + c["vocab_size"])  # the last norm and the head have biases
 
 
 def falcon(c: Config) -> int:
