@@ -29,6 +29,7 @@ from rooflens.costs import (
     recurrent,
     reduction,
 )
+from rooflens.costs.cached import serving_needs
 from rooflens.costs.calculation import Calculation, WorkTerm, calculate
 from rooflens.costs.custom import register_operation
 from rooflens.costs.fusion import fused_bytes, optimizer_needs

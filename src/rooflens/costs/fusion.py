@@ -70,6 +70,13 @@ def fused_bytes(operations: Sequence[Operation], lasting: frozenset[int], fusion
     return dict(_charges(flow, lasting))
 
 
+def attention_bytes(operations: Sequence[Operation]) -> dict[int, int]:
+    """DRAM bytes, by index, of attention that is written out, as one kernel would move them: its matrix stays inside."""
+    flow = _flow(operations)
+    _join_attention(flow)
+    return dict(_charges(flow, frozenset()))
+
+
 def optimizer_needs(operations: Sequence[Operation], lasting: frozenset[int]) -> dict[int, Need]:
     """What every form of the optimizer needs, by index: each tensor read once, written once if it lasts.
 

@@ -47,7 +47,7 @@ class Need:
     def of(self, work: Work, arithmetic: Arithmetic, family: str) -> Floor:
         """The floor of a call whose kernel executes `work`."""
         flops = work.flops if self.flops is None else _in_precision(self.flops, arithmetic.of(family))
-        moved = work.bytes if self.bytes is None else {"dram": self.bytes}
+        moved = work.bytes if self.bytes is None else {"dram": min(self.bytes, work.bytes["dram"])}
         return Floor(work=replace(work, flops=flops, bytes=moved), cause=self.cause, formula=self.formula)
 
 

@@ -81,6 +81,13 @@ def cache_tensors(cache: Any) -> list[torch.Tensor]:
     return [tensor for _, tensor, _ in _named(cache) if not _is_counter(tensor)]
 
 
+def valid_parts(cache: Any, tokens: int) -> Iterator[tuple[torch.Tensor, int]]:
+    """Yield the tensors of a cache that has seen `tokens` tokens, and how many elements of each are valid."""
+    for _, tensor, owner in _named(cache):
+        if not _is_counter(tensor):
+            yield tensor, round(tensor.numel() * _filled(owner, tokens))
+
+
 def kv_cache(cache: Any, batch: int, tokens: int) -> KvCache:
     """Return what a cache holds that has seen `tokens` tokens of each of `batch` sequences."""
     storages: set[int] = set()

@@ -7,12 +7,24 @@ from typing import Literal, get_args
 
 from rooflens.records.work import Work
 
-Cause = Literal["optimizer passes", "cache copies", "expansion", "masked pairs", "idle experts", "loop"]
+Cause = Literal[
+    "optimizer passes",
+    "cache copies",
+    "element-wise passes",
+    "attention matrix",
+    "expansion",
+    "masked pairs",
+    "idle experts",
+    "loop",
+]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 """Why code does more than needed.
 
 - optimizer passes: a foreach optimizer goes over its tensors several times;
 - cache copies: the cache of a language model is copied, cast or repeated, or read beyond its valid part;
+- element-wise passes: element-wise operations, norms and copies of a language model's step pass over values that the
+  products beside them could take up as they read or write them;
+- attention matrix: attention that is written out moves its matrix of weights through memory;
 - expansion: what could be read in a small form (grouped heads, latents) is made large first;
 - masked pairs: attention computes pairs that its mask or window throws away;
 - idle experts: experts that no token is sent to are read or computed;

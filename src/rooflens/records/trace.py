@@ -9,6 +9,21 @@ from rooflens.records.operation import HostCalls, Operation
 from rooflens.records.record import Memory
 
 
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """A block of the cache of a language model, when the step begins.
+
+    Attributes:
+        block: number of the block of memory.
+        elements: those that are valid: a cache of fixed length is filled in part.
+        nbytes: bytes of these.
+    """
+
+    block: int
+    elements: int
+    nbytes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """What a step does.
@@ -20,6 +35,8 @@ class Trace:
         kv_cache: what the step's cache holds when it ends, of a step that fills or reads one.
         parameters: elements of the model's parameters, shared ones once.
         lasting: numbers of the blocks of memory that outlive the step.
+        serving: prefill or decode of a language model.
+        cache: the blocks of the cache that are there when the step begins.
         unsized: path and name of operations whose shapes, FLOP and bytes are not known.
         host_calls: views and calls of modules, by module and phase; None where they are not known.
         with_values: the step was really run, because a shape or a branch depends on values.
@@ -32,6 +49,8 @@ class Trace:
     held: tuple[int, ...] | None = None
     kv_cache: KvCache | None = None
     lasting: frozenset[int] = frozenset()
+    serving: bool = False
+    cache: tuple[Cached, ...] = ()
     unsized: tuple[tuple[str, str], ...] = ()
     host_calls: tuple[HostCalls, ...] | None = None
     with_values: bool = False

@@ -14,6 +14,7 @@ from rooflens.costs import (
     cost,
     fused_bytes,
     optimizer_needs,
+    serving_needs,
     traffic,
     workspaces,
 )
@@ -121,6 +122,8 @@ def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     """
     fused = fused_bytes(trace.operations, trace.lasting, fusion)
     needs = optimizer_needs(trace.operations, trace.lasting)
+    if trace.serving:
+        needs |= dict(serving_needs(trace.operations, trace.cache, trace.lasting))
     alike: dict[tuple[Operation, int | None, Need | None], list[Call]] = {}
     for index, operation in enumerate(trace.operations):
         alike.setdefault((operation, fused.get(index), needs.get(index)), []).append(operation.call)

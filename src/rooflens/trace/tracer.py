@@ -27,8 +27,9 @@ from rooflens.models import (
     neutral,
     running,
     unwrapped,
+    valid_parts,
 )
-from rooflens.records import KvCache, Memory, Trace
+from rooflens.records import Cached, KvCache, Memory, Trace
 from rooflens.trace.autocast import cuda_casts
 from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
 from rooflens.trace.higher_order import flexible_attention
@@ -153,6 +154,7 @@ class _Run:
         self.paths = ModulePaths(self.module)
         self.lifetimes = Lifetimes()
         names = {id(tensor): name for name, tensor in self.state.items()}
+        self.cache: tuple[Cached, ...] = ()
         self.recorder = Recorder(self.paths, self.lifetimes, names)
         self.parameters = [self.state[name] for name, _ in self.module.named_parameters()]
 
@@ -196,6 +198,8 @@ class _Run:
         del output, cache
         return Trace(
             lasting=lasting,
+            serving=step.mode in ("prefill", "decode"),
+            cache=self.cache,
             operations=tuple(self.recorder.operations),
             host_calls=self.recorder.host_calls,
             memory=memory,
@@ -220,7 +224,14 @@ class _Run:
         with self.step.precision("cpu"):
             cache = begun_cache(replace(self.step, module=self.module), self.copies.tree)
         self._label_cache(cache)
+        self.cache = tuple(self._cached(cache)) if cache is not None else ()
         return cache
+
+    def _cached(self, cache: Any) -> Iterator[Cached]:
+        """The blocks of a cache, and how much of each is valid when the step begins."""
+        seen = (self.step.seen or 0) - 1 if self.step.mode == "decode" else 0
+        for tensor, elements in valid_parts(cache, seen):
+            yield Cached(self.lifetimes.number(tensor), elements, elements * tensor.element_size())
 
     def _label_cache(self, cache: Any) -> None:
         for tensor in cache_tensors(cache) if cache is not None else ():

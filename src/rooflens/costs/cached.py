@@ -1,0 +1,187 @@
+"""What a step needs of the cache of a language model, by the flow of values.
+
+The cache is there when the step begins. Code that copies it (to append a token, to repeat grouped heads, to cast it, to
+reorder it) does what no implementation has to: new values can be appended in place, and what reads a copy can read the
+cache itself. So an operation that only moves values of the cache needs the new values alone, and the valid part of the
+cache is read once in the step, by whatever computes with it first, in the size in which the cache holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rooflens.costs.fusion import attention_bytes
+from rooflens.costs.registry import Need, cost, family_of
+from rooflens.records import Access, Cached, Operation, Tensor
+
+_SELECTS = frozenset({"index_select", "gather", "index", "_unsafe_index", "take", "take_along_dim"})
+_PLACES = frozenset({"index_copy", "index_put", "_unsafe_index_put", "_index_put_impl", "scatter", "slice_scatter"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a value holds of the cache: elements by block of it, elements that are new, and whether it was computed."""
+
+    cached: Mapping[int, int] = field(default_factory=dict)
+    new: int = 0
+    changed: bool = False
+
+    def within(self, elements: int) -> _Held:
+        """What a part or a copy of so many elements holds at most; what is missing is old, as in a sliding window."""
+        new, room = min(self.new, elements), max(0, elements - self.new)
+        total = self.cached_elements
+        if total <= room:
+            return _Held(self.cached, new, self.changed)
+        return _Held({block: n * room // total for block, n in self.cached.items()}, new, self.changed)
+
+    @property
+    def cached_elements(self) -> int:
+        return sum(self.cached.values())
+
+    def __or__(self, other: _Held) -> _Held:
+        cached = dict(self.cached)
+        for block, n in other.cached.items():
+            cached[block] = max(n, cached.get(block, 0))
+        return _Held(cached, self.new + other.new, self.changed or other.changed)
+
+
+_BESIDE = frozenset({"elementwise", "normalization", "softmax", "reduction", "copy", "dropout", "fill"})
+"""Families that the products beside them can take up."""
+_TAKEN_UP = "The products beside it can take it up as they read or write these values: nothing moves for it alone."
+_ON_CHIP = "In one kernel for attention the matrix of weights stays on the chip; queries, keys, values and result move"
+
+_Source = tuple[Access, _Held]
+"""What an operation reads, and what that holds of the cache."""
+
+
+class _Flow:
+    """Follows the values of a cache through the operations of a step."""
+
+    def __init__(self, cache: Iterable[Cached], lasting: frozenset[int]) -> None:
+        """Begin with the `cache` that is there, and the blocks that are used after the step."""
+        self.held: dict[int, _Held] = {}
+        self._unread: dict[int, int] = {}
+        self._element: dict[int, float] = {}
+        self._lasting = lasting
+        for part in cache:
+            self.held[part.block] = _Held({part.block: part.elements})
+            self._unread[part.block] = part.elements
+            self._element[part.block] = part.nbytes / max(1, part.elements)
+
+    def need(self, operation: Operation, moved: float) -> Need | None:
+        """What an operation needs if it reads values of the cache; it moves `moved` bytes as it is written."""
+        sources = [(a, self.held[a.block].within(a.elements)) for a in operation.reads if a.block in self.held]
+        if sources and _moves(operation.call.name):
+            return self._moving(operation, sources)
+        if sources and family_of(operation.call.name) == "elementwise" and _keeps_size(operation, sources):
+            return self._changing(operation, sources)
+        for access in operation.writes:
+            self.held.pop(access.block, None)
+        return self._reading(sources, moved) if sources else None
+
+    def _moving(self, operation: Operation, sources: Sequence[_Source]) -> Need:
+        """Only new values are read, and appended."""
+        name, inside = operation.call.name, {access.block for access, _ in sources}
+        into = operation.writes[0].block if name.endswith("_") else None
+        fresh = [a for a in _values(operation) if a.block not in inside and a.block != into]
+        held, room = _Held(new=sum(access.elements for access in fresh)), 0
+        for access, part in sources:
+            if access.block != into or not _overwrites(name, access, self.held[access.block]):
+                held = held | (self.held[access.block] if access.block == into else part)
+                room = max(room, held.cached_elements) if access.block == into else room
+        moved = sum(a.nbytes + a.elements * _element(operation.writes[0]) for a in fresh)
+        for access in operation.writes:
+            moved += self._keep(access, held.within(max(access.elements, room)))
+        formula = f"A cache grows in place: of what this moves, new values are read and written, {int(moved):,} B."
+        return Need(bytes=int(moved), cause="cache copies", formula=formula)
+
+    def _changing(self, operation: Operation, sources: Sequence[_Source]) -> Need:
+        """Scaled or turned on their way to what reads them; only what outlives the step is written."""
+        held, inside = _Held(), {access.block for access, _ in sources}
+        for _, part in sources:
+            held = held | part
+        moved: float = sum(access.nbytes for access in operation.reads if access.block not in inside)
+        for access in operation.writes:
+            moved += self._keep(access, _Held(held.cached, held.new, changed=True))
+        formula = f"Values of the cache are computed where they are used; beside them {int(moved):,} B move here."
+        return Need(bytes=int(moved), cause="cache copies", formula=formula)
+
+    def _reading(self, sources: Sequence[_Source], moved: float) -> Need:
+        """The valid part of the cache, as far as nothing has read it in this step, in place of copies of it."""
+        rest = max(0.0, moved - sum(access.nbytes for access, _ in sources))
+        old = sum(self._fetch(part) for _, part in sources)
+        new = sum(part.new * _element(access) for access, part in sources)
+        formula = (
+            f"The valid part of the cache is read once in a step: {int(old):,} B of it here, {int(new):,} B of new"
+            f" values, and {int(rest):,} B of all else."
+        )
+        return Need(bytes=int(rest + old + new), cause="cache copies", formula=formula)
+
+    def _keep(self, access: Access, held: _Held) -> float:
+        """Remember what a result holds. Bytes that move where it is a new state: the old one read, this one written."""
+        is_state = held.changed and access.block in self._lasting
+        self.held[access.block] = _Held(held.cached, held.new) if is_state else held
+        return access.nbytes + self._fetch(held) if is_state else 0
+
+    def _fetch(self, held: _Held) -> float:
+        """Bytes of the cache that are read now, since nothing has read them before."""
+        moved = 0.0
+        for block, elements in held.cached.items():
+            now = min(elements, self._unread[block])
+            self._unread[block] -= now
+            moved += now * self._element[block]
+        return moved
+
+
+def serving_needs(
+    operations: Sequence[Operation], cache: Iterable[Cached], lasting: frozenset[int]
+) -> Iterator[tuple[int, Need]]:
+    """What the operations of a prefill or a decode step need, by index, where they may do more.
+
+    Args:
+        operations: in order, with the memory that they read and write.
+        cache: its blocks when the step begins; lasting: blocks that are used after the last operation.
+    """
+    flow, written_out = _Flow(cache, lasting), attention_bytes(operations)
+    for index, operation in enumerate(operations):
+        moved = written_out.get(index, cost(operation.call).work.bytes["dram"])
+        need = flow.need(operation, moved)
+        if need is None and family_of(operation.call.name) in _BESIDE:
+            need = Need(flops={}, bytes=0, cause="element-wise passes", formula=_TAKEN_UP)
+        elif need is None and index in written_out:
+            need = Need(bytes=moved, cause="attention matrix", formula=f"{_ON_CHIP}: {moved:,} B.")
+        if need is not None:
+            yield index, need
+
+
+def _moves(name: str) -> bool:
+    """True if an operation only moves elements."""
+    plain = name.removesuffix("_")
+    return family_of(name) == "copy" or plain in _SELECTS or plain in _PLACES
+
+
+def _values(operation: Operation) -> Iterator[Access]:
+    """What is read beside the table of a selection, and without indices."""
+    plain = operation.call.name.removesuffix("_")
+    if plain in _SELECTS:
+        return
+    sources = [operation.call.get(name) for name in ("source", "values", "src")] if plain in _PLACES else []
+    sizes = {value.nbytes for value in sources if isinstance(value, Tensor)}
+    yield from (access for access in operation.reads if plain not in _PLACES or access.nbytes in sizes)
+
+
+def _overwrites(name: str, target: Access, held: _Held) -> bool:
+    """True if nothing is left of what the target held."""
+    return name.removesuffix("_") not in _PLACES and target.elements >= held.new + held.cached_elements
+
+
+def _keeps_size(operation: Operation, sources: Sequence[_Source]) -> bool:
+    """True if values of the cache are the largest operand, and the result is no larger."""
+    largest = max(access.elements for access, _ in sources)
+    return all(access.elements <= largest for access in (*operation.reads, *operation.writes))
+
+
+def _element(access: Access) -> float:
+    """Bytes of an element."""
+    return access.nbytes / max(1, access.elements)

@@ -1,0 +1,124 @@
+"""The floor of prefill and decode: weights once, the valid part of the cache once, new values appended in place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rooflens as rl
+
+pytest.importorskip("transformers")
+
+BATCH, TOKENS, WIDTH, INNER, WORDS, LAYERS, BF16 = 2, 16, 64, 128, 100, 2, 2
+LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": WIDTH,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": INNER,
+    "vocab_size": WORDS,
+    "max_position_embeddings": 4096,
+}
+
+
+def decode(folder: Path, config: dict[str, Any], **options: Any) -> rl.RecordSet:
+    path = folder / f"{config['model_type']}.json"
+    path.write_text(json.dumps(config))
+    settings: dict[str, Any] = {"mode": "decode", "batch": BATCH, "seq_len": TOKENS, "dtype": "bf16"} | options
+    return rl.estimate(f"hf:{path}", **settings)
+
+
+def needed(records: rl.RecordSet, *names: str) -> float:
+    """Bytes that every implementation needs of some operations, or of all."""
+    chosen = [r for r in records if r.scope == "op" and (not names or r.name in names)]
+    return sum(work.bytes["dram"] * r.calls for r in chosen if (work := r.needed) is not None)
+
+
+def product(inputs: int, outputs: int) -> int:
+    """A token of each sequence in, one out, and the weight."""
+    return BF16 * (BATCH * (inputs + outputs) + inputs * outputs)
+
+
+def llama_bytes(heads: int, width: int, kept: list[int]) -> int:
+    """Every product once; per layer the cache of so many tokens read, a new key and value appended and read."""
+    weights = product(WIDTH, WIDTH) * 2 + product(WIDTH, heads * width) * 2 + product(WIDTH, INNER) * 3
+    token = 2 * BATCH * heads * width * BF16
+    layers = sum(weights + tokens * token + 3 * token + 2 * BATCH * WIDTH * BF16 for tokens in kept)
+    embedding = BATCH * (8 + 2 * WIDTH * BF16)  # the number of a word, and its vector read and written
+    return layers + embedding + product(WIDTH, WORDS)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("heads", [4, 2, 1])
+def test_weights_once_and_the_cache_once_however_attention_is_written(
+    tmp_path: Path, attention: str, heads: int
+) -> None:
+    config = LLAMA | {"num_key_value_heads": heads, "attn_implementation": attention}
+    records = decode(tmp_path, config)
+    assert needed(records) == llama_bytes(heads, 16, [TOKENS] * LAYERS)
+    assert records.total().surplus["cache copies"].bytes > 0
+
+
+def test_the_code_appends_by_copying_the_cache(tmp_path: Path) -> None:
+    # Keys and values of each layer are read and written with one token more; a new token alone is needed.
+    surplus = decode(tmp_path, LLAMA).total().surplus["cache copies"]
+    token = BATCH * 2 * 16 * BF16
+    assert surplus.bytes == 2 * LAYERS * 2 * TOKENS * token
+    # The same in fp32 moves twice as much.
+    assert decode(tmp_path, LLAMA, dtype="fp32").total().surplus["cache copies"].bytes == 2 * surplus.bytes
+
+
+def test_a_sliding_window_is_read_and_nothing_before_it(tmp_path: Path) -> None:
+    # A window of 8 with the new token: 7 of the 16 tokens are kept.
+    config = LLAMA | {"model_type": "mistral", "sliding_window": 8, "head_dim": 16}
+    assert needed(decode(tmp_path, config)) == llama_bytes(2, 16, [7, 7])
+
+
+def test_layers_that_alternate_read_their_own_windows(tmp_path: Path) -> None:
+    config = LLAMA | {"model_type": "gemma3_text", "head_dim": 16, "sliding_window": 8, "num_hidden_layers": 4}
+    kinds = ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"]
+    records = decode(tmp_path, config | {"layer_types": kinds})
+    read = needed(records, "attention")
+    token, query = 2 * BATCH * 2 * 16 * BF16, 2 * BATCH * WIDTH * BF16
+    assert read == sum((kept + 1) * token + query for kept in (7, 7, 7, TOKENS))
+
+
+def test_a_cache_of_seven_billion_on_an_a100(tmp_path: Path) -> None:
+    # ../shared/faults/decode_floor.py with 2 of 32 layers. In fp16, batch 64, 1152 tokens: weights but for the table of
+    # words, of which 64 rows are read, and the cache.
+    config = LLAMA | {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32000}
+    records = decode(
+        tmp_path,
+        config | {"intermediate_size": 11008},
+        batch=64,
+        seq_len=1152,
+        dtype="fp16",
+        device="a100-sxm4-80gb",
+    )
+    weights = 2 * (LAYERS * (4 * 4096 * 4096 + 3 * 4096 * 11008) + 4096 * 32000)
+    cache = 2 * LAYERS * 64 * 1152 * 4096 * 2
+    once = (weights + cache) / 2.039e12
+    assert once <= (records.total().seconds or 0) <= 1.02 * once
+
+
+def test_explain_prints_the_formula_of_the_floor(tmp_path: Path) -> None:
+    records = decode(tmp_path, LLAMA, device="a100-sxm4-80gb")
+    text = " ".join(rl.explain(records, path="model.layers.0.self_attn").text.split())
+    token = BATCH * 2 * 16 * BF16
+    assert f"new values are read and written, {2 * token} B." in text
+    assert f"The valid part of the cache is read once in a step: {2 * TOKENS * token:,} B of it here" in text
+    assert "(cache copies)" in text
+
+
+def test_prefill_makes_no_pass_for_what_is_element_wise(tmp_path: Path) -> None:
+    plain, eager = (
+        decode(tmp_path, LLAMA | {"attn_implementation": kind}, mode="prefill") for kind in ("sdpa", "eager")
+    )
+    assert needed(plain, "mul", "add", "pow", "mean", "rsqrt", "silu", "cos", "_to_copy", "cat") == 0
+    assert plain.total().surplus.keys() == {"element-wise passes"}
+    # Attention by hand makes a matrix of 16 x 16 weights per head; one kernel does not.
+    assert needed(eager, "bmm") == needed(plain, "attention")
