@@ -9,7 +9,7 @@ cache is read once in the step, by whatever computes with it first, in the size 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rooflens.costs.fusion import attention_bytes
 from rooflens.costs.registry import Need, cost, family_of
@@ -48,7 +48,12 @@ class _Held:
 
 _BESIDE = frozenset({"elementwise", "normalization", "softmax", "reduction", "copy", "dropout", "fill"})
 """Families that the products beside them can take up."""
-_TAKEN_UP = "The products beside it can take it up as they read or write these values: nothing moves for it alone."
+_BESIDE_PRODUCTS = Need(
+    flops={},
+    bytes=0,
+    cause="element-wise passes",
+    formula="The products beside it can take it up as they read or write these values: nothing moves for it alone.",
+)
 _ON_CHIP = "In one kernel for attention the matrix of weights stays on the chip; queries, keys, values and result move"
 
 _Source = tuple[Access, _Held]
@@ -74,11 +79,16 @@ class _Flow:
         sources = [(a, self.held[a.block].within(a.elements)) for a in operation.reads if a.block in self.held]
         if sources and _moves(operation.call.name):
             return self._moving(operation, sources)
+        if not sources and _repeats(operation):
+            return self._repeating(operation)
         if sources and family_of(operation.call.name) == "elementwise" and _keeps_size(operation, sources):
             return self._changing(operation, sources)
         for access in operation.writes:
             self.held.pop(access.block, None)
-        return self._reading(sources, moved) if sources else None
+        only_repeated = not any(part.cached for _, part in sources)
+        if not sources or (only_repeated and family_of(operation.call.name) in _BESIDE):
+            return None
+        return self._reading(sources, moved)
 
     def _moving(self, operation: Operation, sources: Sequence[_Source]) -> Need:
         """Only new values are read, and appended."""
@@ -93,18 +103,30 @@ class _Flow:
         moved = sum(a.nbytes + a.elements * _element(operation.writes[0]) for a in fresh)
         for access in operation.writes:
             moved += self._keep(access, held.within(max(access.elements, room)))
+        if not held.cached:
+            return _BESIDE_PRODUCTS
         formula = f"A cache grows in place: of what this moves, new values are read and written, {int(moved):,} B."
         return Need(bytes=int(moved), cause="cache copies", formula=formula)
 
+    def _repeating(self, operation: Operation) -> Need:
+        """Repeated values are read in their small form by whatever reads them."""
+        read = sum(access.elements for access in _values(operation))
+        for access in operation.writes:
+            self.held[access.block] = _Held(new=min(read, access.elements))
+        if operation.call.name == "cat":  # of halves that are alike, as in rotary embeddings
+            return _BESIDE_PRODUCTS
+        formula = f"What reads this can read the {read:,} elements that are repeated: nothing moves for it alone."
+        return Need(bytes=0, cause="expansion", formula=formula)
+
     def _changing(self, operation: Operation, sources: Sequence[_Source]) -> Need:
         """Scaled or turned on their way to what reads them; only what outlives the step is written."""
-        held, inside = _Held(), {access.block for access, _ in sources}
+        held = _Held(new=max(part.new for _, part in sources))
         for _, part in sources:
-            held = held | part
-        moved: float = sum(access.nbytes for access in operation.reads if access.block not in inside)
-        for access in operation.writes:
-            moved += self._keep(access, _Held(held.cached, held.new, changed=True))
-        formula = f"Values of the cache are computed where they are used; beside them {int(moved):,} B move here."
+            held = held | replace(part, new=0)
+        moved = sum(self._keep(access, _Held(held.cached, held.new, changed=True)) for access in operation.writes)
+        if not held.cached:
+            return _BESIDE_PRODUCTS
+        formula = f"Values of the cache are computed where they are used; as a new state {int(moved):,} B of them move."
         return Need(bytes=int(moved), cause="cache copies", formula=formula)
 
     def _reading(self, sources: Sequence[_Source], moved: float) -> Need:
@@ -112,6 +134,9 @@ class _Flow:
         rest = max(0.0, moved - sum(access.nbytes for access, _ in sources))
         old = sum(self._fetch(part) for _, part in sources)
         new = sum(part.new * _element(access) for access, part in sources)
+        if not any(part.cached for _, part in sources):
+            formula = f"Repeated values are read in their small form, {int(new):,} B, and {int(rest):,} B of all else."
+            return Need(bytes=int(rest + new), cause="expansion", formula=formula)
         formula = (
             f"The valid part of the cache is read once in a step: {int(old):,} B of it here, {int(new):,} B of new"
             f" values, and {int(rest):,} B of all else."
@@ -120,7 +145,7 @@ class _Flow:
 
     def _keep(self, access: Access, held: _Held) -> float:
         """Remember what a result holds. Bytes that move where it is a new state: the old one read, this one written."""
-        is_state = held.changed and access.block in self._lasting
+        is_state = held.changed and bool(held.cached) and access.block in self._lasting
         self.held[access.block] = _Held(held.cached, held.new) if is_state else held
         return access.nbytes + self._fetch(held) if is_state else 0
 
@@ -148,7 +173,7 @@ def serving_needs(
         moved = written_out.get(index, cost(operation.call).work.bytes["dram"])
         need = flow.need(operation, moved)
         if need is None and family_of(operation.call.name) in _BESIDE:
-            need = Need(flops={}, bytes=0, cause="element-wise passes", formula=_TAKEN_UP)
+            need = _BESIDE_PRODUCTS
         elif need is None and index in written_out:
             need = Need(bytes=moved, cause="attention matrix", formula=f"{_ON_CHIP}: {moved:,} B.")
         if need is not None:
@@ -171,6 +196,14 @@ def _values(operation: Operation) -> Iterator[Access]:
     yield from (access for access in operation.reads if plain not in _PLACES or access.nbytes in sizes)
 
 
+def _repeats(operation: Operation) -> bool:
+    """True if elements are written more often than they are read."""
+    name = operation.call.name
+    written = sum(access.elements for access in operation.writes)
+    same = family_of(name) == "copy" and sum(access.elements for access in _values(operation)) < written
+    return same and not name.endswith("_")
+
+
 def _overwrites(name: str, target: Access, held: _Held) -> bool:
     """True if nothing is left of what the target held."""
     return name.removesuffix("_") not in _PLACES and target.elements >= held.new + held.cached_elements
@@ -179,7 +212,11 @@ def _overwrites(name: str, target: Access, held: _Held) -> bool:
 def _keeps_size(operation: Operation, sources: Sequence[_Source]) -> bool:
     """True if values of the cache are the largest operand, and the result is no larger."""
     largest = max(access.elements for access, _ in sources)
-    return all(access.elements <= largest for access in (*operation.reads, *operation.writes))
+    inside = {access.block for access, _ in sources}
+    others = [access.elements for access in operation.reads if access.block not in inside]
+    from_cache = any(part.cached for _, part in sources)
+    no_equal = from_cache or all(n < largest for n in others)  # beside an equal operand a repeated one is no copy
+    return no_equal and all(n <= largest for n in (*others, *(access.elements for access in operation.writes)))
 
 
 def _element(access: Access) -> float:

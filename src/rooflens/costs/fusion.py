@@ -71,7 +71,7 @@ def fused_bytes(operations: Sequence[Operation], lasting: frozenset[int], fusion
 
 
 def attention_bytes(operations: Sequence[Operation]) -> dict[int, int]:
-    """DRAM bytes, by index, of attention that is written out, as one kernel would move them: its matrix stays inside."""
+    """DRAM bytes, by index, of attention that is written out, as of one kernel: its matrix stays on the chip."""
     flow = _flow(operations)
     _join_attention(flow)
     return dict(_charges(flow, frozenset()))
