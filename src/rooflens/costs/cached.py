@@ -113,7 +113,7 @@ class _Flow:
         read = sum(access.elements for access in _values(operation))
         for access in operation.writes:
             self.held[access.block] = _Held(new=min(read, access.elements))
-        if operation.call.name == "cat":  # of halves that are alike, as in rotary embeddings
+        if operation.call.name in ("cat", "_to_copy"):  # of halves that are alike, of places in every sequence
             return _BESIDE_PRODUCTS
         formula = f"What reads this can read the {read:,} elements that are repeated: nothing moves for it alone."
         return Need(bytes=0, cause="expansion", formula=formula)
