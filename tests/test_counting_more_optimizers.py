@@ -138,3 +138,51 @@ def test_what_cuda_brings_up(after: Callable[[Tensor], Tensor]) -> None:
 )
 def test_what_cuda_leaves(after: Callable[[Tensor], Tensor]) -> None:
     assert list(results(lambda x: after(LAYER(x)), randn(4, 4)).values())[-1] == "bf16"
+
+
+class _Steps(nn.Module):
+    """Goes on as long as its state is small, which its weights decide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = nn.Linear(4, 4, bias=False)
+        nn.init.constant_(self.step.weight, 0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(10):
+            x = self.step(x)  # each element becomes 4 x 0.5 times as large
+            if not bool(x.max() < 7):
+                break
+        return x
+
+
+class _Routed(nn.Module):
+    """Each expert gets the rows that the router's weights send to it, and raises where a row is no number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(2, 2, bias=False)
+        self.experts = nn.ModuleList([nn.Linear(2, 8), nn.Linear(2, 16)])
+        with torch.no_grad():
+            self.router.weight.copy_(torch.eye(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores = self.router(x)
+        assert torch.isfinite(scores).all()
+        return sum(expert(x[scores.argmax(1) == i]).sum() for i, expert in enumerate(self.experts)) + scores.sum()
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_the_optimizer_has_not_moved_the_weights_that_decide_what_runs(optimizer: str) -> None:
+    # Memory that was freed full of numbers that are none is what new tensors get.
+    rubbish = [torch.full((64,), torch.nan) for _ in range(200)]
+    del rubbish
+    # From 1 to 2, 4 and 8: three products of 3 x 4 by 4 x 4. Backward: the weight three times, the input twice.
+    steps = rl.estimate(_Steps(), inputs=torch.ones(3, 4), mode="train", optimizer=optimizer)
+    assert steps.total("forward").macs == 3 * 48
+    assert steps.total("backward").macs == 5 * 48
+    # Five rows to the first expert, two to the second, all through the router.
+    rows = torch.tensor([[2.0, 1.0]] * 5 + [[1.0, 2.0]] * 2)
+    routed = rl.estimate(_Routed(), inputs=rows, mode="train", optimizer=optimizer)
+    assert routed.total("forward").macs == 7 * 4 + 5 * 16 + 2 * 32
+    assert routed.total("backward").macs == 7 * 4 + 5 * 16 + 2 * 32

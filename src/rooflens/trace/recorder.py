@@ -20,6 +20,7 @@ from rooflens.models.dtypes import name_of
 from rooflens.records import PHASES, Access, Argument, Call, HostCalls, Operation, Phase, Tensor
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
+from rooflens.trace.operand_types import check_types
 from rooflens.trace.packed import PackedOperands
 from rooflens.trace.plain_tensors import plain_tensors, wraps
 from rooflens.trace.replaced_operators import taken_apart
@@ -190,6 +191,7 @@ class Recorder(TorchDispatchMode):
         recomputed: bool,
     ) -> Operation:
         given = dict(zip(schema.arguments, args, strict=False)) | kwargs
+        check_types(schema.name, given)
         given = {name: self._unpacked(value) for name, value in given.items()}
         taken = [t for name, value in given.items() if name not in schema.unread for t in _tensors(value)]
         changed = [t for name in schema.mutated for t in _tensors(given.get(name))]

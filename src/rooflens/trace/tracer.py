@@ -275,14 +275,22 @@ class _Run:
                 self.lifetimes.label(parameter.grad, "gradients")
 
     def _prepared_optimizer(self) -> torch.optim.Optimizer | None:
-        """The optimizer after a first step: its state exists before the step that is traced, as in every later one."""
+        """The optimizer after a first step: its state exists before the step that is traced, as in every later one.
+
+        That step is of length zero, since the values of parameters may decide what runs.
+        """
         trainable = [p for p in self.parameters if p.requires_grad]
         optimizer = make_optimizer(self.step.optimizer, list(trainable), self.step.fused)
         if optimizer is None:
             return None
         for parameter in trainable:
-            parameter.grad = torch.empty_like(parameter)
+            parameter.grad = torch.zeros_like(parameter)
+        rates = [group["lr"] for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group["lr"] = 0.0
         optimizer.step()
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
         optimizer.zero_grad(set_to_none=True)
         for state in optimizer.state.values():
             for value in state.values():
