@@ -74,7 +74,7 @@ class Runs(nn.Module):
         return x + 1
 
 
-@pytest.mark.parametrize("first, second", [(half, full), (full, half)], ids=["bf16 first", "fp32 first"])
+@pytest.mark.parametrize(("first", "second"), [(half, full), (full, half)], ids=["bf16 first", "fp32 first"])
 @pytest.mark.parametrize("name", MIXED)
 def test_operands_of_two_types_end_the_step_as_in_torch(name: str, first: Sized, second: Sized) -> None:
     with pytest.raises((RuntimeError, ValueError)):
