@@ -57,7 +57,9 @@ MIXED: dict[str, Callable[[Sized, Sized], Any]] = {
     "bilinear": lambda a, b: F.bilinear(a(3, 4), b(3, 4), a(2, 4, 4)),
 }
 ALLOWED: dict[str, Callable[[Sized, Sized], Any]] = {
-    "attention: a mask": lambda a, b: F.scaled_dot_product_attention(*[a(1, 1, 4, 8)] * 3, attn_mask=b(4, 4)),
+    "attention: a mask": lambda a, b: F.scaled_dot_product_attention(
+        a(1, 1, 4, 8), a(1, 1, 4, 8), a(1, 1, 4, 8), b(4, 4)
+    ),
     "arithmetic": lambda a, b: torch.where(a(3) > 0, a(3) * b(3), b(3)),
     "layer norm": lambda a, b: F.layer_norm(a(3, 4), (4,), b(4), b(4)),
     "copy": lambda a, b: a(4, 4)[1:2].copy_(b(1, 4)),
@@ -103,7 +105,8 @@ def test_a_model_that_makes_fp32_tensors_of_its_own_does_not_run_in_bf16() -> No
 
         def forward(self, x: Tensor) -> Tensor:
             angles = x[..., None] * 2.0 ** torch.arange(2)
-            return self.first(torch.cat([angles.sin(), angles.cos()], -1).flatten(-2))
+            first: Tensor = self.first(torch.cat([angles.sin(), angles.cos()], -1).flatten(-2))
+            return first
 
     module, x = Encoded(), torch.ones(5, 3)
     # 5 rows of 3 x 2 x 2 = 12 numbers meet a 12 x 4 matrix.
