@@ -62,7 +62,7 @@ FRESH = (
     "mobilenet_v2",
     "regnet_x_3_2gf",
     "resnet34",
-    "resnext50_32x4d",
+    "resnext101_32x8d",
     "squeezenet1_1",
     "swin_v2_t",
     "vgg11_bn",

@@ -13,11 +13,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import rooflens as rl
 
-MODELS = {"resnet50": 16, "vit_b_16": 8, "vgg16": 4}
+MODELS = {"resnet50": 16, "vgg16": 4}
+"""Batch by model. Their parameters are larger than any GPU's cache."""
 FORMS = (("sgd", False), ("sgd", True), ("adam", False), ("adam", True), ("adamw", False), ("adamw", True))
-DTYPES = ("fp32", "amp-bf16", "bf16")
+DTYPES = ("fp32", "amp-bf16")
 
 
 def rows_of(model: str, batch: int, dtype: str, device: str, budget: float) -> list[dict[str, Any]]:
@@ -67,7 +70,8 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=0.2, help="seconds of sampling for each case")
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    result: dict[str, Any] = {"rows": []}
+    card = "none" if options.cpu else torch.cuda.get_device_name()
+    result: dict[str, Any] = {"card": card, "torch": torch.__version__, "rows": []}
     models, dtypes = ({"squeezenet1_1": 1}, DTYPES[:1]) if options.cpu else (MODELS, DTYPES)
     for model, batch in models.items():
         for dtype in dtypes:

@@ -54,12 +54,16 @@ SETTINGS = (
     ("tf32", True),
 )
 MASKS = {"forward": None, "input": [True, False, False], "weight": [False, True, False]}
+WIDTHS, PLACES = (16, 24, 40, 48, 56, 64, 80, 112, 120, 128), ((2, 112), (4, 56), (8, 28), (12, 14), (16, 7))
+"""Channels of a group; groups, and side of the image."""
 WORTH_A_NAME = 1_000_000
 MOST_ELEMENTS = 1 << 28
 
 
 def extra_shapes() -> Iterator[dict[str, Any]]:
-    """Convolutions that the models lack: a U-Net's, transposed ones, large kernels, one and three dimensions."""
+    """Convolutions that the models lack: a U-Net's, transposed, with large kernels, of one and three dimensions, and
+    groups of any width.
+    """
 
     def conv(size: list[int], out: int, kernel: list[int], stride: int = 1, **others: Any) -> dict[str, Any]:
         transposed, groups = others.get("transposed", False), others.get("groups", 1)
@@ -88,6 +92,8 @@ def extra_shapes() -> Iterator[dict[str, Any]]:
         yield conv([channels, length], channels, [kernel])
     for channels, side in ((32, 64), (64, 32), (128, 16)):
         yield conv([channels, side, side, side], channels, [3, 3, 3])
+    for width, (groups, side), stride in itertools.product(WIDTHS, PLACES, (1, 2)):
+        yield conv([width * groups, side, side], width * groups, [3, 3], stride, groups=groups)
 
 
 def shapes(out: Path) -> None:
@@ -162,7 +168,7 @@ def measure(options: argparse.Namespace) -> None:
     started, cases = time.monotonic(), []
     for (dtype, last), batch in itertools.product(SETTINGS, BATCHES):
         if batch in BATCHES[:2] or (dtype, last) in SETTINGS[:1] or ((dtype, last) in SETTINGS[1:3] and batch == 16):
-            cases += [(row, batch, dtype, last) for row in rows]
+            cases += [(row, batch, dtype, last) for row in rows if options.dtype in (None, dtype)]
     with options.out.open("w") as out:
         for index, (row, batch, dtype, last) in enumerate(cases[part::parts]):
             if time.monotonic() - started > options.seconds:
@@ -190,6 +196,7 @@ def main() -> None:
     parser.add_argument("--shapes", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--part", default="0/1")
+    parser.add_argument("--dtype", help="only the calls of this element type")
     parser.add_argument("--seconds", type=float, default=240)
     options = parser.parse_args()
     shapes(options.out) if options.what == "shapes" else measure(options)

@@ -13,6 +13,7 @@ import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 
 import rooflens as rl
@@ -22,6 +23,7 @@ from rooflens.readers.reader_list import read_file
 from rooflens.records import Case
 from rooflens.sources import roofs
 from rooflens.sources.profile import kernel_times, nsys, nvprof
+from rooflens.units import MOST
 
 sys.path.append(str(Path(__file__).parents[1]))
 from scripts import fuzz_oracles
@@ -32,7 +34,7 @@ ACTIVITIES = [f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "ME
 LOOSE = {table: columns.replace(" NOT NULL", "") for table, columns in nsys_samples.SCHEMA.items()}
 """Without the constraints by which SQLite itself would refuse a damaged cell."""
 PAGE = 512
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 DATABASE_WORDS = (b"CREATE TABLE ", b"CREATE VIEW ", b"CUPTI_ACTIVITY_KIND_KERNEL", b"NVTX_EVENTS", b"start", b"end")
 ROW_WORDS = (
     *(b"null", b'"CUPTI_ACTIVITY_KIND_KERNEL": ', b'"StringIds": ', b'"NVTX_EVENTS": ', b"[1, 2, 0, 1, 7, 3, 4, 1, 1]"),
@@ -145,15 +147,16 @@ def time_table(data: bytes) -> None:
     """The time of each launch, and the mean or the total of each sum, is a number of the file in one of the units."""
     text = data.decode(errors="replace")
     times = kernel_times.read_tables(io.StringIO(text), "fuzz")
-    written = {float(match) for match in _NUMBER.findall(text)}
-    stamps = {int(match) for match in re.findall(r"\d{1,40}", text)}
+    found = _NUMBER.findall(text)
+    written = [float(match) for match in found]
+    stamps = {Decimal(match) for match, value in zip(found, written, strict=True) if value <= MOST}
     doubted = any("count" in note for note in times.notes)
 
     def stands(seconds: float) -> bool:
         known = (number * unit for number in written for unit in _UNITS)
         return any(math.isclose(seconds, its, rel_tol=1e-9, abs_tol=1e-18) for its in known)
 
-    spans = [(end - start) * 1e-9 for start in stamps for end in stamps if end >= start]
+    spans = [float(end - start) * 1e-9 for start in stamps for end in stamps if end >= start]
     for launch in times.launches:
         between = any(math.isclose(launch.seconds, span, rel_tol=1e-9) for span in spans)
         if not (stands(launch.seconds) or doubted or between):

@@ -169,6 +169,9 @@ def test_calls_of_the_host_are_no_kernels(tmp_path: Path, text: str) -> None:
     [
         (KERN_SUM.replace("963000,40,", "963000,"), "line 5 has 8 cells, the header has 9: it was cut"),
         (KERN_SUM.replace("963000", "lots"), "line 5, column total holds 'lots'"),
+        (KERN_SUM.replace("963000", "963_000"), "line 5, column total holds '963_000'"),
+        (KERN_SUM.replace("963000", "963\N{DEVANAGARI DIGIT ZERO}00"), "line 5, column total holds"),
+        (KERN_SUM.replace("963000", "1e31"), "line 5, column total holds '1e31'"),
         (KERN_SUM.replace(",40,", ",0,"), "line 5: '0' is no number of launches"),
         (KERN_SUM.replace("Avg (ns)", "Avg (ticks)"), "no unit is told for 'mean'"),
         (ROCPROFV3_TRACE.replace("1551401624459226", "1551401624440000"), "line 2 has no usable time"),

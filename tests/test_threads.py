@@ -293,6 +293,24 @@ class Twice(nn.Module):
         return again
 
 
+def products_of_twice(operations: Counter[Any]) -> None:
+    """Forward has 2 products. Only the first runs again: the second has kept its operands before it would run.
+    The second has 2 gradients, and the first one: its input needs none.
+    """
+    products = {key: n for key, n in operations.items() if key[1] in ("addmm", "mm")}
+    assert products == {
+        ("layers.0", "addmm", "forward"): 1,
+        ("layers.2", "addmm", "forward"): 1,
+        ("layers.0", "addmm", "backward"): 1,
+        ("layers.2", "mm", "backward"): 2,
+        ("layers.0", "mm", "backward"): 1,
+    }
+
+
+def test_what_a_checkpoint_runs_again_is_counted() -> None:
+    products_of_twice(operations(rl.estimate(Twice(), inputs=torch.randn(16, 64), mode="train")))
+
+
 @pytest.mark.gpu
 def test_on_a_gpu_a_region_and_a_profile_see_their_own_thread_and_autograds() -> None:
     module, x = Twice().cuda(), torch.randn(16, 64, device="cuda")
@@ -313,10 +331,7 @@ def test_on_a_gpu_a_region_and_a_profile_see_their_own_thread_and_autograds() ->
         return Counter({key: calls for key, calls in operations(own).items() if key[2] != "optimizer"}), notes
 
     right = counted("alone"), profiled()
-    # Forward 2 products, again 2 in backward, and 2 gradients of each but for the input's.
-    products = [(path, n) for (path, name, _), n in right[0].items() if name in ("addmm", "mm")]
-    assert sum(n for _, n in products) == 2 + 2 + 3
-    assert {path for path, _ in products} == {"layers.0", "layers.2"}
+    products_of_twice(right[0])
     assert right[1][1] == 0
     with meanwhile(lambda: other(y).sum().backward()):
         for n in range(5):

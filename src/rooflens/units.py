@@ -42,7 +42,23 @@ _SYNONYMS: Mapping[str, str] = {
     "byte/s": "B/s",
     "bytes/s": "B/s",
 }
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*", re.ASCII)
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_PLAIN = re.compile(_NUMBER, re.ASCII)
+_QUANTITY = re.compile(rf"\s*({_NUMBER})\s*(\S*)\s*", re.ASCII)
+MOST = 1e30
+"""More than any counter or clock of hardware tells. Sums and products of what files tell stay finite below it."""
+
+
+def number(text: str) -> float:
+    """Return a number as programs write it, and nan for any other text.
+
+    Python's own `float` takes more: digits of every script, underscores, words like "inf".
+
+    >>> number(" 1.5e3 "), number("1_5")
+    (1500.0, nan)
+    """
+    plain = text.strip()
+    return float(plain) if _PLAIN.fullmatch(plain) else math.nan
 
 
 def parse(text: str, unit: str) -> float:
@@ -59,11 +75,11 @@ def parse(text: str, unit: str) -> float:
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise UnitError(f"cannot read {text!r} as a quantity in {unit}; write a number and a unit, like '1.5 G{unit}'")
-    number, written = match.groups()
+    digits, written = match.groups()
     scale = Decimal(repr(_scale(written, unit, text)))
     # In decimal arithmetic: 66.9 TFLOP/s is 66.9e12 and not the number next to it.
     try:
-        exact = Decimal(number) * scale
+        exact = Decimal(digits) * scale
     except ArithmeticError:  # an exponent that not even a decimal holds
         exact = Decimal("inf")
     value = float(exact)

@@ -17,6 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from rooflens import units
 from rooflens.errors import FileError
 from rooflens.opening import at_most, opened_lines, text_of
 from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE
@@ -187,13 +188,10 @@ class _Table:
         return lasted * 1e-9 if true else None
 
     def _number(self, text: str, line: int) -> float:
-        try:
-            value = int(text) if text.isdecimal() and text.isascii() else float(text)
-        except ValueError:
-            raise self._damaged(line, f"{text[:60]!r} is no number") from None
-        if not 0 <= value < math.inf:
-            raise self._damaged(line, f"{text[:60]!r} is no count")
-        return value
+        value = units.number(text)
+        if not 0 <= value <= units.MOST:
+            raise self._damaged(line, f"{text[:60]!r} is no {'number' if math.isnan(value) else 'count'}")
+        return int(text) if text.isdecimal() else value
 
     def _damaged(self, line: int, why: str) -> FileError:
         return FileError(f"{self._where}, line {line}: {why}; the row is damaged: remove it or write the file again")

@@ -157,11 +157,8 @@ def read_tables(lines: Iterable[str], where: str) -> KernelTimes:
 
 def number(text: str, place: str) -> float:
     """Return a number that is not negative; `place` names it in errors."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
+    value = units.number(text)
+    if not 0 <= value <= units.MOST:
         raise FileError(f"{place} holds {text[:40]!r}, which is no time and no count; export the table again")
     return value
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rooflens import units
 from rooflens.errors import FileError
 from rooflens.opening import at_most, opened_lines, text_of
 from rooflens.records import Case, Record, Timing, Work
@@ -25,7 +26,6 @@ _TRACE, _SUMMARY = {"Start", "Duration", "Stream", "Name"}, {"Time(%)", "Time", 
 _METRICS, _EVENTS = {"Kernel", "Invocations", "Metric Name", "Avg"}, {"Kernel", "Invocations", "Event Name", "Avg"}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _COPIES: Mapping[str, ActivityKind] = {"[CUDA memcpy": "memcpy", "[CUDA memset": "memset"}
-_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _TITLE = re.compile(r"(.*?) \((\d+)\)")
 _WITH_TENSOR_CORES = re.compile(r"V100|TITAN V|GV100|Xavier")
 """Of the devices whose metrics nvprof reads, these alone have tensor cores."""
@@ -216,11 +216,13 @@ def _take_metric(file: NvprofFile, row: _Row) -> None:
     file.seen[name] = None
     title, _ = _device(row.cells.get("Device", ""))
     its = file.metrics.setdefault((title, row.cells["Kernel"], _calls(file, row, "Invocations")), {})
-    if _NUMBER.fullmatch(text) is None:  # a level like "Low (3)", a rate or a share
+    value = units.number(text)
+    if math.isnan(value):  # a level like "Low (3)", a rate or a share
         return
+    if not 0 <= value <= units.MOST:
+        raise FileError(f"{file.where}, line {row.line}: {text[:60]!r} is no count; the row is damaged")
     if {"Min", "Max"} <= row.cells.keys():
         _check_span(file, row, name)
-    value = float(text)
     if its.setdefault(name, value) != value:
         raise FileError(f"{file.where}, line {row.line}: {name} has another value for the same kernel above")
 
@@ -228,7 +230,7 @@ def _take_metric(file: NvprofFile, row: _Row) -> None:
 def _check_span(file: NvprofFile, row: _Row, name: str) -> None:
     """Note a mean that is not between the least and the most."""
     least, mean, most = (row.cells[column] for column in ("Min", "Avg", "Max"))
-    values = [float(text) for text in (least, mean, most) if _NUMBER.fullmatch(text)]
+    values = [value for value in map(units.number, (least, mean, most)) if not math.isnan(value)]
     scales = [_SECONDS.get(row.units.get(column, ""), 1.0) for column in ("Min", "Avg", "Max")]
     ordered = [value * scale for value, scale in zip(values, scales, strict=False)]
     if len(values) == len(scales) and not ordered[0] <= ordered[1] * (1 + 1e-9) <= ordered[2] * (1 + 1e-6):
@@ -261,6 +263,7 @@ def _calls(file: NvprofFile, row: _Row, column: str) -> int:
 
 def _number(file: NvprofFile, row: _Row, column: str) -> float:
     text = row.cells.get(column, "")
-    if _NUMBER.fullmatch(text) is None or not math.isfinite(float(text)):
+    value = units.number(text)
+    if not 0 <= value <= units.MOST:
         raise FileError(f"{file.where}, line {row.line}: {text[:60]!r} is no number; the row is damaged")
-    return float(text)
+    return value
