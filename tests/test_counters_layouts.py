@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import importlib.util
+import io
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -192,6 +193,40 @@ def test_one_locale_per_file(tmp_path: Path, cells: list[str], bytes_: int) -> N
     records = read(tmp_path, text)
     assert seen(only(records))[1] == bytes_
     assert any("nothing in the file tells" in note for note in records.notes) == (len(cells) == 1 and len(cells[0]) < 7)
+
+
+def _some(n: int, cell: str) -> str:
+    """A cell in quotes where it needs them, and every second time."""
+    quoted = '"' + cell.replace('"', '""') + '"'
+    return quoted if n % 2 or {*',"\n'} & {*cell} else cell
+
+
+@pytest.mark.parametrize("name", ["raw_wide.csv", "raw_wide_auto_units.csv", "long_nvtx.csv", "long_2022_rules.csv"])
+@pytest.mark.parametrize("how", ["minimal", "nonnumeric", "odd", "even"])
+def test_a_table_may_quote_only_some_of_its_cells(tmp_path: Path, name: str, how: str) -> None:
+    """As a spreadsheet saves it, as pandas does, and any other way: the records are the same."""
+    text = (LAYOUTS / name).read_text(encoding="utf-8-sig")
+    before, _, table = text.partition('"ID",')
+    rows = list(csv.reader(io.StringIO('"ID",' + table, newline="")))
+    out = io.StringIO()
+    if how in ("odd", "even"):
+        out.writelines(
+            ",".join(_some(n + (how == "even") + line, cell) for n, cell in enumerate(row)) + "\n"
+            for line, row in enumerate(rows)
+        )
+    else:
+        numbers = [[int(c) if c.isdecimal() and how == "nonnumeric" else c for c in row] for row in rows]
+        quoting = csv.QUOTE_MINIMAL if how == "minimal" else csv.QUOTE_NONNUMERIC
+        csv.writer(out, quoting=quoting, lineterminator="\n").writerows(numbers)
+    assert [seen(r) for r in read(tmp_path, before + out.getvalue())] == [seen(r) for r in rl.read(LAYOUTS / name)]
+
+
+def test_a_name_with_a_line_break_in_a_table_that_quotes_only_some(tmp_path: Path) -> None:
+    text = 'ID,Process ID,Kernel Name,Device,CC,dram__bytes.sum\n,,,,,byte\n0,1,"a\nb<1, 2>",0,9.0,32\n1,1,c,0,9.0,64\n'
+    records = read(tmp_path, text)
+    assert [(record.name, seen(record)[1]) for record in records] == [("a\nb<1, 2>", 32), ("c", 64)]
+    with pytest.raises(FileError, match="line 3: a text that begins with a quote does not end"):
+        read(tmp_path, text.replace('2>"', "2>"))
 
 
 @pytest.mark.parametrize("text", ["n/a", "(!) n/a", "nan", "inf", "no data", ""])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import compress
 
+from rooflens import units
 from rooflens.sources.counters.csv_rows import damaged
 from rooflens.sources.counters.launches import CounterNames, KernelLaunch, names_of
 from rooflens.sources.counters.log import Log
@@ -16,10 +18,21 @@ from rooflens.sources.counters.printed_numbers import (
     CounterNumbers,
     CounterValue,
     Deferred,
+    UnitKind,
     power_of,
     shifted,
 )
 from rooflens.sources.counters.value_doubts import ValueDoubts
+
+_NANO = -9
+"""The power of nanoseconds, in which time is counted."""
+_COUNTED = re.compile(
+    r"device__attribute_\w+|launch__(?:(?:grid|block)_(?:size|dim_[xyz])|thread_count|registers_per_thread)"
+)
+"""Other numbers that are whole."""
+_MOST_TOLD = 5
+_BASE_UNITS: dict[UnitKind, str] = {"byte": "B", "second": "s", "hertz": "Hz", "byte/s": "B/s"}
+"""Counts have none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,12 +41,14 @@ class Target:
 
     Attributes:
         power: of ten, of its unit.
+        counted: its values are whole numbers, and printed in the unit in which they are counted.
         percent: it is a share, which is looked at and not kept.
         read: whether somebody needs its values.
     """
 
     metric: str
     power: int = 0
+    counted: bool = False
     percent: bool = False
     read: bool = True
 
@@ -64,8 +79,7 @@ class CounterReading:
 
     def notes(self, cc: str | None) -> list[str]:
         """Return what to know of the launches, once the last of them was read."""
-        guessed = ["numbers like 1,024 or 96.256 were read as whole: nothing in the file tells its decimal separator"]
-        return [*self.log.notes(), *self.doubts.notes(cc), *(guessed if self.numbers.guessed else [])]
+        return [*self.log.notes(), *self.doubts.notes(cc), *separator_notes(self.numbers)]
 
     def target(self, metric: str, unit: str, line: int) -> Target:
         """Return what becomes of the cells of a metric; FileError if one that is read cannot have this unit."""
@@ -78,7 +92,8 @@ class CounterReading:
             return self.unread(metric, unit)
         if power is None:
             raise damaged(self.where, line, f"{metric} cannot have the unit {unit!r}")
-        return Target(metric, power)
+        counted = metric.endswith(".sum") and power == (_NANO if kind == "second" else 0)
+        return Target(metric, power, counted)
 
     def unread(self, metric: str, unit: str) -> Target:
         """Return the target of a metric that nobody needs: shares that were measured are looked at all the same."""
@@ -105,7 +120,7 @@ class CounterReading:
         """
         values = shape.given.copy()
         busy = [i for i in shape.sums if texts[i] != "0"]
-        numbers = self.numbers.whole([texts[i] for i in busy])
+        numbers = self.numbers.whole_numbers([texts[i] for i in busy])
         targets = shape.targets
         if numbers is None:
             for i in busy:
@@ -120,7 +135,7 @@ class CounterReading:
             self.put(launch, targets[i], texts[i], lines[i])
 
     def _value(self, target: Target, text: str, line: int) -> CounterValue | Deferred:
-        value = self.numbers.read(text, target.power, line)
+        value = self.numbers.read(text, target.power, line, counted=target.counted)
         if isinstance(value, int | float) and value < 0:  # what passes that did not agree leave of a difference
             value = None
         if value == 0 and text != "0" and rollup_of(target.metric) is not None:  # ncu prints zero as 0
@@ -149,6 +164,32 @@ class CounterReading:
             self.doubts.missing(metric)
         elif self.numbers.style is None:
             self.numbers.see(text, line)
+            self.see_counted(metric, text)
+
+    def see_counted(self, metric: str, text: str) -> None:
+        """Look at a cell that tells how numbers are written if it is a whole number by what it counts."""
+        if _COUNTED.fullmatch(metric):
+            self.numbers.see_whole(text)
+
+
+def separator_notes(numbers: CounterNumbers) -> list[str]:
+    """Return what to know of cells that can be read in two ways, and what decided, once all were read."""
+    if numbers.style is not None:
+        return []
+    if len(numbers.whole) == 1:
+        text = next(iter(numbers.whole.values()))
+        told = f"nothing in the file tells the decimal separator but that {text!r} is a whole number by what it counts"
+        return [f"{told}: {(',' if ',' in text else '.')!r} was taken to separate thousands"]
+    notes = []
+    for metric, cell in list(numbers.undecided.items())[:_MOST_TOLD]:
+        unit = _BASE_UNITS.get(kind_of(metric) or "count", "")
+        here, other = (units.show(cell.read(style), unit) for style in ("point", "comma"))
+        notes.append(
+            f"{metric} can be read in two ways, and nothing in the file tells which: {cell.text!r} was read as {here},"
+            f" as ncu writes it in English; where a comma is the decimal sign it is {other}"
+        )
+    more = len(numbers.undecided) - len(notes)
+    return [*notes, f"{more} more counters can be read in two ways"] if more else notes
 
 
 @dataclass(frozen=True, slots=True)

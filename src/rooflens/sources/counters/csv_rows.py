@@ -17,7 +17,7 @@ MOST_LINES, MOST_CHARACTERS = 200, 100_000
 
 RANGES = ("thread Domain:Push/Pop_Range", "Id:Domain:Start/Stop_Range")
 IDENTITY = ("Process ID", "ID", "Device", "Kernel Name", "CC")
-_BEGINS = re.compile(r'"\d*",(?:"|$)|\d+,|,{2}', re.ASCII)
+_BEGINS = re.compile(r'"\d*",(?! )|\d+,|,[,"]', re.ASCII)
 _HEADER = re.compile(r'"?(?:ID|Process ID)"?,')
 
 
@@ -34,7 +34,8 @@ def begins(text: str) -> bool:
 def fields(text: str) -> list[str] | None:
     """Return the fields of a row, None if it is damaged.
 
-    ncu quotes every field. Where none holds a quote of its own, cutting at the separators is enough.
+    ncu quotes every field; other programs only some. Where all are and none holds a quote of its own, cutting at the
+    separators is enough.
     """
     if text[:1] == '"' == text[-1:]:
         cells = text[1:-1].split(SEPARATOR)
@@ -61,7 +62,7 @@ def misshapen(where: str, line: int, row: Sequence[str] | None, size: int) -> Fi
 
 def is_open(text: str) -> bool:
     """True if a row goes on in the next line: a text in it has a line break."""
-    return text[:1] == '"' and text.count('"') % 2 == 1 and (begins(text) or _HEADER.match(text) is not None)
+    return text.count('"') % 2 == 1 and (begins(text) or _HEADER.match(text) is not None)
 
 
 def continued(number: int, text: str, following: Iterator[tuple[int, str]], where: str) -> str:
@@ -69,7 +70,7 @@ def continued(number: int, text: str, following: Iterator[tuple[int, str]], wher
     parts, size, quotes = [text], len(text), text.count('"')
     for _, line in following:
         more = line.rstrip("\r\n")
-        if begins(more) and more[:1] == '"':
+        if begins(more) and (more[:1] == '"') == (text[:1] == '"'):
             break
         parts.append(more)
         size, quotes = size + len(more), quotes + more.count('"')

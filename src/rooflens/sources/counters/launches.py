@@ -77,6 +77,6 @@ class KernelLaunch:
         """Decide every number."""
         for name, value in self.values.items():
             if isinstance(value, Deferred):
-                self.values[name] = numbers.settle(value)
+                self.values[name] = numbers.settle(value, name)
         self.waits = False
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rooflens.records.record import MOST_CALLS
 from rooflens.sources.counters.counter_cells import CounterReading, Target, shape_of
@@ -142,7 +143,7 @@ class LongTable:
         )
 
     def _calls(self, row: Sequence[str], line: int) -> int:
-        calls = self._reading.numbers.read(self._header.get(row, "Invocations"), 0, line)
+        calls = self._reading.numbers.read(self._header.get(row, "Invocations"), 0, line, counted=True)
         if isinstance(calls, Deferred):
             calls = self._reading.numbers.settle(calls)
         if not isinstance(calls, int) or not 1 <= calls <= MOST_CALLS:
@@ -156,6 +157,8 @@ class LongTable:
         if name is not None and unit == "" and (not text or text.lower() in NOT_AVAILABLE) and kind_of(name):
             return Target(name)  # without a value there is no unit; the next row may have both
         target = self._reading.unread(metric, unit) if name is None else self._reading.target(name, unit, line)
+        if self._summary:
+            target = replace(target, counted=False)  # a mean of whole numbers
         self._targets[named] = target
         return target
 

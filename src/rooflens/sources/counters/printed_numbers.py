@@ -1,7 +1,9 @@
 """Numbers and units as Nsight Compute prints them: in any locale, plain or with a prefix.
 
 Whether ``96.256`` is 96256 or 96 and a bit depends on the locale in which ncu ran. A file has one locale, so the cells
-that allow one reading only decide for the others.
+that allow one reading only decide for the others. Where there are none, numbers that are whole by what they count do:
+``1,250`` instructions are no fraction, so the comma separates thousands. Where there is none of these either, a file is
+read as ncu writes it in English, and every column that could mean something else is told, with both readings.
 """
 
 from __future__ import annotations
@@ -62,6 +64,10 @@ class Deferred:
     text: str
     power: int
 
+    def read(self, style: Style) -> int | float:
+        """Return its number in a style."""
+        return scaled(_plain(self.text, style), self.power)
+
 
 CounterValue = int | float | None
 
@@ -92,29 +98,34 @@ class CounterNumbers:
     Attributes:
         style: decimal separator, None as long as nothing has decided.
         waiting: whether a cell had to wait for that.
-        guessed: whether cells were read in the likelier way because nothing decided.
+        undecided: a cell of each metric that was read as in English because nothing decided.
+        whole: a cell that decided because it is a whole number, by the style that follows.
     """
 
     def __init__(self, where: str) -> None:
         self.style: Style | None = None
         self.waiting = False
-        self.guessed = False
+        self.undecided: dict[str, Deferred] = {}
+        self.whole: dict[Style, str] = {}
         self._where = where
         self._line = 0
 
-    def read(self, text: str, power: int, line: int) -> CounterValue | Deferred:
+    def read(self, text: str, power: int, line: int, *, counted: bool = False) -> CounterValue | Deferred:
         """Return a cell in its base unit, None where ncu says that it has no value.
 
         FileError if it is no number, or contradicts the locale of the cells before.
+
+        Args:
+            counted: it is a whole number by what it counts, in the unit in which that is counted.
         """
         if len(text) <= LONGEST:
             if is_whole(text):
                 return int(text) if power == 0 else scaled(text, power)
             if self.style is not None and _STYLES[self.style].fullmatch(text):
                 return scaled(_plain(text, self.style), power)
-        return self._unusual(text, power, line)
+        return self._unusual(text, power, line, counted)
 
-    def whole(self, texts: Sequence[str]) -> list[int] | None:
+    def whole_numbers(self, texts: Sequence[str]) -> list[int] | None:
         """Return cells in their own units if all are whole numbers; None if one is not, or nothing has decided yet."""
         if not texts:
             return []
@@ -129,26 +140,29 @@ class CounterNumbers:
         if not is_whole(text) and len(text) <= LONGEST and (_POINT.fullmatch(text) or _COMMA.fullmatch(text)):
             self._decide(text, line)
 
-    def settle(self, cell: Deferred) -> CounterValue:
-        """Return the number of a cell that had to wait.
+    def see_whole(self, text: str) -> None:
+        """Let a cell that is a whole number by what it counts decide, if nothing else does."""
+        if _EITHER.fullmatch(text):
+            self.whole.setdefault("point" if "," in text else "comma", text)
 
-        Where nothing has decided, a comma separates thousands, as ncu prints them in English; so does a point in base
-        units (counts, bytes, nanoseconds), which are whole numbers. A scaled unit has decimals.
-        """
-        grouped = cell.power in (0, _POWERS["n"])
-        style: Style = self.style or ("point" if ("," in cell.text) == grouped else "comma")
-        self.guessed |= self.style is None
-        return scaled(_plain(cell.text, style), cell.power)
+    def settle(self, cell: Deferred, metric: str = "") -> CounterValue:
+        """Return the number of a cell that had to wait; `metric` is told where nothing has decided."""
+        style = self.style or (next(iter(self.whole)) if len(self.whole) == 1 else None)
+        if style is None and metric:
+            self.undecided.setdefault(metric, cell)
+        return cell.read(style or "point")
 
-    def _unusual(self, text: str, power: int, line: int) -> CounterValue | Deferred:
+    def _unusual(self, text: str, power: int, line: int, counted: bool) -> CounterValue | Deferred:
         """A cell that is not written as the ones before it."""
         if (whole := _INSTANCES.fullmatch(text)) is not None:
-            return self.read(whole[1], power, line)
+            return self.read(whole[1], power, line, counted=counted)
         if not text or text.lower() in NOT_AVAILABLE:
             return None
         plain = _SPACED.sub("", text) if len(text) <= LONGEST else text
         if self.style is None and _EITHER.fullmatch(plain):
             self.waiting = True
+            if counted:
+                self.see_whole(plain)
             return Deferred(plain, power)
         self._decide(plain, line)
         style = self.style or "point"

@@ -37,6 +37,7 @@ class RawTable:
             and (kind_of(name) is None or name in self._needless)
             and not name.startswith(("device__", "launch__"))
         ]
+        self._telling = [(i, name) for i, name in enumerate(names) if name.startswith(("device__", "launch__"))]
         self._facts = [(i, name) for i, name in enumerate(names) if is_fact(name)]
         self._closed: set[tuple[str, ...]] = set()
         self._has_units = False
@@ -88,8 +89,8 @@ class RawTable:
     def add(self, line: int, text: str) -> KernelLaunch | None:
         """Take a row, a launch or the units; FileError if the row is damaged."""
         row = fields(text)
-        if row is not None and text[0] == '"' and text[-1] == ",":  # ncu quotes what is empty: nothing follows here
-            row.pop()
+        if row is not None and text[-1] == "," and text.count('"') >= 2 * (len(row) - 1):
+            row.pop()  # who quotes every cell quotes an empty one too: nothing follows here
         if row is None or len(row) != self._header.size:
             raise misshapen(self._reading.where, line, row, self._header.size)
         if not self._has_units:
@@ -103,6 +104,9 @@ class RawTable:
         if not is_told or '"n/a"' in text:
             for i, name in self._unread:
                 self._reading.unused(name, row[i], line)
+        if not is_told:
+            for i, name in self._telling:
+                self._reading.see_counted(name, row[i])
         device = SEPARATOR.join(row[self._device]) + SEPARATOR
         # As long as nothing has told how numbers are written, every cell of every row is looked at.
         is_plain = is_told and self._repeats and device.count('"') == 2 * (self._device.stop - self._device.start)
