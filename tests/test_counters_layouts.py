@@ -216,8 +216,8 @@ def test_a_table_may_quote_only_some_of_its_cells(tmp_path: Path, name: str, how
         )
     else:
         numbers = [[int(c) if c.isdecimal() and how == "nonnumeric" else c for c in row] for row in rows]
-        quoting = csv.QUOTE_MINIMAL if how == "minimal" else csv.QUOTE_NONNUMERIC
-        csv.writer(out, quoting=quoting, lineterminator="\n").writerows(numbers)
+        strings = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+        (strings if how == "nonnumeric" else csv.writer(out, lineterminator="\n")).writerows(numbers)
     assert [seen(r) for r in read(tmp_path, before + out.getvalue())] == [seen(r) for r in rl.read(LAYOUTS / name)]
 
 

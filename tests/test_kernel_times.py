@@ -197,6 +197,43 @@ def test_a_row_that_contradicts_itself_is_a_doubt(tmp_path: Path, text: str, say
     assert any(says in note and "contradict" in note for note in read(tmp_path, text).notes)
 
 
+@pytest.mark.parametrize("text", [KERN_SUM, ROCPROFV3_STATS, GPU_SUM], ids=["nsys", "rocprofv3", "both"])
+def test_a_row_that_stands_twice_counts_once(tmp_path: Path, text: str) -> None:
+    plain = read(tmp_path, text)
+    row = text.splitlines()[-2 if text == ROCPROFV3_STATS else -1 if text == KERN_SUM else 1]
+    records = read(tmp_path, f"{text}{row}\n")
+    assert kernels(records) == kernels(plain)
+    (note,) = [note for note in records.notes if "stand there twice" in note]
+    assert note.startswith("1 rows of the table in line ")
+    assert note.endswith(" stand there twice and count once")
+    assert [doubt for record in records for doubt in record.doubts] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        # The share of one row was changed: 61.2 + 60.8.
+        (KERN_SUM.replace("38.8,", "60.8,"), "the shares of the table in line 3 add up to 122 %, which cannot be"),
+        (KERN_SUM.replace("38.8,963000", "0.4,963000"), "partial: the shares of the table in line 3 add up to 61.6 %"),
+        # Another row of the same name, not the same to the last digit.
+        (ROCPROFV3_STATS + '"gemm",1,200000,200000.0,8.0,200000,200000,0.0\n', "add up to 108 %, which cannot be"),
+        ("\n".join(KERN_SUM.splitlines()[:4]) + "\n", "partial: the shares of the table in line 3 add up to 61.2 %"),
+    ],
+)
+def test_shares_that_do_not_add_up_to_the_whole_are_a_doubt(tmp_path: Path, text: str, says: str) -> None:
+    records = read(tmp_path, text)
+    (doubt,) = [doubt for record in records for doubt in record.doubts]
+    assert says in doubt
+
+
+def test_shares_of_many_short_kernels_are_rounded_away(tmp_path: Path) -> None:
+    """Forty names of 0.24 % each, printed as 0.2, beside one of 90.4: 98.4 in all."""
+    rows = [f"0.2,2400,1,2400.0,2400.0,2400,2400,0.0,k{n}\n" for n in range(40)]
+    header = KERN_SUM.splitlines()[2] + "\n"
+    records = read(tmp_path, "".join([header, "90.4,904000,1,904000.0,904000.0,904000,904000,0.0,gemm\n", *rows]))
+    assert [doubt for record in records for doubt in record.doubts] == []
+
+
 def test_launches_that_cannot_be_are_flagged_as_in_a_trace(tmp_path: Path) -> None:
     """A second on a stream whose next kernel begins 60 us later."""
     records = read(tmp_path, GPU_TRACE.replace("1000,50000,11", "1000,1000000000,11"))

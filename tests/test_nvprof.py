@@ -67,10 +67,33 @@ def test_a_summary_stands_for_its_calls(tmp_path: Path) -> None:
         '"API calls",99.0,900.0,3,300000.0,1.0,500000.0,"cudaFree"\n',
     )
     records = read(tmp_path, SUMMARY, *rows)
-    assert [(record.name, record.calls) for record in records] == [("gemm(float*)", 10), ("add(float*)", 5)]
-    assert [record.seconds for record in records] == pytest.approx([10 * 200e-6, 5 * 900e-6])
+    kernels = [record for record in records if record.scope == "kernel"]
+    assert [(record.name, record.calls) for record in kernels] == [("gemm(float*)", 10), ("add(float*)", 5)]
+    assert [record.seconds for record in kernels] == pytest.approx([10 * 200e-6, 5 * 900e-6])
+    # 10 x 200 us and 5 x 900 us.
+    assert "sum of times 6.500 ms: 15 kernels, copies and fills by 2 names" in notes(records)
     assert "add(float*) is 900.0 on average, 90.0 at least and 120.0 at most" in notes(records)
     assert "1 rows of calls on the host" in notes(records)
+
+
+def test_a_row_of_a_summary_that_stands_there_twice_counts_once(tmp_path: Path) -> None:
+    row = '"GPU activities",{},2.0,10,200.0,190.0,230.0,"{}"\n'
+    records = read(tmp_path, SUMMARY, row.format("80.0", "gemm"), row.format("20.0", "add"), row.format("80.0", "gemm"))
+    assert [record.calls for record in records if record.scope == "kernel"] == [10, 10]
+    assert "1 rows of the summary stand there twice and count once" in notes(records)
+    assert [doubt for record in records for doubt in record.doubts] == []
+
+
+def test_shares_that_do_not_add_up_are_a_doubt_for_each_table(tmp_path: Path) -> None:
+    """Two processes have a table each, with shares of their own; API calls have theirs in the same table."""
+    row = '"GPU activities",{},2.0,10,200.0,190.0,230.0,"{}"\n'
+    call = '"API calls",99.0,900.0,3,300000.0,1.0,500000.0,"cudaFree"\n'
+    whole = (row.format("80.0", "gemm"), row.format("20.0", "add"), call)
+    records = read(tmp_path, SUMMARY, *whole, SUMMARY.replace("42", "43"), *whole)
+    assert [doubt for record in records for doubt in record.doubts] == []
+    records = read(tmp_path, SUMMARY, *whole, SUMMARY.replace("42", "43"), *whole[1:])
+    (doubt,) = [doubt for record in records for doubt in record.doubts]
+    assert doubt.startswith("partial: the shares of the table in line 10 add up to 20 %: rows are missing")
 
 
 def test_calls_on_the_host_in_a_table_of_their_own(tmp_path: Path) -> None:
@@ -78,7 +101,7 @@ def test_calls_on_the_host_in_a_table_of_their_own(tmp_path: Path) -> None:
     header = '"Time(%)","Time","Calls","Avg","Min","Max","Name"\n%,ms,,us,us,us,\n'
     kernel, call = '100.0,2.0,10,200.0,190.0,230.0,"gemm"\n', '99.0,900.0,3,300000.0,1.0,500000.0,"cudaFree"\n'
     records = read(tmp_path, "==42== Profiling result:\n", header, kernel, "\n==42== API calls:\n", header, call)
-    assert [(record.name, record.calls) for record in records] == [("gemm", 10)]
+    assert [(record.name, record.calls) for record in records if record.scope == "kernel"] == [("gemm", 10)]
     assert "1 rows of calls on the host" in notes(records)
 
 

@@ -107,6 +107,30 @@ def test_the_second_version_and_a_clock_that_was_not_set(tmp_path: Path) -> None
     assert "the times of 1 dispatches cannot be true" in notes(records)
 
 
+@pytest.mark.parametrize("begins", [(0, 6000, 20_000), (500, 900, 1400), (0, 5000, 20_000)])
+def test_a_clock_that_starts_with_the_program(tmp_path: Path, begins: tuple[int, ...]) -> None:
+    """Small numbers are times too, zero included, as long as the next dispatch begins behind it."""
+    header = VERSION_1.format('"FETCH_SIZE"')
+    lasting = 5000 if not begins[0] else 300
+    rows = [first("1", number=n, begin=begin, end=begin + lasting) for n, begin in enumerate(begins)]
+    records = read(tmp_path, header + "".join(rows))
+    assert [record.seconds for record in records] == pytest.approx([lasting * 1e-9] * 3)
+    assert "cannot be true" not in notes(records)
+    (alone,) = read(tmp_path, header.replace("FETCH_SIZE", "OTHER") + rows[0])  # times alone are of use too
+    assert alone.seconds == pytest.approx(lasting * 1e-9)
+
+
+@pytest.mark.parametrize("begins", [(0, 0), (0, 4000), (3000, 0)])
+def test_a_begin_of_zero_beside_dispatches_within_its_time_is_a_clock_that_was_not_read(
+    tmp_path: Path, begins: tuple[int, int]
+) -> None:
+    header = VERSION_1.format('"FETCH_SIZE","WRITE_SIZE"')
+    rows = [first("1", "1", number=n, begin=begin, end=begin + 5000) for n, begin in enumerate(begins)]
+    records = read(tmp_path, header + "".join(rows))
+    assert [record.seconds for record in records] == [5e-6 if begin else None for begin in begins]
+    assert f"the times of {begins.count(0)} dispatches cannot be true" in notes(records)
+
+
 def test_requests_of_128_bytes(tmp_path: Path) -> None:
     counters = {
         "TCC_EA0_RDREQ_sum": 100, "TCC_EA0_RDREQ_32B_sum": 20, "TCC_BUBBLE_sum": 30, "TCC_EA0_WRREQ_sum": 50,

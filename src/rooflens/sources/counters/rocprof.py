@@ -30,8 +30,8 @@ _COUNTER, _VALUE, _PROCESS = "Counter_Name", "Counter_Value", ("Process_Id", "PI
 _LIKE_A_COUNTER = re.compile(r"[A-Z0-9]+(?:_[A-Z0-9]+)+(?:_sum|_avr|_max|\[\d+\])?")
 _SUFFIX = re.compile(r"\s*(?:\[clone \.kd\]|\(\.kd\)|\.kd)$")
 _MOST_DOUBTS = 5
-_LEAST_CLOCK, _LONGEST = 10**6, 10**12
-"""Nanoseconds: a clock that counts since the machine started is beyond the one, and no dispatch takes the other."""
+_LONGEST = 10**12
+"""Nanoseconds that no dispatch takes."""
 
 
 @dataclass(slots=True)
@@ -123,6 +123,8 @@ class _Table:
         others = (name for name in header if _LIKE_A_COUNTER.fullmatch(name) and name not in ("GPU_ID", "WGR", "GRD"))
         self._seen: dict[str, None] = dict.fromkeys(others)
         self._odd = self._without = 0
+        self._begins: dict[str, list[float]] = {}
+        self._from_zero: list[tuple[Dispatch, float]] = []
         self._doubts: list[str] = []
 
     def add(self, cells: Sequence[str], line: int) -> None:
@@ -137,6 +139,7 @@ class _Table:
             if dispatch is not None:
                 raise self._damaged(line, f"dispatch {key[2]} appears twice")
             dispatch = self._dispatches[key] = Dispatch(name, key[1], self._seconds(row, line))
+            self._see_begin(row, dispatch, line)
         elif dispatch.name != name:
             raise self._damaged(line, f"dispatch {key[2]} is {name[:60]!r} here and {dispatch.name[:60]!r} above")
         counters = {row[_COUNTER]: row[_VALUE]} if self._long else {name: row[name] for name in self._counters}
@@ -155,6 +158,7 @@ class _Table:
         """Return what was read."""
         if not self._dispatches:
             raise FileError(f"{self._where} holds no dispatch of a kernel: no row stands below the header")
+        self._forget_unset()
         odd = f"the times of {self._odd} dispatches cannot be true (nothing, less, or hours) and are unknown"
         without = f"{self._without} values are not available; what needs them is unknown and not zero"
         return DispatchFile(
@@ -174,7 +178,7 @@ class _Table:
         if begin and end:
             first, last = self._number(begin, line), self._number(end, line)
             lasted = last - first
-            true = first >= _LEAST_CLOCK and 0 < lasted <= _LONGEST
+            true = 0 < lasted <= _LONGEST
             if true and duration and abs(self._number(duration, line) - lasted) > 1:
                 self._doubts.append(
                     f"line {line} contradicts itself: end less begin is {lasted:.0f} ns, the duration {duration}"
@@ -186,6 +190,22 @@ class _Table:
             return None
         self._odd += not true
         return lasted * 1e-9 if true else None
+
+    def _see_begin(self, row: Mapping[str, str], dispatch: Dispatch, line: int) -> None:
+        begin = _first(row, _BEGIN)
+        if begin and dispatch.seconds is not None:
+            first = self._number(begin, line)
+            self._begins.setdefault(dispatch.gpu, []).append(first)
+            if not first:
+                self._from_zero.append((dispatch, dispatch.seconds * 1e9))
+
+    def _forget_unset(self) -> None:
+        """Forget the times of dispatches that begin at zero while others begin before they end: no clock was read."""
+        for dispatch, end in self._from_zero:
+            others = self._begins[dispatch.gpu]
+            if others.count(0) > 1 or any(0 < begin < end for begin in others):
+                dispatch.seconds = None
+                self._odd += 1
 
     def _number(self, text: str, line: int) -> float:
         value = units.number(text)

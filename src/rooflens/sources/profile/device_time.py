@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from itertools import pairwise
 from statistics import median
 
@@ -14,6 +15,8 @@ from rooflens.sources.profile.events import DeviceActivity
 ROUNDING = 2e-6
 """Seconds by which two that follow each other may overlap: many files round starts and durations to microseconds."""
 _MOST_LISTED, _LONGEST_NAME = 5, 60
+_SHARES = Decimal("0.5")
+"""Percent by which shares may miss 100 in any case."""
 _MOST_STEPS = 8
 
 
@@ -45,6 +48,30 @@ def plausible(activities: Sequence[DeviceActivity]) -> tuple[tuple[DeviceActivit
             f" they count until then, {units.show(sum(cut.values()), 's')} in all; the file says {told}"
         )
     return tuple(replace(each, seconds=cut.get(n, each.seconds)) for n, each in enumerate(distinct)), tuple(notes)
+
+
+def summed_in_words(seconds: float, calls: int, names: int) -> str:
+    """Return what the rows of a summary add up to, where each is the mean of the calls of a name."""
+    told = f"sum of times {units.show(seconds, 's')}: {in_words(calls)} by {names} names"
+    return f"{told}. A record is the mean of its calls; the table does not tell how long the device was busy"
+
+
+def doubt_of_shares(cells: Sequence[str], table: str) -> str:
+    """Return what is wrong with the percentages of all rows of a table, "" where they add up to 100.
+
+    Each may be off by half of its last digit. Where one is no number there is nothing to say.
+    """
+    try:
+        shares = [Decimal(cell) for cell in cells]
+        error = sum(Decimal(1).scaleb(int(share.as_tuple().exponent)) / 2 for share in shares)
+        total = sum(shares)
+    except (ArithmeticError, ValueError):  # no number, or an infinite one
+        return ""
+    if not shares or abs(total - 100) <= max(error, _SHARES):
+        return ""
+    if total > 100:
+        return f"the shares of {table} add up to {float(total):g} %, which cannot be: rows were added or changed"
+    return f"partial: the shares of {table} add up to {float(total):g} %: rows are missing, and the sum is too small"
 
 
 def busy(spans: Iterable[tuple[float, float]]) -> float:

@@ -22,12 +22,12 @@ from rooflens.opening import at_most
 from rooflens.records import Case, Record, Timing
 from rooflens.records.record import MOST_CALLS
 from rooflens.sources.profile.attribution import TimeShare
-from rooflens.sources.profile.device_time import in_words, plausible
+from rooflens.sources.profile.device_time import doubt_of_shares, plausible, summed_in_words
 from rooflens.sources.profile.events import DeviceActivity
 from rooflens.sources.profile.operation_records import activity_name, record_of, whole_record
 from rooflens.sources.profile.places import EventPlace
 
-_MAY_LACK = frozenset({"card", "stream", "process", "number", "least", "most", "kind"})
+_MAY_LACK = frozenset({"card", "stream", "process", "number", "least", "most", "kind", "share"})
 _COUNTERS = frozenset({"counter_name", "counter_value"})
 """Columns of a table with times that is one of counters."""
 _UNITS = {
@@ -88,6 +88,11 @@ class _TimeTable:
     width: int
     line: int
 
+    @property
+    def place(self) -> str:
+        """The table in words."""
+        return f"the table in line {self.line}"
+
     def cell(self, row: Sequence[str], name: str) -> str:
         """Return a cell, "" where the table has no such column."""
         return row[self.places[name]].strip() if name in self.places else ""
@@ -123,9 +128,12 @@ def read_tables(lines: Iterable[str], where: str) -> KernelTimes:
     titles: dict[int | None, str] = {}
     launches: dict[_TimeTable, list[DeviceActivity]] = {}
     sums: dict[_TimeTable, list[TimedSum]] = {}
+    shares: dict[_TimeTable, list[str]] = {}
     begin: list[Decimal] = []
     host = 0
-    for table, row, place in _rows(lines, where):
+    distinct = _Distinct()
+    for table, row, place in distinct.of(_rows(lines, where)):
+        shares.setdefault(table, []).append(table.cell(row, "share"))
         if table.rows == "host" or _OF_HOST.search(table.cell(row, "kind")):
             host += 1
         elif table.rows == "launches":
@@ -147,12 +155,33 @@ def read_tables(lines: Iterable[str], where: str) -> KernelTimes:
     ]
     if host:
         notes.append(f"{host} rows are about calls of the host and are left out")
+    notes += [doubt for table in chosen if (doubt := doubt_of_shares(shares[table], table.place))]
+    notes += [f"{n} rows of {table.place} stand there twice and count once" for table, n in distinct.twice.items()]
     return KernelTimes(
         launches=tuple(its for table in chosen for its in launches.get(table, ())),
         sums=tuple(its for table in chosen for its in sums.get(table, ())),
         titles=titles,
         notes=tuple(notes),
     )
+
+
+class _Distinct:
+    """Rows of tables without those of sums that stand there twice, to the last digit: each is about one name."""
+
+    def __init__(self) -> None:
+        self.twice: dict[_TimeTable, int] = {}
+        self._seen: set[tuple[int, str]] = set()
+
+    def of(self, rows: Iterable[tuple[_TimeTable, list[str], str]]) -> Iterator[tuple[_TimeTable, list[str], str]]:
+        """Give the rows; those that stand there twice are counted by table."""
+        for table, row, place in rows:
+            key = (table.line, "\0".join(row))
+            if table.rows == "sums" and key in self._seen:
+                self.twice[table] = self.twice.get(table, 0) + 1
+                continue
+            if table.rows == "sums":
+                self._seen.add(key)
+            yield table, row, place
 
 
 def number(text: str, place: str) -> float:
@@ -339,9 +368,6 @@ def records_of(times: KernelTimes, case: Case, card: int | None) -> Iterator[Rec
             calls=each.calls,
             notes=(f"{each.name[:60]}: cells of its row contradict each other: {each.doubt}",) if each.doubt else (),
         )
-    total = units.show(math.fsum(each.mean * each.calls for each in sums), "s")
-    told = (
-        f"sum of times {total}: {in_words(sum(each.calls for each in sums))} by {len(sums)} names. A record is the mean"
-        " of its calls; the table does not tell how long the device was busy"
-    )
+    total, calls = math.fsum(each.mean * each.calls for each in sums), sum(each.calls for each in sums)
+    told = summed_in_words(total, calls, len(sums))
     yield Record(case=case, source="profile", scope="model", notes=(told, *times.notes))

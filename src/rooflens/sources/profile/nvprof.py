@@ -18,7 +18,7 @@ from rooflens.errors import FileError
 from rooflens.opening import at_most, opened_lines, text_of
 from rooflens.records import Case, Record, Timing, Work
 from rooflens.records.record import MOST_CALLS
-from rooflens.sources.profile.device_time import plausible
+from rooflens.sources.profile.device_time import doubt_of_shares, plausible, summed_in_words
 from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events
 from rooflens.sources.profile.nsys import Export, records_of
 
@@ -56,9 +56,13 @@ def is_nvprof(head: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """A row below one of the headers: its cells and their units by column, and whether it tells calls on the host."""
+    """A row below one of the headers: its cells and their units by column, and whether it tells calls on the host.
+
+    `table` is the line of its header.
+    """
 
     line: int
+    table: int
     cells: Mapping[str, str]
     units: Mapping[str, str]
     of_host: bool = False
@@ -72,6 +76,7 @@ class NvprofFile:
     activities: list[DeviceActivity] = field(default_factory=list)
     titles: dict[int, str] = field(default_factory=dict)
     summed: list[tuple[str, float, int]] = field(default_factory=list)
+    shares: dict[int, list[str]] = field(default_factory=dict)
     metrics: dict[tuple[str, str, int], dict[str, float]] = field(default_factory=dict)
     seen: dict[str, None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -79,7 +84,7 @@ class NvprofFile:
 
 def read_nvprof(path: Path) -> NvprofFile:
     """Return what a file holds; FileError if it is damaged, or holds nothing that can be used."""
-    file, host = NvprofFile(repr(str(path))), 0
+    file, host, twice, summaries = NvprofFile(repr(str(path))), 0, 0, set[tuple[int, str]]()
     with opened_lines(path) as lines:
         for columns, row in at_most(_rows(lines, file.where), file.where):
             if columns >= _TRACE:
@@ -87,22 +92,29 @@ def read_nvprof(path: Path) -> NvprofFile:
             elif columns >= _SUMMARY:
                 is_host = row.of_host or row.cells.get("Type", "GPU activities") != "GPU activities"
                 host += is_host
-                if not is_host:
+                key = (row.table, "\0".join(row.cells.values()))
+                twice += not is_host and key in summaries
+                if not is_host and key not in summaries:
                     _take_summary(file, row)
+                    summaries.add(key)
             elif columns >= _METRICS:
                 _take_metric(file, row)
             else:
                 file.seen[row.cells["Event Name"]] = None
     if host:
         file.notes.append(f"{host} rows of calls on the host are no time of the GPU and were left out")
+    if twice:
+        file.notes.append(f"{twice} rows of the summary stand there twice and count once")
+    told = (doubt_of_shares(its, f"the table in line {line}") for line, its in file.shares.items())
+    file.notes += filter(None, told)
     useful = any(
         name in _FLOPS or any(name in terms for _, terms in _BYTES) for its in file.metrics.values() for name in its
     )
     if not (file.activities or file.summed or useful):
         names = list(file.seen)[:_MOST_NAMES]
         has = f"it has {', '.join(names)}" if names else "no table of kernels is in it"
-        told = "; ".join((has, *file.notes))
-        raise FileError(f"{file.where} holds no time and no work of a kernel: {told}. Collect it with {_COLLECT}")
+        why = "; ".join((has, *file.notes))
+        raise FileError(f"{file.where} holds no time and no work of a kernel: {why}. Collect it with {_COLLECT}")
     return file
 
 
@@ -122,11 +134,15 @@ def nvprof_records(file: NvprofFile, case_of: Callable[[str | None, int | None],
             timing=timing, calls=calls, notes=notes,
         )  # fmt: skip
         notes = ()
+    if file.summed:
+        total = math.fsum(seconds * calls for _, seconds, calls in file.summed)
+        told = summed_in_words(total, sum(calls for _, _, calls in file.summed), len(file.summed))
+        yield Record(case=case_of(None, None), source="profile", scope="model", notes=(told,))
     for (title, kernel, calls), metrics in file.metrics.items():
-        work, told = _work(title, kernel, metrics)
+        work, why = _work(title, kernel, metrics)
         yield Record(
             case=case_of(title or None, None), source="counters", scope="kernel", path="(unattributed)", kind="other",
-            name=kernel, work=work, calls=calls, notes=(*told, *notes),
+            name=kernel, work=work, calls=calls, notes=(*why, *notes),
         )  # fmt: skip
         notes = ()
 
@@ -163,7 +179,7 @@ def _rows(lines: Iterable[str], where: str) -> Iterator[tuple[frozenset[str], _R
     columns: frozenset[str] | None = None
     header: list[str] = []
     units: dict[str, str] | None = None
-    of_host = False
+    of_host, table = False, 0
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if not text or text.startswith("=="):
@@ -171,6 +187,7 @@ def _rows(lines: Iterable[str], where: str) -> Iterator[tuple[frozenset[str], _R
             of_host = of_host if not text else "API calls" in text
         elif (named := _table(text)) is not None:
             columns, header, units = named, [cell.strip() for cell in next(csv.reader([text]))], None
+            table = number
         elif columns is not None:
             try:
                 cells = next(csv.reader([text], strict=True))
@@ -183,7 +200,7 @@ def _rows(lines: Iterable[str], where: str) -> Iterator[tuple[frozenset[str], _R
             if units is None and not columns >= _METRICS and not columns >= _EVENTS:
                 units = row
             else:
-                yield columns, _Row(line=number, cells=row, units=units or {}, of_host=of_host)
+                yield columns, _Row(line=number, table=table, cells=row, units=units or {}, of_host=of_host)
 
 
 def _take_activity(file: NvprofFile, row: _Row) -> None:
@@ -209,6 +226,7 @@ def _take_summary(file: NvprofFile, row: _Row) -> None:
     if {"Min", "Max"} <= row.cells.keys():
         _check_span(file, row, name)
     file.summed.append((name, mean, _calls(file, row, "Calls")))
+    file.shares.setdefault(row.table, []).append(row.cells.get("Time(%)", ""))
 
 
 def _take_metric(file: NvprofFile, row: _Row) -> None:
