@@ -63,8 +63,8 @@ def doubt_of_shares(cells: Sequence[str], table: str) -> str:
     """
     try:
         shares = [Decimal(cell) for cell in cells]
-        error = sum(Decimal(1).scaleb(int(share.as_tuple().exponent)) / 2 for share in shares)
-        total = sum(shares)
+        error = sum((Decimal(1).scaleb(int(share.as_tuple().exponent)) / 2 for share in shares), Decimal())
+        total = sum(shares, Decimal())
     except (ArithmeticError, ValueError):  # no number, or an infinite one
         return ""
     if not shares or abs(total - 100) <= max(error, _SHARES):
