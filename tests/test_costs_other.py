@@ -390,6 +390,7 @@ TESTED = {
     "convolution": "convolution",
     "attention": "attention",
     "recurrent": "recurrent",
+    "selective_scan": "scan",
     "native_batch_norm": "normalization",
     "_softmax": "softmax",
     "avg_pool2d": "pooling",

@@ -28,11 +28,13 @@ from rooflens.costs import (
     quantized,
     recurrent,
     reduction,
+    scans,
 )
 from rooflens.costs.cached import serving_needs
 from rooflens.costs.calculation import Calculation, WorkTerm, calculate
 from rooflens.costs.custom import register_operation
 from rooflens.costs.fusion import fused_bytes, optimizer_needs
 from rooflens.costs.registry import Arithmetic, Cost, Demand, Need, arithmetic_of, cost, families, family_of, traffic
+from rooflens.costs.scans import SCANS
 from rooflens.costs.sizes import result_names
 from rooflens.costs.workspaces import Workspaces, most_kept, workspaces

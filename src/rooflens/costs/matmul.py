@@ -51,6 +51,17 @@ def trilinear(call: Call) -> Demand:
     return Demand(flops=matrix(macs, operand) | pointwise(operand, vector=products))
 
 
+@register("matmul", "linalg_solve_triangular")
+def triangular_solve(call: Call) -> Demand:
+    """Each of n unknowns meets those before it: n (n - 1) / 2 multiply-adds per right side, and n quotients.
+
+    A unit diagonal needs no quotients.
+    """
+    rows, right = call.tensor("self").shape[-1], call.tensor("B")
+    quotients = {} if call.get("unitriangular") else pointwise(right, vector=right.elements)
+    return Demand(flops=matrix(right.elements * (rows - 1) // 2, right) | quotients)
+
+
 @register("matmul", "_euclidean_dist")
 def distances(call: Call) -> Demand:
     """|x|^2 + |y|^2 - 2 x y as one product: (..., p, m + 2) times (..., m + 2, r); squares, and a root per pair."""

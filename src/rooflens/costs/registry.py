@@ -20,12 +20,14 @@ class Demand:
         bytes: DRAM bytes; None where the call's distinct inputs and outputs are what moves.
         kernel_flops: FLOP that a kernel executes where that is less than what is counted (causal attention).
         need: what every implementation needs, where this one does more.
+        missing: operations without a formula among those that the call stands for: the FLOP are a lower bound.
     """
 
     flops: Mapping[str, float] = field(default_factory=dict)
     bytes: float | None = None
     kernel_flops: Mapping[str, float] | None = None
     need: Need | None = None
+    missing: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +201,7 @@ def _counted(entry: RegisteredFormula, call: Call, moved: dict[str, float], arit
     if demand.bytes is not None:
         moved = {"dram": demand.bytes}
     precision = arithmetic.of(entry.family)
-    work = Work(flops=_in_precision(demand.flops, precision), bytes=moved)
+    work = Work(flops=_in_precision(demand.flops, precision), bytes=moved, missing=demand.missing)
     executed = None
     if demand.kernel_flops is not None:
         executed = Work(flops=_in_precision(demand.kernel_flops, precision), bytes=moved)
@@ -211,11 +213,12 @@ def traffic(call: Call, nbytes: float) -> Traffic:
     """The DRAM bytes of a call, by what is moved: outputs, inputs, and the rest is weights.
 
     Where a formula lets a call move less than it touches (a gather, an argument that is not read), weights are what is
-    left of `nbytes`.
+    left of `nbytes`. Where it lets it move more (a loop), what it reads again counts as inputs.
     """
     outputs = min(call.writes, nbytes)
     inputs = min(call.reads - call.weight_reads, nbytes - outputs)
-    return Traffic(weights=nbytes - outputs - inputs, inputs=inputs, outputs=outputs)
+    weights = min(call.weight_reads, nbytes - outputs - inputs)
+    return Traffic(weights=weights, inputs=nbytes - outputs - weights, outputs=outputs)
 
 
 def _in_precision(flops: Mapping[str, float], precision: str) -> dict[str, float]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rooflens.costs.expression import BYTE, Expression, Integer, Product, Spelled, Sum, TensorBytes, expression_of
+from rooflens.costs.scans import SCANS
 from rooflens.records import Argument, Call, Tensor
 from rooflens.records.calls import ELEMENT_BYTES
 
@@ -59,6 +60,7 @@ RESULTS: Mapping[str, tuple[str, ...]] = {
 GRADIENTS: Mapping[str, tuple[str, ...]] = {
     "attention_backward": ("query", "key", "value", "mask"),
     "recurrent_backward": ("input", "states", "weights"),
+    **{f"{name}_backward": tensors for name, tensors in SCANS.items()},
 }
 """Of which arguments the gradients are, a list of tensors having one for each. Elsewhere input, weight and bias."""
 

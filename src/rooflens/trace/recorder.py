@@ -14,6 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
+from rooflens.costs import SCANS
 from rooflens.costs.registry import is_custom, runs_in
 from rooflens.errors import DataDependent
 from rooflens.models.dtypes import name_of
@@ -46,7 +47,7 @@ FREE = frozenset(
     }
 )
 """Operations that move and compute nothing and are no views."""
-FORWARD_ONLY = frozenset({"_fused_rms_norm", "attention", "recurrent"})
+FORWARD_ONLY = frozenset({"_fused_rms_norm", "attention", "recurrent", *SCANS})
 """Operations of our own that run without a recorded gradient, in forward only: in backward they are recomputed."""
 
 UNMASKED = frozenset(

@@ -38,6 +38,7 @@ from rooflens.trace.modules import ModulePaths, untouched
 from rooflens.trace.recorder import Recorder
 from rooflens.trace.replaced_calls import OPERATORS, AcceleratorCalls, without_mkldnn
 from rooflens.trace.replaced_operators import replaced
+from rooflens.trace.scans import Scans
 from rooflens.trace.varlen_calls import nested_layers
 from rooflens.units import show
 
@@ -153,6 +154,7 @@ class _Run:
         self.state = copies.state(self.module) if self.stateless else own_state(self.module)
         self.paths = ModulePaths(self.module)
         self.lifetimes = Lifetimes()
+        self.scans = Scans()
         names = {id(tensor): name for name, tensor in self.state.items()}
         self.cache: tuple[Cached, ...] = ()
         self.recorder = Recorder(self.paths, self.lifetimes, names)
@@ -178,6 +180,7 @@ class _Run:
             AcceleratorCalls(),
             cuda_casts(),
             replaced(OPERATORS),
+            self.scans.replaced(),
             nested_layers(),
             flexible_attention(),
             torch.set_grad_enabled(step.training),
@@ -206,7 +209,7 @@ class _Run:
             held=tuple(self.recorder.held),
             kv_cache=held,
             parameters=sum(p.numel() for p in self.module.parameters()) + self.recorder.packed.weights,
-            notes=self.recorder.packed.notes,
+            notes=(*self.recorder.packed.notes, *self.scans.notes),
         )
 
     def _label_what_is_there(self, args: Any, kwargs: Any, targets: Any) -> None:

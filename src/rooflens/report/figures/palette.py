@@ -49,6 +49,7 @@ _FAMILIES: Mapping[str, str] = {
     "dropout": "#7e57c2",
     "fill": "#c49c94",
     "fourier": "#117733",
+    "scan": "#1c5d99",
 }
 # Levels as on the usual hierarchical rooflines: blue, green and red, in Okabe and Ito's shades.
 _LEVELS: Mapping[str, str] = {"l1": "#0072b2", "l2": "#009e73", "dram": "#d55e00"}

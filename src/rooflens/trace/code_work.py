@@ -1,0 +1,153 @@
+"""The work of a piece of code as it is written: what a scan in Python computes and moves, without running all of it.
+
+A loop over tokens repeats the same operations, so its work is a polynomial of the number of its turns: of degree one
+forward, and of degree two where backward makes a whole gradient for each slice, or where chunks meet each other. Three
+short runs on fake tensors give the polynomial, whose value at the real length is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import TreeSpec, tree_flatten
+
+from rooflens.costs import cost
+from rooflens.records import Operation
+from rooflens.trace.lifetimes import Lifetimes
+from rooflens.trace.modules import ModulePaths
+from rooflens.trace.recorder import Recorder
+
+FEWEST = 2
+"""Turns of the shortest run: a single one has dimensions of size one, where torch saves copies."""
+RUNS = 3
+"""A polynomial of degree two has three coefficients."""
+
+UnitAmounts = Mapping[str, int]
+"""FLOP per unit, and bytes under "dram"; "missing/NAME" says that operation NAME has no formula."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Shape, strides and type of a tensor that the code returns."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class CodeWork:
+    """What a piece of code does and returns.
+
+    Attributes:
+        forward: its work.
+        backward: the work of the gradients of its inputs, from that of its first result.
+        results: a `Result` for each tensor that it returns, and anything else as it is.
+        structure: how the results lie in what it returns.
+    """
+
+    forward: UnitAmounts
+    backward: UnitAmounts
+    results: tuple[Any, ...]
+    structure: TreeSpec
+
+
+ScanCode = Callable[[Mapping[str, Tensor]], Any]
+"""Runs the code on tensors by name."""
+
+
+def code_work(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str, int], chunk: int) -> CodeWork:
+    """The work of `code` on tensors like these.
+
+    Args:
+        tokens: the dimension of tokens in each tensor that has one; empty where the code does not loop over them.
+        chunk: tokens that one turn of the loop takes.
+    """
+    lengths = {tensors[name].shape[dim] for name, dim in tokens.items() if name in tensors}
+    length = max(lengths, default=0)
+    turns, rest = divmod(length, chunk)
+    if turns < FEWEST + RUNS:
+        return _run(code, tensors, {}, length, length)
+    short = [rest + (FEWEST + n) * chunk for n in range(RUNS)]
+    runs = [_run(code, tensors, tokens, length, tokens_of_run) for tokens_of_run in short]
+    ahead = turns - FEWEST
+    return CodeWork(
+        forward=_continued([run.forward for run in runs], ahead),
+        backward=_continued([run.backward for run in runs], ahead),
+        results=tuple(_result_at(a, b, ahead) for a, b in zip(runs[0].results, runs[1].results, strict=True)),
+        structure=runs[0].structure,
+    )
+
+
+def _run(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str, int], length: int, short: int) -> CodeWork:
+    """What the code does with `short` tokens in the place of `length`."""
+    with _disable_current_modes(), FakeTensorMode(allow_non_fake_inputs=True):
+        given = {name: _alike(tensor, tokens.get(name), length, short) for name, tensor in tensors.items()}
+        recorder = Recorder(ModulePaths(nn.Module()), Lifetimes(), {})
+        with recorder:
+            returned = code(given)
+        leaves, structure = tree_flatten(returned)
+        differentiated = [tensor for tensor in given.values() if tensor.requires_grad]
+        first = next(leaf for leaf in leaves if isinstance(leaf, Tensor))
+        forward = len(recorder.operations)
+        if first.requires_grad and differentiated:
+            gradient = torch.empty_like(first)
+            recorder.phase = "backward"
+            with recorder:
+                torch.autograd.grad(first, differentiated, gradient, allow_unused=True)
+        results = tuple(_described(leaf) for leaf in leaves)
+    operations = recorder.operations
+    return CodeWork(_summed(operations[:forward]), _summed(operations[forward:]), results, structure)
+
+
+def _alike(tensor: Tensor, dim: int | None, length: int, short: int) -> Tensor:
+    """An empty tensor like another, with fewer tokens where it has a dimension of tokens."""
+    shape, strides = list(tensor.shape), list(tensor.stride())
+    if dim is not None:
+        shape[dim] = short
+        span = strides[dim] * length  # of the tokens: what strides are beyond this grows with them
+        strides = [s // length * short + s % length if s >= span > 0 else s for s in strides]
+    made = torch.empty_strided(shape, strides, dtype=tensor.dtype, device="cpu")
+    return made.requires_grad_(tensor.requires_grad)
+
+
+def _described(leaf: Any) -> Any:
+    return Result(tuple(leaf.shape), tuple(leaf.stride()), leaf.dtype) if isinstance(leaf, Tensor) else leaf
+
+
+def _summed(operations: list[Operation]) -> UnitAmounts:
+    """The work of operations; fp32 products are called so, whatever precision the switches give them."""
+    total: dict[str, int] = {"dram": 0}
+    for operation in operations:
+        work = cost(operation.call).work
+        for resource, amount in (*work.flops.items(), *work.bytes.items()):
+            total[resource] = total.get(resource, 0) + round(amount)
+        total |= {f"missing/{name}": 0 for name in work.missing}
+    return total
+
+
+def _continued(runs: list[UnitAmounts], ahead: int) -> UnitAmounts:
+    """The work some turns after the first of three runs with one turn more each: Newton's forward differences."""
+    continued = {}
+    for unit in sorted(set().union(*runs)):
+        first, second, third = (run.get(unit, 0) for run in runs)
+        bend = third - 2 * second + first
+        continued[unit] = first + ahead * (second - first) + ahead * (ahead - 1) // 2 * bend
+    return continued
+
+
+def _result_at(first: Any, second: Any, ahead: int) -> Any:
+    """A result some turns after the first of two runs: its sizes grow evenly."""
+    if not isinstance(first, Result):
+        return first
+
+    def grown(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(x + ahead * (y - x) for x, y in zip(a, b, strict=True))
+
+    return Result(grown(first.shape, second.shape), grown(first.strides, second.strides), first.dtype)
