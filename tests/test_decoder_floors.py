@@ -123,3 +123,70 @@ def test_prefill_makes_no_pass_for_what_is_element_wise(tmp_path: Path) -> None:
     assert plain.total().surplus.keys() == {"element-wise passes"}
     # Attention by hand makes a matrix of 16 x 16 weights per head; one kernel does not.
     assert needed(eager, "bmm") == needed(plain, "attention")
+
+
+# Latents of 32, a shared rotary key of 8; 4 heads of 16 + 8 for keys and 16 for values; 17 tokens with the new one.
+LATENT: dict[str, Any] = LLAMA | {
+    "model_type": "deepseek_v2",
+    "num_key_value_heads": 4,
+    "num_hidden_layers": 1,
+    "kv_lora_rank": 32,
+    "q_lora_rank": None,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+    "first_k_dense_replace": 1,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "n_shared_experts": 1,
+    "n_group": 1,
+    "topk_group": 1,
+}
+
+
+def flops(records: rl.RecordSet, *names: str, path: str = "") -> tuple[float, float]:
+    """Matrix FLOP of some operations in a module as written, and as every implementation needs them."""
+    chosen = [r for r in records if r.scope == "op" and r.name in names and r.path.endswith(path)]
+    works = [(r.written, r.needed, r.calls) for r in chosen]
+    return (
+        sum(written.matmul_flops * calls for written, _, calls in works if written),
+        sum(least.matmul_flops * calls for _, least, calls in works if least),
+    )
+
+
+@pytest.mark.parametrize(
+    ("family", "attention"), [("deepseek_v2", "sdpa"), ("deepseek_v3", "sdpa"), ("deepseek_v2", "eager")]
+)
+def test_the_projection_of_latents_is_absorbed_into_a_new_token(tmp_path: Path, family: str, attention: str) -> None:
+    records = decode(tmp_path, LATENT | {"model_type": family, "attn_implementation": attention})
+    rows, pairs = BATCH * 4, BATCH * 4 * 17  # new tokens times heads, and each of these with every token
+    # Expanding every token: 34 latents of 32 to 4 x (16 + 16). Absorbed: each query 16 x 32, each result 32 x 16.
+    assert flops(records, "mm", path="kv_b_proj") == (2 * 34 * 32 * 4 * 32, 2 * rows * 32 * (16 + 16))
+    # Scores and results at 24 and 16 a head; on latents at 32 + 8 and 32.
+    attended = ("attention",) if attention == "sdpa" else ("bmm",)
+    assert flops(records, *attended, path="self_attn") == (2 * pairs * (24 + 16), 2 * pairs * (40 + 32))
+    # Latents and rotary keys are read once, by attention, with queries and results; of the projection the weight.
+    latents, new = BATCH * TOKENS * (32 + 8) * BF16, BATCH * 8 * BF16
+    assert needed(records, *attended) == latents + new + rows * (24 + 16) * BF16
+    (projected,) = [r for r in records if r.path.endswith("kv_b_proj")]
+    assert projected.needed is not None
+    assert projected.needed.bytes["dram"] == 32 * 128 * BF16
+
+
+def test_what_is_less_work_decides(tmp_path: Path) -> None:
+    # Heads one wide, and two tokens. Expanded, a head's keys take 2 x 32 to make and 2 x (1 + 8) to use; absorbed, its
+    # query takes 32 and its scores 2 x (32 + 8): expanding is less.
+    narrow = {"qk_nope_head_dim": 1, "v_head_dim": 1}
+    records = decode(tmp_path, LATENT | narrow, seq_len=1)
+    assert flops(records, "mm", path="kv_b_proj") == (2 * 4 * 32 * 8,) * 2
+    assert flops(records, "attention") == (2 * BATCH * 4 * 2 * (9 + 1),) * 2
+
+
+def test_prefill_expands_its_latents(tmp_path: Path) -> None:
+    # In prefill there are as many queries as tokens: absorbing saves nothing of the projection and adds to attention.
+    records = decode(tmp_path, LATENT, mode="prefill")
+    written, least = flops(records, "mm", path="kv_b_proj")
+    assert written == least == 2 * 32 * 32 * 128
+    written, least = flops(records, "attention")
+    assert written == least

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rooflens.costs.fusion import attention_bytes
+from rooflens.costs.latents import Projection, attend, needed_of, projection, sides_of
 from rooflens.costs.registry import Need, cost, family_of
 from rooflens.records import Access, Cached, Operation, Tensor
 
@@ -21,29 +22,37 @@ _PLACES = frozenset({"index_copy", "index_put", "_unsafe_index_put", "_index_put
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What a value holds of the cache: elements by block of it, elements that are new, and whether it was computed."""
+    """What a value holds of the cache.
+
+    Attributes:
+        cached: elements by block of the cache.
+        new: elements that are not of the cache.
+        changed: they were computed, and not only moved.
+        made: elements that a projection makes of latents, by its place in the step.
+    """
 
     cached: Mapping[int, int] = field(default_factory=dict)
     new: int = 0
     changed: bool = False
+    made: Mapping[int, int] = field(default_factory=dict)
 
     def within(self, elements: int) -> _Held:
         """What a part or a copy of so many elements holds at most; what is missing is old, as in a sliding window."""
         new, room = min(self.new, elements), max(0, elements - self.new)
-        total = self.cached_elements
+        total = self.old_elements
         if total <= room:
-            return _Held(self.cached, new, self.changed)
-        return _Held({block: n * room // total for block, n in self.cached.items()}, new, self.changed)
+            return replace(self, new=new)
+        cached, made = ({key: n * room // total for key, n in part.items()} for part in (self.cached, self.made))
+        return replace(self, cached=cached, new=new, made=made)
 
     @property
-    def cached_elements(self) -> int:
-        return sum(self.cached.values())
+    def old_elements(self) -> int:
+        return sum(self.cached.values()) + sum(self.made.values())
 
     def __or__(self, other: _Held) -> _Held:
-        cached = dict(self.cached)
-        for block, n in other.cached.items():
-            cached[block] = max(n, cached.get(block, 0))
-        return _Held(cached, self.new + other.new, self.changed or other.changed)
+        cached = {b: max(self.cached.get(b, 0), other.cached.get(b, 0)) for b in (*self.cached, *other.cached)}
+        made = {p: self.made.get(p, 0) + other.made.get(p, 0) for p in (*self.made, *other.made)}
+        return _Held(cached, self.new + other.new, self.changed or other.changed, made)
 
 
 _BESIDE = frozenset({"elementwise", "normalization", "softmax", "reduction", "copy", "dropout", "fill"})
@@ -61,58 +70,109 @@ _Source = tuple[Access, _Held]
 
 
 class _Flow:
-    """Follows the values of a cache through the operations of a step."""
+    """Follows the values of a cache through the operations of a step; `needs` are what they need, by index."""
 
     def __init__(self, cache: Iterable[Cached], lasting: frozenset[int]) -> None:
         """Begin with the `cache` that is there, and the blocks that are used after the step."""
-        self.held: dict[int, _Held] = {}
+        self.needs: dict[int, Need] = {}
+        self._held: dict[int, _Held] = {}
         self._unread: dict[int, int] = {}
         self._element: dict[int, float] = {}
         self._lasting = lasting
+        self._projections: dict[int, Projection] = {}
+        self._latents: dict[int, Sequence[_Source]] = {}
         for part in cache:
-            self.held[part.block] = _Held({part.block: part.elements})
+            self._held[part.block] = _Held({part.block: part.elements})
             self._unread[part.block] = part.elements
             self._element[part.block] = part.nbytes / max(1, part.elements)
 
-    def need(self, operation: Operation, moved: float) -> Need | None:
+    def follow(self, index: int, operation: Operation, moved: float) -> Need | None:
         """What an operation needs if it reads values of the cache; it moves `moved` bytes as it is written."""
-        sources = [(a, self.held[a.block].within(a.elements)) for a in operation.reads if a.block in self.held]
-        if sources and _moves(operation.call.name):
+        sources, name = list(self._sources(operation)), operation.call.name
+        if sources and _moves(name):
             return self._moving(operation, sources)
         if not sources and _repeats(operation):
             return self._repeating(operation)
-        if sources and family_of(operation.call.name) == "elementwise" and _keeps_size(operation, sources):
+        if any(part.made for _, part in sources):
+            attending = self._attending(operation, sources, moved)
+            if attending is not None:
+                return attending
+            self._settle(sources)
+            sources = list(self._sources(operation))
+        if sources and family_of(name) == "elementwise" and _keeps_size(operation, sources):
             return self._changing(operation, sources)
         for access in operation.writes:
-            self.held.pop(access.block, None)
+            self._held.pop(access.block, None)
         only_repeated = not any(part.cached for _, part in sources)
-        if not sources or (only_repeated and family_of(operation.call.name) in _BESIDE):
+        if not sources or (only_repeated and family_of(name) in _BESIDE):
             return None
-        return self._reading(sources, moved)
+        return self._projecting(index, operation, sources, moved) or self._reading(sources, moved)
+
+    def _sources(self, operation: Operation) -> Iterator[_Source]:
+        """What the operation reads that holds values of the cache, or repeated ones."""
+        for access in operation.reads:
+            held = self._held.get(access.block)
+            if held is not None:
+                part = held.within(access.elements)
+                known = {place: n for place, n in part.made.items() if place in self._projections}
+                if known or part.cached or part.new:
+                    yield access, replace(part, made=known)
 
     def _moving(self, operation: Operation, sources: Sequence[_Source]) -> Need:
         """Only new values are read, and appended."""
         name, inside = operation.call.name, {access.block for access, _ in sources}
         into = operation.writes[0].block if name.endswith("_") else None
         fresh = [a for a in _values(operation) if a.block not in inside and a.block != into]
-        held, room = _Held(new=sum(access.elements for access in fresh)), 0
+        held = _Held(new=sum(access.elements for access in fresh))
         for access, part in sources:
-            if access.block != into or not _overwrites(name, access, self.held[access.block]):
-                held = held | (self.held[access.block] if access.block == into else part)
-                room = max(room, held.cached_elements) if access.block == into else room
+            if access.block != into or not _overwrites(name, access, self._held[access.block]):
+                held = held | (self._held[access.block] if access.block == into else part)
         moved = sum(a.nbytes + a.elements * _element(operation.writes[0]) for a in fresh)
+        in_part = into is not None and name.removesuffix("_") not in _PLACES
         for access in operation.writes:
-            moved += self._keep(access, held.within(max(access.elements, room)))
+            moved += self._keep(access, held if in_part else held.within(access.elements))
         if not held.cached:
             return _BESIDE_PRODUCTS
         formula = f"A cache grows in place: of what this moves, new values are read and written, {int(moved):,} B."
         return Need(bytes=int(moved), cause="cache copies", formula=formula)
 
+    def _projecting(self, index: int, operation: Operation, sources: Sequence[_Source], moved: float) -> Need | None:
+        """A product of cached latents with a weight: nothing but the weight moves until its result is used."""
+        made = projection(operation, sources[0][0].elements) if len(sources) == 1 and sources[0][1].cached else None
+        if made is None:
+            return None
+        self._projections[index], self._latents[index] = made, sources
+        result = operation.writes[0]
+        self._held[result.block] = _Held(made={index: result.elements})
+        return Need(bytes=int(moved - sources[0][0].nbytes - result.nbytes), cause="expansion")
+
+    def _attending(self, operation: Operation, sources: Sequence[_Source], moved: float) -> Need | None:
+        """Attention over keys and values that are projected from latents; None for any other operation."""
+        sides = sides_of(operation, {access: part.made for access, part in sources}, self._projections)
+        if sides is None:
+            return None
+        flops, told = attend(operation.call, sides)
+        places = dict.fromkeys(place for _, part in sources for place in part.made)
+        latents = [source for place in places for source in self._latents.pop(place, ())]
+        read = self._reading([*((a, replace(part, made={})) for a, part in sources), *_instead(latents)], moved)
+        for place in places:
+            before = self.needs[place]
+            self.needs[place] = needed_of(self._projections[place], before.bytes or 0)
+        for access in operation.writes:
+            self._held.pop(access.block, None)
+        return replace(read, flops=flops, cause="expansion", formula=f"{told} {read.formula}")
+
+    def _settle(self, sources: Sequence[_Source]) -> None:
+        """What is made of latents is used by more than attention: it is made as it is written."""
+        for place in dict.fromkeys(place for _, part in sources for place in part.made):
+            written = cost(self._projections.pop(place).operation.call).work.bytes["dram"]
+            self.needs[place] = self._reading(self._latents.pop(place, ()), written)
+
     def _repeating(self, operation: Operation) -> Need:
         """Repeated values are read in their small form by whatever reads them."""
         read = sum(access.elements for access in _values(operation))
         for access in operation.writes:
-            self.held[access.block] = _Held(new=min(read, access.elements))
+            self._held[access.block] = _Held(new=min(read, access.elements))
         if operation.call.name in ("cat", "_to_copy"):  # of halves that are alike, of places in every sequence
             return _BESIDE_PRODUCTS
         formula = f"What reads this can read the {read:,} elements that are repeated: nothing moves for it alone."
@@ -146,7 +206,7 @@ class _Flow:
     def _keep(self, access: Access, held: _Held) -> float:
         """Remember what a result holds. Bytes that move where it is a new state: the old one read, this one written."""
         is_state = held.changed and bool(held.cached) and access.block in self._lasting
-        self.held[access.block] = _Held(held.cached, held.new) if is_state else held
+        self._held[access.block] = _Held(held.cached, held.new) if is_state else held
         return access.nbytes + self._fetch(held) if is_state else 0
 
     def _fetch(self, held: _Held) -> float:
@@ -159,9 +219,7 @@ class _Flow:
         return moved
 
 
-def serving_needs(
-    operations: Sequence[Operation], cache: Iterable[Cached], lasting: frozenset[int]
-) -> Iterator[tuple[int, Need]]:
+def serving_needs(operations: Sequence[Operation], cache: Iterable[Cached], lasting: frozenset[int]) -> dict[int, Need]:
     """What the operations of a prefill or a decode step need, by index, where they may do more.
 
     Args:
@@ -171,13 +229,20 @@ def serving_needs(
     flow, written_out = _Flow(cache, lasting), attention_bytes(operations)
     for index, operation in enumerate(operations):
         moved = written_out.get(index, cost(operation.call).work.bytes["dram"])
-        need = flow.need(operation, moved)
+        need = flow.follow(index, operation, moved)
         if need is None and family_of(operation.call.name) in _BESIDE:
             need = _BESIDE_PRODUCTS
         elif need is None and index in written_out:
             need = Need(bytes=moved, cause="attention matrix", formula=f"{_ON_CHIP}: {moved:,} B.")
         if need is not None:
-            yield index, need
+            flow.needs[index] = need
+    return flow.needs
+
+
+def _instead(latents: Sequence[_Source]) -> Iterator[_Source]:
+    """Latents as sources of an operation that does not read them as it is written."""
+    for access, part in latents:
+        yield replace(access, nbytes=0), replace(part, new=0)
 
 
 def _moves(name: str) -> bool:
@@ -206,7 +271,7 @@ def _repeats(operation: Operation) -> bool:
 
 def _overwrites(name: str, target: Access, held: _Held) -> bool:
     """True if nothing is left of what the target held."""
-    return name.removesuffix("_") not in _PLACES and target.elements >= held.new + held.cached_elements
+    return name.removesuffix("_") not in _PLACES and target.elements >= held.new + held.old_elements
 
 
 def _keeps_size(operation: Operation, sources: Sequence[_Source]) -> bool:

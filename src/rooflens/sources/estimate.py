@@ -123,7 +123,7 @@ def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     fused = fused_bytes(trace.operations, trace.lasting, fusion)
     needs = optimizer_needs(trace.operations, trace.lasting)
     if trace.serving:
-        needs |= dict(serving_needs(trace.operations, trace.cache, trace.lasting))
+        needs |= serving_needs(trace.operations, trace.cache, trace.lasting)
     alike: dict[tuple[Operation, int | None, Need | None], list[Call]] = {}
     for index, operation in enumerate(trace.operations):
         alike.setdefault((operation, fused.get(index), needs.get(index)), []).append(operation.call)
