@@ -141,7 +141,7 @@ def needed_of(made: Projection, nbytes: float) -> Need:
     """What a projection needs once its uses are known; what nothing uses is made as it is written."""
     rest = made.flops * max(0, made.elements - made.used) / made.elements
     return Need(
-        flops=cost(made.operation.call).work.flops | {made.resource: made.needed + rest},
+        flops={**cost(made.operation.call).work.flops, made.resource: made.needed + rest},
         bytes=nbytes,
         cause="expansion",
         formula=" ".join(made.steps),
