@@ -14,17 +14,22 @@ PER_ELEMENT: dict[str, tuple[float, float]] = {
     # arithmetic, and comparisons of floating values
     **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "neg", "abs", "sign", "sgn", "square"), (1, 0)),
     **dict.fromkeys(("maximum", "minimum", "clamp_min", "clamp_max", "floor", "ceil", "round", "trunc"), (1, 0)),
-    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"), (1, 0)),
-    **dict.fromkeys(("clamp", "clip", "floor_divide"), (2, 0)),
-    **dict.fromkeys(("fmod", "remainder"), (3, 0)),
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isposinf", "isneginf"), (1, 0)),
+    **dict.fromkeys(("fmax", "fmin", "heaviside", "deg2rad", "rad2deg"), (1, 0)),
+    **dict.fromkeys(("clamp", "clip", "floor_divide", "frac"), (2, 0)),
+    **dict.fromkeys(("fmod", "remainder", "nan_to_num"), (3, 0)),  # not a number, and both infinities
     **dict.fromkeys(("addcmul", "addcdiv"), (3, 0)),  # self + value t1 t2
     "lerp": (3, 0),  # start + weight (end - start)
     "polar": (1, 1),  # cosine and sine, each times the length: a complex operation is two real ones
     # special functions
-    **dict.fromkeys(("exp", "log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "erf"), (0, 1)),
+    **dict.fromkeys(("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "reciprocal"), (0, 1)),
+    **dict.fromkeys(("erf", "erfc", "erfinv", "lgamma", "digamma", "polygamma", "i0"), (0, 1)),
     **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan"), (0, 1)),
     **dict.fromkeys(("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"), (0, 1)),
-    **dict.fromkeys(("expm1", "log1p", "atan2", "xlogy"), (1, 1)),
+    **dict.fromkeys(("expm1", "log1p", "atan2", "xlogy", "angle"), (1, 1)),
+    "sinc": (2, 1),  # sin(pi x) / (pi x)
+    "hypot": (3, 1),  # root of a^2 + b^2
+    **dict.fromkeys(("logaddexp", "logaddexp2"), (5, 2)),  # max(a, b) + log(1 + exp -|a - b|)
     "pow": (1, 2),  # exp(y log x); the exponents of POWERS cost less
     # activations
     **dict.fromkeys(("relu", "threshold"), (1, 0)),
@@ -109,7 +114,8 @@ for _name in PER_ELEMENT:
     "elementwise",
     *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "logical_and", "logical_or"),
     *("logical_not", "logical_xor", "__and__", "__or__", "__lshift__", "__rshift__", "where", "masked_fill", "tril"),
-    *("triu", "real", "complex", "copysign"),
+    *("triu", "real", "complex", "copysign", "bitwise_left_shift", "bitwise_right_shift", "signbit", "nextafter"),
+    "conj_physical",
 )
 def _selecting(call: Call) -> Demand:
     """Bits are combined or elements selected: bytes move, no FLOP is done."""

@@ -20,11 +20,13 @@ NEAREST = tuple(f"{kind}{n}d" for kind in ("upsample_nearest", "_upsample_neares
 SHUFFLES = ("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle", "im2col", "unfold_copy")
 REORDERED = ("cat", "stack", "constant_pad_nd", "roll", "flip", "rot90", "repeat", "repeat_interleave")
 PIECES = ("slice_backward", "select_backward", "diagonal_backward")
-PLACED = ("as_strided_scatter", "slice_scatter", "select_scatter")
+PLACED = ("as_strided_scatter", "slice_scatter", "select_scatter", "diagonal_scatter", "diag_embed", "block_diag")
+UNPOOLED = ("max_unpool2d", "max_unpool3d")
 OTHERS = ("lift", "_local_scalar_dense", "_pack_padded_sequence", "masked_select", "sparse_mask")
 
 
 @register("copy", "clone", "contiguous", "_to_copy", *REORDERED, *PADS, *NEAREST, *SHUFFLES, *PIECES, *PLACED, *OTHERS)
+@register("copy", *UNPOOLED, "to_padded_tensor", "_pin_memory")
 @register("copy", *(f"{view}_copy" for view in VIEWS))
 def copy(call: Call) -> Demand:
     """Read once, written once."""
@@ -46,9 +48,9 @@ def folded(call: Call) -> Demand:
 
 
 CONSTANTS = ("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full")
-INDICES = ("scalar_tensor", "arange", "linspace", "eye", "tril_indices", "triu_indices")
+INDICES = ("scalar_tensor", "arange", "range", "linspace", "logspace", "eye", "tril_indices", "triu_indices")
 RANDOM = ("rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm")
-RANDOM_IN_PLACE = ("bernoulli", "uniform", "normal", "exponential", "random")
+RANDOM_IN_PLACE = ("bernoulli", "uniform", "normal", "exponential", "random", "cauchy", "geometric", "log_normal")
 
 
 @register("fill", "fill", "zero", *CONSTANTS, *INDICES, *RANDOM, *RANDOM_IN_PLACE)

@@ -8,10 +8,13 @@ from rooflens.records import Call, Tensor
 
 # (vector per input element, vector per result, special per result)
 PER_ELEMENT: dict[str, tuple[float, float, float]] = {
-    **dict.fromkeys(("any", "all"), (0, 0, 0)),
+    **dict.fromkeys(("any", "all", "_is_all_true", "_is_any_true"), (0, 0, 0)),
     **dict.fromkeys(("sum", "prod", "cumsum", "cumprod"), (1, 0, 0)),
-    **dict.fromkeys(("amax", "amin", "max", "min", "argmax", "argmin"), (1, 0, 0)),
+    **dict.fromkeys(("amax", "amin", "max", "min", "argmax", "argmin", "cummax", "cummin", "count_nonzero"), (1, 0, 0)),
     **dict.fromkeys(("nansum", "aminmax"), (2, 0, 0)),
+    "multinomial": (2, 0, 0),  # divided by random numbers, of which the largest are taken
+    "dist": (3, 0, 1),  # subtract, square and add, root
+    "logcumsumexp": (5, 0, 2),  # a logaddexp for each element, of which there are as many as results
     "mean": (1, 1, 0),
     **dict.fromkeys(("var", "var_mean"), (4, 1, 0)),  # mean; subtract, square, add
     **dict.fromkeys(("std", "std_mean"), (4, 1, 1)),
@@ -55,10 +58,20 @@ def distances(call: Call) -> Demand:
     return per_element(call.outputs[0], 3 * call.tensor("x1").shape[-1], special=1)
 
 
-@register("reduction", "equal")
+@register("reduction", "equal", "allclose")
 def equality(call: Call) -> Demand:
-    """One comparison per element of two tensors."""
-    return per_element(call.inputs[0], 1)
+    """One comparison per element of two tensors; of those that are close |a - b| <= atol + rtol |b|."""
+    return per_element(call.inputs[0], 1 if call.name == "equal" else 6)
+
+
+@register("reduction", "trace")
+def diagonal_sum(call: Call) -> Demand:
+    """The elements of the diagonal alone are read and added."""
+    matrix = call.tensor("self")
+    count = min(matrix.shape)
+    return Demand(
+        flops=pointwise(matrix, vector=count), bytes=count * (matrix.nbytes // max(1, matrix.elements)) + call.writes
+    )
 
 
 @register("reduction", "_cdist_backward")
@@ -67,7 +80,9 @@ def distances_backward(call: Call) -> Demand:
     return per_element(call.inputs[0], 1 + 3 * call.tensor("x1").shape[-1])
 
 
-@register("reduction", "sort", "topk", "argsort", "kthvalue", "nonzero", "_unique2", "histc", "bincount")
+@register("reduction", "sort", "topk", "argsort", "kthvalue", "median", "nanmedian", "mode", "histc", "bincount")
+@register("reduction", "_unique", "_unique2", "unique_consecutive", "unique_dim", "unique_dim_consecutive")
+@register("reduction", "nonzero", "nonzero_static", "searchsorted", "bucketize", "isin", "histogram")
 def ordering(call: Call) -> Demand:
     """Sorting compares and moves; the comparisons depend on the values and are not counted as FLOP."""
     return Demand()
