@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import rooflens as rl
+from rooflens.results import Total
 
 X, Y = torch.ones(4, 6), torch.ones(4, 6)
 """24 elements of 4 bytes."""
@@ -26,7 +27,7 @@ class Calls(nn.Module):
         return self._call(*inputs)
 
 
-def total(call: Callable[..., Any], *inputs: Tensor) -> rl.Total:
+def total(call: Callable[..., Any], *inputs: Tensor) -> Total:
     counted = rl.estimate(Calls(call), inputs=inputs)
     assert counted.total().missing == frozenset()
     return counted.total()
