@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
 import types
@@ -161,7 +162,7 @@ def test_the_published_mamba_layer(tmp_path: Path) -> None:
         "time_step_rank": 128,
     }
     path = tmp_path / "mamba.json"
-    path.write_text(repr(config).replace("'", '"'))
+    path.write_text(json.dumps(config))
 
     def layer(tokens: int) -> tuple[rl.RecordSet, float, float]:
         options: dict[str, Any] = {"mode": "train", "optimizer": "none", "dtype": "bf16", "device": "h100-sxm"}
@@ -262,6 +263,66 @@ def test_xlstm_and_lightning_attention() -> None:
     assert one.total().work == loop.total().work
     flops, _ = floor(record(one, "lightning_attention"))
     assert flops["matmul.fp32"] == 2 * 2 * 3 * 100 * 2 * 4 * 4
+
+
+ATTENTION = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48, "head_dim": 8}
+SMALL = {"hidden_size": 32, "vocab_size": 100, "pad_token_id": 0}
+DELTA_RULE = {
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "linear_conv_kernel_dim": 4,
+    "layer_types": ["linear_attention", "full_attention"],
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "shared_expert_intermediate_size": 16,
+}
+DECODERS: dict[str, tuple[dict[str, Any], str, int]] = {
+    # Elements of one state of two sequences: 64 channels by 4; 8 heads of 8 x 16; 4 heads of 8 x 8; 4 heads of 8 x 8.
+    "mamba": ({**SMALL, "num_hidden_layers": 2, "state_size": 4}, "selective_state_update", 2 * 64 * 4),
+    "mamba2": (
+        {**SMALL, "num_hidden_layers": 2, "state_size": 16, "num_heads": 8, "head_dim": 8, "n_groups": 1, "expand": 2},
+        "chunk_state_update",
+        2 * 8 * 8 * 16,
+    ),
+    "qwen3_next": (
+        {**SMALL, **ATTENTION, **DELTA_RULE, "num_hidden_layers": 2},
+        "gated_delta_rule",
+        2 * 4 * 8 * 8,
+    ),
+    "minimax": (
+        {**SMALL, **ATTENTION, "num_hidden_layers": 2, "num_local_experts": 2, "num_experts_per_tok": 1}
+        | {"block_size": 16, "layer_types": ["linear_attention", "full_attention"]},
+        "lightning_attention",
+        2 * 4 * 8 * 8,
+    ),
+}
+
+
+@pytest.mark.parametrize("family", DECODERS)
+def test_the_floor_of_a_decode_step_moves_each_state_twice(family: str, tmp_path: Path) -> None:
+    configuration, operation, elements = DECODERS[family]
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps({"model_type": family, **configuration}))
+    options: dict[str, Any] = {"batch": 2, "seq_len": 40, "mode": "decode", "device": "h100-sxm"}
+    records = rl.estimate(f"hf:{path}", **options)
+    with plain_loops():
+        loop = rl.estimate(f"hf:{path}", **options)
+    assert records.total().work == loop.total().work
+    for found in (r for r in records if r.name == operation):
+        assert found.call is not None
+        assert found.needed is not None
+        beside = sum(t.nbytes for t in (*found.call.inputs, *found.call.outputs) if t.elements != elements)
+        assert found.needed.bytes["dram"] == 2 * 4 * elements + beside
+    # A new state is written where the old one was: nothing moves for its copy into the cache.
+    copies = [r for r in records if r.name == "copy_" and r.call and r.call.inputs[0].elements == elements]
+    assert all(r.needed is not None and r.needed.bytes["dram"] == 0 for r in copies)
+    total = records.total()
+    assert total.written_bound is not None
+    assert total.seconds is not None
+    assert total.seconds < total.written_bound.seconds
 
 
 def test_results_are_those_of_the_function() -> None:

@@ -228,8 +228,11 @@ def serving_needs(operations: Sequence[Operation], cache: Iterable[Cached], last
     """
     flow, written_out = _Flow(cache, lasting), attention_bytes(operations)
     for index, operation in enumerate(operations):
-        moved = written_out.get(index, cost(operation.call).work.bytes["dram"])
+        one = cost(operation.call)
+        moved = written_out.get(index, one.work.bytes["dram"])
         need = flow.follow(index, operation, moved)
+        if one.floor is not None:  # a scan tells itself what it needs of its state
+            continue
         if need is None and family_of(operation.call.name) in _BESIDE:
             need = _BESIDE_PRODUCTS
         elif need is None and index in written_out:
