@@ -190,3 +190,43 @@ def test_prefill_expands_its_latents(tmp_path: Path) -> None:
     assert written == least == 2 * 32 * 32 * 128
     written, least = flops(records, "attention")
     assert written == least
+
+
+EXPERTS: dict[str, Any] = LLAMA | {
+    "model_type": "qwen3_moe",
+    "num_hidden_layers": 1,
+    "head_dim": 16,
+    "moe_intermediate_size": 32,
+    "num_experts": 16,
+    "num_experts_per_tok": 2,
+}
+
+
+@pytest.mark.parametrize("batch", [1, 4, 64])
+def test_experts_are_read_that_a_fair_router_is_expected_to_hit(tmp_path: Path, batch: int) -> None:
+    # 2 of 16 for each token. One token hits 2; four hit 16 (1 - (7/8)^4) = 6.621; 64 nearly all.
+    hit = 16 * (1 - (1 - 2 / 16) ** batch)
+    records = decode(tmp_path, EXPERTS, batch=batch)
+    rows = 2 * batch
+    up, down = 64 * 2 * 32 * BF16, 32 * 64 * BF16  # weights of one expert: gate and up together, and down
+    values = rows * (64 + 2 * 32 + 32 + 64) * BF16 + 2 * 16 * 4  # in and out of both products, where groups end
+    assert needed(records, "_grouped_mm") == pytest.approx(values + hit * (up + down), abs=2)
+    assert any("fair router" in note for record in records for note in record.notes)
+
+
+def test_copies_of_experts_for_each_token_are_not_needed(tmp_path: Path) -> None:
+    # A copy of an expert's weights for each of 8 rows is read from 16 and written; products need 6.621 experts.
+    records = decode(tmp_path, EXPERTS | {"experts_implementation": "batched_mm"}, batch=4)
+    copies = [r for r in records if r.name == "index" and r.path.endswith("experts")]
+    assert sum(r.written.bytes["dram"] for r in copies if r.written) == 2 * 8 * (64 * 64 + 64 * 32) * BF16 + 2 * 8 * 8
+    assert sum(r.needed.bytes["dram"] for r in copies if r.needed) == 0
+    products = [r for r in records if r.name == "bmm" and r.path.endswith("experts")]
+    weights, values = (64 * 64 + 64 * 32) * BF16, 8 * (64 + 64 + 32 + 64) * BF16
+    read = 16 * (1 - (7 / 8) ** 4) * weights + values
+    # Values that are repeated for the two experts of a token may be read in their small form.
+    assert read - 4 * 64 * BF16 - 2 <= sum(r.needed.bytes["dram"] for r in products if r.needed) <= read
+
+
+def test_explain_tells_how_many_experts_are_hit(tmp_path: Path) -> None:
+    text = " ".join(rl.explain(decode(tmp_path, EXPERTS, batch=4), path="model.layers.0.mlp.experts").text.split())
+    assert "4 tokens are sent to 2 of 16 experts each: 16 x (1 - (1 - 2 / 16)^4) = 6.621 are expected to be hit" in text

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.costs import (
+    EXPERTS_HIT,
     Arithmetic,
     Cost,
     Need,
     Workspaces,
     arithmetic_of,
     cost,
+    expert_needs,
     fused_bytes,
     optimizer_needs,
     serving_needs,
@@ -55,12 +57,13 @@ def records(
         MissingCeiling: the device has no rate for a matrix precision that the step needs.
     """
     arithmetic = arithmetic_of(case.dtype, device)
-    partial = False
+    partial = hit = False
     needed: set[str] = set()
     for item in operations:
         operation, one = item.operation, cost(item.operation.call, arithmetic)
         counted, executed = one.work, one.kernel_work
         partial |= executed is not None
+        hit |= item.need is not None and item.need.cause == "idle experts"
         if causal and executed is not None:
             counted, executed = executed, None
         work, executed = _work(counted, item.nbytes), None if executed is None else _work(executed, item.nbytes)
@@ -96,8 +99,16 @@ def records(
         else memory_on(device, trace.memory, workspaces(trace, arithmetic)),
         kv_cache=trace.kv_cache,
         host_calls=trace.host_calls,
-        notes=(*trace.notes, *(((CAUSAL_ATTENTION if causal else FULL_ATTENTION),) if partial else ())),
+        notes=(*trace.notes, *_conventions(partial, causal, hit)),
     )
+
+
+def _conventions(partial: bool, causal: bool, hit: bool) -> Iterator[str]:
+    """How causal attention, and the experts of a step are counted, where there are some."""
+    if partial:
+        yield CAUSAL_ATTENTION if causal else FULL_ATTENTION
+    if hit:
+        yield EXPERTS_HIT
 
 
 def _unsized(trace: Trace, case: Case) -> Iterator[Record]:
@@ -124,6 +135,7 @@ def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     needs = optimizer_needs(trace.operations, trace.lasting)
     if trace.serving:
         needs |= serving_needs(trace.operations, trace.cache, trace.lasting)
+    needs |= dict(expert_needs(trace.operations))
     alike: dict[tuple[Operation, int | None, Need | None], list[Call]] = {}
     for index, operation in enumerate(trace.operations):
         alike.setdefault((operation, fused.get(index), needs.get(index)), []).append(operation.call)
