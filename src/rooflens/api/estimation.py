@@ -41,6 +41,10 @@ def estimate(
     img_size: int | Sequence[int] | None = None,
     seq_len: int | Sequence[int] | None = None,
     dims: Mapping[str, int] | None = None,
+    kv_cache: str = "dynamic",
+    kv_cache_len: int | None = None,
+    kv_dtype: str | None = None,
+    kv_group_size: int | None = None,
     channels_last: bool = False,
     causal: bool = False,
     fusion: Fusion = "none",
@@ -72,6 +76,11 @@ def estimate(
         seq_len: tokens per sequence, one or several.
         dims: of an ONNX file: sizes that it leaves open, by the name they have there (``input:1`` where they have
             none). Batch, image size and length of a sequence are mostly recognised and have arguments of their own.
+        kv_cache: of prefill and decode: ``dynamic`` grows with each token, ``static`` has a fixed length.
+        kv_cache_len: tokens that a static cache has room for; default: those of the step.
+        kv_dtype: ``fp8``, ``int8`` or ``int4``: the type in which the cache keeps keys and values.
+        kv_group_size: numbers that share a scale in an int8 or int4 cache; default: 64, or the most below that divide a
+            head.
         channels_last: lay images and convolution weights out with channels last.
         causal: count causal attention as the half that its kernel executes.
         fusion: what runs as one kernel and keeps its intermediate results on the chip: ``none`` (each operation moves
@@ -107,6 +116,10 @@ def largest_batch(
     img_size: int | None = None,
     seq_len: int | None = None,
     dims: Mapping[str, int] | None = None,
+    kv_cache: str = "dynamic",
+    kv_cache_len: int | None = None,
+    kv_dtype: str | None = None,
+    kv_group_size: int | None = None,
     channels_last: bool = False,
     causal: bool = False,
     fusion: Fusion = "none",

@@ -39,6 +39,18 @@ def linear(call: Call) -> Demand:
     return Demand(flops=flops)
 
 
+@register("elementwise", "quantize_cache")
+def quantize_cache(call: Call) -> Demand:
+    """Per number two comparisons for its group's range, then it is scaled, rounded, shifted and clamped."""
+    return Demand(flops={"vector.fp32": (2 + QUANTIZE) * call.inputs[0].elements})
+
+
+@register("elementwise", "dequantize_cache")
+def dequantize_cache(call: Call) -> Demand:
+    """Per number a multiplication by its scale, and the addition of its group's least value where it has one."""
+    return Demand(flops={"vector.fp32": (1 if call["kv_dtype"] == "fp8" else 2) * call.outputs[0].elements})
+
+
 @register("matmul", "quantized_linear_dynamic_fp16", "quantized_linear_relu_dynamic_fp16")
 def half_linear(call: Call) -> Demand:
     """2 x results x inputs of each, in the type of the inputs; only the weights are stored in 16 bits."""

@@ -100,7 +100,7 @@ def kv_cache(cache: Any, batch: int, tokens: int) -> KvCache:
         storages.add(storage._cdata)
         share, nbytes = _filled(owner, tokens), 0 if known else tensor.numel() * tensor.element_size()
         part = CachePart(
-            name=name,
+            name=f"{name} scales" if getattr(owner, "holds_scales", False) else name,
             shape=tuple(tensor.shape),
             dtype=name_of(tensor.dtype),
             tensors=1,
@@ -127,7 +127,7 @@ def _per_token(name: str, owner: Any, tensor: torch.Tensor, tokens: int) -> floa
         return 0
     longest, window = getattr(owner, "max_cache_len", None), getattr(owner, "sliding_window", None)
     if longest is not None:
-        return 1 / longest if tokens < longest else 0
+        return 0 if getattr(owner, "is_sliding", False) and tokens >= longest else 1 / longest
     if name in ("keys", "values") and window is not None and tokens >= window - 1:
         return 0
     return 1 / tokens

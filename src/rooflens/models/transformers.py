@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from rooflens.errors import InvalidValue, MissingDependency
+from rooflens.models.asked_caches import asked_cache
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.configuration import configuration
 from rooflens.models.step import cross_entropy
-from rooflens.runs.options import Options
+from rooflens.runs.options import GENERATING, Options
 
 DEFAULT_TOKENS = 512
 CACHE_NAMES = ("cache", "past_key_values", "cache_params", "state")
@@ -42,10 +43,13 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
     name, config = configuration(name)
     tokens = options.seq_len or min(DEFAULT_TOKENS, getattr(config, "max_position_embeddings", None) or DEFAULT_TOKENS)
     vocabulary = config.get_text_config().vocab_size
-    accepted = inspect.signature(AutoModelForCausalLM._model_mapping[type(config)].forward).parameters
+    kind = AutoModelForCausalLM._model_mapping[type(config)]
+    accepted = inspect.signature(kind.forward).parameters
     cache = next((name for name in CACHE_NAMES if name in accepted), None)
     filling = {name: value for name, value in FILLING.items() if name in accepted}
-    if mode in ("prefill", "decode") and cache is None:
+    seen = tokens + 1 if mode == "decode" else tokens
+    empty = asked_cache(name, kind, config, options, seen) if mode in GENERATING else None
+    if mode in GENERATING and cache is None:
         raise InvalidValue(f"{name} keeps no cache that rooflens knows, so it has no mode {mode!r}")
 
     def build() -> torch.nn.Module:
@@ -60,12 +64,12 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
     def example(batch: int | None) -> Example:
         n = 1 if batch is None else batch
         if mode == "prefill":
-            return Example(kwargs=ids(n, 0, tokens) | filling, cache=cache, seen=tokens)
+            return Example(kwargs=ids(n, 0, tokens) | filling, cache=cache, empty_cache=empty, seen=seen)
         if mode == "decode":
             # The last token comes by a step of its own, as in every later step: what prefill leaves behind is gone.
             prompt = tuple(ids(n, *part) | filling for part in ((0, tokens - 1), (tokens - 1, tokens)) if part[1])
             step = ids(n, tokens, tokens + 1) | filling
-            return Example(kwargs=step, prompt=prompt, cache=cache, seen=tokens + 1)
+            return Example(kwargs=step, prompt=prompt, cache=cache, empty_cache=empty, seen=seen)
         keeps = cache if config.use_cache and mode == "inference" else None
         return Example(kwargs=ids(n, 0, tokens), targets=torch.randint(0, vocabulary, (n, tokens)), cache=keeps)
 

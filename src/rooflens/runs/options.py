@@ -28,6 +28,11 @@ SOURCES_OF: Mapping[Concern, tuple[str, ...]] = {
 """Sources that an option means something to."""
 Fusion = Literal["none", "pointwise", "attention"]
 FUSIONS: tuple[Fusion, ...] = ("none", "pointwise", "attention")
+TRAINING = ("train",)
+GENERATING = ("prefill", "decode")
+"""Modes of a language model that fill a cache, or go on with one."""
+CACHES = ("dynamic", "static")
+KV_DTYPES = ("fp8", "int8", "int4")
 OPTIMIZERS = ("none", "sgd", "adam", "adamw")
 
 
@@ -41,7 +46,7 @@ class Option:
         help: the text of ``--help`` and of the docs.
         choices: its known values, if only these are allowed.
         least: its smallest value.
-        training: it means something in mode ``train`` only.
+        modes: those in which it means something; none are all.
         recorded: records name it in their case; what changes no number of theirs is not named.
         several: several values of it may be asked for, as of batches; each is a case of its own.
     """
@@ -53,7 +58,7 @@ class Option:
     concerns: Concern
     choices: tuple[str, ...] = ()
     least: int | None = None
-    training: bool = False
+    modes: tuple[str, ...] = ()
     recorded: bool = True
     several: bool = False
 
@@ -64,7 +69,11 @@ class Option:
 
     def means_something(self, source: str, mode: str) -> bool:
         """True if it changes anything for a source in a mode."""
-        return source in self.sources and (mode == "train" or not self.training)
+        return source in self.sources and self.runs_in(mode)
+
+    def runs_in(self, mode: str) -> bool:
+        """True if it means something in a mode."""
+        return not self.modes or mode in self.modes
 
     def check(self, value: Any) -> None:
         """Raise InvalidValue for a value that it cannot have."""
@@ -98,9 +107,9 @@ class Options:
     """
 
     optimizer: str = option(
-        "sgd", "Optimizer of a training step; none stops after backward.", choices=OPTIMIZERS, training=True
+        "sgd", "Optimizer of a training step; none stops after backward.", choices=OPTIMIZERS, modes=TRAINING
     )
-    fused: bool = option(False, "Use torch's fused optimizer instead of its foreach form.", training=True)
+    fused: bool = option(False, "Use torch's fused optimizer instead of its foreach form.", modes=TRAINING)
     compile: bool = option(False, "Compile the model with torch.compile; an estimate then fuses element-wise work.")
     img_size: int | None = option(
         None,
@@ -111,6 +120,33 @@ class Options:
     )
     seq_len: int | None = option(
         None, "Tokens per sequence, one or several: 1024,4096.", kind=int, least=1, several=True
+    )
+    kv_cache: str = option(
+        "dynamic",
+        "Cache of prefill and decode: dynamic grows with each token, static has a fixed length.",
+        choices=CACHES,
+        modes=GENERATING,
+    )
+    kv_cache_len: int | None = option(
+        None,
+        "Tokens that a static cache has room for; default: those of the step.",
+        kind=int,
+        least=1,
+        modes=GENERATING,
+    )
+    kv_dtype: str | None = option(
+        None,
+        "Type in which the cache keeps keys and values; default: that of the model.",
+        kind=str,
+        choices=KV_DTYPES,
+        modes=GENERATING,
+    )
+    kv_group_size: int | None = option(
+        None,
+        "Numbers that share a scale in an int8 or int4 cache; default: 64, or the most below that divide a head.",
+        kind=int,
+        least=1,
+        modes=GENERATING,
     )
     channels_last: bool = option(False, "Lay images out with channels last.")
     dims: tuple[tuple[str, int], ...] = option(
@@ -143,6 +179,15 @@ class Options:
     def __post_init__(self) -> None:
         for name, line in OPTIONS.items():
             line.check(getattr(self, name))
+        if self.kv_cache_len is not None and self.kv_cache != "static":
+            raise InvalidValue(
+                f"kv_cache_len={self.kv_cache_len} is the length of a static cache; give kv_cache='static' too"
+            )
+        if self.kv_group_size is not None and self.kv_dtype not in ("int8", "int4"):
+            raise InvalidValue(
+                f"kv_group_size={self.kv_group_size} says how many numbers share a scale in an int8 or int4 cache, and"
+                f" kv_dtype is {self.kv_dtype}"
+            )
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Options:
@@ -164,11 +209,20 @@ class Options:
         named: dict[str, Scalar] = {}
         for name, line in OPTIONS.items():
             value = getattr(self, name)
-            if line.recorded and value != line.default and (mode == "train" or not line.training):
+            if line.recorded and value != line.default and line.runs_in(mode):
                 named[name] = ", ".join(f"{of}={size}" for of, size in value) if line.kind is dict else value
         if self.optimizer == "none":
             named.pop("fused", None)
         return tuple(sorted(named.items()))
+
+    def check_mode(self, mode: str) -> None:
+        """Raise InvalidValue if an option that says how a cache is kept is given in a mode without one."""
+        for name, line in OPTIONS.items():
+            if line.modes == GENERATING and not line.runs_in(mode) and getattr(self, name) != line.default:
+                raise InvalidValue(
+                    f"{name}={getattr(self, name)!r} is about the cache of a language model, which mode {mode!r} does"
+                    " not go on with; give mode prefill or decode, or leave it out"
+                )
 
     def of_source(self, source: str) -> Options:
         """The same, less what means nothing to a source. In an estimate, a compiler fuses element-wise work."""

@@ -38,6 +38,7 @@ class Run:
                 raise InvalidValue(f"unknown {what} {value!r}; known: {', '.join(known)}")
         if self.batch is not None and (type(self.batch) is not int or self.batch < 1):
             raise InvalidValue(f"batch {self.batch!r} cannot be run; give whole numbers of at least 1")
+        self.options.check_mode(self.mode)
 
     def case(self, device: str | None = None) -> Case:
         """The case of its records; a file is named without its folder."""
