@@ -56,7 +56,7 @@ def options() -> str:
     for name, line in OPTIONS.items():
         default = "" if line.default in (None, ()) else f"`{str(line.default).lower()}`"
         concerns = {"step": "step", "graph": "ONNX file", "counting": "counted", "running": "run"}[line.concerns]
-        concerns += ", train only" if line.training else ""
+        concerns += f", {', '.join(line.modes)} only" if line.modes else ""
         choices = f" One of {', '.join(line.choices)}." if line.choices else ""
         lines.append(f"| `{name}` | {default} | {', '.join(line.sources)} | {concerns} | {line.help}{choices} |")
     return "\n".join(lines) + "\n"

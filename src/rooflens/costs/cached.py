@@ -91,6 +91,8 @@ class _Flow:
         sources, name = list(self._sources(operation)), operation.call.name
         if sources and _moves(name):
             return self._moving(operation, sources)
+        if sources and name == "dequantize_cache":
+            return self._widening(operation, sources)
         if not sources and _repeats(operation):
             return self._repeating(operation)
         if any(part.made for _, part in sources):
@@ -135,6 +137,15 @@ class _Flow:
             return _BESIDE_PRODUCTS
         formula = f"A cache grows in place: of what this moves, new values are read and written, {int(moved):,} B."
         return Need(bytes=int(moved), cause="cache copies", formula=formula)
+
+    def _widening(self, operation: Operation, sources: Sequence[_Source]) -> Need:
+        """Scales are read; the codes are read by whatever reads the numbers that they stand for."""
+        (_, codes), *scales = sorted(sources, key=lambda source: source[0].elements, reverse=True)
+        moved = sum(self._fetch(part) + part.new * _element(access) for access, part in scales)
+        for access in operation.writes:
+            self._held[access.block] = codes
+        formula = f"The scales of a cache are read, {int(moved):,} B; its codes are read by what computes with them."
+        return Need(bytes=int(moved), cause="expansion", formula=formula)
 
     def _projecting(self, index: int, operation: Operation, sources: Sequence[_Source], moved: float) -> Need | None:
         """A product of cached latents with a weight: nothing but the weight moves until its result is used."""

@@ -38,9 +38,8 @@ def _layer(layer: Any, kv_dtype: str, group: int | None) -> Any:
     scales.holds_scales = True
     kind = type(layer)
     # A class with a layer type of its own would take the place of transformers' own in every later cache.
-    made = object.__new__(
-        type(f"Quantised{kind.__name__}", (_Quantised, kind), {"_layer_type": None, "__module__": __name__})
-    )
+    own = {"_layer_type": None, "__module__": __name__}
+    made: Any = object.__new__(type(f"Quantised{kind.__name__}", (_Quantised, kind), own))
     vars(made).update(vars(layer), kv_dtype=kv_dtype, group=group, scales=scales)
     return made
 
@@ -128,7 +127,8 @@ def _dequantize(codes: Tensor, scales: Tensor, kv_dtype: str, dtype: torch.dtype
         codes = torch.stack([codes & 15, codes >> 4], dim=-1).flatten(-2)
     scale, least = scales.float().chunk(2, dim=-1)
     grouped = codes.float().unflatten(-1, (scale.shape[-1], -1))
-    return (grouped * scale[..., None] + least[..., None]).flatten(-2).to(dtype)
+    numbers: Tensor = grouped * scale[..., None] + least[..., None]
+    return numbers.flatten(-2).to(dtype)
 
 
 for _schema, _shapes, _kernel in (
