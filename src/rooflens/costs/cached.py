@@ -16,6 +16,7 @@ from rooflens.costs.latents import Projection, attend, needed_of, projection, si
 from rooflens.costs.registry import Need, cost, family_of
 from rooflens.records import Access, Cached, Operation, Tensor
 
+_WIDENS = "dequantize_cache"
 _SELECTS = frozenset({"index_select", "gather", "index", "_unsafe_index", "take", "take_along_dim"})
 _PLACES = frozenset({"index_copy", "index_put", "_unsafe_index_put", "_index_put_impl", "scatter", "slice_scatter"})
 
@@ -89,10 +90,8 @@ class _Flow:
     def follow(self, index: int, operation: Operation, moved: float) -> Need | None:
         """What an operation needs if it reads values of the cache; it moves `moved` bytes as it is written."""
         sources, name = list(self._sources(operation)), operation.call.name
-        if sources and _moves(name):
-            return self._moving(operation, sources)
-        if sources and name == "dequantize_cache":
-            return self._widening(operation, sources)
+        if sources and (name == _WIDENS or _moves(name)):
+            return self._widening(operation, sources) if name == _WIDENS else self._moving(operation, sources)
         if not sources and _repeats(operation):
             return self._repeating(operation)
         if any(part.made for _, part in sources):
