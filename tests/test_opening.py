@@ -73,9 +73,6 @@ def test_records_that_are_too_many_are_an_error(
     monkeypatch.setattr(opening, "MOST_ROWS", 2)  # header, case, record
     with pytest.raises(RecordFileError, match=r"holds more than 2 rows"):
         rl.read(record_file)
-    three = HEADER + "".join(row("dram__bytes.sum", "byte", "5", number=n) for n in range(3))
-    with pytest.raises(FileError, match=r"holds more than 2 rows"):
-        rl.read(written(tmp_path, "three.csv", three))
     database = nsys_samples.database(tmp_path / "x.sqlite", nsys_samples.TRAINING)
     with pytest.raises(FileError, match=r"table StringIds holds more than 2 rows"):
         rl.read(database)
@@ -143,6 +140,51 @@ def test_levels_are_counted_in_lists_and_objects() -> None:
             else:
                 with pytest.raises(FileError, match=f"more than {opening.MOST_NESTED} levels"):
                     opening.parsed_json(text, "x")
+
+
+RAW = '"ID","Kernel Name","dram__bytes.sum"\n"","","byte"\n' + "".join(f'"{n}","k","5"\n' for n in range(3))
+LAUNCH = """  k (1, 1, 1)x(1, 1, 1), Context 1, Stream 7, Device 0, CC {0}.0
+    Section: Command line profiler metrics
+    ------------------- ----------- ------------
+    dram__bytes.sum            byte            5
+    ------------------- ----------- ------------
+"""
+PAGE = "".join(LAUNCH.format(n) for n in (7, 8, 9))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEADER + "".join(row("dram__bytes.sum", "byte", "5", number=n) for n in range(3)),
+        HEADER
+        + "".join(row("dram__bytes.sum", "byte", "5", pid=n) for n in range(3)),  # none is complete before the end
+        RAW,
+        PAGE,
+    ],
+    ids=["long", "processes", "raw", "page"],
+)
+def test_launches_that_are_too_many_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    path = written(tmp_path, "three.csv", text)
+    assert len(rl.read(path)) == 3
+    monkeypatch.setattr(opening, "MOST_LAUNCHES", 2)
+    with pytest.raises(FileError, match=r"holds more than 2 launches; write less of it into one file"):
+        rl.read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (HEADER + row("dram__bytes.sum", "byte", "5") * 21, "line 22: a launch holds more than 20 counters"),
+        (HEADER + "".join(row(f"m__{n}.sum", "byte", "5") for n in range(21)), "more than 20 names of counters"),
+        (RAW.replace('"Kernel Name"', '"Kernel Name",' + ",".join('"x"' * 20)), "holds more than 20 columns"),
+    ],
+)
+def test_counters_that_are_too_many_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
+) -> None:
+    monkeypatch.setattr(opening, "MOST_COUNTERS", 20)
+    with pytest.raises(FileError, match=says):
+        rl.read(written(tmp_path, "many.csv", text))
 
 
 def test_lines_have_a_bound_beside_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

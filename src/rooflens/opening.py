@@ -25,10 +25,14 @@ MOST_TYPED = 64 << 20
 """The same of a file that people write: devices, studies, configurations, roofs."""
 MOST_LINE = 1 << 24
 """Bytes of a line, where a file is read by line. The widest raw pages of ncu have some ten thousand columns."""
-MOST_LINES = 1 << 24
-"""Lines of a text; those of a whole file of :data:`MOST_BYTES` have 128 bytes on average, and no fewer."""
+MOST_LINES = 1 << 23
+"""Lines of a text; those of a whole file of :data:`MOST_BYTES` have 256 bytes on average, and no fewer."""
 MOST_ROWS = 1 << 22
 """Rows that become records."""
+MOST_LAUNCHES = 1 << 20
+"""Launches in a file of counters, each of which may have hundreds of lines."""
+MOST_COUNTERS = 1 << 16
+"""Counters of a launch, and names of counters in a file."""
 MOST_NESTED = 64
 """Levels of lists and objects in a JSON or TOML file."""
 _HEAD, _CHUNK = 1 << 16, 1 << 17
@@ -222,15 +226,28 @@ def _utf8_lines(file: io.BufferedReader, encoding: str, where: str, error: type[
         text.detach()
 
 
-def at_most(rows: Iterable[T], where: str, error: type[RooflensError] = FileError) -> Iterator[T]:
+def too_many(where: str, most: int, what: str, error: type[RooflensError] = FileError) -> RooflensError:
+    """Return the error of a file with more of something than it may have."""
+    return error(f"{where} holds more than {most} {what}; write less of it into one file")
+
+
+def at_most(
+    rows: Iterable[T],
+    where: str,
+    error: type[RooflensError] = FileError,
+    *,
+    most: int | None = None,
+    what: str = "rows",
+) -> Iterator[T]:
     """Give the rows of a file one by one.
 
     Raises:
-        FileError: there are more than :data:`MOST_ROWS`.
+        FileError: there are more than `most`, default :data:`MOST_ROWS`.
     """
+    limit = MOST_ROWS if most is None else most
     for number, row in enumerate(rows):
-        if number >= MOST_ROWS:
-            raise error(f"{where} holds more than {MOST_ROWS} rows; write less of it into one file")
+        if number >= limit:
+            raise too_many(where, limit, what, error)
         yield row
 
 

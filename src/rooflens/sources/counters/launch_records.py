@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
 
-from rooflens import units
+from rooflens import opening, units
 from rooflens.costs import family_of
 from rooflens.errors import FileError
-from rooflens.opening import at_most
 from rooflens.records import Case, Record, Work
 from rooflens.results import UNATTRIBUTED
 from rooflens.sources.counters.counter_cells import CounterReading
@@ -90,7 +89,7 @@ def found_in(launches: Iterable[KernelLaunch], reading: CounterReading, case_of:
     collected: Counter[CounterNames] = Counter()
     fastest: float | None = None
     places, useful = RangePlaces(), False
-    for launch in at_most(launches, reading.where):
+    for launch in opening.at_most(launches, reading.where, most=opening.MOST_LAUNCHES, what="launches"):
         chip, counters = chip_of(launch), launch.counters
         case = cases.get(chip)
         if case is None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from rooflens import opening
 from rooflens.records.record import MOST_CALLS
 from rooflens.sources.counters.counter_cells import CounterReading, Target, shape_of
 from rooflens.sources.counters.csv_rows import SEPARATOR, Header, damaged, fields, misshapen
@@ -59,10 +60,16 @@ class LongTable:
         if target is None or '"' in value:
             return None
         if target.read:
-            self._launch_cells.append((target, value, line))
+            self._keep(target, value, line)
         else:
             self._reading.unused(target.metric, value, line)
         return ()
+
+    def _keep(self, target: Target, value: str, line: int) -> None:
+        """Keep a cell until its launch is complete."""
+        if len(self._launch_cells) >= opening.MOST_COUNTERS:
+            raise opening.too_many(f"{self._reading.where}, line {line}: a launch", opening.MOST_COUNTERS, "counters")
+        self._launch_cells.append((target, value, line))
 
     def add(self, line: int, text: str) -> KernelLaunch | None:
         """Take any row and return the launch that it completes; FileError if the row is damaged."""
@@ -78,7 +85,7 @@ class LongTable:
             named = (row[self._before], metric, row[self._unit])
             target = self._targets.get(named) or self._target(named, row[self._value], line)
             if target.read:
-                self._launch_cells.append((target, row[self._value], line))
+                self._keep(target, row[self._value], line)
                 if self._summary:
                     self._spans.append((metric, tuple(self._header.get(row, name) for name in _SPAN), line))
             else:
@@ -119,6 +126,8 @@ class LongTable:
         if current is not None and current.key == key:
             self._launch, self._launch_cells = current, self._cells[key]
             return None
+        if len(self._closed) >= opening.MOST_LAUNCHES:
+            raise opening.too_many(self._reading.where, opening.MOST_LAUNCHES, "launches")
         if key in self._closed:
             which = f"launch {header.get(row, 'ID') or header.get(row, 'Kernel Name')!r} of process {process}"
             raise damaged(self._reading.where, line, f"{which} appears again after others")
@@ -152,6 +161,8 @@ class LongTable:
 
     def _target(self, named: tuple[str, str, str], text: str, line: int) -> Target:
         section, metric, unit = named
+        if len(self._targets) >= opening.MOST_COUNTERS:
+            raise opening.too_many(self._reading.where, opening.MOST_COUNTERS, "names of counters")
         self._reading.metrics[metric] = None
         name = metric if "__" in metric else labelled(section, metric)
         if name is not None and unit == "" and (not text or text.lower() in NOT_AVAILABLE) and kind_of(name):
@@ -168,6 +179,8 @@ def table(reading: CounterReading, text: str, line: int) -> LongTable | RawTable
     names = fields(text)
     if names is None:
         raise damaged(reading.where, line, "the header has a quote in the wrong place")
+    if len(names) > opening.MOST_COUNTERS:
+        raise opening.too_many(reading.where, opening.MOST_COUNTERS, "columns")
     united = [_WITH_UNIT.fullmatch(name) for name in names]
     header = Header([name if match is None else match[1] for name, match in zip(names, united, strict=True)])
     is_wide = "Metric Name" not in header

@@ -7,6 +7,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
+from rooflens import opening
 from rooflens.sources.counters.counter_cells import CounterReading, RowShape, collected, shape_of
 from rooflens.sources.counters.csv_rows import SEPARATOR, Header, damaged, fields, misshapen
 from rooflens.sources.counters.launches import KernelLaunch
@@ -160,6 +161,8 @@ class RawTable:
         process, number, _ = launch.key
         if not is_whole(number):
             raise damaged(self._reading.where, launch.line, f"a launch cannot have the number {number!r}")
+        if len(self._closed) >= opening.MOST_LAUNCHES:
+            raise opening.too_many(self._reading.where, opening.MOST_LAUNCHES, "launches")
         if launch.key in self._closed:
             raise damaged(self._reading.where, launch.line, f"launch {number} of process {process} appears twice")
         self._closed.add(launch.key)
