@@ -163,6 +163,18 @@ def test_utf_16_without_a_mark_is_named(tmp_path: Path) -> None:
         rl.read(path)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_trace_may_have_a_mark_of_its_encoding(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "trace.json"
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2, "pid": 1, "tid": 1}
+    path.write_text(json.dumps({"traceEvents": [event]}), encoding=encoding)
+    (record,) = [record for record in rl.read(path) if record.scope != "model"]
+    assert record.seconds == pytest.approx(2e-6)
+    path.write_bytes(path.read_bytes() + b"\xff")
+    with pytest.raises(FileError, match=r"cannot be decoded|is no Chrome trace"):
+        rl.read(path)
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_typed_files_may_have_a_mark_of_their_encoding(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "figures.csv"

@@ -168,6 +168,23 @@ def read_text(path: Path, *, error: type[RooflensError] = FileError, what: str =
         ) from problem
 
 
+def in_utf8(data: bytes, where: str) -> bytes:
+    """Return a text in UTF-8 without a mark, whatever its mark tells.
+
+    Raises:
+        FileError: it is no text in the encoding that its mark tells.
+    """
+    encoding = encoding_of(data[:4])
+    if encoding == "utf-8":
+        return data
+    if encoding == "utf-8-sig":
+        return data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode(encoding).encode()
+    except UnicodeError as problem:
+        raise FileError(f"{where}: its text in {encoding.upper()} cannot be decoded ({problem})") from problem
+
+
 @contextmanager
 def opened_lines(path: Path) -> Iterator[Iterator[str]]:
     """Open the lines of a text in UTF-8, or as the mark at its start tells; bytes that are no text are replaced.

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from rooflens.errors import FileError, UnknownFormat
-from rooflens.opening import read_bytes
+from rooflens.opening import in_utf8, read_bytes
 from rooflens.sources.profile.device_time import plausible
 from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
 from rooflens.sources.profile.steps import by_profiler
@@ -61,7 +61,7 @@ def read_trace(path: str | Path) -> Events:
             without a usable time, none of the kinds that PyTorch's profiler writes, or launches and no kernel.
     """
     where = repr(str(path))
-    listed = _decoded(read_bytes(Path(path)), where)
+    listed = _decoded(in_utf8(read_bytes(Path(path)), where), where)
     events = _TraceReader(where).events(listed)
     if not any(event.cat in _KNOWN for event in listed):
         what = f"it holds no {_WANTED}, but {_categories(listed)}"
