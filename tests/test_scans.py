@@ -24,7 +24,7 @@ import rooflens as rl
 from rooflens.costs import SCANS
 from rooflens.records import Record
 from rooflens.roofline import bound
-from rooflens.trace import scans
+from rooflens.trace import scan_calls
 from rooflens.trace.scan_functions import FUNCTIONS
 
 transformers = pytest.importorskip("transformers")
@@ -40,8 +40,8 @@ def plain_loops() -> Iterator[None]:
     """Without any function that is answered: the Python code is traced."""
     with ExitStack() as patches:
         for table in ("FUNCTIONS", "METHODS", "KERNELS"):
-            patches.enter_context(patch.object(scans, table, {}))
-        patches.enter_context(patch.object(scans.lightning, "MODULE", ""))
+            patches.enter_context(patch.object(scan_calls, table, {}))
+        patches.enter_context(patch.object(scan_calls.lightning, "MODULE", ""))
         yield
 
 
@@ -359,17 +359,17 @@ def kernel(name: str, *parameters: str, **optional: Any) -> Any:
     return function
 
 
-def test_kernels_of_other_packages_are_as_written() -> None:
+def test_kernels_of_other_packages_are_as_written(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs: Any = types.ModuleType("a_model_of_a_user")
     theirs.selective_scan_fn = kernel("mamba_ssm.ops.selective_scan_fn", "u", "delta", "A", "B", "C", D=None, z=None)
     theirs.chunk_gated_delta_rule = kernel(
         "fla.ops.chunk_gated_delta_rule", "q", "k", "v", "g", "beta", output_final_state=False
     )
-    with patch.dict(sys.modules, {theirs.__name__: theirs}):
-        scan = rl.estimate(Calls(lambda _, *args: theirs.selective_scan_fn(*args)), inputs=mamba(100))
-        rule = rl.estimate(
-            Calls(lambda _, *args: theirs.chunk_gated_delta_rule(*args, output_final_state=True)), inputs=DELTA(100)
-        )
+    monkeypatch.setitem(sys.modules, theirs.__name__, theirs)
+    scan = rl.estimate(Calls(lambda _, *args: theirs.selective_scan_fn(*args)), inputs=mamba(100))
+    rule = rl.estimate(
+        Calls(lambda _, *args: theirs.chunk_gated_delta_rule(*args, output_final_state=True)), inputs=DELTA(100)
+    )
     found = record(scan, "selective_scan")
     assert found.floor is None
     assert found.work is not None
@@ -379,7 +379,49 @@ def test_kernels_of_other_packages_are_as_written() -> None:
     assert [t.shape for t in (state.call.outputs if state.call else ())] == [(2, 100, 3, 7), (2, 3, 5, 7)]
 
 
-def test_a_loop_that_a_user_wrote_stays_one() -> None:
+def test_whole_layers_of_mamba_ssm(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs: Any = types.ModuleType("another_model_of_a_user")
+    weights = ("conv1d_weight", "conv1d_bias", "x_proj_weight", "delta_proj_weight", "out_proj_weight", "out_proj_bias")
+    theirs.mamba_inner_fn = kernel(
+        "mamba_ssm.ops.mamba_inner_fn", "xz", *weights, "A", B=None, C=None, D=None, delta_bias=None
+    )
+    theirs.mamba_split_conv1d_scan_combined = kernel(
+        "mamba_ssm.ops.mamba_split_conv1d_scan_combined",
+        *("zxbcdt", "conv1d_weight", "conv1d_bias", "dt_bias", "A", "D", "chunk_size"),
+        rmsnorm_weight=None,
+        outproj_weight=None,
+        outproj_bias=None,
+        headdim=None,
+        ngroups=1,
+        return_final_states=False,
+    )
+    # Two sequences of 50 tokens. 6 channels, 4 states and taps, rank 3 of dt, 8 outputs.
+    inner = (*heads((2, 12, -1), (6, 1, 4), (6,), (11, 6), (6, 3), (8, 6))(50), None, torch.empty(6, 4))
+    # 3 heads of 5, one group of 7 states: 15 channels of the gate, 15 + 2 x 7 that are convolved, 3 of dt.
+    split = (*heads((2, -1, 47), (29, 4), (29,), (3,), (3,), (3,))(50), 256)
+    monkeypatch.setitem(sys.modules, theirs.__name__, theirs)
+    options = {"D": torch.empty(6), "delta_bias": torch.empty(6)}
+    one = rl.estimate(Calls(lambda _, *args: theirs.mamba_inner_fn(*args, **options)), inputs=inner)
+    options = {"rmsnorm_weight": torch.empty(15), "outproj_weight": torch.empty(8, 15)}
+    two = rl.estimate(
+        Calls(lambda _, *args: theirs.mamba_split_conv1d_scan_combined(*args, headdim=5, **options)), inputs=split
+    )
+    assert one.total().macs == 100 * (6 * 4 + 6 * 11 + 3 * 6 + 6 * 8)
+    scan = record(one, "selective_scan").work
+    assert scan is not None
+    assert scan.flops == {"vector.fp32": 600 * (6 * 4 + 1 + 2 + 3 + 1), "special.fp32": 600 * (4 + 2)}
+    assert two.total().macs == 100 * (29 * 4 + 3 * 2 * 5 * 7 + 15 * 8)
+    assert {r.name for r in two if r.work} >= {
+        "short_convolution",
+        "chunk_scan",
+        "silu",
+        "mul",
+        "_fused_rms_norm",
+        "mm",
+    }
+
+
+def test_a_loop_that_a_user_wrote_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def mamba_selective_scan(x: Tensor, decay: Tensor) -> Tensor:
         state = torch.zeros_like(x[:, 0])
         for place in range(x.shape[1]):
@@ -388,9 +430,9 @@ def test_a_loop_that_a_user_wrote_stays_one() -> None:
 
     theirs: Any = types.ModuleType("a_loop_of_a_user")
     theirs.mamba_selective_scan = mamba_selective_scan
-    with patch.dict(sys.modules, {theirs.__name__: theirs}):
-        run = Calls(lambda _, *args: theirs.mamba_selective_scan(*args))
-        records = rl.estimate(run, inputs=(torch.empty(2, 5, 3), torch.empty(3)))
+    monkeypatch.setitem(sys.modules, theirs.__name__, theirs)
+    run = Calls(lambda _, *args: theirs.mamba_selective_scan(*args))
+    records = rl.estimate(run, inputs=(torch.empty(2, 5, 3), torch.empty(3)))
     assert {r.name for r in records if r.work} == {"zeros_like", "mul", "add"}
 
 

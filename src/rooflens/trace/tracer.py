@@ -38,7 +38,7 @@ from rooflens.trace.modules import ModulePaths, untouched
 from rooflens.trace.recorder import Recorder
 from rooflens.trace.replaced_calls import OPERATORS, AcceleratorCalls, without_mkldnn
 from rooflens.trace.replaced_operators import replaced
-from rooflens.trace.scans import Scans
+from rooflens.trace.scan_calls import Scans
 from rooflens.trace.varlen_calls import nested_layers
 from rooflens.units import show
 
