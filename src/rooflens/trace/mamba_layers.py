@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Kernel = Callable[..., Any]
+ScanKernel = Callable[..., Any]
 
 
 def short_convolution(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str | None = None) -> Any:
@@ -45,7 +45,7 @@ def mamba_chunk_scan_combined(
     """The parameters of Mamba 2's kernel."""
 
 
-def mamba(convolve: Kernel, scan: Kernel, given: dict[str, Any]) -> Tensor:
+def mamba(convolve: ScanKernel, scan: ScanKernel, given: dict[str, Any]) -> Tensor:
     """`mamba_inner_fn`: convolution, projections of what it gives to dt, B and C, scan, projection of the output."""
     x, gate = given["xz"].chunk(2, dim=1)
     x = convolve(x, given["conv1d_weight"].squeeze(1), given.get("conv1d_bias"), activation="silu")
@@ -62,7 +62,7 @@ def mamba(convolve: Kernel, scan: Kernel, given: dict[str, Any]) -> Tensor:
     return F.linear(scanned.transpose(1, 2), given["out_proj_weight"], given.get("out_proj_bias"))
 
 
-def mamba2(convolve: Kernel, scan: Kernel, given: dict[str, Any]) -> Any:
+def mamba2(convolve: ScanKernel, scan: ScanKernel, given: dict[str, Any]) -> Any:
     """`mamba_split_conv1d_scan_combined`: convolution, scan, the norm with its gate, projection of the output.
 
     Channels in front of the gate that no scan reads are a gated layer of their own.
@@ -102,7 +102,7 @@ def _normed(tensor: Tensor, given: dict[str, Any], name: str) -> Tensor:
     return tensor if weight is None else F.rms_norm(tensor, weight.shape, weight, given.get("b_c_dt_rms_eps", 1e-6))
 
 
-LAYERS: dict[str, tuple[Callable[..., Any], Callable[[Kernel, Kernel, dict[str, Any]], Any]]] = {
+LAYERS: dict[str, tuple[Callable[..., Any], Callable[[ScanKernel, ScanKernel, dict[str, Any]], Any]]] = {
     "mamba_inner_fn": (selective_scan_fn, mamba),
     "mamba_split_conv1d_scan_combined": (mamba_chunk_scan_combined, mamba2),
 }
