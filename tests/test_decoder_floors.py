@@ -75,8 +75,7 @@ def test_the_code_appends_by_copying_the_cache(tmp_path: Path) -> None:
 def test_a_sliding_window_is_read_and_nothing_before_it(tmp_path: Path) -> None:
     # A window of 8 with the new token: 7 of the 16 tokens are kept.
     config = LLAMA | {"model_type": "mistral", "sliding_window": 8, "head_dim": 16}
-    mask = 8  # a byte for each key
-    assert needed(decode(tmp_path, config)) == llama_bytes(2, 16, [7, 7]) + LAYERS * mask
+    assert needed(decode(tmp_path, config)) == llama_bytes(2, 16, [7, 7])
 
 
 def test_layers_that_alternate_read_their_own_windows(tmp_path: Path) -> None:
@@ -85,7 +84,7 @@ def test_layers_that_alternate_read_their_own_windows(tmp_path: Path) -> None:
     records = decode(tmp_path, config | {"layer_types": kinds})
     read = needed(records, "attention")
     token, query = 2 * BATCH * 2 * 16 * BF16, 2 * BATCH * WIDTH * BF16
-    assert read == sum((kept + 1) * token + query for kept in (7, 7, 7, TOKENS)) + 3 * 8
+    assert read == sum((kept + 1) * token + query for kept in (7, 7, 7, TOKENS))
 
 
 def test_a_cache_of_seven_billion_on_an_a100(tmp_path: Path) -> None:
@@ -230,3 +229,53 @@ def test_copies_of_experts_for_each_token_are_not_needed(tmp_path: Path) -> None
 def test_explain_tells_how_many_experts_are_hit(tmp_path: Path) -> None:
     text = " ".join(rl.explain(decode(tmp_path, EXPERTS, batch=4), path="model.layers.0.mlp.experts").text.split())
     assert "4 tokens are sent to 2 of 16 experts each: 16 x (1 - (1 - 2 / 16)^4) = 6.621 are expected to be hit" in text
+
+
+def attended(records: rl.RecordSet) -> tuple[float, float]:
+    """Matrix FLOP of attention as written, and as every implementation needs them."""
+    return flops(records, "attention", "bmm", path="self_attn")
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize(
+    ("config", "pairs"),
+    [
+        # 16 tokens, each with itself and those before it: 16 x 17 / 2. sdpa is told so by its argument, not by a mask.
+        ({"model_type": "llama"}, 136),
+        # A window of 8: 1, 2 ... 8 keys for the first 8 queries, 8 for the other 8.
+        ({"model_type": "mistral", "sliding_window": 8, "head_dim": 16}, 36 + 64),
+        # A window that is longer than the sequence is a causal mask.
+        ({"model_type": "mistral", "sliding_window": 64, "head_dim": 16}, 136),
+    ],
+)
+def test_prefill_counts_the_pairs_inside_of_window_and_mask(
+    tmp_path: Path, config: dict[str, Any], pairs: int, attention: str
+) -> None:
+    records = decode(tmp_path, LLAMA | config | {"attn_implementation": attention}, mode="prefill")
+    each = LAYERS * BATCH * 4 * 2 * (16 + 16)  # layers, sequences, heads, FLOP for a pair
+    written, least = attended(records)
+    assert least == pytest.approx(each * pairs)
+    assert written in (each * TOKENS * TOKENS, each * pairs)
+    assert records.total().matmul_flops == decode(tmp_path, LLAMA | config, mode="prefill").total().matmul_flops
+
+
+def test_chunks_are_known_where_nothing_is_padded(tmp_path: Path) -> None:
+    # Llama 4: chunks of 8, so 2 x 8 x 9 / 2 pairs of 16 tokens; in every fourth layer all 136 that are causal.
+    config = LLAMA | {"model_type": "llama4_text", "num_hidden_layers": 4, "head_dim": 16, "attention_chunk_size": 8}
+    records = decode(tmp_path, config | {"intermediate_size_mlp": 64, "num_local_experts": 4}, mode="prefill")
+    pairs = 3 * 72 + 136
+    assert attended(records)[1] == pytest.approx(BATCH * 4 * 2 * (16 + 16) * pairs)
+
+
+def test_a_mask_that_sees_both_ways_is_not_halved(tmp_path: Path) -> None:
+    config = LLAMA | {"is_causal": False, "attn_implementation": "eager"}
+    records = decode(tmp_path, config, mode="prefill")
+    written, least = attended(records)
+    assert written == least == LAYERS * BATCH * 4 * 2 * (16 + 16) * TOKENS * TOKENS
+
+
+def test_decode_reads_the_valid_part_of_a_cache_of_fixed_length(tmp_path: Path) -> None:
+    # Room for 64 tokens: the new one sees 17 places, with itself, and 16 of them are read.
+    fixed = decode(tmp_path, LLAMA, kv_cache="static", kv_cache_len=64)
+    assert needed(fixed) == llama_bytes(2, 16, [TOKENS] * LAYERS)
+    assert attended(fixed)[1] == pytest.approx(LAYERS * BATCH * 4 * 2 * (16 + 16) * 17)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from rooflens.costs.fusion import attention_bytes
 from rooflens.costs.latents import Projection, attend, needed_of, projection, sides_of
+from rooflens.costs.masks import Masked
 from rooflens.costs.registry import Need, cost, family_of
 from rooflens.records import Access, Cached, Operation, Tensor
 
@@ -87,15 +88,15 @@ class _Flow:
             self._unread[part.block] = part.elements
             self._element[part.block] = part.nbytes / max(1, part.elements)
 
-    def follow(self, index: int, operation: Operation, moved: float) -> Need | None:
+    def follow(self, index: int, operation: Operation, moved: float, mask: Masked | None = None) -> Need | None:
         """What an operation needs if it reads values of the cache; it moves `moved` bytes as it is written."""
-        sources, name = list(self._sources(operation)), operation.call.name
+        sources, name = list(self._sources(operation, mask)), operation.call.name
         if sources and (name == _WIDENS or _moves(name)):
             return self._widening(operation, sources) if name == _WIDENS else self._moving(operation, sources)
         if not sources and _repeats(operation):
             return self._repeating(operation)
         if any(part.made for _, part in sources):
-            attending = self._attending(operation, sources, moved)
+            attending = self._attending(operation, sources, moved, 1.0 if mask is None else mask.share)
             if attending is not None:
                 return attending
             self._settle(sources)
@@ -109,12 +110,13 @@ class _Flow:
             return None
         return self._projecting(index, operation, sources, moved) or self._reading(sources, moved)
 
-    def _sources(self, operation: Operation) -> Iterator[_Source]:
-        """What the operation reads that holds values of the cache, or repeated ones."""
+    def _sources(self, operation: Operation, mask: Masked | None = None) -> Iterator[_Source]:
+        """What the operation reads that holds values of the cache, or repeated ones, within the reach of a mask."""
+        reach = 1.0 if mask is None else mask.reach
         for access in operation.reads:
             held = self._held.get(access.block)
             if held is not None:
-                part = held.within(access.elements)
+                part = held.within(round(access.elements * reach))
                 known = {place: n for place, n in part.made.items() if place in self._projections}
                 if known or part.cached or part.new:
                     yield access, replace(part, made=known)
@@ -156,12 +158,12 @@ class _Flow:
         self._held[result.block] = _Held(made={index: result.elements})
         return Need(bytes=int(moved - sources[0][0].nbytes - result.nbytes), cause="expansion")
 
-    def _attending(self, operation: Operation, sources: Sequence[_Source], moved: float) -> Need | None:
+    def _attending(self, operation: Operation, sources: Sequence[_Source], moved: float, share: float) -> Need | None:
         """Attention over keys and values that are projected from latents; None for any other operation."""
         sides = sides_of(operation, {access: part.made for access, part in sources}, self._projections)
         if sides is None:
             return None
-        flops, told = attend(operation.call, sides)
+        flops, told = attend(operation.call, sides, share)
         places = dict.fromkeys(place for _, part in sources for place in part.made)
         latents = [source for place in places for source in self._latents.pop(place, ())]
         read = self._reading([*((a, replace(part, made={})) for a, part in sources), *_instead(latents)], moved)
@@ -229,27 +231,41 @@ class _Flow:
         return moved
 
 
-def serving_needs(operations: Sequence[Operation], cache: Iterable[Cached], lasting: frozenset[int]) -> dict[int, Need]:
+def serving_needs(
+    operations: Sequence[Operation], cache: Iterable[Cached], lasting: frozenset[int], known: Mapping[int, Masked]
+) -> dict[int, Need]:
     """What the operations of a prefill or a decode step need, by index, where they may do more.
 
     Args:
         operations: in order, with the memory that they read and write.
         cache: its blocks when the step begins; lasting: blocks that are used after the last operation.
+        known: operations of attention whose mask is known.
     """
     flow, written_out = _Flow(cache, lasting), attention_bytes(operations)
     for index, operation in enumerate(operations):
         one = cost(operation.call)
-        moved = written_out.get(index, one.work.bytes["dram"])
-        need = flow.follow(index, operation, moved)
+        moved, mask = written_out.get(index, one.work.bytes["dram"]), known.get(index)
+        moved -= 0 if mask is None else mask.nbytes
+        need = flow.follow(index, operation, moved, mask)
         if one.floor is not None:  # a scan tells itself what it needs of its state
             continue
         if need is None and family_of(operation.call.name) in _BESIDE:
             need = _BESIDE_PRODUCTS
         elif need is None and index in written_out:
             need = Need(bytes=moved, cause="attention matrix", formula=f"{_ON_CHIP}: {moved:,} B.")
+        if mask is not None:
+            need = _within(mask, operation, moved, need)
         if need is not None:
             flow.needs[index] = need
     return flow.needs
+
+
+def _within(mask: Masked, operation: Operation, moved: float, need: Need | None) -> Need:
+    """What an attention needs within its mask."""
+    flops = mask.flops(operation)
+    if need is None:
+        return Need(flops=flops, bytes=moved, cause="masked pairs", formula=mask.formula)
+    return replace(need, flops=flops if need.flops is None else need.flops, formula=f"{need.formula} {mask.formula}")
 
 
 def _instead(latents: Sequence[_Source]) -> Iterator[_Source]:

@@ -77,6 +77,14 @@ def attention_bytes(operations: Sequence[Operation]) -> dict[int, int]:
     return dict(_charges(flow, frozenset()))
 
 
+def attention_groups(operations: Sequence[Operation]) -> dict[int, int]:
+    """The number of an attention that is written out, by index of its operations."""
+    flow = _flow(operations)
+    _join_attention(flow)
+    sizes = Counter(node.group for node in flow.nodes)
+    return {node.index: node.group for node in flow.nodes if sizes[node.group] > 1}
+
+
 def optimizer_needs(operations: Sequence[Operation], lasting: frozenset[int]) -> dict[int, Need]:
     """What every form of the optimizer needs, by index: each tensor read once, written once if it lasts.
 

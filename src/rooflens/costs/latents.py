@@ -110,14 +110,18 @@ def _are_keys(operand: Tensor, by: Projection) -> bool:
     return as_keys if as_keys != as_values else by.used == 0
 
 
-def attend(call: Call, sides: Sequence[AttentionSide]) -> tuple[dict[str, float], str]:
-    """The FLOP that an attention needs for its keys and values, and how; what projections need is noted with them."""
+def attend(call: Call, sides: Sequence[AttentionSide], share: float) -> tuple[dict[str, float], str]:
+    """The FLOP that an attention needs for its keys and values, and how; what projections need is noted with them.
+
+    Args:
+        share: of the pairs, those inside of its mask.
+    """
     priced = cost(call)
     work = priced.kernel_work or priced.work
-    pairs = work.matmul_flops / (2 * sum(side.width for side in sides))
+    pairs = share * work.matmul_flops / (2 * sum(side.width for side in sides))
     least = [_least(side, pairs) for side in sides]
     told = ", ".join(f"{s.name} 2 x {n / 2 / pairs:,.0f}" for s, n in zip(sides, least, strict=True))
-    flops = {name: sum(least) if name.startswith("matmul") else n for name, n in work.flops.items()}
+    flops = {name: sum(least) if name.startswith("matmul") else share * n for name, n in work.flops.items()}
     return flops, f"Products for each of {pairs:,.0f} pairs of a query and a token: {told} FLOP."
 
 

@@ -43,5 +43,5 @@ from rooflens.records.record import (
 )
 from rooflens.records.scaling import Scaling
 from rooflens.records.timing import Timing, in_sequence
-from rooflens.records.trace import Cached, Trace
+from rooflens.records.trace import Cached, Mask, Trace
 from rooflens.records.work import COMPUTE_RESOURCES, DATA_RESOURCES, LEVELS, LINKS, PRECISIONS, UNITS, Origin, Work

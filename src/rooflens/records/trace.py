@@ -25,6 +25,26 @@ class Cached:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mask:
+    """A mask of attention, as far as it is known without its values.
+
+    Attributes:
+        block: number of its block of memory.
+        queries, keys: its last two sizes.
+        pairs: of a query and a key that it lets through.
+        reach: keys that some query sees.
+        words: causal, a window of so many ...
+    """
+
+    block: int
+    queries: int
+    keys: int
+    pairs: int
+    reach: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """What a step does.
 
@@ -36,6 +56,7 @@ class Trace:
         parameters: elements of the model's parameters, shared ones once.
         lasting: numbers of the blocks of memory that outlive the step.
         serving: prefill or decode of a language model.
+        masks: those of attention that are known.
         cache: the blocks of the cache that are there when the step begins.
         unsized: path and name of operations whose shapes, FLOP and bytes are not known.
         host_calls: views and calls of modules, by module and phase; None where they are not known.
@@ -51,6 +72,7 @@ class Trace:
     lasting: frozenset[int] = frozenset()
     serving: bool = False
     cache: tuple[Cached, ...] = ()
+    masks: tuple[Mask, ...] = ()
     unsized: tuple[tuple[str, str], ...] = ()
     host_calls: tuple[HostCalls, ...] | None = None
     with_values: bool = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from rooflens.costs import (
     EXPERTS_HIT,
+    UNKNOWN_MASK,
     Arithmetic,
     Cost,
     Need,
@@ -15,6 +16,9 @@ from rooflens.costs import (
     cost,
     expert_needs,
     fused_bytes,
+    has_unknown_mask,
+    mask_needs,
+    masked,
     optimizer_needs,
     serving_needs,
     traffic,
@@ -99,14 +103,16 @@ def records(
         else memory_on(device, trace.memory, workspaces(trace, arithmetic)),
         kv_cache=trace.kv_cache,
         host_calls=trace.host_calls,
-        notes=(*trace.notes, *_conventions(partial, causal, hit)),
+        notes=(*trace.notes, *_conventions(trace, partial, causal, hit)),
     )
 
 
-def _conventions(partial: bool, causal: bool, hit: bool) -> Iterator[str]:
-    """How causal attention, and the experts of a step are counted, where there are some."""
+def _conventions(trace: Trace, partial: bool, causal: bool, hit: bool) -> Iterator[str]:
+    """How causal attention, masks and the experts of a step are counted, where there are some."""
     if partial:
         yield CAUSAL_ATTENTION if causal else FULL_ATTENTION
+    if trace.serving and has_unknown_mask(trace.operations, trace.masks):
+        yield UNKNOWN_MASK
     if hit:
         yield EXPERTS_HIT
 
@@ -133,8 +139,10 @@ def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     """
     fused = fused_bytes(trace.operations, trace.lasting, fusion)
     needs = optimizer_needs(trace.operations, trace.lasting)
+    known = masked(trace.operations, trace.masks)
+    needs |= mask_needs(trace.operations, known)
     if trace.serving:
-        needs |= serving_needs(trace.operations, trace.cache, trace.lasting)
+        needs |= serving_needs(trace.operations, trace.cache, trace.lasting, known)
     needs |= dict(expert_needs(trace.operations))
     alike: dict[tuple[Operation, int | None, Need | None], list[Call]] = {}
     for index, operation in enumerate(trace.operations):

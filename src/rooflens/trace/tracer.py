@@ -29,11 +29,12 @@ from rooflens.models import (
     unwrapped,
     valid_parts,
 )
-from rooflens.records import Cached, KvCache, Memory, Trace
+from rooflens.records import Cached, KvCache, Mask, Memory, Trace
 from rooflens.trace.autocast import cuda_casts
 from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
 from rooflens.trace.higher_order import flexible_attention
 from rooflens.trace.lifetimes import Lifetimes
+from rooflens.trace.masks import Known, known_masks
 from rooflens.trace.modules import ModulePaths, untouched
 from rooflens.trace.recorder import Recorder
 from rooflens.trace.replaced_calls import OPERATORS, AcceleratorCalls, without_mkldnn
@@ -157,6 +158,7 @@ class _Run:
         self.scans = Scans()
         names = {id(tensor): name for name, tensor in self.state.items()}
         self.cache: tuple[Cached, ...] = ()
+        self.masks: list[Mask] = []
         self.recorder = Recorder(self.paths, self.lifetimes, names)
         self.parameters = [self.state[name] for name, _ in self.module.named_parameters()]
 
@@ -183,6 +185,7 @@ class _Run:
             self.scans.replaced(),
             nested_layers(),
             flexible_attention(),
+            known_masks(self._see_mask),
             torch.set_grad_enabled(step.training),
         ):
             optimizer = self._prepared_optimizer() if step.training else None
@@ -203,6 +206,7 @@ class _Run:
             lasting=lasting,
             serving=step.mode in ("prefill", "decode"),
             cache=self.cache,
+            masks=tuple(self.masks),
             operations=tuple(self.recorder.operations),
             host_calls=self.recorder.host_calls,
             memory=memory,
@@ -235,6 +239,11 @@ class _Run:
         seen = (self.step.seen or 0) - 1 if self.step.mode == "decode" else 0
         for tensor, elements in valid_parts(cache, seen):
             yield Cached(self.lifetimes.number(tensor), elements, elements * tensor.element_size())
+
+    def _see_mask(self, mask: Tensor, known: Known) -> None:
+        if self.recorder.is_watching():
+            seen = (self.step.seen or 0) - 1 if self.step.mode == "decode" else 0
+            self.masks.append(known(self.lifetimes.number(mask), seen))
 
     def _label_cache(self, cache: Any) -> None:
         for tensor in cache_tensors(cache) if cache is not None else ():

@@ -1,0 +1,84 @@
+"""What masks of attention let through: the bound counts no pair of a query and a key that a mask throws away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rooflens.costs.fusion import attention_groups
+from rooflens.costs.registry import Need, cost
+from rooflens.records import Mask, Operation, Tensor
+
+UNKNOWN_MASK = "attention with a mask whose pattern is not known (padding, documents, prefixes) counts all of its pairs"
+_ATTENTION = frozenset({"attention", "attention_backward"})
+_PRODUCTS = frozenset({"bmm", "baddbmm"})
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """An operation of an attention with a mask that is known; `nbytes` of it are read by the operation itself."""
+
+    mask: Mask
+    nbytes: int
+
+    @property
+    def share(self) -> float:
+        """Of the pairs, those inside of the mask."""
+        return self.mask.pairs / max(1, self.mask.queries * self.mask.keys)
+
+    @property
+    def reach(self) -> float:
+        """Of the keys, those that some query sees."""
+        return self.mask.reach / max(1, self.mask.keys)
+
+    def flops(self, operation: Operation) -> dict[str, float]:
+        """FLOP of the pairs inside of the mask."""
+        priced = cost(operation.call)
+        executed = priced.kernel_work or priced.work
+        return {name: n * self.share for name, n in executed.flops.items()}
+
+    @property
+    def formula(self) -> str:
+        mask = self.mask
+        return (
+            f"Of {mask.queries:,} x {mask.keys:,} pairs {mask.pairs:,} lie inside of the mask ({mask.words}); none of"
+            " them needs its values."
+        )
+
+
+def masked(operations: Sequence[Operation], masks: Iterable[Mask]) -> Mapping[int, Masked]:
+    """The operations of attention, by index, whose mask is known: fused, or the products of one that is written out."""
+    known = {mask.block: mask for mask in masks}
+    if not known:
+        return {}
+    found: dict[int, Masked] = {}
+    groups = attention_groups(operations)
+    of_group: dict[int, Mask] = {}
+    for index, operation in enumerate(operations):
+        for access in operation.reads:
+            mask = known.get(access.block)
+            if mask is not None and operation.call.name in _ATTENTION:
+                found[index] = Masked(mask, access.nbytes)
+            elif mask is not None and index in groups:
+                of_group[groups[index]] = mask
+    for index, group in groups.items():
+        if group in of_group and operations[index].call.name in _PRODUCTS:
+            found[index] = Masked(of_group[group], 0)
+    return found
+
+
+def mask_needs(operations: Sequence[Operation], known: Mapping[int, Masked]) -> dict[int, Need]:
+    """What operations of attention with a known mask need, by index."""
+    needs = {}
+    for index, one in known.items():
+        moved = cost(operations[index].call).work.bytes["dram"] - one.nbytes
+        flops = one.flops(operations[index])
+        needs[index] = Need(flops=flops, bytes=moved, cause="masked pairs", formula=one.formula)
+    return needs
+
+
+def has_unknown_mask(operations: Sequence[Operation], masks: Iterable[Mask]) -> bool:
+    """True if some attention has a mask of which nothing is known."""
+    blocks = {mask.block for mask in masks}
+    with_mask = (o for o in operations if o.call.name in _ATTENTION and isinstance(o.call.get("mask"), Tensor))
+    return any(not any(access.block in blocks for access in operation.reads) for operation in with_mask)

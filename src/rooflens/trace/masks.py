@@ -1,0 +1,137 @@
+"""Which pairs of a query and a key a mask lets through, where the functions that make it tell.
+
+The transformers library makes its masks from small functions of the places of a query and a key. A mask that is made
+of those for causality, windows and chunks has a row of keys for every query, so its pairs can be counted without its
+values. Of every other mask (padding, packed documents, prefixes, users' own) nothing is known here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from types import FunctionType
+from typing import Any
+from unittest.mock import patch
+
+from torch import Tensor
+
+from rooflens.records import Mask
+
+_MODULE = "transformers.masking_utils"
+_KINDS = ("sdpa", "eager")
+
+Known = Callable[[int, int], Mask]
+See = Callable[[Tensor, Known], None]
+_Range = tuple[float, float]
+"""The first and the last key that a query sees."""
+_FIRST, _LAST = float("-inf"), float("inf")
+_Rows = tuple[Callable[[int], _Range], str]
+"""Which keys a query sees, by its place, and the mask in words."""
+
+
+@contextmanager
+def known_masks(see: See) -> Iterator[None]:
+    """Hand each mask that transformers makes to `see`, with a function that tells what is known of it.
+
+    That is given the number of the mask's block, and how many tokens a cache has seen before.
+    """
+    module = sys.modules.get(_MODULE)
+    if module is None:
+        yield
+        return
+    mapping = module.AttentionMaskInterface._global_mapping
+    with patch.dict(mapping, {kind: _told(mapping[kind], see) for kind in _KINDS if kind in mapping}):
+        yield
+
+
+def _told(make: Callable[..., Any], see: See) -> Callable[..., Any]:
+    @wraps(make)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        mask = make(*args, **kwargs)
+        rows = _rows_of(kwargs)
+        if isinstance(mask, Tensor) and rows is not None:
+            see(mask, lambda block, seen: _counted(block, seen, kwargs, *rows))
+        return mask
+
+    return call
+
+
+def _rows_of(kwargs: dict[str, Any]) -> _Rows | None:
+    """Which keys a query sees, by its place, and the mask in words; None where that depends on values."""
+    function = kwargs.get("mask_function")
+    if function is None or kwargs.get("attention_mask") is not None or kwargs.get("use_vmap"):
+        return None
+    return _known(function)
+
+
+def _known(function: Callable[..., Any]) -> _Rows | None:
+    """Which keys a function of transformers lets a query see, by its place, and in words."""
+    if not isinstance(function, FunctionType) or function.__module__ != _MODULE:
+        return None
+    name, cells = function.__qualname__, function.__closure__ or ()
+    inside = dict(zip(function.__code__.co_freevars, (cell.cell_contents for cell in cells), strict=True))
+    if name.startswith("and_masks."):
+        return _both([_known(part) for part in inside["mask_functions"]])
+    form = _FORMS.get(name.partition(".")[0])
+    return None if form is None else form(next(iter(inside.values()), 0))
+
+
+def _causal(_: int) -> _Rows:
+    return lambda place: (_FIRST, place), "causal"
+
+
+def _bidirectional(_: int) -> _Rows:
+    return lambda place: (_FIRST, _LAST), ""
+
+
+def _window(size: int) -> _Rows:
+    return lambda place: (place - size + 1, _LAST), f"window of {size}"
+
+
+def _window_of_both_sides(size: int) -> _Rows:
+    return lambda place: (place - size, place + size), f"window of {size} to each side"
+
+
+def _chunks(size: int) -> _Rows:
+    """Chunks from the first token on: without a mask of padding nothing is padded on the left."""
+    return lambda place: (place // size * size, place // size * size + size - 1), f"chunks of {size}"
+
+
+_FORMS = {
+    "causal_mask_function": _causal,
+    "bidirectional_mask_function": _bidirectional,
+    "sliding_window_overlay": _window,
+    "sliding_window_bidirectional_overlay": _window_of_both_sides,
+    "chunked_overlay": _chunks,
+}
+"""The functions of transformers that decide by places alone; the first value that each holds is its size."""
+
+
+def _both(parts: list[_Rows | None]) -> _Rows | None:
+    """What several masks let through together."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+
+    def rows(place: int) -> _Range:
+        ranges = [row(place) for row, _ in known]
+        return max(first for first, _ in ranges), min(last for _, last in ranges)
+
+    return rows, ", ".join(filter(None, sorted(words for _, words in known)))
+
+
+def _counted(block: int, seen: int, kwargs: dict[str, Any], rows: Callable[[int], _Range], words: str) -> Mask:
+    """The pairs of all queries, and the keys that some query sees."""
+    queries, keys = kwargs["q_length"], kwargs["kv_length"]
+    begin, origin = kwargs.get("q_offset", 0), kwargs.get("kv_offset", 0)
+    if not isinstance(begin, int):  # a cache of fixed length counts its tokens in a tensor
+        begin = seen
+    pairs, lowest, highest = 0, keys, -1
+    for place in range(begin, begin + queries):
+        first, last = rows(place)
+        low, high = int(max(first - origin, 0)), int(min(last - origin, keys - 1))
+        if high >= low:
+            pairs, lowest, highest = pairs + high - low + 1, min(lowest, low), max(highest, high)
+    return Mask(block=block, queries=queries, keys=keys, pairs=pairs, reach=max(0, highest - lowest + 1), words=words)
