@@ -20,10 +20,11 @@ PAGE = ROOT / "docs" / "memory.md"
 RESULTS = ROOT / "benchmarks" / "results"
 CAPACITY = ROOT / "src" / "rooflens" / "devices" / "capacity.toml"
 PEAKS = RESULTS / "memory-h200.json"
-REPORTED = (RESULTS / "memory-h100.json", RESULTS / "memory-fresh-h200.json")
+REPORTED = tuple(RESULTS / f"memory-{name}.json" for name in ("h100", "fresh-h100", "fresh-h200"))
 LIMITS = RESULTS / "largest-batch-h200.json"
 STEPS = ("inference", "train")
 DEFAULT, EXPANDABLE = "default", "expandable_segments:True"
+FAR = 0.05
 WORTH_A_ROW = 0.02
 """Workspaces below this share of the peak are left out of their table."""
 NAMES = {"decoder-1b.json": "decoder of 1 billion", "decoder": "decoder of 1 billion"}
@@ -36,7 +37,8 @@ def refreshed(text: str) -> str:
     blocks = {
         "worst": lambda: worst(peaks),
         "peaks": lambda: peak_rows(peaks),
-        "reported": lambda: reported(*map(json.loads, (path.read_text() for path in REPORTED))),
+        "reported": lambda: reported(*(json.loads(path.read_text()) for path in REPORTED)),
+        "furthest": lambda: furthest(json.loads(REPORTED[-1].read_text())),
         "limits": lambda: limit_rows(limits),
         "workspaces": lambda: workspace_rows(limits),
         "context": lambda: context(limits),
@@ -59,11 +61,11 @@ def worst(data: dict[str, Any]) -> Iterator[str]:
     yield f"GPU: {data['card']}. torch {data['torch']}."
 
 
-def reported(known: dict[str, Any], fresh: dict[str, Any]) -> Iterator[str]:
+def reported(known: dict[str, Any], *fresh: dict[str, Any]) -> Iterator[str]:
     """Errors of peak and workspace together, of models that rules were made from and of others."""
     yield "| models | GPU | step | cases | median | 90 % within | worst | without workspaces, 90 % within |"
     yield "|---|---|---|---:|---:|---:|---|---:|"
-    for name, data in (("seen when the rules were made", known), ("others", fresh)):
+    for name, data in (("seen when the rules were made", known), *(("others", data) for data in fresh)):
         for step in STEPS:
             cases = [case for case in data["cases"] if case["mode"] == step]
             errors = sorted(abs(case["reported_error"]) for case in cases)
@@ -76,7 +78,22 @@ def reported(known: dict[str, Any], fresh: dict[str, Any]) -> Iterator[str]:
             cells = (models, data["card"], step, len(cases), shown, where, f"{100 * without[last]:.0f} %")
             yield f"| {' | '.join(map(str, cells))} |"
     yield ""
-    yield f"torch {fresh['torch']} on the GPU; the estimates for the first two rows are of {known['estimates']}."
+    yield (
+        f"torch {known['torch']} on the GPUs; the estimates for the first two rows are of {known['estimates']}, the"
+        f" others of {fresh[0]['torch']}."
+    )
+
+
+def furthest(data: dict[str, Any]) -> Iterator[str]:
+    """Every case whose estimate is further from what the device reported than `FAR`."""
+    yield "| model | dtype | batch | step | reported | estimate | error |"
+    yield "|---|---|---:|---|---:|---:|---:|"
+    cases = sorted(data["cases"], key=lambda case: -abs(case["reported_error"]))
+    for case in cases:
+        if abs(case["reported_error"]) > FAR:
+            sizes = (gigabytes(case[key]) for key in ("reported", "estimate_with_workspace"))
+            cells = (model(case), case["dtype"], case["batch"], case["mode"], *sizes, percent(case["reported_error"]))
+            yield f"| {' | '.join(map(str, cells))} |"
 
 
 def peak_rows(data: dict[str, Any]) -> Iterator[str]:

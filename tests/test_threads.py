@@ -18,7 +18,9 @@ from torch.utils.checkpoint import checkpoint
 
 import rooflens as rl
 from rooflens.errors import ModelError
+from rooflens.models import Executable, Step
 from rooflens.sources.conditions import BESIDE
+from rooflens.sources.profile import profiled_step
 from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
 from rooflens.sources.profile.own_threads import of_the_step
 from rooflens.sources.range_names import phase_range
@@ -257,12 +259,13 @@ def test_a_region_at_one_place_is_another_one_in_each_thread() -> None:
         assert list(pool.map(work, [4, 8, 16])) == [2 * 2 * width * 4 for width in (4, 8, 16)]
 
 
+def kernel(number: int) -> DeviceActivity:
+    return DeviceActivity(name=f"k{number}", kind="kernel", start=number, seconds=0.25, correlation=number)
+
+
 def test_what_another_thread_launched_is_left_out_of_a_profile() -> None:
     def at(start: float, thread: int) -> dict[str, Any]:
         return {"start": start, "seconds": 0.5, "thread": thread}
-
-    def kernel(number: int) -> DeviceActivity:
-        return DeviceActivity(name=f"k{number}", kind="kernel", start=number, seconds=0.25, correlation=number)
 
     phase = NamedRange(name=phase_range("forward"), start=0.0, seconds=9.0, thread=0)
     operations = (HostOperation(name="aten::mm", **at(1.0, 0)), HostOperation(name="aten::mm", **at(3.0, 1)))
@@ -279,6 +282,38 @@ def test_what_another_thread_launched_is_left_out_of_a_profile() -> None:
     assert own.notes == ("left out: 2 kernels, copies and fills that other threads of the program launched meanwhile",)
     alone = replace(events, launches=events.launches[:3], activities=events.activities[:3])
     assert of_the_step(alone) is alone
+
+
+def test_a_profile_without_what_autograds_thread_did_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One was seen on a GPU while another thread trained."""
+    backward = HostOperation(name="AddmmBackward0", start=2.0, seconds=0.5, thread=1, backward=True)
+    launches = tuple(LaunchCall(name="launch", correlation=n, start=n, seconds=0.1, thread=n - 1) for n in (1, 2))
+    whole = Events(operations=(backward,), launches=launches, activities=tuple(map(kernel, (1, 2))))
+    uncalled, unrecorded = replace(whole, launches=launches[:1]), replace(whole, operations=())
+    run = Executable(once=lambda mark: None, phases=("forward",))
+
+    def profiled(*taken: Events, mode: str = "train") -> tuple[Events, int]:
+        waiting = list(taken)
+        monkeypatch.setattr(profiled_step, "_profile", lambda *_: waiting.pop(0))
+        step = Step(name="step", module=nn.Identity(), loss=lambda output, _: output, mode=mode)
+        return profiled_step.profiled(step, run, "cuda", warmup=0), len(waiting)
+
+    def note_of(*taken: Events) -> str:
+        events, left = profiled(*taken, whole)
+        assert left == 1
+        (note,) = [note for note in events.notes if "partial" in note]
+        return note
+
+    assert profiled(whole, uncalled) == (of_the_step(whole), 1)
+    assert profiled(uncalled, unrecorded, whole) == (of_the_step(whole), 0)
+    partial = "the profile is partial, and so were 2 before: it has no "
+    assert note_of(*[uncalled] * 3) == (
+        f"{partial}launches of 1 of 2 kernels, copies and fills: these belong to no operation"
+    )
+    assert note_of(*[unrecorded] * 3) == f"{partial}operation of backward"
+    assert profiled(unrecorded, whole, mode="inference")[1] == 1
+    untold = replace(whole, launches=())  # a device whose profiler tells no calls
+    assert profiled(untold, whole)[1] == 1
 
 
 class Twice(nn.Module):

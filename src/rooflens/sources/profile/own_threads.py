@@ -9,6 +9,18 @@ from rooflens.sources.profile.nesting import NestedEvent, forest
 from rooflens.sources.range_names import phase_of
 
 
+def lacking(events: Events, *, training: bool) -> str:
+    """Return what a profile of a step on a device must have and lacks: launches, or operations of autograd."""
+    launches = {launch.correlation for launch in events.launches}
+    unseen = sum(activity.correlation not in launches for activity in events.activities)
+    if launches and unseen:
+        return (
+            f"launches of {unseen} of {len(events.activities)} kernels, copies and fills: these belong to no operation"
+        )
+    without = training and events.activities and not any(operation.backward for operation in events.operations)
+    return "operation of backward" if without else ""
+
+
 def of_the_step(events: Events) -> Events:
     """Return the events without what other threads launched.
 

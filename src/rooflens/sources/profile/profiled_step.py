@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,11 +22,13 @@ from rooflens.sources.profile.chrome import read_trace
 from rooflens.sources.profile.events import Events
 from rooflens.sources.profile.marking import ModuleRanges, phases_as_ranges
 from rooflens.sources.profile.operation_records import records_of
-from rooflens.sources.profile.own_threads import of_the_step
+from rooflens.sources.profile.own_threads import lacking, of_the_step
 from rooflens.sources.profile.places import outside
 
 WARMUP = 3
 """Runs before the profiled one: memory is allocated and algorithms are chosen by then."""
+PROFILES = 3
+"""At most so many. Where another thread trains meanwhile, one was seen without anything of autograd's thread."""
 COMPILED = "compiled code runs across modules: all of it belongs to the whole model"
 _LOG_LEVEL = "KINETO_LOG_LEVEL"
 
@@ -60,11 +63,22 @@ def records(
 def profiled(step: Step, run: Executable, where: str, *, warmup: int, keep: str | Path | None = None) -> Events:
     """Return the events of one warm run, in which every module and phase is a named range.
 
-    They go through torch's own trace file: its form is promised, and the same in every version.
+    A profile that lacks a part is taken again; the last one says what it lacks.
     """
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if where == "cuda" else [])]
     for _ in range(warmup):
         run.once(lambda: None)
+    for _ in range(PROFILES):
+        events = _profile(step, run, where, keep)
+        lacks = lacking(events, training=step.training)
+        if not lacks:
+            return of_the_step(events)
+    note = f"the profile is partial, and so were {PROFILES - 1} before: it has no {lacks}"
+    return of_the_step(replace(events, notes=(*events.notes, note)))
+
+
+def _profile(step: Step, run: Executable, where: str, keep: str | Path | None) -> Events:
+    """The events of one run, through torch's own trace file: its form is promised, and the same in every version."""
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if where == "cuda" else [])]
     with tempfile.TemporaryDirectory() as folder, _quiet():
         path = Path(folder) / "trace.json"
         with profile(
@@ -85,7 +99,7 @@ def profiled(step: Step, run: Executable, where: str, *, warmup: int, keep: str 
             profiler.step()
         if keep is not None:
             shutil.copyfile(path, keep)
-        return of_the_step(read_trace(path))
+        return read_trace(path)
 
 
 def counted(step: Step, run: Executable) -> None:
