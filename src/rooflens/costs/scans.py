@@ -1,6 +1,6 @@
 """Scans over a sequence: what the recurrence itself needs, and what the code does that was called.
 
-What is counted is the code as it is written: its loop, or its chunks (`written`, which the trace hands over). What
+What is counted is the code as it is written: its loop, or its chunks (how they grow, the trace hands over). What
 every implementation needs stands beside it: the least multiply-adds of any form, each tensor read or written once.
 Products of matrices are taken to run on matrix units, since chunked kernels run them there.
 """
@@ -40,15 +40,21 @@ BACKWARD = 2
 """Every product has two factors, and each of them a gradient. States that a kernel computes again are not counted."""
 
 
-_FORMULA = "One pass over the tensors, each read or written once; the FLOP are those of the recurrence."
+_FORMULA = (
+    "The recurrence above, in one pass that reads and writes each tensor once. What stands above is of the Python code,"
+    " some turns of its loop ahead of a short run."
+)
 
 
 def _demand(call: Call, least: Flops) -> Demand:
     """What the code does that was called, beside what the scan needs; a fused kernel does no more than that."""
-    units, amounts = call.get("written_units"), call.get("written")
-    if not isinstance(units, tuple) or not isinstance(amounts, tuple) or not units:
+    units = call.get("units")
+    if not isinstance(units, tuple) or not units:
         return Demand(flops=least)
-    written = {str(unit): amount for unit, amount in zip(units, amounts, strict=True) if isinstance(amount, int)}
+    ahead = call.integer("ahead")
+    differences = zip(call.integers("first"), call.integers("step"), call.integers("bend"), strict=True)
+    amounts = (a + ahead * b + ahead * (ahead - 1) // 2 * c for a, b, c in differences)
+    written = dict(zip(map(str, units), amounts, strict=True))
     missing = frozenset(unit.partition("/")[2] for unit in written if unit.startswith("missing/"))
     moved = written.pop("dram")
     need = Need(flops=least, bytes=min(moved, call.reads + call.writes), cause="loop", formula=_FORMULA)

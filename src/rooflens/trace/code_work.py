@@ -7,7 +7,7 @@ short runs on fake tensors give the polynomial, whose value at the real length i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,36 @@ UnitAmounts = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Growth:
+    """Amounts that grow with the turns of a loop: those `ahead` turns after the first of three runs.
+
+    Newton's forward differences: first + ahead step + ahead (ahead - 1) / 2 bend.
+
+    Attributes:
+        units: names as in `UnitAmounts`.
+        first: the amounts of the shortest run.
+        step: what the next turn adds; bend: by how much more the one after it adds.
+        ahead: turns beyond the shortest run.
+    """
+
+    units: tuple[str, ...] = ()
+    first: tuple[int, ...] = ()
+    step: tuple[int, ...] = ()
+    bend: tuple[int, ...] = ()
+    ahead: int = 0
+
+    @classmethod
+    def of(cls, runs: Sequence[UnitAmounts], ahead: int) -> Growth:
+        """The growth that three runs show, each of one turn more, or one run alone."""
+        units = tuple(sorted(set[str]().union(*runs)))
+        each = list(runs) if len(runs) == RUNS else list(runs) * RUNS
+        first, second, third = (tuple(run.get(unit, 0) for unit in units) for run in each)
+        step = tuple(b - a for a, b in zip(first, second, strict=True))
+        bend = tuple(c - 2 * b + a for a, b, c in zip(first, second, third, strict=True))
+        return cls(units, first, step, bend, ahead)
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """Shape, strides and type of a tensor that the code returns."""
 
@@ -52,8 +82,8 @@ class CodeWork:
         structure: how the results lie in what it returns.
     """
 
-    forward: UnitAmounts
-    backward: UnitAmounts
+    forward: Growth
+    backward: Growth
     results: tuple[Any, ...]
     structure: TreeSpec
 
@@ -73,19 +103,30 @@ def code_work(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str
     length = max(lengths, default=0)
     turns, rest = divmod(length, chunk)
     if turns < FEWEST + RUNS:
-        return _run(code, tensors, {}, length, length)
-    short = [rest + (FEWEST + n) * chunk for n in range(RUNS)]
-    runs = [_run(code, tensors, tokens, length, tokens_of_run) for tokens_of_run in short]
-    ahead = turns - FEWEST
+        runs, ahead = [_run(code, tensors, {}, length, length)], 0
+    else:
+        short = [rest + (FEWEST + n) * chunk for n in range(RUNS)]
+        runs, ahead = [_run(code, tensors, tokens, length, tokens_of_run) for tokens_of_run in short], turns - FEWEST
+    grown = zip(runs[0].results, runs[min(1, len(runs) - 1)].results, strict=True)
     return CodeWork(
-        forward=_continued([run.forward for run in runs], ahead),
-        backward=_continued([run.backward for run in runs], ahead),
-        results=tuple(_result_at(a, b, ahead) for a, b in zip(runs[0].results, runs[1].results, strict=True)),
+        forward=Growth.of([run.forward for run in runs], ahead),
+        backward=Growth.of([run.backward for run in runs], ahead),
+        results=tuple(_result_at(one, longer, ahead) for one, longer in grown),
         structure=runs[0].structure,
     )
 
 
-def _run(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str, int], length: int, short: int) -> CodeWork:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of the code: as `CodeWork`, with amounts that are counted."""
+
+    forward: UnitAmounts
+    backward: UnitAmounts
+    results: tuple[Any, ...]
+    structure: TreeSpec
+
+
+def _run(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str, int], length: int, short: int) -> _Run:
     """What the code does with `short` tokens in the place of `length`."""
     with _disable_current_modes(), FakeTensorMode(allow_non_fake_inputs=True):
         given = {name: _alike(tensor, tokens.get(name), length, short) for name, tensor in tensors.items()}
@@ -99,11 +140,11 @@ def _run(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str, int
         if first.requires_grad and differentiated:
             gradient = torch.empty_like(first)
             recorder.phase = "backward"
-            with recorder:
+            with recorder, torch.autocast("cpu", enabled=False):  # as where a step calls backward
                 torch.autograd.grad(first, differentiated, gradient, allow_unused=True)
         results = tuple(_described(leaf) for leaf in leaves)
     operations = recorder.operations
-    return CodeWork(_summed(operations[:forward]), _summed(operations[forward:]), results, structure)
+    return _Run(_summed(operations[:forward]), _summed(operations[forward:]), results, structure)
 
 
 def _alike(tensor: Tensor, dim: int | None, length: int, short: int) -> Tensor:
@@ -130,16 +171,6 @@ def _summed(operations: list[Operation]) -> UnitAmounts:
             total[resource] = total.get(resource, 0) + round(amount)
         total |= {f"missing/{name}": 0 for name in work.missing}
     return total
-
-
-def _continued(runs: list[UnitAmounts], ahead: int) -> UnitAmounts:
-    """The work some turns after the first of three runs with one turn more each: Newton's forward differences."""
-    continued = {}
-    for unit in sorted(set().union(*runs)):
-        first, second, third = (run.get(unit, 0) for run in runs)
-        bend = third - 2 * second + first
-        continued[unit] = first + ahead * (second - first) + ahead * (ahead - 1) // 2 * bend
-    return continued
 
 
 def _result_at(first: Any, second: Any, ahead: int) -> Any:

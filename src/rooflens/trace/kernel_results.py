@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
 from rooflens.records.operation import dense_strides
-from rooflens.trace.code_work import CodeWork, Result
+from rooflens.trace.code_work import CodeWork, Growth, Result
 
 FINAL_STATE = ("return_last_state", "return_final_states", "output_final_state")
 """Parameters by which a kernel is asked for the state after the last token."""
@@ -25,7 +25,7 @@ def kernel_results(operation: str, tensors: Mapping[str, Tensor], options: Mappi
     # flash-linear-attention always returns a pair.
     pair = operation == "gated_delta_rule" or state is not None
     leaves, structure = tree_flatten((output, state) if pair else output)
-    return CodeWork({}, {}, tuple(leaves), structure)
+    return CodeWork(Growth(), Growth(), tuple(leaves), structure)
 
 
 def _state(operation: str, tensors: Mapping[str, Tensor]) -> tuple[int, ...]:

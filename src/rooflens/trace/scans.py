@@ -17,13 +17,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_unflatten
 
 from rooflens.costs import SCANS
-from rooflens.trace.code_work import CodeWork, Result, UnitAmounts
+from rooflens.trace.code_work import CodeWork, Growth, Result
 from rooflens.trace.fused import define, empty_gradients, once, scattered
 
 CHANGED = {"selective_state_update": "state", "chunk_state_update": "state", "short_convolution_update": "conv_state"}
 """The tensor that an operation changes in place."""
 _DESCRIPTION = "str function, int[] ranks, int[] sizes, int[] strides, ScalarType[] types"
-_WRITTEN = "str[] written_units, int[] written"
+_CODE = "str[] units, int[] first, int[] step, int[] bend, int ahead"
 
 
 def _made(like: Tensor, ranks: list[int], sizes: list[int], strides: list[int], types: list[torch.dtype]) -> Any:
@@ -49,10 +49,10 @@ def _define(name: str, tensors: tuple[str, ...]) -> None:
         like = next(tensor for tensor in arguments[:count] if tensor is not None)
         return _made(like, *arguments[count + 1 : count + 5])
 
-    define(f"{name}({taken}, {_DESCRIPTION}, {_WRITTEN}) -> Tensor[]", results)
+    define(f"{name}({taken}, {_DESCRIPTION}, {_CODE}) -> Tensor[]", results)
     if changed is None:
         define(
-            f"{name}_backward(Tensor[] grads, {taken}, str function, {_WRITTEN}, bool[] needed) -> Tensor[]",
+            f"{name}_backward(Tensor[] grads, {taken}, str function, {_CODE}, bool[] needed) -> Tensor[]",
             lambda _, *arguments: empty_gradients(arguments[:count], arguments[-1]),
         )
 
@@ -83,7 +83,7 @@ class Scan:
             [r.dtype for r in made],
         )
         operation = getattr(torch.ops.rooflens, self.operation)
-        outputs: list[Tensor] = operation(*tensors, self.function, *description, *_pairs(self.work.forward))
+        outputs: list[Tensor] = operation(*tensors, self.function, *description, *_growth(self.work.forward))
         if self.values is not None:
             with torch.no_grad(), _disable_current_modes():  # a kernel would have computed them
                 for output, value in zip(outputs, self.values, strict=True):
@@ -92,7 +92,7 @@ class Scan:
 
     def gradients(self, grads: list[Tensor], tensors: tuple[Tensor | None, ...], needed: list[bool]) -> list[Tensor]:
         operation = getattr(torch.ops.rooflens, f"{self.operation}_backward")
-        found: list[Tensor] = operation(grads, *tensors, self.function, *_pairs(self.work.backward), needed)
+        found: list[Tensor] = operation(grads, *tensors, self.function, *_growth(self.work.backward), needed)
         return found
 
     def returned(self, outputs: list[Tensor]) -> Any:
@@ -102,8 +102,8 @@ class Scan:
         return tree_unflatten(leaves, self.work.structure)
 
 
-def _pairs(amounts: UnitAmounts) -> tuple[list[str], list[int]]:
-    return list(amounts), list(amounts.values())
+def _growth(growth: Growth) -> tuple[list[str], list[int], list[int], list[int], int]:
+    return list(growth.units), list(growth.first), list(growth.step), list(growth.bend), growth.ahead
 
 
 class DifferentiatedScan(torch.autograd.Function):
