@@ -12,9 +12,12 @@ import pytest
 import torch
 
 import rooflens as rl
+from rooflens.models.asked_caches import asked_cache
+from rooflens.models.kv_caches import kv_cache
 from rooflens.records import KvCache
 from rooflens.report.case_json import promised_json
 from rooflens.report.summary import memory
+from rooflens.runs.options import Options
 
 LLAMA_8B = {
     "model_type": "llama",
@@ -152,7 +155,26 @@ def storages(value: Any) -> dict[int, int]:
 
 
 FAMILIES: dict[str, dict[str, Any]] = {
-    "gpt_neox": {},
+    "bamba": {
+        "attn_layer_indices": [1, 3],
+        "mamba_n_heads": 8,
+        "mamba_d_head": 16,
+        "mamba_d_state": 8,
+        "mamba_n_groups": 1,
+    },
+    "deepseek_v32": {
+        **LATENT,
+        "head_dim": None,
+        "num_key_value_heads": 4,
+        "n_routed_experts": 4,
+        "moe_intermediate_size": 32,
+        "n_group": 1,
+        "topk_group": 1,
+        "num_experts_per_tok": 2,
+        "index_head_dim": 16,
+        "index_n_heads": 2,
+        "index_topk": 4,
+    },
     "gemma3_text": {"sliding_window": 8},
     "llama4_text": {
         "attention_chunk_size": 8,
@@ -198,3 +220,34 @@ def test_the_cache_is_what_transformers_holds_after_real_steps(named: Any, famil
             cache = run(tokens[:, at : at + 1], at, cache)
         ours = cache_of(named(model_type=family, **fields), seq_len, batch=batch)
         assert ours.held == sum(storages(cache).values()), (seq_len, batch)
+
+
+@pytest.mark.parametrize(
+    ("options", "own", "used"),
+    [
+        ({"kv_cache": "static", "kv_cache_len": 9}, 9 * 32, 5 * 32),
+        ({"kv_dtype": "int8"}, 5 * (8 + 2 * 4), 5 * (8 + 2 * 4)),  # a head of 8 is a group with two numbers of 4 bytes
+    ],
+)
+def test_what_a_decoder_keeps_of_its_encoder_does_not_grow(options: dict[str, Any], own: int, used: int) -> None:
+    from transformers import AutoConfig, AutoModelForSeq2SeqLM
+
+    sizes = {"d_model": 32, "d_kv": 8, "num_layers": 2, "num_heads": 4, "d_ff": 32, "vocab_size": 50}
+    config = AutoConfig.for_model("t5", **sizes, decoder_start_token_id=0)
+    model = AutoModelForSeq2SeqLM.from_config(config).eval()
+    heads = 2 * 2 * 4 * 2  # keys and values of two layers, heads, and sequences
+    for make, held, filled in (
+        (None, 5 * 32, 5 * 32),
+        (asked_cache("t5", type(model), config, Options(**options), 6), own, used),
+    ):
+        given: dict[str, Any] = {"input_ids": torch.ones(2, 7, dtype=torch.long)}
+        cache = None if make is None else make()
+        with torch.no_grad():
+            for tokens in (3, 1, 1):
+                words = torch.ones(2, tokens, dtype=torch.long)
+                out = model(**given, decoder_input_ids=words, cache=cache, use_cache=True)
+                given, cache = {"encoder_outputs": (out.encoder_last_hidden_state,)}, out.cache
+        told = kv_cache(cache, 2, 5)
+        assert (told.held, told.used) == (heads * (held + 7 * 32), heads * (filled + 7 * 32))
+        assert told.per_token == heads / 2 * filled / 5
+        assert [part.name for part in told.parts if not part.per_token][-2:] == ["encoder keys", "encoder values"]

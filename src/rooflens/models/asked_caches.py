@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +24,9 @@ def asked_cache(name: str, kind: type, config: Any, options: Options, tokens: in
     """
     if options.kv_cache == "dynamic" and options.kv_dtype is None:
         return None
-    from transformers import DynamicCache, StaticCache
+    from transformers import DynamicCache, EncoderDecoderCache, StaticCache
 
+    encodes_first = "decoder_input_ids" in inspect.signature(kind.forward).parameters  # type: ignore[attr-defined]
     static, length = options.kv_cache == "static", options.kv_cache_len or tokens
     if static and not getattr(kind, "_can_compile_fullgraph", False):
         raise InvalidValue(
@@ -36,11 +38,15 @@ def asked_cache(name: str, kind: type, config: Any, options: Options, tokens: in
             f"kv_cache_len={length} has no room for the {tokens} tokens of the step; give at least {tokens}"
         )
 
-    def make() -> Any:
+    def decoding() -> Any:
         cache = StaticCache(config=config, max_cache_len=length) if static else DynamicCache(config=config)
         return cache if options.kv_dtype is None else quantised(cache, options.kv_dtype, options.kv_group_size)
 
-    if options.kv_dtype is not None and not _attending(make()):
+    def make() -> Any:
+        # What is made of the encoder's output never grows, and models take it from the cache as it is.
+        return EncoderDecoderCache(decoding(), DynamicCache()) if encodes_first else decoding()
+
+    if options.kv_dtype is not None and not _attending(decoding()):
         raise InvalidValue(
             f"kv_dtype={options.kv_dtype!r} is the type of keys and values, and {name} keeps none: the states of its"
             " layers stay as they are"

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _OWNERS = ("transformers.", "rooflens.")
 """Packages whose objects are part of a cache; a configuration is none."""
 _GROWING = ("keys", "values", "indexer_keys", "idx_keys", "indexer_position_ids")
+_ENCODED = "encoder "
+"""Before the names of what a decoder keeps of its encoder's output, which never grows."""
 _COMPRESSED = "compressed_kv"
 
 
@@ -149,7 +151,9 @@ def _named(value: Any, name: str = "states", owner: Any = None) -> Iterator[tupl
             yield from _named(item, name, owner)
     elif _is_part(value):
         for attribute, item in vars(value).items():
-            yield from _named(item, attribute, value)
+            before = _ENCODED if attribute == "cross_attention_cache" else ""
+            for inner, tensor, holder in _named(item, attribute, value):
+                yield before + inner, tensor, holder
 
 
 def _objects(value: Any) -> Iterator[Any]:
