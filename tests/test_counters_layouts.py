@@ -229,6 +229,15 @@ def test_a_name_with_a_line_break_in_a_table_that_quotes_only_some(tmp_path: Pat
         read(tmp_path, text.replace('2>"', "2>"))
 
 
+@pytest.mark.parametrize("time", ["0", "9" * 24])
+def test_no_kernel_takes_no_time_or_days(tmp_path: Path, time: str) -> None:
+    moved = row("dram__bytes.sum", "byte", "5")
+    record = only(read(tmp_path, HEADER + row("gpu__time_duration.sum", "ns", time) + moved))
+    assert seen(record) == (None, 5)
+    (doubt,) = record.doubts
+    assert "is no time of a kernel, which cannot be: it is unknown" in doubt
+
+
 @pytest.mark.parametrize("text", ["n/a", "(!) n/a", "nan", "inf", "no data", ""])
 def test_what_has_no_value_is_unknown(tmp_path: Path, text: str) -> None:
     records = read(tmp_path, HEADER + row("dram__bytes.sum", "", text) + row("gpu__time_duration.sum", "ns", "5"))

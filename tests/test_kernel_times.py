@@ -191,6 +191,11 @@ def test_damage_is_an_error_that_names_the_row(tmp_path: Path, text: str, says: 
         (KERN_SUM.replace("76000.0", "50000.0"), "mean 50.00 us for 76.00 us by total and calls"),
         (KERN_SUM.replace(",75000,78000,", ",1000,3000,"), "mean 76.00 us beyond the longest, 3.000 us"),
         (ROCPROFV3_STATS.replace("190000,", "205000,"), "mean 200.0 us beyond the shortest, 205.0 us"),
+        (OLD_KERN_SUM.replace("3000,2,1500.0,1000,2000", "0,2,0.0,0,0"), "0 s a call, and a kernel takes more than"),
+        (
+            OLD_KERN_SUM.replace("3000,2,1500.0,1000,2000", "3e15,2,1.5e15,1e15,2e15"),
+            "1.500 Ms a call, and a kernel",
+        ),
     ],
 )
 def test_a_row_that_contradicts_itself_is_a_doubt(tmp_path: Path, text: str, says: str) -> None:
@@ -232,6 +237,20 @@ def test_shares_of_many_short_kernels_are_rounded_away(tmp_path: Path) -> None:
     header = KERN_SUM.splitlines()[2] + "\n"
     records = read(tmp_path, "".join([header, "90.4,904000,1,904000.0,904000.0,904000,904000,0.0,gemm\n", *rows]))
     assert [doubt for record in records for doubt in record.doubts] == []
+
+
+def test_a_unit_that_is_taken_for_granted_is_told(tmp_path: Path) -> None:
+    told = "no unit is told for the total times: they were read as nanoseconds"
+    assert any(told in note for note in read(tmp_path, OLD_KERN_SUM.replace(" (ns)", "")).notes)
+    for text in (OLD_KERN_SUM, ROCPROFV3_STATS, GPU_TRACE):
+        assert not any(told in note for note in read(tmp_path, text).notes)
+
+
+def test_a_launch_of_days_is_a_doubt(tmp_path: Path) -> None:
+    """The last of its stream, so that nothing else shows it: 1e15 ns are 11.6 days."""
+    records = read(tmp_path, GPU_TRACE.replace("61000,20000", "61000,1000000000000000"))
+    (doubt,) = [doubt for record in records for doubt in record.doubts]
+    assert doubt.startswith("1 of 3 kernels, copies and fills last longer than a day, which cannot be: relu 1.000 Ms")
 
 
 def test_launches_that_cannot_be_are_flagged_as_in_a_trace(tmp_path: Path) -> None:

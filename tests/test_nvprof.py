@@ -76,6 +76,19 @@ def test_a_summary_stands_for_its_calls(tmp_path: Path) -> None:
     assert "1 rows of calls on the host" in notes(records)
 
 
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        ("9.0,10,200.0,190.0,230.0", "took 9.000 ms, and 10 calls of 200.0 us are 2.000 ms"),
+        ("0,10,0,0,0", "0 s for gemm, and a kernel takes more than nothing and less than a day"),
+        ("2e12,10,2e14,190.0,3e14", "200.0 Ms for gemm, and a kernel takes more than nothing and less than a day"),
+    ],
+)
+def test_a_summary_that_contradicts_itself_is_a_doubt(tmp_path: Path, cells: str, says: str) -> None:
+    records = read(tmp_path, SUMMARY, f'"GPU activities",100.0,{cells},"gemm"\n')
+    assert any(says in doubt and "contradicts itself" in doubt for record in records for doubt in record.doubts)
+
+
 def test_a_row_of_a_summary_that_stands_there_twice_counts_once(tmp_path: Path) -> None:
     row = '"GPU activities",{},2.0,10,200.0,190.0,230.0,"{}"\n'
     records = read(tmp_path, SUMMARY, row.format("80.0", "gemm"), row.format("20.0", "add"), row.format("80.0", "gemm"))

@@ -133,7 +133,7 @@ class Conditions:
 
 _DOUBTFUL = re.compile(
     "^(noisy|not steady|partial): |^the card's clock was |^the (card|processor) was busy|^the profile is partial"
-    "|which cannot be|contradict each other|did not agree|can be read in two ways"
+    "|which cannot be|contradict each other|did not agree|can be read in two ways|contradicts itself"
 )
 """What notes say that tell why a number is to be doubted."""
 

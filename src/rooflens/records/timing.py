@@ -18,6 +18,10 @@ Z_99 = 2.5758293035489004
 TREND_POINTS = 100
 
 
+LONGEST = 1e5
+"""Seconds that no kernel takes: more than a day."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
     """Durations of the same thing, in seconds, in the order in which they were taken.

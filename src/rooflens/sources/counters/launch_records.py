@@ -16,6 +16,7 @@ from rooflens import opening, units
 from rooflens.costs import family_of
 from rooflens.errors import FileError
 from rooflens.records import Case, Record, Work
+from rooflens.records.timing import LONGEST
 from rooflens.results import UNATTRIBUTED
 from rooflens.sources.counters.counter_cells import CounterReading
 from rooflens.sources.counters.flops import uncounted
@@ -147,6 +148,10 @@ def record_of(launch: KernelLaunch, chip: Chip, case: Case, places: RangePlaces)
     path = prefix if place.path is None else place.path
     rolled_up = with_sums(launch)
     work, notes = work_of(name, launch.names, launch.counters, chip.cc)
+    timing = timing_of(launch.counters)
+    if timing is not None and not 0 < timing.samples[0] <= LONGEST:
+        notes += (f"{units.show(timing.samples[0], 's')} is no time of a kernel, which cannot be: it is unknown",)
+        timing = None
     if work is None and _counts(launch):
         work = Work(origin="executed", missing=missing(name))
     return Record(
@@ -159,7 +164,7 @@ def record_of(launch: KernelLaunch, chip: Chip, case: Case, places: RangePlaces)
         operation=place.operation,
         phase=place.phase,
         work=work,
-        timing=timing_of(launch.counters),
+        timing=timing,
         calls=launch.calls,
         notes=_shared((*rolled_up, *notes)),
     )

@@ -10,6 +10,7 @@ from itertools import pairwise
 from statistics import median
 
 from rooflens import units
+from rooflens.records.timing import LONGEST
 from rooflens.sources.profile.events import DeviceActivity
 
 ROUNDING = 2e-6
@@ -30,6 +31,9 @@ def plausible(activities: Sequence[DeviceActivity]) -> tuple[tuple[DeviceActivit
     notes = []
     if twice := len(activities) - len(distinct):
         notes.append(f"{twice} of {in_words(len(activities))} stand in the file twice and count once")
+    if endless := [(each.name, each.seconds) for each in distinct if each.seconds > LONGEST]:
+        what = f"{len(endless)} of {in_words(len(distinct))}"
+        notes.append(f"{what} last longer than a day, which cannot be: {listed(endless)}")
     streams: dict[tuple[int | None, ...], list[int]] = {}
     for n, activity in enumerate(distinct):
         if activity.stream is not None:

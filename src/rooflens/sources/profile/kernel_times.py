@@ -21,6 +21,7 @@ from rooflens.errors import FileError
 from rooflens.opening import at_most
 from rooflens.records import Case, Record, Timing
 from rooflens.records.record import MOST_CALLS
+from rooflens.records.timing import LONGEST
 from rooflens.sources.profile.attribution import TimeShare
 from rooflens.sources.profile.device_time import doubt_of_shares, plausible, summed_in_words
 from rooflens.sources.profile.events import DeviceActivity
@@ -87,6 +88,7 @@ class _TimeTable:
     seconds: Mapping[str, float | None]
     width: int
     line: int
+    assumed: bool
 
     @property
     def place(self) -> str:
@@ -153,6 +155,8 @@ def read_tables(lines: Iterable[str], where: str) -> KernelTimes:
         for table in (*launches, *sums)
         if table not in chosen
     ]
+    if any(table.assumed for table in chosen):
+        notes.append("no unit is told for the total times: they were read as nanoseconds, as the tool writes them")
     if host:
         notes.append(f"{host} rows are about calls of the host and are left out")
     notes += [doubt for table in chosen if (doubt := doubt_of_shares(shares[table], table.place))]
@@ -256,6 +260,7 @@ def _table(header: Sequence[str], line: int) -> _TimeTable | None:
             seconds={name: _UNITS.get(written[key] or layout.get("unit", "")) for name, key in has.items()},
             width=len(header),
             line=line,
+            assumed="total" in has and not written[has["total"]] and not has["total"].endswith("ns"),
         )
     return None
 
@@ -329,6 +334,8 @@ def _sum(table: _TimeTable, row: Sequence[str], place: str, card: int | None) ->
     doubts = []
     if not math.isclose(told, exact, rel_tol=_ROUGHLY, abs_tol=1e-9):
         doubts.append(f"mean {units.show(told, 's')} for {units.show(exact, 's')} by total and calls")
+    if not exact or exact > LONGEST:
+        doubts.append(f"{units.show(exact, 's')} a call, and a kernel takes more than nothing and less than a day")
     for bound, word, beyond in ((least, "shortest", -1), (most, "longest", 1)):
         if bound is not None and beyond * (exact - bound) > _ROUGHLY * bound + 1e-9:
             doubts.append(f"mean {units.show(exact, 's')} beyond the {word}, {units.show(bound, 's')}")

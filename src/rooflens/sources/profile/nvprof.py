@@ -18,6 +18,7 @@ from rooflens.errors import FileError
 from rooflens.opening import at_most, opened_lines, text_of
 from rooflens.records import Case, Record, Timing, Work
 from rooflens.records.record import MOST_CALLS
+from rooflens.records.timing import LONGEST
 from rooflens.sources.profile.device_time import doubt_of_shares, plausible, summed_in_words
 from rooflens.sources.profile.events import ActivityKind, DeviceActivity, Events
 from rooflens.sources.profile.nsys import Export, records_of
@@ -46,6 +47,8 @@ _COLLECT = (
     " flop_count_sp,flop_count_dp,dram_read_bytes,dram_write_bytes for work"
 )
 _MOST_NAMES = 5
+_ROUGHLY = 0.02
+"""Share by which a time may differ from calls times mean, which are printed with few digits."""
 
 
 def is_nvprof(head: bytes) -> bool:
@@ -225,7 +228,15 @@ def _take_summary(file: NvprofFile, row: _Row) -> None:
     name, mean = row.cells["Name"], _seconds(file, row, "Avg")
     if {"Min", "Max"} <= row.cells.keys():
         _check_span(file, row, name)
-    file.summed.append((name, mean, _calls(file, row, "Calls")))
+    calls = _calls(file, row, "Calls")
+    total = _seconds(file, row, "Time") if "Time" in row.cells else mean * calls
+    if not math.isclose(total, mean * calls, rel_tol=_ROUGHLY):
+        shown = f"{calls} calls of {units.show(mean, 's')} are {units.show(mean * calls, 's')}"
+        file.notes.append(f"line {row.line} contradicts itself: {name[:60]} took {units.show(total, 's')}, and {shown}")
+    if not 0 < mean <= LONGEST:
+        why = "a kernel takes more than nothing and less than a day"
+        file.notes.append(f"line {row.line} contradicts itself: {units.show(mean, 's')} for {name[:60]}, and {why}")
+    file.summed.append((name, mean, calls))
     file.shares.setdefault(row.table, []).append(row.cells.get("Time(%)", ""))
 
 
