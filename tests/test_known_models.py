@@ -79,21 +79,29 @@ def deepseek(c: Config) -> int:
 
 
 def llama4(c: Config) -> int:
-    """A mixture with one shared expert in each layer, or each second one; a vision tower and its projector."""
-    t, v = c["text_config"], c["vision_config"]
+    return llama4_text(c["text_config"]) + llama4_vision(c)
+
+
+def llama4_text(t: Config) -> int:
+    """A mixture with one shared expert in each layer, or each second one."""
     d, layers = t["hidden_size"], t["num_hidden_layers"]
     mixtures = layers // t["interleave_moe_layer_step"]
     expert = 3 * d * t["intermediate_size"]
     mlps = mixtures * ((t["num_local_experts"] + 1) * expert + t["num_local_experts"] * d)
     mlps += (layers - mixtures) * 3 * d * t["intermediate_size_mlp"]
-    text = embeddings(t) + layers * (grouped(t) + 2 * d) + mlps + d
+    return int(embeddings(t) + layers * (grouped(t) + 2 * d) + mlps + d)
+
+
+def llama4_vision(c: Config) -> int:
+    """A tower, its adapter, and a projection to the width of the text."""
+    v, d = c["vision_config"], c["text_config"]["hidden_size"]
     w, patch = v["hidden_size"], v["patch_size"]
     patches = (v["image_size"] // patch) ** 2
     tower = 3 * patch * patch * w + w + (patches + 1) * w + 2 * 2 * w  # class, positions, norms before and after
     tower += v["num_hidden_layers"] * (4 * w * w + 4 * w + two_layers(w, v["intermediate_size"]) + 4 * w)
     shuffled = v["intermediate_size"]  # 4 patches of 1,408 become one
     adapter = shuffled * v["projector_input_dim"] + v["projector_input_dim"] * v["projector_output_dim"]
-    return int(text + tower + adapter + v["vision_output_dim"] * d)
+    return int(tower + adapter + v["vision_output_dim"] * d)
 
 
 def two_layers(d: int, width: int) -> int:
@@ -231,14 +239,6 @@ def qwen3(c: Config) -> int:
     return llama(c, heads=2 * c["head_dim"])
 
 
-OTHERS = {"gemma3", "llama4", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"} | {
-    "bert",
-    "roberta",
-    "t5",
-    "whisper",
-    "clip",
-    "vit",
-}
 FORMS: dict[str, Callable[[Config], int]] = {
     "llama": llama,
     "mistral": llama,
@@ -292,10 +292,13 @@ def test_what_checkpoints_hold_beyond_the_model() -> None:
 SMALLEST = {model.family: model.name for model in sorted(MODELS.values(), key=lambda m: -m.parameters)}
 
 
-@pytest.mark.parametrize("name", [n for f, n in SMALLEST.items() if f not in OTHERS])
+@pytest.mark.parametrize("name", SMALLEST.values())
 def test_the_model_that_is_built_has_them(name: str) -> None:
     module = build(find(name), "meta")
-    assert sum(p.numel() for p in module.parameters()) == MODELS[name].parameters
+    built = sum(p.numel() for p in module.parameters())
+    if name == "llama-4-scout":  # its class with images cannot be run, so the language model stands for it
+        built += llama4_vision(MODELS[name].config)
+    assert built == MODELS[name].parameters
 
 
 # Bytes of keys and values per token in 16 bits, as published: Llama 3 8B 128 KiB, DeepSeek V3 70,272 (its report).

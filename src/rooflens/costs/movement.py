@@ -113,6 +113,12 @@ def embedding_backward(call: Call) -> Demand:
     return per_element(call.tensor("grad_output"), 1)
 
 
+@register("gather", "masked_scatter_backward")
+def masked_scatter_backward(call: Call) -> Demand:
+    """The gradient at the places of the mask is fetched."""
+    return Demand(bytes=call.tensor("mask").nbytes + 2 * call.writes)
+
+
 INDEXED = ("index_add", "index_put", "_unsafe_index_put", "_index_put_impl", "index_copy", "index_fill")
 
 

@@ -21,6 +21,7 @@ class Example:
         cache: the name under which the model takes and gives its cache.
         empty_cache: makes the cache to begin with; None leaves that to the model.
         seen: tokens of each sequence that the cache has seen after the step.
+        known: values of integers decide shapes, as those of grids do; the integers among the inputs have theirs.
     """
 
     args: tuple[Any, ...] = ()
@@ -30,6 +31,7 @@ class Example:
     cache: str | None = None
     empty_cache: Callable[[], Any] | None = None
     seen: int | None = None
+    known: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

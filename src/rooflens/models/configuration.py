@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rooflens.errors import ModelError, UnknownModel
 from rooflens.known_models import known_model, unknown_model
+from rooflens.models.heads import families
 from rooflens.opening import parsed_json, read_text
 
 PREFIX = "hf:"
@@ -31,21 +32,15 @@ def configuration(name: str) -> tuple[str, Any]:
         UnknownModel: no such family or model, and no such file.
         ModelError: the file cannot be used.
     """
-    source, families = name.removeprefix(PREFIX), _families()
+    source = name.removeprefix(PREFIX)
     if source.endswith(".json"):
         return name, _of_file(source)
-    if name.startswith(PREFIX) and source in families:
+    if name.startswith(PREFIX) and source in families():
         return name, _made(source, source, {})
     known = known_model(source)
     if known is None:
-        raise unknown_model(source, kind="transformers family", others=families, remedy=NAMES)
+        raise unknown_model(source, kind="transformers family", others=families(), remedy=NAMES)
     return known.name, _made(source, known.family, {k: v for k, v in known.config.items() if k != "model_type"})
-
-
-def _families() -> Collection[str]:
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
-    return frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 
 
 def _of_file(source: str) -> Any:
@@ -54,9 +49,8 @@ def _of_file(source: str) -> Any:
     if not isinstance(fields, dict) or not isinstance(fields.get("model_type"), str):
         raise ModelError(f"{none} needs a JSON object with model_type")
     family = fields.pop("model_type")
-    families = _families()
-    if family not in families:
-        raise UnknownModel("transformers family", family, families, f" (in {source})")
+    if family not in families():
+        raise UnknownModel("transformers family", family, families(), f" (in {source})")
     for name, value in _numbers(fields):
         if value > MOST_REPEATED and _REPEATED.search(name):
             raise ModelError(f"{source!r}: {name} is {value}; at most {MOST_REPEATED} are built")
@@ -70,7 +64,6 @@ def _made(source: str, family: str, fields: dict[str, Any]) -> Any:
 
     try:
         config = AutoConfig.for_model(family, **fields)
-        config.get_text_config().vocab_size  # noqa: B018 - of which random tokens are made
     except Exception as error:
         message = " ".join(str(error).split())[:_LONGEST]
         raise ModelError(

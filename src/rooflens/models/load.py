@@ -183,6 +183,7 @@ def make_step(
         cache=example.cache,
         empty_cache=example.empty_cache,
         seen=example.seen,
+        known=example.known,
         mode=mode,
         loss=loss,
         optimizer=optimizer,

@@ -41,6 +41,7 @@ class Step:
         cache: the name under which a language model takes and gives its cache (prefill and decode), or None.
         empty_cache: makes the cache to begin with; None leaves that to the model.
         seen: tokens of each sequence that the cache has seen after the step (prefill and decode).
+        known: the values of its integers are known where nothing else has any; they decide shapes.
         loss: used in train mode.
         optimizer: used in train mode.
         fused: the optimizer updates all parameters in one kernel, instead of an operation at a time.
@@ -61,6 +62,7 @@ class Step:
     cache: str | None = None
     empty_cache: Callable[[], Any] | None = None
     seen: int | None = None
+    known: bool = False
     mode: str = "inference"
     loss: Loss
     optimizer: str = "sgd"

@@ -1,4 +1,4 @@
-"""Decoder-only language models of transformers from their configuration: ``hf:llama``, ``hf:path/config.json``.
+"""Models of transformers from their configuration: ``hf:llama``, ``hf:path/config.json``, ``llama-3.1-8b``.
 
 Weights are never read, remote code is never trusted, and nothing is fetched.
 """
@@ -6,6 +6,9 @@ Weights are never read, remote code is never trusted, and nothing is fetched.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -14,63 +17,253 @@ from rooflens.errors import InvalidValue, MissingDependency
 from rooflens.models.asked_caches import asked_cache
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.configuration import configuration
-from rooflens.models.step import cross_entropy
+from rooflens.models.forward_inputs import (
+    DEFAULT_TOKENS,
+    InputSizes,
+    default_tokens,
+    ids,
+    media,
+    placeholders,
+    positions,
+    text_of,
+)
+from rooflens.models.heads import Purpose, head, loss_of
+from rooflens.models.known_values import KnownValues
+from rooflens.models.process import neutral
+from rooflens.models.running import running
 from rooflens.runs.options import GENERATING, Options
 
-DEFAULT_TOKENS = 512
 CACHE_NAMES = ("cache", "past_key_values", "cache_params", "state")
 """What the cache is called: it changed from one version of transformers to the next. ``state`` is that of RWKV."""
 FILLING = {"use_cache": True, "logits_to_keep": 1}
 """Inputs of a run that fills the cache and needs only the last token's logits, where the model can leave out others."""
+READERS = (("image", "get_image_features", "pixel_values"), ("audio", "get_audio_features", "input_features"))
+"""What may stand among tokens, the method that makes vectors of it, and its input."""
+LABELS = 20
+"""Words of a recording."""
 
 
 def blueprint(name: str, options: Options, mode: str) -> Blueprint:
-    """Return the blueprint of a causal language model: token ids in, logits out.
+    """Return the blueprint of a model of transformers, with the head that its family is for.
 
     Inference and train are the plain call, which gives the logits of every position and fills a cache if the model's
     configuration says so. Prefill gives the last position's logits only. Decode adds one token to a cache that holds
-    `seq_len` of them.
+    `seq_len` of them. An encoder before a decoder reads as many tokens as the decoder writes, or one image or
+    recording; it runs in prefill, and no more in decode. Where images or sound stand among the tokens, each sequence
+    has one, but in decode, whose cache does not tell them from words.
 
     Raises:
         MissingDependency: transformers is not installed.
-        UnknownModel: no such family with a causal language model, and no such file.
-        ModelError: the configuration file cannot be used.
+        UnknownModel: no such family or model, and no such file.
+        ModelError: the configuration cannot be used.
+        InvalidValue: the model has no such mode, or an image takes more tokens than there are.
     """
     try:
-        from transformers import AutoModelForCausalLM
+        import transformers  # noqa: F401
     except ImportError as error:
         raise MissingDependency("building a transformers model", "transformers", "llm") from error
     name, config = configuration(name)
-    tokens = options.seq_len or min(DEFAULT_TOKENS, getattr(config, "max_position_embeddings", None) or DEFAULT_TOKENS)
-    vocabulary = config.get_text_config().vocab_size
-    kind = AutoModelForCausalLM._model_mapping[type(config)]
-    accepted = inspect.signature(kind.forward).parameters
-    cache = next((name for name in CACHE_NAMES if name in accepted), None)
-    filling = {name: value for name, value in FILLING.items() if name in accepted}
-    seen = tokens + 1 if mode == "decode" else tokens
-    empty = asked_cache(name, kind, config, options, seen) if mode in GENERATING else None
-    if mode in GENERATING and cache is None:
-        raise InvalidValue(f"{name} keeps no cache that rooflens knows, so it has no mode {mode!r}")
+    kind, purpose = head(config)
+    text = text_of(config)
+    if type(config) is not kind.config_class and type(text) is kind.config_class:
+        config = text  # the language model alone, of a configuration with more
+    built = Built(name, config, kind, purpose, mode, options)
+    if mode in GENERATING:
+        if built.cache is None:
+            raise InvalidValue(f"{name} keeps no cache that rooflens knows, so it has no mode {mode!r}")
+        built.empty_cache()  # what is asked of the cache is checked before anything is built
+    return Blueprint(
+        name=name,
+        build=built.module,
+        example=built.example,
+        loss=loss_of(purpose),
+        images="pixel_values" in built.parameters,
+        tokens=built.tokens if built.reads_tokens else None,
+    )
 
-    def build() -> torch.nn.Module:
-        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-any-return]
 
-    def ids(batch: int, begin: int, end: int) -> dict[str, Any]:
-        """Return random tokens at positions `begin` to `end`, so that no model computes positions from values."""
-        positions = torch.arange(begin, end).expand(batch, end - begin)
-        placed = {"position_ids": positions} if "position_ids" in accepted else {}
-        return {"input_ids": torch.randint(0, vocabulary, positions.shape), **placed}
+@dataclass(frozen=True)
+class Built:
+    """A class of transformers and its configuration, and the inputs for a mode."""
 
-    def example(batch: int | None) -> Example:
-        n = 1 if batch is None else batch
-        if mode == "prefill":
-            return Example(kwargs=ids(n, 0, tokens) | filling, cache=cache, empty_cache=empty, seen=seen)
-        if mode == "decode":
-            # The last token comes by a step of its own, as in every later step: what prefill leaves behind is gone.
-            prompt = tuple(ids(n, *part) | filling for part in ((0, tokens - 1), (tokens - 1, tokens)) if part[1])
-            step = ids(n, tokens, tokens + 1) | filling
-            return Example(kwargs=step, prompt=prompt, cache=cache, empty_cache=empty, seen=seen)
-        keeps = cache if config.use_cache and mode == "inference" else None
-        return Example(kwargs=ids(n, 0, tokens), targets=torch.randint(0, vocabulary, (n, tokens)), cache=keeps)
+    name: str
+    config: Any
+    kind: type[Any]
+    purpose: Purpose
+    mode: str
+    options: Options
 
-    return Blueprint(name=name, build=build, example=example, loss=cross_entropy, tokens=tokens)
+    def module(self) -> torch.nn.Module:
+        return self.kind._from_config(self.config)  # type: ignore[no-any-return]
+
+    def example(self, batch: int | None) -> Example:
+        """Return the inputs of a batch."""
+        sizes = replace(self.sizes, batch=1 if batch is None else batch)
+        if self.mode == "decode":
+            return self._decoding(sizes)
+        whole = self._whole(sizes)
+        if self.mode == "prefill":
+            return self._generating(whole | self.filling, ())
+        uses_cache = getattr(text_of(self.config), "use_cache", False) and self.mode == "inference"
+        targets, keeps = self._targets(sizes), self.cache if uses_cache else None
+        return Example(kwargs=whole, targets=targets, cache=keeps, known=self.has_values)
+
+    @cached_property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.kind.forward).parameters
+
+    @cached_property
+    def cache(self) -> str | None:
+        return next((name for name in CACHE_NAMES if self.purpose.generates and name in self.parameters), None)
+
+    @cached_property
+    def seen(self) -> int:
+        """Tokens of each sequence that the cache has seen after the step."""
+        return self.tokens + (self.mode == "decode")
+
+    def empty_cache(self) -> Callable[[], Any] | None:
+        """Return what makes the cache that is asked for; None leaves it to the model."""
+        return asked_cache(self.name, self.kind, self.config, self.options, self.seen)
+
+    @cached_property
+    def filling(self) -> dict[str, Any]:
+        return {name: value for name, value in FILLING.items() if name in self.parameters}
+
+    @cached_property
+    def encodes_first(self) -> bool:
+        """True if an encoder runs before the decoder."""
+        return "decoder_input_ids" in self.parameters
+
+    @cached_property
+    def reads_tokens(self) -> bool:
+        return "input_ids" in self.parameters or self.encodes_first
+
+    @cached_property
+    def has_values(self) -> bool:
+        """True if values among the inputs decide shapes: grids, or places of images and sound among tokens."""
+        return bool(self.marked or {"image_grid_thw", "grid_thw", "image_sizes"} & self.parameters.keys())
+
+    @cached_property
+    def sizes(self) -> InputSizes:
+        """Sizes for a batch of one."""
+        return replace(self._sizes(1), tokens=self.tokens)
+
+    def _sizes(self, tokens: int) -> InputSizes:
+        named = {k: p for k, p in self.parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD and k != "self"}
+        return InputSizes(
+            config=self.config,
+            accepted=named.keys(),
+            needed=[name for name, parameter in named.items() if parameter.default is parameter.empty],
+            main=self.kind.main_input_name if isinstance(self.kind.main_input_name, str) else "",
+            tokens=tokens,
+            batch=1,
+            image=self.options.img_size,
+        )
+
+    @cached_property
+    def tokens(self) -> int:
+        """Tokens per sequence, with those that stand for an image or sound."""
+        marked = sum(self.marked.values())
+        asked = self.options.seq_len or default_tokens(self.config, self.mode == "decode")
+        if asked > marked:
+            return asked
+        if self.options.seq_len is not None:
+            raise InvalidValue(
+                f"{self.name}: an image takes {marked} tokens of each sequence, so seq_len has to be at least"
+                f" {marked + 1}, not {asked}"
+            )
+        return marked + DEFAULT_TOKENS
+
+    @cached_property
+    def marked(self) -> dict[str, int]:
+        """Tokens that stand for an image and for sound in each sequence, as many as the model makes vectors of."""
+        if self.mode == "decode" or self.encodes_first or "input_ids" not in self.parameters:
+            return {}
+        return {
+            what: self._tried(partial(_vectors_of, reader))
+            for what, reader, given in READERS
+            if given in self.parameters and hasattr(self.kind, reader)
+        }
+
+    def _tried(self, ask: Callable[[Any, dict[str, Any]], Any]) -> Any:
+        """Return what a function tells of the module and one image or recording; nothing is computed."""
+        from transformers.initialization import no_init_weights
+
+        with running(self.name), neutral("fp32"), KnownValues(), torch.no_grad():
+            with no_init_weights():
+                module = self.module()
+            return ask(module.eval(), media(self._sizes(1)))
+
+    def _whole(self, sizes: InputSizes) -> dict[str, Any]:
+        """Inputs of all tokens at once, with an image or sound."""
+        tokens, given = sizes.tokens, media(sizes)
+        if not self.reads_tokens:
+            return given
+        if self.encodes_first:
+            return self._read(sizes, given) | {"decoder_input_ids": ids(sizes, 0, tokens)}
+        words = placeholders(sizes, ids(sizes, 0, tokens), self.marked)
+        return {"input_ids": words, **positions(sizes, 0, tokens), **given}
+
+    def _read(self, sizes: InputSizes, given: dict[str, Any]) -> dict[str, Any]:
+        """Inputs of the encoder: tokens, unless it reads something else."""
+        tokens = {"input_ids": ids(sizes, 0, sizes.tokens)} if "input_ids" in self.parameters else {}
+        return given or tokens
+
+    def _decoding(self, sizes: InputSizes) -> Example:
+        """A token after the others. The last of these comes by a step of its own too: what prefill leaves is gone."""
+        last = self.tokens
+        parts = [(begin, end) for begin, end in ((0, last - 1), (last - 1, last), (last, last + 1)) if end > begin]
+        if not self.encodes_first:
+            *prompt, step = [ids_at(sizes, *part) | self.filling for part in parts]
+        else:
+            encoded = self._encoded(sizes)
+            written = [{"decoder_input_ids": ids(sizes, *part)} | self.filling for part in parts]
+            read = self._read(sizes, media(sizes))
+            *prompt, step = [(read if n == 0 else encoded) | words for n, words in enumerate(written)]
+        return self._generating(step, tuple(prompt))
+
+    def _generating(self, step: dict[str, Any], prompt: tuple[dict[str, Any], ...]) -> Example:
+        return Example(
+            kwargs=step,
+            prompt=prompt,
+            cache=self.cache,
+            empty_cache=self.empty_cache(),
+            seen=self.seen,
+            known=self.has_values,
+        )
+
+    def _encoded(self, sizes: InputSizes) -> dict[str, Any]:
+        """What the encoder has made of its input before the step."""
+
+        def last(module: Any, given: dict[str, Any]) -> Any:
+            read = self._read(self.sizes, given) | {"decoder_input_ids": ids(self.sizes, 0, 1)}
+            return module(**read)["encoder_last_hidden_state"].shape
+
+        shape = self._tried(last)
+        return {"encoder_outputs": (torch.randn(sizes.batch, *shape[1:]),)}
+
+    def _targets(self, sizes: InputSizes) -> Any:
+        n, kind = sizes.batch, self.purpose.targets
+        if kind == "tokens":
+            return ids(sizes, 0, sizes.tokens)
+        if kind == "classes":
+            return torch.randint(0, max(1, self.config.num_labels), (n,))
+        if kind == "frames":
+            return torch.randint(1, max(2, text_of(self.config).vocab_size), (n, LABELS))
+        return torch.arange(n) if kind == "pairs" else None
+
+
+def ids_at(sizes: InputSizes, begin: int, end: int) -> dict[str, Any]:
+    """Return random tokens at some positions."""
+    return {"input_ids": ids(sizes, begin, end), **positions(sizes, begin, end)}
+
+
+def _vectors_of(reader: str, module: Any, given: dict[str, Any]) -> int:
+    """Return how many vectors a method of a module makes of an image or a recording."""
+    method = getattr(module, reader)
+    taken = inspect.signature(method).parameters
+    features = method(**{name: value for name, value in given.items() if name in taken})
+    held = features.pooler_output if getattr(features, "pooler_output", None) is not None else features
+    held = getattr(held, "last_hidden_state", held)
+    tensors = held if isinstance(held, list | tuple) else [held]
+    return sum(tensor.numel() // tensor.shape[-1] for tensor in tensors)

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_map
 
 from rooflens.errors import DataDependent, ModelError
 from rooflens.models import as_result
+from rooflens.models.known_values import KnownValues, keep
 from rooflens.trace.plain_tensors import inner_tensors, without_values
 from rooflens.trace.varlen import jagged_of
 
@@ -113,7 +114,7 @@ def own_state(module: torch.nn.Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-class _OwnFakes(FakeTensorMode):
+class _OfOneThread:
     """Fake tensors of one thread: what others do with them would not be counted."""
 
     def __init__(self, **options: Any) -> None:
@@ -126,15 +127,28 @@ class _OwnFakes(FakeTensorMode):
                 f"{func} runs in another thread than the model that is estimated: it cannot be counted; call it in the"
                 " thread of the model"
             )
-        return super().__torch_dispatch__(func, types, args, kwargs)
+        return super().__torch_dispatch__(func, types, args, kwargs)  # type: ignore[misc]
+
+
+class _OwnFakes(_OfOneThread, FakeTensorMode):
+    pass
+
+
+class _OwnKnown(_OfOneThread, KnownValues):
+    pass
 
 
 class FakeCopies(Copies):
-    """Copies without memory or values."""
+    """Copies without memory.
 
-    def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False) -> None:
+    Args:
+        known: small integers keep their values, and so do those that follow from them.
+    """
+
+    def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False, known: bool = False) -> None:
         super().__init__(cast, channels_last)
-        self.mode = self._fake = _OwnFakes(allow_non_fake_inputs=True)
+        self._fake = _OwnKnown() if known else _OwnFakes(allow_non_fake_inputs=True)
+        self.mode = self._fake
 
     def _make(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
         if tensor.layout is not torch.strided:
@@ -143,7 +157,8 @@ class FakeCopies(Copies):
             raise DataDependent("the scale of a quantised tensor is among its values")
         with torch._C.DisableTorchFunction():  # devices that a model names are the CPU
             meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="meta")
-        return FakeTensor(self._fake, self._laid_out(meta), CPU)
+        fake = FakeTensor(self._fake, self._laid_out(meta), CPU)
+        return keep(self._fake, fake, tensor) if isinstance(self._fake, KnownValues) else fake
 
 
 class RealCopies(Copies):

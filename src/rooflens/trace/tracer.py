@@ -64,7 +64,7 @@ def trace(step: Step) -> Trace:
     with neutral(step.dtype), patch.object(_FAKE_TENSOR_LOG, "disabled", True):
         try:
             _refuse_what_has_no_fake(step)
-            return _Run(step, FakeCopies(step.cast, step.channels_last)).trace()
+            return _Run(step, FakeCopies(step.cast, step.channels_last, step.known)).trace()
         except DataDependent as error:
             _refuse_what_does_not_fit(step, error)
             real = step if step.with_values is None else step.with_values()

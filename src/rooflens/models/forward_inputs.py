@@ -1,0 +1,244 @@
+"""Inputs of transformers' models, from the configuration and the arguments of `forward`.
+
+Tokens are random and no sequence is padded, so there are no attention masks. Integers have values even where nothing
+else has: some of them, like the grids of images, decide shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+DEFAULT_TOKENS = 512
+DEFAULT_IMAGE = 448
+"""Height and width of an image where the model takes any."""
+SAMPLES, FRAMES, SECONDS = 16_000, 100, 10
+"""Of sound: samples and frames of a second, and seconds."""
+VIDEO_FRAMES = 8
+LONGEST = ("max_position_embeddings", "max_target_positions", "n_positions", "max_seq_len")
+IMAGE_TOKENS = ("image_token_id", "image_token_index", "media_token_id", "im_patch_token_id")
+AUDIO_TOKENS = ("audio_token_id", "audio_token_index")
+MEL = ("num_mel_bins", "feature_size", "input_feat_per_channel", "input_feat_size", "feature_projection_input_dim",
+       "input_dim", "num_mel_filters", "n_mels", "input_size")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSizes:
+    """What inputs are made for.
+
+    Attributes:
+        accepted: names of forward's arguments.
+        needed: those without a default.
+        main: the argument that the class calls its main one.
+        tokens: per sequence; with those that stand for an image or sound.
+        batch: sequences, images or recordings.
+        image: height and width of images; None is the model's own.
+    """
+
+    config: Any
+    accepted: Collection[str]
+    needed: Collection[str]
+    main: str
+    tokens: int
+    batch: int
+    image: int | None = None
+
+    def part(self, *names: str) -> Any:
+        """Return the configuration of a part, of the first of these names that is there; else the whole."""
+        parts = (getattr(self.config, name, None) for name in names)
+        return next((part for part in parts if part is not None and not isinstance(part, str | int)), self.config)
+
+
+def text_of(config: Any) -> Any:
+    """Return the configuration of the language model in a configuration, or itself."""
+    try:
+        return config.get_text_config(decoder=True)
+    except (ValueError, AttributeError):
+        return config
+
+
+def default_tokens(config: Any, decoding: bool) -> int:
+    """Return the tokens per sequence: 512, or fewer if there are fewer positions."""
+    text = text_of(config)
+    limits = [limit for name in LONGEST if isinstance(limit := getattr(text, name, None), int) and limit > 1]
+    return min([DEFAULT_TOKENS, *(limit - decoding for limit in limits)])
+
+
+def ids(sizes: InputSizes, begin: int, end: int) -> torch.Tensor:
+    """Return random tokens at some positions."""
+    vocabulary = getattr(text_of(sizes.config), "vocab_size", None) or getattr(sizes.config, "vocab_size", None) or 2
+    return torch.randint(0, vocabulary, (sizes.batch, end - begin), device="cpu")
+
+
+def positions(sizes: InputSizes, begin: int, end: int) -> dict[str, torch.Tensor]:
+    """Return positions where they can be given, so that no model computes them from values."""
+    if "position_ids" not in sizes.accepted:
+        return {}
+    return {"position_ids": torch.arange(begin, end).expand(sizes.batch, end - begin)}
+
+
+def media(sizes: InputSizes) -> dict[str, Any]:
+    """Return images or sound: what the model takes beside tokens, or instead of them."""
+    made: dict[str, Any] = {}
+    for name, make in MAKERS.items():
+        wanted = name in sizes.accepted and (name in ALWAYS or name == sizes.main or name in sizes.needed)
+        if wanted and not (name in INSTEAD and INSTEAD[name] & made.keys()):
+            made |= make(sizes)
+    return made
+
+
+def placeholders(sizes: InputSizes, tokens: torch.Tensor, counts: Mapping[str, int]) -> torch.Tensor:
+    """Return tokens of which the first stand for an image, or sound; the others are none of these."""
+    marks = {name: mark_of(sizes.config, IMAGE_TOKENS if name == "image" else AUDIO_TOKENS) for name in counts}
+    known = [mark for mark in marks.values() if mark is not None]
+    tokens = tokens.clone()
+    for mark in known:
+        tokens[tokens == mark] = 0 if mark else 1
+    begin = 0
+    for name, count in counts.items():
+        mark = marks[name]
+        if mark is not None:
+            tokens[:, begin : begin + count] = mark
+            begin += count
+    return tokens
+
+
+def mark_of(config: Any, names: Collection[str]) -> int | None:
+    """Return the token that stands for a piece of an image or of sound."""
+    found = (getattr(one, name, None) for one in (config, text_of(config)) for name in names)
+    return next((mark for mark in found if isinstance(mark, int)), None)
+
+
+def _square(size: Any) -> tuple[int, int]:
+    if isinstance(size, Mapping):
+        size = [size.get("height", size.get("longest_edge")), size.get("width", size.get("longest_edge"))]
+    if isinstance(size, list | tuple):
+        height, width = (size[0], size[-1])
+        return int(height), int(width)
+    return int(size), int(size)
+
+
+def _of(part: Any, *names: str, default: int) -> int:
+    found = (getattr(part, name, None) for name in names)
+    value = next((value for value in found if value is not None and not isinstance(value, str)), default)
+    return int(value[0] if isinstance(value, list | tuple) else value)
+
+
+def _image_size(sizes: InputSizes, part: Any) -> tuple[int, int]:
+    if sizes.image is not None:
+        return sizes.image, sizes.image
+    found = (getattr(one, name, None) for one in (part, sizes.config) for name in ("image_size", "img_size", "size"))
+    return _square(next((size for size in found if size is not None and not isinstance(size, str)), DEFAULT_IMAGE))
+
+
+def _vision(sizes: InputSizes) -> Any:
+    return sizes.part("vision_config", "encoder", "vision", "backbone_config", "image_encoder", "vision_tower_config")
+
+
+def _pixels(sizes: InputSizes) -> dict[str, Any]:
+    """Images; patches of them with a grid, crops of them, or frames of a video, as the arguments tell."""
+    part = _vision(sizes)
+    channels = _of(part, "num_channels", "in_channels", "in_chans", "image_channels", default=3)
+    height, width = _image_size(sizes, part)
+    if {"image_grid_thw", "grid_thw"} & set(sizes.accepted):
+        return _patches(sizes, part, channels)
+    shape: tuple[int, ...] = (sizes.batch, channels, height, width)
+    family = sizes.config.model_type
+    if family in CROPPED:
+        shape = (sizes.batch, CROPPED[family], *shape[1:])
+    elif _of(part, "num_frames", default=0) and family not in ("git", "llava_next_video"):
+        shape = (sizes.batch, _of(part, "num_frames", default=VIDEO_FRAMES), *shape[1:])
+    made: dict[str, Any] = {"pixel_values": torch.randn(shape)}
+    if "image_sizes" in sizes.accepted and family not in ("llava", "internvl", "aya_vision"):
+        made["image_sizes"] = torch.tensor([[height, width]] * sizes.batch, device="cpu")
+    return made
+
+
+def _patches(sizes: InputSizes, part: Any, channels: int) -> dict[str, Any]:
+    """Patches of images, row by row, and how many there are in time, height and width."""
+    patch, merge = _of(part, "patch_size", default=14), _of(part, "spatial_merge_size", "merge_size", default=2)
+    step = patch * merge
+    side = max(1, (sizes.image or DEFAULT_IMAGE) // step) * merge
+    width = channels * _of(part, "temporal_patch_size", default=1) * patch * patch
+    grid = torch.tensor([[1, side, side]] * sizes.batch, device="cpu")
+    name = "image_grid_thw" if "image_grid_thw" in sizes.accepted else "grid_thw"
+    values = torch.randn(sizes.batch * side * side, width)
+    flat = "pixel_values" if "pixel_values" in sizes.accepted else "hidden_states"
+    return {flat: values, name: grid}
+
+
+def _features(sizes: InputSizes) -> dict[str, Any]:
+    """Spectra of sound: bins by frames where the encoder takes a fixed number of frames, else frames by bins."""
+    part = sizes.part("audio_config", "encoder_config", "speech_encoder", "audio_encoder")
+    fixed = _of(part, "max_source_positions", default=0)
+    bins = _of(part, *MEL, default=80)
+    if fixed and _of(part, "num_mel_bins", default=0):
+        return {"input_features": torch.randn(sizes.batch, bins, 2 * fixed)}
+    return {"input_features": torch.randn(sizes.batch, FRAMES * SECONDS, bins)}
+
+
+def _values(sizes: InputSizes) -> dict[str, Any]:
+    """Samples of sound; a spectrogram where the configuration has bins and a length."""
+    bins, length = _of(sizes.config, "num_mel_bins", default=0), _of(sizes.config, "max_length", default=0)
+    if bins and length:
+        return {"input_values": torch.randn(sizes.batch, length, bins)}
+    channels = _of(sizes.config, "audio_channels", default=0)
+    shape = (sizes.batch, channels, SAMPLES) if channels else (sizes.batch, SAMPLES * SECONDS)
+    return {"input_values": torch.randn(shape)}
+
+
+def _flattened(sizes: InputSizes) -> dict[str, Any]:
+    part = _vision(sizes)
+    width = _of(part, "patch_embed_hidden_size", default=768)
+    return {"flattened_patches": torch.rand(sizes.batch, _of(part, "seq_len", default=4096), 2 + width)}
+
+
+def _boxes(sizes: InputSizes) -> dict[str, Any]:
+    return {"bbox": torch.tensor([1, 2, 3, 4], device="cpu").expand(sizes.batch, sizes.tokens, 4)}
+
+
+def _past(sizes: InputSizes) -> dict[str, Any]:
+    """A series of numbers up to now."""
+    channels = _of(sizes.config, "num_input_channels", "input_size", default=1)
+    length = _of(sizes.config, "context_length", "prediction_length", default=64)
+    lags = max(getattr(sizes.config, "lags_sequence", None) or [0])
+    shape = (sizes.batch, length + lags) if channels == 1 and lags else (sizes.batch, length, channels)
+    made = {"past_values": torch.randn(shape)}
+    if "past_time_features" in sizes.needed:
+        made["past_time_features"] = torch.randn(*shape[:2], _of(sizes.config, "num_time_features", default=0))
+        made["past_observed_mask"] = torch.ones(shape)
+    return made
+
+
+Maker = Callable[[InputSizes], dict[str, Any]]
+MAKERS: Mapping[str, Maker] = {
+    "flattened_patches": _flattened,
+    "pixel_values": _pixels,
+    "pixel_values_videos": lambda s: {"pixel_values_videos": _video(s)},
+    "hidden_states": lambda s: _patches(s, s.config, _of(s.config, "in_channels", "num_channels", default=3)),
+    "input_features": _features,
+    "input_values": _values,
+    "bbox": _boxes,
+    "past_values": _past,
+}
+ALWAYS = ("pixel_values", "input_features", "bbox")
+"""Inputs that are given wherever they can be."""
+INSTEAD: Mapping[str, set[str]] = {
+    "pixel_values": {"flattened_patches"},
+    "pixel_values_videos": {"pixel_values"},
+    "hidden_states": {"pixel_values"},
+    "input_values": {"input_features"},
+}
+"""Inputs that others stand for."""
+CROPPED: Mapping[str, int] = {"idefics2": 1, "idefics3": 1, "smolvlm": 1, "llava_next": 3, "llava_onevision": 3}
+"""Families whose images come as crops, and how many."""
+
+
+def _video(sizes: InputSizes) -> torch.Tensor:
+    part = _vision(sizes)
+    height, width = _image_size(sizes, part)
+    frames = _of(part, "num_frames", "frames_per_clip", default=VIDEO_FRAMES)
+    return torch.randn(sizes.batch, frames, _of(part, "num_channels", default=3), height, width)
