@@ -32,7 +32,7 @@ def written(tmp_path: Path) -> Write:
     return write
 
 
-def products(name: str, **options: Any) -> int:
+def products(name: str, **options: Any) -> float:
     """The FLOP of products, all of which are counted."""
     step = rl.estimate(name, **options)
     assert step.coverage.uncounted == ()

@@ -99,9 +99,9 @@ def placeholders(sizes: InputSizes, tokens: torch.Tensor, counts: Mapping[str, i
         tokens[tokens == mark] = 0 if mark else 1
     begin = 0
     for name, count in counts.items():
-        mark = marks[name]
-        if mark is not None:
-            tokens[:, begin : begin + count] = mark
+        place = marks[name]
+        if place is not None:
+            tokens[:, begin : begin + count] = place
             begin += count
     return tokens
 
