@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections import UserDict
 from contextlib import AbstractContextManager, nullcontext
-from copy import copy
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
 from rooflens.errors import DataDependent, ModelError
 from rooflens.models import as_result
@@ -61,27 +58,19 @@ class Copies(ABC):
         with torch.no_grad():
             made = self._make(tensor, dtype) if plain else self._wrapped(tensor)
         made = as_result(made) if plain and not tensor.is_leaf else made.requires_grad_(tensor.requires_grad)
-        # The original is kept too, so that its id cannot be used again.
+        # The original is kept too, so that its id cannot be used again. The copy of a copy is that copy.
         self._made[id(tensor)] = (tensor, made)
+        self._made[id(made)] = (made, made)
         return made
 
     def tree(self, structure: Any) -> Any:
-        """`structure` with every tensor in it replaced by its copy; dataclasses and user's dicts are copied too."""
-        return tree_map(self._leaf, structure)
+        """`structure` with every tensor in it replaced by its copy; what objects hold stays."""
+        return tree_map_only(Tensor, self.of, structure)
 
-    def _leaf(self, leaf: Any) -> Any:
-        if isinstance(leaf, Tensor):
-            return self.of(leaf)
-        if isinstance(leaf, UserDict):
-            mapping = copy(leaf)
-            mapping.data = self.tree(leaf.data)
-            return mapping
-        if not is_dataclass(leaf) or isinstance(leaf, type):
-            return leaf
-        copied = copy(leaf)
-        for field in fields(leaf):
-            object.__setattr__(copied, field.name, self.tree(getattr(leaf, field.name)))  # also where it is frozen
-        return copied
+    @property
+    def made(self) -> list[Tensor]:
+        """All copies."""
+        return [copy for original, copy in self._made.values() if copy is not original]
 
     def _wrapped(self, tensor: Tensor) -> Tensor:
         """The copy of a tensor whose class is made of other tensors."""
@@ -99,6 +88,10 @@ class Copies(ABC):
     def state(self, module: torch.nn.Module) -> dict[str, Tensor]:
         """Copies of all parameters and buffers by name; tied ones share a copy."""
         return {name: self.of(tensor) for name, tensor in own_state(module).items()}
+
+    @abstractmethod
+    def standing_for(self, tensor: Tensor) -> Tensor:
+        """What the step uses instead of a tensor that it reaches in a way of its own, like a global one."""
 
     @abstractmethod
     def _make(self, tensor: Tensor, dtype: torch.dtype) -> Tensor: ...
@@ -150,6 +143,13 @@ class FakeCopies(Copies):
         self._fake = _OwnKnown() if known else _OwnFakes(allow_non_fake_inputs=True)
         self.mode = self._fake
 
+    def standing_for(self, tensor: Tensor) -> Tensor:
+        known = self._made.get(id(tensor))
+        if known is None:
+            with torch.no_grad():
+                known = self._made[id(tensor)] = (tensor, self._make(tensor, tensor.dtype))
+        return known[1]
+
     def _make(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
         if tensor.layout is not torch.strided:
             raise without_values(tensor)
@@ -167,6 +167,9 @@ class RealCopies(Copies):
     def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False) -> None:
         super().__init__(cast, channels_last)
         self.mode = nullcontext()
+
+    def standing_for(self, tensor: Tensor) -> Tensor:
+        return tensor
 
     def _make(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
         if tensor.layout is not torch.strided or tensor.is_quantized:

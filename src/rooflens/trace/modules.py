@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils._pytree import tree_leaves, tree_map_only
 
+from rooflens.trace.holders import Holders
 from rooflens.trace.lending import lent
 
 
@@ -90,77 +89,14 @@ class ModulePaths:
 
 @contextmanager
 def untouched(root: nn.Module, copied: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Replace every tensor of every module by its copy, and put all attributes back on leaving.
+    """Replace every tensor that a module holds by its copy, and put back on leaving whatever has changed.
 
-    Tensors are parameters, buffers, and those in plain attributes; attributes are flags, hooks, lists and dicts too.
+    Tensors are parameters, buffers, and those in attributes, in whatever container or plain object.
     """
-    # A script module keeps its state in C++ and its attributes are how to reach it; it is never run in place.
-    modules = [module for module in reachable(root) if not isinstance(module, torch.jit.ScriptModule)]
-    with lent(modules):
-        saved = [(module, _shallow(module.__dict__)) for module in modules]
+    holders = Holders(root)
+    with lent(holders.modules):
         try:
-            for module in modules:
-                _swap(module, copied)
+            holders.exchange(copied)
             yield
         finally:
-            for module, attributes in saved:
-                _restore(module.__dict__, attributes)
-
-
-def reachable(root: nn.Module) -> list[nn.Module]:
-    """Every module of `root`, and those in plain attributes, lists and dicts of them."""
-    reached: dict[nn.Module, None] = {}
-    waiting = [root]
-    while waiting:
-        module = waiting.pop()
-        if module in reached:
-            continue
-        reached[module] = None
-        waiting += [value for value in module._modules.values() if value is not None]
-        waiting += [value for value in _held(module) if isinstance(value, nn.Module)]
-    return list(reached)
-
-
-def held_values(root: nn.Module) -> list[Any]:
-    """What the plain attributes of every module hold, and lists and dicts in them."""
-    return [value for module in reachable(root) for value in _held(module)]
-
-
-def _held(module: nn.Module) -> list[Any]:
-    return tree_leaves([value for name, value in vars(module).items() if name not in _REGISTERS])
-
-
-def _swap(module: nn.Module, copied: Callable[[Tensor], Tensor]) -> None:
-    """Replace the tensors of a module: those of its registers, and those that only its own attributes hold."""
-    for name, value in list(vars(module).items()):
-        if isinstance(value, Tensor):
-            vars(module)[name] = copied(value)
-        elif type(value) in (list, dict) and name not in _REGISTERS:
-            _refill(value, tree_map_only(Tensor, copied, value))
-    for register in (module._parameters, module._buffers):
-        for name, tensor in register.items():
-            if tensor is not None:
-                register[name] = copied(tensor)  # type: ignore[assignment]
-
-
-_REGISTERS = frozenset({"_parameters", "_buffers", "_modules"})
-_CONTAINERS = (dict, OrderedDict, list, set)
-
-
-def _shallow(attributes: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Each attribute, with a copy of its contents where it is a plain container."""
-    return {name: (value, value.copy() if type(value) in _CONTAINERS else None) for name, value in attributes.items()}
-
-
-def _restore(attributes: dict[str, Any], saved: dict[str, tuple[Any, Any]]) -> None:
-    for name in attributes.keys() - saved.keys():
-        del attributes[name]
-    for name, (value, contents) in saved.items():
-        attributes[name] = value
-        if contents is not None:
-            _refill(value, contents)
-
-
-def _refill(container: Any, contents: Any) -> None:
-    container.clear()
-    (container.extend if isinstance(container, list) else container.update)(contents)
+            holders.restore()

@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from rooflens.errors import ModelError
+from rooflens.trace.holders import Holders
 from rooflens.trace.lifetimes import Lifetimes
-from rooflens.trace.modules import held_values
 
 _PER_CHANNEL = (torch.per_channel_affine, torch.per_channel_affine_float_qparams)
 _LINEAR = ".LinearPackedParamsBase"
@@ -46,7 +46,7 @@ class PackedOperands:
 
     def label(self, module: torch.nn.Module) -> None:
         """Note every object that a module holds. A script's come with its calls, but a frozen one's weights."""
-        for value in held_values(module):
+        for value in Holders(module).values:
             if isinstance(value, torch.ScriptObject) and not isinstance(value, torch._C.ScriptModule):
                 self.tensors(value)
         for child in module.modules():

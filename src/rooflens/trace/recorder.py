@@ -47,6 +47,8 @@ FREE = frozenset(
     }
 )
 """Operations that move and compute nothing and are no views."""
+LIFTS = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
+"""Operations that bring in a tensor which the step itself has just made from numbers."""
 FORWARD_ONLY = frozenset({"_fused_rms_norm", "attention", "recurrent", *SCANS})
 """Operations of our own that run without a recorded gradient, in forward only: in backward they are recomputed."""
 
@@ -100,8 +102,23 @@ def schema_of(operator: torch._ops.OpOverload, custom: bool) -> Schema:
 class Recorder(TorchDispatchMode):
     """Records each operation with its module and phase, and the lifetime of every storage that appears."""
 
-    def __init__(self, paths: ModulePaths, lifetimes: Lifetimes, parameter_names: dict[int, str]) -> None:
+    def __init__(
+        self,
+        paths: ModulePaths,
+        lifetimes: Lifetimes,
+        parameter_names: dict[int, str],
+        adopted: Callable[[torch.Tensor], torch.Tensor],
+    ) -> None:
+        """Make a recorder.
+
+        Args:
+            paths: tells which module is running.
+            lifetimes: watches the tensors.
+            parameter_names: names of the parameters by identity.
+            adopted: what stands for a tensor that neither the module nor the inputs hold, like a global one.
+        """
         super().__init__()  # type: ignore[no-untyped-call]
+        self._adopted = adopted
         self.operations: list[Operation] = []
         self.held: list[int] = []
         self.phase: Phase = "forward"
@@ -166,6 +183,8 @@ class Recorder(TorchDispatchMode):
                 return taken_apart(func, args, kwargs)
         if self.phase == "optimizer" and _on_host(_tensors((*args, *kwargs.values()))):
             return func(*args, **kwargs)
+        if schema.name not in LIFTS:
+            args, kwargs = self._ours(args), {name: self._ours(value) for name, value in kwargs.items()}
         path, recomputed = self._place(schema.name)
         with _uncached(args) if schema.packed else nullcontext():
             results = func(*args, **kwargs)
@@ -181,6 +200,12 @@ class Recorder(TorchDispatchMode):
                 self.operations.append(self._operation(schema, args, kwargs, outputs, path, recomputed))
                 self.held.append(self._lifetimes.held)
         return results
+
+    def _ours(self, value: Any) -> Any:
+        """An argument with its tensors as they are in this trace."""
+        if isinstance(value, torch.Tensor):
+            return value if isinstance(value, FakeTensor) or not value.dim() else self._adopted(value)
+        return type(value)(map(self._ours, value)) if type(value) in (list, tuple) else value
 
     def _operation(
         self,

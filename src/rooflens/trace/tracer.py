@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -33,6 +33,7 @@ from rooflens.records import Cached, KvCache, Mask, Memory, Trace
 from rooflens.trace.autocast import cuda_casts
 from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
 from rooflens.trace.higher_order import flexible_attention
+from rooflens.trace.holders import Holders
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.masks import Known, known_masks
 from rooflens.trace.modules import ModulePaths, untouched
@@ -159,23 +160,25 @@ class _Run:
         names = {id(tensor): name for name, tensor in self.state.items()}
         self.cache: tuple[Cached, ...] = ()
         self.masks: list[Mask] = []
-        self.recorder = Recorder(self.paths, self.lifetimes, names)
+        self.recorder = Recorder(self.paths, self.lifetimes, names, self._adopted)
+        self.outside: list[tuple[Tensor, Tensor | None]] = []
         self.parameters = [self.state[name] for name, _ in self.module.named_parameters()]
 
     def trace(self) -> Trace:
-        if self.stateless:
-            with untouched(self.module, self.copies.of):
-                return self._trace()
-        # torch's passes over a script compare its constants, by operations that the model does not ask for.
-        with untouched(self.module, lambda tensor: tensor), without_mkldnn(), torch.jit.optimized_execution(False):
-            return self._trace()
+        with ExitStack() as contexts:
+            contexts.callback(self._leave_outside)
+            contexts.enter_context(untouched(self.module, self.copies.of if self.stateless else lambda tensor: tensor))
+            if not self.stateless:
+                # torch's passes over a script compare its constants, by operations that the model does not ask for.
+                contexts.enter_context(without_mkldnn())
+                contexts.enter_context(torch.jit.optimized_execution(False))
+            self._label_state()
+            return self._trace(*contexts.enter_context(self._given()))
 
-    def _trace(self) -> Trace:
+    def _trace(self, args: Any, kwargs: Any, targets: Any) -> Trace:
         step = self.step
         if getattr(self.module, "training", step.training) != step.training:  # a frozen script has no such flag
             _switch(self.module, step.training)
-        args, kwargs, targets = self.copies.tree((step.args, step.kwargs, step.targets))
-        self._label_what_is_there(args, kwargs, targets)
         with (
             self.copies.mode,
             _model_errors(step, self.paths),
@@ -216,15 +219,44 @@ class _Run:
             notes=(*self.recorder.packed.notes, *self.scans.notes),
         )
 
-    def _label_what_is_there(self, args: Any, kwargs: Any, targets: Any) -> None:
-        """Everything that exists before the step begins."""
+    def _label_state(self) -> None:
+        """What the module holds: it exists before the step begins."""
+        for tensor in self.copies.made:  # attributes too, and what the class of a parameter wraps
+            self.lifetimes.label(tensor, "buffers")
         trainable = {name for name, _ in self.module.named_parameters()}
         for name, tensor in self.state.items():
             self.lifetimes.label(tensor, "parameters" if name in trainable else "buffers")
         self.recorder.packed.label(self.module)
-        for leaf in torch.utils._pytree.tree_leaves((args, kwargs, targets)):
-            if isinstance(leaf, Tensor):
-                self.lifetimes.label(leaf, "inputs")
+
+    def _adopted(self, tensor: Tensor) -> Tensor:
+        """What stands for a tensor that neither the module nor the inputs hold: it exists before the step too."""
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            return tensor
+        ours = self.copies.standing_for(tensor)
+        if self.lifetimes.number(ours) < 0:
+            self.lifetimes.label(ours, "buffers", from_start=True)
+            if tensor.is_leaf and tensor.requires_grad:
+                self.outside.append((tensor, tensor.grad))
+        return ours
+
+    def _leave_outside(self) -> None:
+        """Give the parameters of others back the gradients that they had."""
+        for parameter, gradient in self.outside:
+            parameter.grad = gradient
+
+    @contextmanager
+    def _given(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Copies of the inputs and targets. An object among them holds copies meanwhile, and is itself again then."""
+        before = len(self.copies.made)
+        given = self.copies.tree((self.step.args, self.step.kwargs, self.step.targets))
+        objects = Holders(given)
+        try:
+            objects.exchange(self.copies.of)
+            for tensor in self.copies.made[before:]:
+                self.lifetimes.label(tensor, "inputs")
+            yield given
+        finally:
+            objects.restore()
 
     def _begun_cache(self) -> Any:
         """The cache that exists before the step begins."""

@@ -1,0 +1,163 @@
+"""What modules and inputs hold: a trace exchanges the tensors in it, and puts back all that has changed.
+
+Modules and plain objects hold their attributes, containers their items. Nothing of theirs is called.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_any, tree_map_only
+
+_HOLD_NOTHING = (Tensor, torch.jit.ScriptModule, type, ModuleType, FunctionType, str, bytes, int, float, complex)
+_HOLDING = frozenset({"argparse", "collections", "dataclasses", "types"})
+"""Modules of Python's own library whose objects hold what somebody put there. Others have locks, threads and files."""
+_STRANGE = ("torch.fx", "torch.export", "torch.utils.data", "torch.distributed", "torch.cuda", "torch._dynamo")
+"""Parts of torch whose objects hold graphs, data sets, or what belongs to the process."""
+
+
+class Holders:
+    """Every module, plain object and container that is reachable from some values.
+
+    Attributes:
+        modules: the modules, but for scripts, which keep their state in C++.
+        values: all that was reached.
+    """
+
+    def __init__(self, *roots: Any) -> None:
+        self.modules: list[nn.Module] = []
+        self._saved: list[tuple[Any, list[tuple[Any, Any]]]] = []
+        reached: dict[int, Any] = {}
+        waiting = list(roots)
+        while waiting:
+            value = waiting.pop()
+            if value is None or id(value) in reached:
+                continue
+            reached[id(value)] = value
+            if isinstance(value, nn.Module) and not isinstance(value, torch.jit.ScriptModule):
+                self.modules.append(value)
+            for container in _containers(value):
+                items = _items(container)
+                self._saved.append((container, items))
+                waiting += [item for _, item in items]
+            waiting += _fixed(value)
+        self.values = list(reached.values())
+
+    def exchange(self, copied: Callable[[Tensor], Tensor]) -> None:
+        """Put the copy of every tensor in its place."""
+        for container, items in self._saved:
+            for key, value in items:
+                other = _exchanged(value, copied)
+                if other is not value:
+                    _put(container, key, other)
+
+    def restore(self) -> None:
+        """Put back everything that has changed."""
+        for container, items in self._saved:
+            if not _same(_items(container), items):
+                _refill(container, items)
+
+
+class _Slots:
+    """The slots of an object that have a value."""
+
+    def __init__(self, owner: object) -> None:
+        self.owner = owner
+        kinds = [kind for kind in type(owner).__mro__ if "__slots__" in vars(kind)]
+        self.slots = {k: s for kind in kinds for k, s in vars(kind).items() if isinstance(s, MemberDescriptorType)}
+
+    def items(self) -> list[tuple[str, Any]]:
+        filled = []
+        for name, slot in self.slots.items():
+            try:
+                filled.append((name, slot.__get__(self.owner)))
+            except AttributeError:  # empty
+                continue
+        return filled
+
+
+def _containers(value: Any) -> list[Any]:
+    """The containers whose items `value` holds, and which may be changed: its own items, and its attributes."""
+    own = [value] if isinstance(value, dict | list | deque | set) else []
+    if isinstance(value, _HOLD_NOTHING) or not (isinstance(value, nn.Module) or _holds_attributes(type(value))):
+        return own
+    with suppress(AttributeError):  # an object may have slots only
+        own.append(object.__getattribute__(value, "__dict__"))
+    slots = _Slots(value)
+    return [*own, slots] if slots.slots else own
+
+
+def _holds_attributes(kind: type) -> bool:
+    library = kind.__module__.partition(".")[0]
+    if library in sys.stdlib_module_names or library == "numpy":
+        return library in _HOLDING
+    return not kind.__module__.startswith(_STRANGE)
+
+
+def _fixed(value: Any) -> Iterable[Any]:
+    """What `value` holds and cannot exchange."""
+    if isinstance(value, tuple | frozenset):
+        return value
+    if isinstance(value, MethodType):
+        return (value.__self__,)
+    return (value.func, *value.args, *value.keywords.values()) if isinstance(value, partial) else ()
+
+
+def _exchanged(value: Any, copied: Callable[[Tensor], Tensor]) -> Any:
+    """`value` with copies of its tensors where it is one or a tuple with some."""
+    if isinstance(value, Tensor):
+        return value if isinstance(value, FakeTensor) else copied(value)
+    if type(value) is tuple and tree_any(lambda leaf: isinstance(leaf, Tensor), value):
+        return tuple(_exchanged(item, copied) for item in value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return tree_map_only(Tensor, lambda tensor: _exchanged(tensor, copied), value)
+    return value
+
+
+def _items(container: Any) -> list[tuple[Any, Any]]:
+    if isinstance(container, _Slots):
+        return container.items()
+    if isinstance(container, dict):
+        return list((OrderedDict if isinstance(container, OrderedDict) else dict).items(container))
+    return list(enumerate(container))
+
+
+def _put(container: Any, key: Any, value: Any) -> None:
+    if isinstance(container, _Slots):
+        container.slots[key].__set__(container.owner, value)
+    elif isinstance(container, dict):
+        dict.__setitem__(container, key, value)
+    elif not isinstance(container, set):
+        container[key] = value
+
+
+def _same(now: list[tuple[Any, Any]], before: list[tuple[Any, Any]]) -> bool:
+    return len(now) == len(before) and all(
+        k is key and v is value for (k, v), (key, value) in zip(now, before, strict=True)
+    )
+
+
+def _refill(container: Any, items: list[tuple[Any, Any]]) -> None:
+    if isinstance(container, _Slots):
+        for name, slot in container.slots.items():
+            if name in dict(container.items()):
+                slot.__delete__(container.owner)
+        for name, value in items:
+            _put(container, name, value)
+    elif isinstance(container, dict):
+        (OrderedDict if isinstance(container, OrderedDict) else dict).clear(container)
+        for key, value in items:
+            (OrderedDict if isinstance(container, OrderedDict) else dict).__setitem__(container, key, value)
+    else:
+        container.clear()
+        values = [value for _, value in items]
+        (container.update if isinstance(container, set) else container.extend)(values)
