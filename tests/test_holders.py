@@ -14,12 +14,22 @@ import torch
 from torch import Tensor, nn
 
 import rooflens as rl
+from rooflens.records import Memory
+
+
+def memory_of(*arguments: Any, **options: Any) -> Memory:
+    memory = rl.estimate(*arguments, **options).memory
+    assert memory is not None
+    return memory
+
 
 X = torch.ones(8, 64)  # 2048 B, as every tensor here of that shape
 BYTES = 2048
 
 
 class Plain:
+    x: Any
+
     def __init__(self, **given: Any) -> None:
         self.__dict__.update(given)
 
@@ -93,10 +103,10 @@ class Adds(nn.Module):
 def test_what_an_object_holds_counts_by_its_cause_and_in_its_type(name: str) -> None:
     """An input of 2048 B, 2048 B of the module's own, and a result."""
     own, given = HOLDERS[name](torch.ones(8, 64)), HOLDERS[name](torch.ones(8, 64))
-    memory = rl.estimate(Adds(own), inputs=(given,)).memory
+    memory = memory_of(Adds(own), inputs=(given,))
     assert (memory.buffers, memory.inputs, memory.peak) == (BYTES, BYTES, 3 * BYTES)
     # In bf16 all three are half as large.
-    assert rl.estimate(Adds(own), inputs=(given,), dtype="bf16").memory.peak == 3 * BYTES // 2
+    assert memory_of(Adds(own), inputs=(given,), dtype="bf16").peak == 3 * BYTES // 2
     for holder in (own, given):
         assert type(found(holder)) is Tensor
         assert found(holder).dtype is torch.float32
@@ -117,14 +127,15 @@ def stores(holder: Any, value: Any) -> None:
 class Stores(nn.Module):
     """Keeps its results in an object of its own and in its input."""
 
-    def __init__(self, own: Any) -> None:
+    def __init__(self, own: Any, asks_values: bool) -> None:
         super().__init__()
         self.layer = nn.Linear(64, 64)
         self.own = own
+        self.asks_values = asks_values
 
     def forward(self, given: Any) -> Tensor:
         result: Tensor = self.layer(found(given))
-        if bool(getattr(self, "asks_values", False)) and result.sum() > torch.inf:
+        if self.asks_values and result.sum() > torch.inf:
             return result
         stores(self.own, result)
         stores(given, result)
@@ -139,8 +150,7 @@ STORING = [name for name in HOLDERS if name not in ("object in an object", "tupl
 def test_what_a_model_stores_while_it_is_estimated_is_gone(name: str, values: bool) -> None:
     tensors = torch.ones(8, 64), torch.ones(8, 64)
     own, given = (HOLDERS[name](tensor) for tensor in tensors)
-    module = Stores(own)
-    module.asks_values = values
+    module = Stores(own, asks_values=values)
     assert rl.estimate(module, inputs=(given,)).total().macs == 8 * 64 * 64
     for holder, tensor in zip((own, given), tensors, strict=True):
         assert found(holder) is tensor
@@ -178,7 +188,7 @@ def test_a_cache_that_begins_empty_stays_empty() -> None:
 
 def test_one_object_in_two_places_is_one() -> None:
     shared = Plain(x=torch.ones(8, 64))
-    assert rl.estimate(Adds(shared), inputs=(shared,)).memory.peak == 2 * BYTES  # and the result
+    assert memory_of(Adds(shared), inputs=(shared,)).peak == 2 * BYTES  # and the result
 
 
 GLOBAL = torch.ones(64, 64)  # 16,384 B
@@ -202,6 +212,7 @@ def test_what_is_global_is_there_too_and_stays_as_it_is(mode: str) -> None:
     done = rl.estimate(Reaches(), inputs=X, mode=mode)
     assert done.total("forward").macs == 3 * 8 * 64 * 64
     # The global matrix, and weight and bias of the global layer (the bias is a block of 512 B).
+    assert done.memory is not None
     assert done.memory.buffers == 16384 + 16384 + 512
     assert type(GLOBAL) is Tensor
     assert type(HEAD.weight.data) is Tensor
@@ -221,6 +232,7 @@ def test_a_module_in_an_object_is_exchanged_too() -> None:
     module = Teaches()
     done = rl.estimate(module, inputs=X, dtype="bf16")
     assert done.parameters == 0
+    assert done.memory is not None
     assert done.memory.buffers == 64 * 64 * 2
     assert module.teacher.x.weight.dtype is torch.float32
 
