@@ -107,7 +107,7 @@ class Recorder(TorchDispatchMode):
         paths: ModulePaths,
         lifetimes: Lifetimes,
         parameter_names: dict[int, str],
-        adopted: Callable[[torch.Tensor], torch.Tensor],
+        adopted: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor,
     ) -> None:
         """Make a recorder.
 
@@ -115,7 +115,8 @@ class Recorder(TorchDispatchMode):
             paths: tells which module is running.
             lifetimes: watches the tensors.
             parameter_names: names of the parameters by identity.
-            adopted: what stands for a tensor that neither the module nor the inputs hold, like a global one.
+            adopted: what stands for a tensor that neither the module nor the inputs hold, like a global one; itself where
+                the step runs on its own tensors.
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self._adopted = adopted
