@@ -115,8 +115,8 @@ class Recorder(TorchDispatchMode):
             paths: tells which module is running.
             lifetimes: watches the tensors.
             parameter_names: names of the parameters by identity.
-            adopted: what stands for a tensor that neither the module nor the inputs hold, like a global one; itself where
-                the step runs on its own tensors.
+            adopted: what stands for a tensor that neither the module nor the inputs hold, like a global one; itself
+                where the step runs on its own tensors.
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self._adopted = adopted
