@@ -101,7 +101,9 @@ def test_junit_fails_what_cannot_be_judged_and_takes_any_text(tmp_path: Path) ->
     before = side(timed((1.0,), hostile), timed(noisy(1), SLOW)).save(tmp_path / "a.jsonl")
     after = side(timed((2.0,), hostile)).save(tmp_path / "b.jsonl")
     target = tmp_path / "gate.xml"
-    assert run(before, after, "--fail-if-slower", "5%", "--junit", target).exit_code == 4
+    done = run(before, after, "--fail-if-slower", "5%", "--junit", target)
+    assert done.exit_code == 4
+    assert f"not on the second side, so not judged: {SLOW.label()}" in done.stderr
     root = ElementTree.parse(target).getroot()
     assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("2", "1", "1")
 

@@ -181,6 +181,10 @@ def _judge(comparison: RunComparison, threshold: float) -> int:
     for failure in comparison.failed:
         text = printable(f"{failure.case.label()}: {failure.kind}, {failure.message}")
         click.echo(f"failed on the second side: {text}", err=True)
+    failed = {failure.case for failure in comparison.failed}
+    for case in comparison.only_before:
+        if case not in failed:
+            click.echo(f"not on the second side, so not judged: {printable(case.label())}", err=True)
     steps, unsure = len(comparison.steps), sum(row.significant is None for row in comparison.steps)
     if not slower:
         told = [f"nothing can be said of {unsure} of {steps} steps, so the gate stays closed"] if unsure else []
