@@ -144,7 +144,7 @@ def test_a_file_that_an_editor_saved_its_own_way(tmp_path: Path, encoding: str, 
     """Names beyond ASCII tell whether the text was decoded."""
     path = tmp_path / "a.jsonl"
     record = Record(case=CASE, source="estimate", scope="op", path="sch\u00f6n\u2028", work=ESTIMATE.work)
-    text = "".join(lines_of(path, record))
+    text = "".join(lines_of(path, record)) + "\n \n"
     path.write_bytes(text.replace("\n", end).encode(encoding))
     assert rl.read(path).records == (record,)
     other = path.rename(tmp_path / "a.txt")  # recognised by what is in it

@@ -158,7 +158,7 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
     failures: list[Failure] = []
     number = version = 0
     try:
-        for number, raw in enumerate(lines, start=1):
+        for number, raw in enumerate(_without_blank_end(lines), start=1):
             entry = msgspec.json.decode(raw, type=dict[str, Any])
             kind = entry.pop("type", None)
             if header is None:
@@ -187,6 +187,18 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
         raise RecordFileError(f"{path} is empty: a record file begins with a header line")
     promise.check(path, {"records": len(records), "failures": len(failures)})
     return replace(header, records=tuple(records), failures=tuple(failures), doubts=tuple(promise.doubts()))
+
+
+def _without_blank_end(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Give lines without the blank ones at the end, which editors leave."""
+    blank = []
+    for line in lines:
+        if not line.strip():
+            blank.append(line)
+            continue
+        yield from blank
+        blank.clear()
+        yield line
 
 
 class _Promise:
