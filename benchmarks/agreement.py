@@ -107,7 +107,7 @@ POLICY = {"cuda": Policy(budget=1.5), "cpu": Policy(budget=0.7, precision=0.0)}
 def prepared(model: str, batch: int, dtype: str, where: str) -> Callable[[Callable[[], None]], None]:
     """The step on its device."""
     asked = workload(Request(model=model, batch=batch, dtype=dtype))
-    step = asked.step(asked.runs[0], asked.build("cpu"), "cpu")
+    step = asked.step(asked.runs[0], "cpu")
     return eager(placed(step, where, copy=False), where).once
 
 

@@ -31,7 +31,7 @@ import torch
 from benchmarks.memory import DECODER, TOKENS, Boundaries
 
 import rooflens as rl
-from rooflens.models import Workload, eager, placed, switches, workload
+from rooflens.models import Workload, build, eager, placed, switches, workload
 from rooflens.runs.options import Options
 from rooflens.runs.run import Request
 
@@ -86,9 +86,14 @@ def asked(model: str, dtype: str, mode: str, seq_len: int | None) -> Workload:
     return workload(Request(model=model, batch=1, dtype=dtype, mode=mode, options=Options(seq_len=seq_len)))
 
 
-def prepared(wanted: Workload, module: torch.nn.Module, batch: int) -> Callable[[], None]:
+def built(wanted: Workload) -> Workload:
+    """The same with its module, so that all batches share it."""
+    return replace(wanted, blueprint=replace(wanted.blueprint, module=build(wanted.blueprint, "cpu")))
+
+
+def prepared(wanted: Workload, batch: int) -> Callable[[], None]:
     """The step on the GPU, with its cache filled."""
-    step = placed(wanted.step(replace(wanted.runs[0], batch=batch), module, "cuda"), "cuda")
+    step = placed(wanted.step(replace(wanted.runs[0], batch=batch), "cuda"), "cuda")
     run = eager(step, "cuda").once
     return lambda: run(lambda: None)
 
@@ -123,10 +128,10 @@ def workspaces() -> Iterator[dict[str, Any]]:
     kept = torch.cuda.memory_allocated()
     for model, dtype, mode, batches in WORKSPACES:
         wanted = asked(model, dtype, mode, None)
-        module = wanted.build("cpu")
+        wanted = built(wanted)
         for batch in batches:
             with switches(dtype):
-                run = prepared(wanted, module, batch)
+                run = prepared(wanted, batch)
                 run()
                 run()
                 torch.cuda.reset_peak_memory_stats()
@@ -183,21 +188,17 @@ def limits(decoder: str, cases: list[dict[str, Any]]) -> Iterator[dict[str, Any]
         name = decoder if case["model"] == "decoder" else case["model"]
         wanted = asked(name, case["dtype"], case["mode"], case["seq_len"])
         allocator = os.environ.get("PYTORCH_ALLOC_CONF", "default")
-        yield (
-            case
-            | {"allocator": allocator}
-            | tried(wanted, wanted.build("cpu"), case["batch"], case["memory"] - CONTEXT)
-        )
+        yield (case | {"allocator": allocator} | tried(built(wanted), case["batch"], case["memory"] - CONTEXT))
 
 
-def tried(wanted: Workload, module: torch.nn.Module, batch: int, limit: int) -> dict[str, Any]:
+def tried(wanted: Workload, batch: int, limit: int) -> dict[str, Any]:
     """The largest batch that ran within so many bytes, and the smallest that did not."""
     low, high = SHARES
     seen: dict[int, dict[str, int] | None] = {}
 
     def runs(share: float) -> bool:
         size = int(share * batch)
-        seen[size] = within(wanted, module, size, limit)
+        seen[size] = within(wanted, size, limit)
         return seen[size] is not None
 
     if runs(high):
@@ -211,10 +212,10 @@ def tried(wanted: Workload, module: torch.nn.Module, batch: int, limit: int) -> 
     return {"runs": ran, "fails": failed, **(seen[ran] or {} if ran else {})}
 
 
-def within(wanted: Workload, module: torch.nn.Module, batch: int, limit: int) -> dict[str, int] | None:
+def within(wanted: Workload, batch: int, limit: int) -> dict[str, int] | None:
     """Most bytes that two steps allocated and reserved under a limit of the allocator; None where it was too small."""
     total = torch.cuda.get_device_properties(0).total_memory
-    run = prepared(wanted, module, batch)
+    run = prepared(wanted, batch)
     cleared()
     torch.cuda.set_per_process_memory_fraction(limit / total)
     torch.cuda.reset_peak_memory_stats()

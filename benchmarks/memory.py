@@ -121,7 +121,7 @@ class Boundaries(TorchDispatchMode):
 def measured(model: str, batch: int, dtype: str, mode: str, device: str, seq_len: int | None) -> dict[str, Any]:
     """Peak of one step on the device: as the device reports it, without what libraries keep, without any workspace."""
     asked = workload(Request(model=model, batch=batch, dtype=dtype, mode=mode, options=Options(seq_len=seq_len)))
-    step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), device, copy=False)
+    step = placed(asked.step(asked.runs[0], "cpu"), device, copy=False)
     run = eager(step, device).once
     cuda = device == "cuda"
     with switches(dtype):

@@ -90,7 +90,7 @@ def coverage(name: str, mode: str, where: str, batch: int, dtype: str) -> dict[s
 def profiled(name: str, mode: str, where: str, batch: int, dtype: str) -> Iterator[Record]:
     """The records of one profiled step."""
     asked = workload(Request(model=name, batch=batch, dtype=dtype, mode=mode))
-    step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), where)
+    step = placed(asked.step(asked.runs[0], "cpu"), where)
     yield from profiled_step.records(step, asked.runs[0].case(), where)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import rooflens as rl
-from rooflens.models import find
+from rooflens.models import find, make_example
 from rooflens.reported.right_values import AMOUNTS, COLUMNS, TABLE
 from rooflens.results import Total
 
@@ -63,7 +63,7 @@ def rows(name: str) -> Iterator[dict[str, object]]:
 def image_size(name: str) -> int:
     """Height of the images that the estimates took."""
     blueprint = find(name)
-    return int(blueprint.example(1).args[0].shape[-1])
+    return int(make_example(blueprint, 1, "meta").args[0].shape[-1])
 
 
 def amounts_of(total: Total) -> dict[str, float]:

@@ -39,7 +39,7 @@ def test_choices_repeated_for_a_light_help_are_those_of_the_library() -> None:
     from rooflens.report.figures.saving import SUFFIXES
     from rooflens.report.render import FORMATS
 
-    assert options.DTYPES == records.DTYPES
+    assert (options.DTYPES, options.AS_IS) == (records.DTYPES, records.AS_IS)
     assert options.MODES == records.MODES
     assert set(options.FORMATS) == set(FORMATS)
     assert options.GROUPINGS == tuple(BY)

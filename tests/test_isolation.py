@@ -63,18 +63,25 @@ def test_a_worker_is_replaced_when_asked_for_and_when_it_is_not_fit(log: Path, f
     assert [count for _, count in told_of(told)] == [1, 1]
 
 
+ENDED = "the worker process ended by itself with code 1 before it gave an answer: "
+
+
 @pytest.mark.parametrize(
     ("fault", "kind", "message"),
     [
-        ("kill", "crash", "the worker was killed by SIGKILL; memory had not run out"),
-        ("spin", "crash", "the worker was killed by SIGKILL, since its limit of processor time, "),
-        ("spin softly", "crash", "the worker was killed by SIGXCPU, since its limit of processor time, "),
-        ("flood", "crash", "the worker ended with exit code 4: last"),
-        ("segfault", "crash", "the worker was killed by SIGSEGV: File"),
-        ("exit", "crash", "the worker ended with exit code 3"),
-        ("raise", "crash", "the worker ended with exit code 1: ValueError: wrong number"),
-        ("ask", "crash", "the worker ended with exit code 1: EOFError"),
-        ("starve", "crash", "the worker ended with exit code 1: MemoryError"),
+        ("kill", "crash", "the worker process was killed by SIGKILL; memory had not run out"),
+        ("spin", "crash", "the worker process was killed by SIGKILL, since its limit of processor time, "),
+        ("spin softly", "crash", "the worker process was killed by SIGXCPU, since its limit of processor time, "),
+        ("flood", "crash", "the worker process ended by itself with code 4 before it gave an answer: last"),
+        ("segfault", "crash", "the worker process was killed by SIGSEGV: File"),
+        ("exit", "crash", "the worker process ended by itself with code 3 before it gave an answer"),
+        (
+            "raise",
+            "crash",
+            ENDED + "ValueError: wrong number",
+        ),
+        ("ask", "crash", ENDED + "EOFError"),
+        ("starve", "crash", ENDED + "MemoryError"),
         ("hang", "timeout", "the time limit of 1 s was over; it was killed"),
     ],
 )
@@ -91,7 +98,7 @@ def test_the_last_words_are_those_of_the_job_that_was_lost(log: Path) -> None:
         pool.run({"number": 0, "fault": None, "says": "of an earlier job"})
         lost = pool.run({"number": 1, "fault": "exit", "says": ""})
     assert isinstance(lost, Lost)
-    assert lost.message == "the worker ended with exit code 3"
+    assert lost.message == "the worker process ended by itself with code 3 before it gave an answer"
 
 
 def test_a_copy_that_a_model_forks_does_not_answer(log: Path) -> None:
@@ -109,7 +116,7 @@ def test_what_a_model_leaves_behind_ends_with_its_worker(log: Path, tmp_path: Pa
         begun = time.monotonic()
         lost = pool.run({"number": 0, "fault": "leave", "left": str(note)})
         assert isinstance(lost, Lost)
-        assert lost.message.startswith("the worker ended with exit code 5")
+        assert lost.message.startswith("the worker process ended by itself with code 5 before it gave an answer")
         assert time.monotonic() - begun < 60  # and not when the one that holds its pipes ends
         assert pool.run({"number": 1, "fault": None}) == Done(fit=True)
     assert not _runs(int(note.read_text()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +12,9 @@ from benchmarks import torchvision_models
 from torch import nn
 
 from rooflens.errors import InvalidValue, ModelError, UnknownModel
-from rooflens.models import build, find, make_example, make_optimizer, make_step, split_inputs
+from rooflens.models import Step, build, find, make_example, make_optimizer, make_step, split_inputs, workload
 from rooflens.runs.options import Options
+from rooflens.runs.run import Request
 from rooflens.trace import trace
 
 
@@ -108,6 +110,12 @@ def user_file(folder: Path, body: str) -> str:
     return f"{path}:build"
 
 
+def step_of(name: str, **more: Any) -> Step:
+    """The step of a user's file, called in this process as often as it takes."""
+    asked = workload(Request(model=name, **more))
+    return asked.untouched_steps()(asked.runs[0])
+
+
 @pytest.mark.parametrize(
     "returned",
     [
@@ -119,18 +127,16 @@ def user_file(folder: Path, body: str) -> str:
     ],
 )
 def test_a_users_function_returns_a_model_and_its_inputs(tmp_path: Path, returned: str) -> None:
-    blueprint = find(user_file(tmp_path, f"def build(batch):\n    return {returned}"))
-    example = make_example(blueprint, 5, "meta")
-    step = make_step("mine", build(blueprint, "meta"), example, dtype="fp32", mode="train", loss=blueprint.loss)
+    step = step_of(user_file(tmp_path, f"def build(batch):\n    return {returned}"), batch=5, mode="train")
     (product,) = [o for o in trace(step).operations if o.call.name == "addmm"]
     assert product.call.outputs[0].shape == (5, 2)
 
 
 def test_a_function_without_batch_decides_its_own(tmp_path: Path) -> None:
-    blueprint = find(user_file(tmp_path, "def build():\n    return nn.Linear(4, 2), torch.randn(3, 4)"))
-    assert make_example(blueprint, None, "meta").args[0].shape == (3, 4)
+    name = user_file(tmp_path, "def build():\n    return nn.Linear(4, 2), torch.randn(3, 4)")
+    assert step_of(name).args[0].shape == (3, 4)
     with pytest.raises(InvalidValue, match="decides its own batch"):
-        make_example(blueprint, 8, "meta")
+        step_of(name, batch=8)
 
 
 def test_a_users_file_may_import_its_neighbours(tmp_path: Path) -> None:
@@ -139,7 +145,7 @@ def test_a_users_file_may_import_its_neighbours(tmp_path: Path) -> None:
         tmp_path,
         "from neighbour_of_mine import WIDTH\ndef build():\n    return nn.Linear(WIDTH, 1), torch.randn(1, WIDTH)",
     )
-    assert build(find(name), "meta").in_features == 7
+    assert step_of(name).module.in_features == 7
 
 
 @pytest.mark.parametrize(
@@ -154,17 +160,18 @@ def test_a_users_file_may_import_its_neighbours(tmp_path: Path) -> None:
 )
 def test_a_users_file_that_fails_is_named_with_its_line(tmp_path: Path, body: str, message: str) -> None:
     with pytest.raises((ModelError, UnknownModel), match=message):
-        build(find(user_file(tmp_path, body)), "meta")
+        step_of(user_file(tmp_path, body))
 
 
 def test_a_users_function_may_read_values_and_has_its_own_default_batch(tmp_path: Path) -> None:
     body = "def build(batch=3):\n    n = int(torch.linspace(1, 4, 4)[2].item())\n"
     body += "    torch.set_default_dtype(torch.float64)\n    return nn.Linear(4, n), torch.randn(batch, 4)"
-    blueprint = find(user_file(tmp_path, body))
-    assert blueprint.default_batch == 3
+    name = user_file(tmp_path, body)
+    assert find(name).default_batch == 3
     # Values cannot be read on meta, so the CPU has to help; the switch that the function turns is put back.
-    assert build(blueprint, "meta").out_features == 3
-    assert make_example(blueprint, 5, "meta").args[0].shape == (5, 4)
+    step = step_of(name, batch=5)
+    assert step.module.out_features == 3
+    assert step.args[0].shape == (5, 4)
     assert torch.get_default_dtype() == torch.float32
 
 
@@ -182,8 +189,9 @@ def test_a_model_that_reads_values_is_built_without_weights(tmp_path: Path) -> N
     module.register_buffer("rates", torch.tensor(rates))
     return module, torch.randn(1, 16384)
 """
-    module = build(find(user_file(tmp_path, body)), "meta")
-    assert all(tensor.is_meta for tensor in (*module.parameters(), *module.buffers()))
+    module = step_of(user_file(tmp_path, body)).module
+    assert all(parameter.is_meta for parameter in module.parameters())
+    assert not module.rates.is_meta
     assert sum(p.numel() for p in module.parameters()) == 63 * 16384**2 + 3  # two layers share theirs
     first, second = (module.get_parameter(f"{name}.weight") for name in ("first", "second"))
     assert first is second
@@ -195,7 +203,7 @@ def test_a_model_that_reads_values_is_built_without_weights(tmp_path: Path) -> N
 def test_a_model_that_reads_its_parameters_is_built_with_them(tmp_path: Path) -> None:
     body = "def build():\n    inner = nn.Linear(4, 4)\n    n = 1 + int(inner.weight.abs().sum() > 0)\n"
     body += "    return nn.Linear(4, n), torch.randn(1, 4)"
-    assert build(find(user_file(tmp_path, body)), "meta").out_features == 2
+    assert step_of(user_file(tmp_path, body)).module.out_features == 2
 
 
 @pytest.mark.parametrize(
@@ -207,7 +215,7 @@ def test_a_model_that_reads_its_parameters_is_built_with_them(tmp_path: Path) ->
 )
 def test_a_function_that_cannot_be_called_is_an_error(tmp_path: Path, body: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        build(find(user_file(tmp_path, body)), "meta")
+        step_of(user_file(tmp_path, body))
 
 
 def test_inputs_that_are_too_large_are_an_error() -> None:

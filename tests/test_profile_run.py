@@ -41,7 +41,7 @@ def profiled(
 ) -> RecordSet:
     keep = more.pop("keep", None)
     asked = workload(Request.of({"model": model, "inputs": inputs, "batch": batch, "mode": mode} | more))
-    step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), "cpu")
+    step = placed(asked.step(asked.runs[0], "cpu"), "cpu")
     return RecordSet(profiled_step.records(step, asked.runs[0].case(), "cpu", warmup=1, keep=keep))
 
 
@@ -189,7 +189,7 @@ def test_decoding_is_profiled_without_what_prepares_it(tmp_path: Path) -> None:
 def test_compiled_code_belongs_to_the_whole_model() -> None:
     module = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
     asked = workload(Request(model=module, inputs=torch.randn(4, 8)))
-    step = placed(asked.step(asked.runs[0], module, "cpu"), "cpu")
+    step = placed(asked.step(asked.runs[0], "cpu"), "cpu")
     whole: Any = torch.compile(step.module, backend="eager")
     records = RecordSet(profiled_step.records(replace(step, module=whole), asked.runs[0].case(), "cpu"))
     assert {(r.path, r.name) for r in records if r.kind == "matmul"} == {("", "addmm")}
@@ -251,7 +251,7 @@ def test_records_can_be_saved_and_read(tmp_path: Path) -> None:
 @pytest.mark.gpu
 def test_kernels_belong_to_modules_on_a_gpu() -> None:
     asked = workload(Request(model="resnet18", batch=8, mode="train"))
-    step = placed(asked.step(asked.runs[0], asked.build("cpu"), "cpu"), "cuda")
+    step = placed(asked.step(asked.runs[0], "cpu"), "cuda")
     records: list[Record] = list(profiled_step.records(step, asked.runs[0].case(), "cuda"))
     share = RecordSet(records).coverage.time_share
     assert share is not None

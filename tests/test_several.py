@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -78,7 +79,7 @@ def test_the_largest_batch_of_several_devices(half: tuple[nn.Module, torch.Tenso
 
 
 def test_all_names_are_checked_before_anything_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Workload, "build", lambda *_: pytest.fail("something was built"))
+    monkeypatch.setattr(Workload, "untouched_steps", lambda *_: pytest.fail("something was built"))
     with pytest.raises(UnknownName) as caught:
         rl.estimate("resnet500", device=["t44", "t4", "h1000"])
     assert [f"'{name}'" in str(caught.value) for name in ("resnet500", "t44", "h1000")] == [True] * 3
@@ -116,7 +117,7 @@ def test_lengths_in_python_and_what_cannot_be_asked() -> None:
             rl.estimate("hf:gpt2", seq_len=wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidValue, match="inputs of a module that is handed in have one"):
         rl.estimate(nn.Linear(8, 4), inputs=torch.randn(2, 8), seq_len=[8, 16])
-    with pytest.raises(InvalidValue, match="one length and one size"):
+    with pytest.raises(InvalidValue, match="one dtype, length and size"):
         rl.largest_batch("hf:gpt2", device="t4", seq_len=[8, 16])  # type: ignore[arg-type]
 
 
@@ -127,6 +128,47 @@ def test_sizes_are_measured_each() -> None:
     estimates = times.where(source="estimate")
     flops = [estimates.where(case=case).total().matmul_flops for case in estimates.cases]
     assert flops == [rl.estimate("squeezenet1_1", img_size=size).total().matmul_flops for size in sizes]
+
+
+def test_dtypes_are_a_sweep_like_batches() -> None:
+    """The T4 of the catalogue has no bf16: its rows say so, and the others are there."""
+    layer, x = nn.Linear(8, 4), torch.randn(2, 8)
+    found = rl.estimate(layer, inputs=x, dtype=["fp32", "bf16", "fp32"], device=["t4", "a100-sxm4-40gb"])
+    kinds = [(case.dtype, case.device) for case in found.cases]
+    assert kinds == [("fp32", "tesla-t4"), ("fp32", "a100-sxm4-40gb"), ("bf16", "a100-sxm4-40gb")]
+    assert [(f.case.dtype, f.case.device, f.kind) for f in found.failures] == [("bf16", "tesla-t4", "unsupported")]
+    nbytes = {case.dtype: found.where(case=case).total().bytes["dram"] for case in found.cases}
+    assert nbytes == {"fp32": 4 * (16 + 32 + 4 + 8), "bf16": 2 * (16 + 32 + 4 + 8)}
+    with pytest.raises(RooflensError, match=r"unknown dtype 'fp3'.*\nunknown dtype 'b16'.*\nunknown device 't44'"):
+        rl.estimate(layer, inputs=x, dtype=["fp3", "fp32", "b16"], device="t44")
+    wrong: list[Any] = [[], [None, "fp32"]]
+    for each in wrong:
+        with pytest.raises(InvalidValue, match="give names of dtypes"):
+            rl.estimate(layer, inputs=x, dtype=each)
+    several: Any = ["fp32", "bf16"]
+    with pytest.raises(InvalidValue, match="one dtype, length and size"):
+        rl.largest_batch(layer, inputs=lambda n: torch.randn(n, 8), device="t4", dtype=several)
+
+
+def test_a_dtype_that_cannot_run_here_is_a_row_and_a_measurement_needs_no_rate() -> None:
+    layer, x = nn.Linear(8, 4), torch.randn(2, 8)
+    here: dict[str, Any] = {"device": "cpu", "budget": 0.01, "roof": "t4", "estimate": True}
+    found = rl.measure(layer, inputs=x, dtype=["fp32", "tf32", "bf16"], **here)
+    assert {record.case.dtype for record in found if record.source == "measure"} == {"fp32", "bf16"}
+    why = {(f.source, f.case.dtype): f.message for f in found.failures}
+    assert why.keys() == {("estimate", "tf32"), ("estimate", "bf16"), ("measure", "tf32")}
+    assert why["measure", "tf32"] == "a CPU has no TF32; measure fp32 or bf16"
+    assert why["estimate", "bf16"].startswith("no bf16: device 'tesla-t4' has no ceiling")
+    alone = rl.measure(layer, inputs=x, dtype="bf16", **here)
+    assert [(f.source, f.case.dtype) for f in alone.failures] == [("estimate", "bf16")]
+    assert "no bf16" in rl.table(alone)
+
+
+def test_dtypes_on_the_command_line() -> None:
+    done = run("squeezenet1_1", "--dtype", "fp32,bf16", "--format", "csv")
+    assert [row["dtype"] for row in rows(done.stdout)] == ["fp32", "bf16"]
+    wrong = run("squeezenet1_1", "--dtype", "fp33,bf16,x")
+    assert (wrong.exit_code, "'fp33', 'x': not known; known: default, fp32" in wrong.stderr) == (2, True)
 
 
 def test_errors_told_together_are_of_the_kind_that_all_are() -> None:
@@ -150,6 +192,14 @@ def test_a_study_file_tells_all_wrong_names_at_once(tmp_path: Path) -> None:
         rl.run_study(path, tmp_path / "out")
     assert [name in str(caught.value) for name in ("'bf17'", "'t44'", "'h1000'")] == [True] * 3
     assert "line 3" in str(caught.value)
+    # Models, devices and their own grids: one error.
+    text = 'title = "T"\nmodels = ["alexnett"]\ndevices = ["t44"]\n[measure]\nroof = "h1000"\n'
+    text += '[[grid]]\nmodels = ["vgg166"]\ndevices = ["a1000"]\n'
+    with pytest.raises(StudyFileError) as caught:
+        rl.run_study(written(tmp_path, text), tmp_path / "out")
+    names = ("'alexnett'", "'t44'", "'vgg166'", "'h1000'", "'a1000'")
+    assert [name for name in names if name not in str(caught.value)] == []
+    assert not (tmp_path / "out").exists()
     path = written(tmp_path, 'title = "T"\nmodels = ["alexnett", "alexnet", "resnet500"]\n')
     with pytest.raises(StudyFileError) as models:
         rl.run_study(path, tmp_path / "out")

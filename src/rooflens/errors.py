@@ -33,11 +33,49 @@ from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any
 
+LONGEST = 1000
+"""Characters that are told of what a user's code says."""
+LONGEST_MESSAGE = 4 * LONGEST
+"""Characters of a whole message, into which some of the former may enter."""
+
+
+def cut(text: str, most: int = LONGEST) -> str:
+    """Return a text, cut in the middle where it is longer than `most`; it says how much was cut.
+
+    >>> cut("abcdefghij", 4)
+    'ab [... 6 characters are cut here ...] ij'
+    """
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]} [... {len(text) - 2 * half:,} characters are cut here ...] {text[-half:]}"
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an error that anybody's code raised, cut where it is long."""
+    try:
+        return cut(str(error).strip()) or "no message"
+    except Exception as another:  # noqa: BLE001 - the code of a stranger may raise anything
+        return f"no message, since making it raised {class_of(another)}"
+
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message: the rest of torch's messages is about its internals."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else "no message"
+    """Return the first line of an error's message: the rest of torch's messages is about its internals."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # noqa: BLE001 - the code of a stranger may raise anything
+        lines = []
+    return cut(lines[0]) if lines else message_of(error)
+
+
+def exit_code(error: SystemExit) -> str:
+    """Return the code, or the message, with which a program ends itself."""
+    return "0" if error.code is None else message_of(error)
+
+
+def class_of(value: object) -> str:
+    """Return the name of a value's class, cut where it is long."""
+    return cut(type(value).__name__, 100)
 
 
 class RooflensError(Exception):

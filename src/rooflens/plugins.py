@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from rooflens.errors import class_of, message_of
+
 T = TypeVar("T")
 
 READERS, OPERATIONS = "rooflens.readers", "rooflens.operations"
@@ -21,6 +23,7 @@ def plugins(group: str, use: Callable[[object], T]) -> Iterator[T]:
             yield use(point.load())
         except Exception as error:  # noqa: BLE001 - the code of a stranger may raise anything
             warnings.warn(
-                f"the plug-in {point.name!r} ({group}: {point.value}) is left out: {type(error).__name__}: {error}",
+                f"the plug-in {point.name!r} ({group}: {point.value}) is left out: {class_of(error)}:"
+                f" {message_of(error)}",
                 stacklevel=2,
             )

@@ -23,7 +23,7 @@ def counters(
     model: str,
     *,
     batch: int | Sequence[int] | None = None,
-    dtype: str | None = None,
+    dtype: str | Sequence[str] | None = None,
     mode: str = "inference",
     optimizer: str = "sgd",
     fused: bool = False,

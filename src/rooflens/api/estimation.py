@@ -33,7 +33,7 @@ def estimate(
     name: str | None = None,
     batch: int | Sequence[int] | None = None,
     device: str | Device | Sequence[str | Device] | None = None,
-    dtype: str | None = None,
+    dtype: str | Sequence[str] | None = None,
     mode: str = "inference",
     loss: Loss | None = None,
     optimizer: str = "sgd",
@@ -64,8 +64,9 @@ def estimate(
         name: what to call a module in its cases; default is the name of its class.
         batch: samples per step, one or several.
         device: names, device files or devices; none is needed to count.
-        dtype: ``fp32`` (default of a named model), ``tf32``, ``default``, ``bf16``, ``fp16``, ``amp-bf16`` or
-            ``amp-fp16``; a module is left as it is unless a dtype is given, and an ONNX file always.
+        dtype: one or several of ``fp32`` (default of a named model), ``tf32``, ``default``, ``bf16``, ``fp16``,
+            ``amp-bf16`` or ``amp-fp16``; a module is left as it is unless a dtype is given, and an ONNX file always.
+            ``as-is`` leaves what a function in a file of your own makes as it is.
         mode: ``inference`` or ``train`` (forward with loss, backward, optimizer); of a language model by name also
             ``prefill`` or ``decode``.
         loss: from output and targets to a scalar; default: cross entropy for a named model, else the sum of the
@@ -90,8 +91,8 @@ def estimate(
         limit: seconds for each batch of a model in a file of your own, which is read and run in a worker process only.
 
     Returns:
-        Operation records and one model record per case (size, batch and device). A case that cannot be estimated (its
-        device has no rate for the dtype, say) is a `Failure` in `.failures`, and the others go on.
+        Operation records and one model record per case (size, batch, dtype and device). A case that cannot be estimated
+        (its device has no rate for the dtype, say) is a `Failure` in `.failures`, and the others go on.
 
     Raises:
         InvalidValue, UnknownModel, UnknownDevice: an argument cannot be used, or names are not known, all of which are
@@ -155,7 +156,9 @@ def largest_batch(
     """
     requests = Request.each_of(locals())
     if len(requests) > 1:
-        raise InvalidValue("the largest batch is searched for one length and one size; give one seq_len and img_size")
+        raise InvalidValue(
+            "the largest batch is searched for one dtype, length and size; give one dtype, seq_len and img_size"
+        )
     if not isinstance(model, str) and not callable(inputs):
         raise InvalidValue(
             f"the largest batch of {type(model).__name__} needs inputs of any batch; give inputs=function, which takes"

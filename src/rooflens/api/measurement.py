@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflens.errors import InvalidValue, ModelError, check_torch
+from rooflens.errors import InvalidValue, ModelError, check_torch, checked
 from rooflens.machine import this_machine
 from rooflens.progress import Progress, within
 from rooflens.records import Device
@@ -37,7 +37,7 @@ def measure(
     name: str | None = None,
     batch: int | Sequence[int] | None = None,
     device: str | None = None,
-    dtype: str | None = None,
+    dtype: str | Sequence[str] | None = None,
     mode: str = "inference",
     loss: Loss | None = None,
     optimizer: str = "sgd",
@@ -100,12 +100,13 @@ def measure(
     requests = Request.each_of(locals())
     check_torch()
     from rooflens.models import workload
-    from rooflens.running.measuring import Measurer, check_can_run, measurer_here, measurer_in_workers
+    from rooflens.running.measuring import Measurer, cannot_run, check_can_run, measurer_here, measurer_in_workers
 
     check_seconds("budget", budget)
     check_limit(limit)
     Policy(budget=budget)
     own = isolated is not False and read_by_worker(requests[0])
+    checked(*(request.check_words for request in requests))
     asked = None if own else [workload(request) for request in requests]
     machine = this_machine(device, roof, progress)
     here = None if asked is None or _is_isolated(asked[0], isolated) else asked
@@ -123,7 +124,8 @@ def measure(
             measured = stack.enter_context(measurer_in_workers(machine.where, limit=limit, fresh=fresh))
             parts = [measured.runs(one) for one in requests] if asked is None else [one.runs for one in asked]
         runs = list(chain.from_iterable(parts))
-        check_can_run(runs[0], machine.where, isolated=here is None)
+        if len(runs) == 1:
+            check_can_run(runs[0], machine.where, isolated=here is None)
         if largest_batch and (len(runs) > 1 or runs[0].batch is None):
             raise InvalidValue("the largest batch is searched for a named model, from one batch on; give one or none")
         if estimate:  # before anything runs: what an estimate refuses costs no measurement
@@ -140,7 +142,8 @@ def measure(
                 collected.keep()
         else:
             for n, run in enumerate(runs):
-                collected.add(measured(run, machine.name, budget, within(progress, n, len(runs))))
+                cannot = cannot_run(run, machine.name, machine.where, isolated=here is None)
+                collected.add(cannot or measured(run, machine.name, budget, within(progress, n, len(runs))))
     if not collected.records:
         raise ModelError(why_all_failed(collected.failures))
     return collected.so_far()

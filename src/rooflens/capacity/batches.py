@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from rooflens.costs import Arithmetic, Workspaces, arithmetic_of, cost, workspaces
-from rooflens.errors import DataDependent, InvalidValue
+from rooflens.errors import DataDependent, InvalidValue, ModelError
 from rooflens.records import Case, Device, Memory, Record, Trace
 from rooflens.runs.options import Fusion
 from rooflens.sources import estimate as source
@@ -40,6 +40,7 @@ class Batches:
             raise DataDependent(
                 f"{note}; a search for the largest batch would run it many times. Estimate batches one by one"
             )
+        self._first = repeated
         self._calls = tuple(dict.fromkeys(one.operation.call for one in repeated))
 
     def case(self, batch: int | None, device: Device) -> Case:
@@ -70,6 +71,14 @@ class Batches:
         """The estimate of a batch on a device."""
         trace, repeated = self._traced(batch)
         return list(source.records(trace, repeated, self.case(batch, device), device, causal=self._causal))
+
+    def check_still_the_same(self) -> None:
+        """Raise ModelError if a batch of 1 is another step now than it was first: the batches between are no series."""
+        if source.repeated(self._trace(1), self._fusion) != self._first:
+            raise ModelError(
+                f"{self._case.model} gives another model after some calls of its function than at the first, so the"
+                " largest batch cannot be searched for; estimate batches (-b): each is called in a new process"
+            )
 
     def _trace_of(self, batch: int) -> tuple[Trace, tuple[source.Repeated, ...]]:
         trace = self._trace(batch)

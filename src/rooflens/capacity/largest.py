@@ -16,9 +16,9 @@ from rooflens.machine import find_all, listed
 from rooflens.progress import Progress
 from rooflens.records import Device, Failure, Memory, Record
 from rooflens.results import Fit, Fits, RecordSet, Total
-from rooflens.running.estimating import estimable, tracer
+from rooflens.running.estimating import estimable, in_worker, tracer
 from rooflens.running.graphs import GraphWorkload
-from rooflens.runs.run import Request
+from rooflens.runs.run import Place, Request, is_own_file
 from rooflens.sources import environment
 from rooflens.units import parse, show
 
@@ -70,15 +70,25 @@ def asked_reserve(reserve: str | float) -> Reserve:
 
 
 def searched(
-    asked: Request, targets: Sequence[AskedDevice], free: tuple[Reserve, ...] | None, progress: Progress | None
+    asked: Request,
+    targets: Sequence[AskedDevice],
+    free: tuple[Reserve, ...] | None,
+    progress: Progress | None,
+    place: Place | None = None,
 ) -> Fits:
     """Find the largest batch of what a call asks for, see :func:`largest_batches`.
 
+    Args:
+        place: where this worker calls the user's function; None: this is no worker.
+
     Raises:
         InvalidValue: an ONNX file has its batch built in.
+        ModelError: a function of the user's gives another model from call to call.
         RooflensError: as :func:`rooflens.running.estimating.estimable`.
     """
     step = estimable(asked)
+    if place is not None:
+        step = in_worker(step, place)
     if isinstance(step, GraphWorkload) and not step.has_open_batch:
         raise InvalidValue(
             f"the batch of {asked.model!r} is built in; export the model with an open first dimension to search for one"
@@ -90,7 +100,10 @@ def searched(
         fusion=run.options.fusion,
         causal=run.options.causal,
     )
-    return largest_batches(targets, batches, free, progress)
+    fits = largest_batches(targets, batches, free, progress)
+    if is_own_file(asked.model):
+        batches.check_still_the_same()
+    return fits
 
 
 def largest_batches(

@@ -19,9 +19,10 @@ from rooflens.errors import ModelError, RooflensError
 from rooflens.progress import Progress
 from rooflens.records import Case, Device, Memory, write_atomically
 from rooflens.results import Fit, Fits, RecordSet, Total
+from rooflens.running.estimating import at_each_place
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
-from rooflens.running.jobs import Answer, Refused, Share, Start
-from rooflens.runs.run import Request, recorded_name
+from rooflens.running.jobs import Answer, CallElsewhere, Done, Refused, Share, Start
+from rooflens.runs.run import Place, Request, recorded_name
 from rooflens.sources import conditions
 
 
@@ -30,12 +31,14 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         out: the record file of the estimates; the answers lie beside it.
+        place: where the user's function is called.
     """
 
     asked: Request
     targets: tuple[AskedDevice, ...]
     free: tuple[Reserve, ...] | None
     out: str
+    place: Place = "meta"
 
 
 class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,21 +78,22 @@ def searched_in_worker(
     Raises:
         ModelError: the worker was lost.
     """
-    refusals: list[Refused] = []
-
-    def tell(answer: Answer) -> None:
-        if isinstance(answer, Refused):
-            refusals.append(answer)
-        elif isinstance(answer, Share) and progress is not None:
-            progress(answer.done, recorded_name(asked.model))
-
     start = Start(kind="estimate", command=tuple(sys.argv))
     with (
         Workers(start, limit=limit, program="rooflens.capacity") as workers,
         tempfile.TemporaryDirectory(prefix="rooflens-") as folder,
     ):
         out = Path(folder) / "estimates.jsonl"
-        ending = workers.run(Search(asked=asked, targets=tuple(targets), free=free, out=str(out)), tell)
+
+        def ask(place: Place, tell: AnswerListener) -> Done | Lost:
+            def hear(answer: Answer) -> None:
+                tell(answer)
+                if isinstance(answer, Share) and progress is not None:
+                    progress(answer.done, recorded_name(asked.model))
+
+            return workers.run(Search(asked=asked, targets=tuple(targets), free=free, out=str(out), place=place), hear)
+
+        ending, refusals = at_each_place(ask)
         if isinstance(ending, Lost):
             raise ModelError(f"{recorded_name(asked.model)}: {ending.message} ({ending.kind})")
         for refusal in refusals:
@@ -105,14 +109,19 @@ def _beside(out: Path) -> Path:
 
 def begin(start: Start) -> Serve:
     """The worker's side."""
-    from rooflens.models import kept_switches
+    from rooflens.models import CallAgain, kept_switches
 
     conditions.bound_memory(start.beside)
 
     def do(job: Search, tell: AnswerListener) -> bool:
         try:
             with kept_switches():
-                fits = searched(job.asked, job.targets, job.free, lambda share, _: tell(Share(done=share)))
+                fits = searched(
+                    job.asked, job.targets, job.free, lambda share, _: tell(Share(done=share)), place=job.place
+                )
+        except CallAgain as again:
+            tell(CallElsewhere(place=again.place))
+            return False
         except RooflensError as error:
             tell(Refused.of(error))
             return True

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
 DTYPES = ("default", "fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
+AS_IS = "as-is"
 MODES = ("inference", "train", "prefill", "decode")
 FORMATS = ("table", "json", "csv", "md", "tex")
 GROUPINGS = ("model", "phase", "module", "family", "op", "kernel")
@@ -56,6 +57,23 @@ class IntList(click.ParamType):  # type: ignore[type-arg]
         if wrong:
             self.fail(f"{wrong[0]} cannot be run; give numbers of at least 1", param, ctx)
         return numbers
+
+
+class WordList(click.ParamType):  # type: ignore[type-arg]
+    """Known words, separated by commas."""
+
+    def __init__(self, *known: str) -> None:
+        self.known, self.name = known, "words"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join(self.known)},...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        words = value if isinstance(value, list) else [word.strip() for word in str(value).split(",")]
+        wrong = ", ".join(repr(word) for word in words if word not in self.known)
+        if wrong:
+            self.fail(f"{wrong}: not known; known: {', '.join(self.known)}", param, ctx)
+        return words
 
 
 class OutputPath(click.ParamType):  # type: ignore[type-arg]
@@ -111,9 +129,9 @@ def run_options(source: str) -> Callable[[Command], Command]:
         click.option("-b", "--batch", type=IntList(), help="Samples per step, one or several: 1,64,256."),
         click.option(
             "--dtype",
-            type=click.Choice(DTYPES),
-            help="Precision: fp32 turns TF32 off, tf32 turns it on, default keeps torch's settings; amp is autocast. "
-            " [default: fp32]",
+            type=WordList(*DTYPES, AS_IS),
+            help="Precision, one or several: fp32,bf16. fp32 turns TF32 off, tf32 turns it on, default keeps torch's"
+            " settings; amp is autocast; as-is keeps the types of a model in a file of your own.  [default: fp32]",
         ),
         click.option(
             "--mode",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from rooflens.errors import InvalidValue, first_line
+from rooflens.errors import InvalidValue, class_of, first_line
 from rooflens.plugins import OPERATIONS, plugins
 from rooflens.records import AS_IS, PHASES, Call, Cause, Device, Floor, Phase, Traffic, Work
 
@@ -191,7 +191,7 @@ def evaluate(call: Call, arithmetic: Arithmetic) -> Cost:
     except Exception as error:  # the code of a stranger may raise anything
         if not entry.custom:
             raise
-        reason = f"{type(error).__name__}: {first_line(error)}"
+        reason = f"{class_of(error)}: {first_line(error)}"
         raise InvalidValue(f"the formula registered for {call.name!r} fails: {reason}") from error
 
 

@@ -10,6 +10,7 @@ import torch
 
 if TYPE_CHECKING:
     from rooflens.models.step import Loss
+    from rooflens.runs.run import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,15 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MadeByUser:
+    """What a user's function made: a module with its inputs, and notes on what its code has set meanwhile."""
+
+    module: torch.nn.Module
+    example: Example
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Blueprint:
     """A model that can be built.
 
@@ -42,6 +52,7 @@ class Blueprint:
         name: the model as the user named it.
         build: makes the module, on torch's default device.
         example: makes random inputs for a batch, on the default device; None is the batch of the user's code.
+        make: of a function of the user's, instead of both: makes a module and its inputs for a batch, at a place.
         loss: loss of a training step.
         batched: a batch can be chosen.
         default_batch: the batch if none is chosen.
@@ -51,8 +62,9 @@ class Blueprint:
     """
 
     name: str
-    build: Callable[[], torch.nn.Module]
-    example: Callable[[int | None], Example]
+    build: Callable[[], torch.nn.Module] | None = None
+    example: Callable[[int | None], Example] | None = None
+    make: Callable[[int | None, Place], MadeByUser] | None = None
     loss: Loss
     batched: bool = True
     default_batch: int | None = 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rooflens.errors import ModelError, UnknownModel
+from rooflens.errors import ModelError, UnknownModel, class_of, cut
 from rooflens.known_models import known_model, unknown_model
 from rooflens.models.heads import families
 from rooflens.opening import parsed_json, read_text
@@ -65,10 +65,8 @@ def _made(source: str, family: str, fields: dict[str, Any]) -> Any:
     try:
         config = AutoConfig.for_model(family, **fields)
     except Exception as error:
-        message = " ".join(str(error).split())[:_LONGEST]
-        raise ModelError(
-            f"transformers refuses the configuration {source!r}: {type(error).__name__}: {message}"
-        ) from error
+        message = cut(" ".join(str(error).split()), _LONGEST)
+        raise ModelError(f"transformers refuses the configuration {source!r}: {class_of(error)}: {message}") from error
     return config
 
 

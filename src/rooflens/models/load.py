@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import torch
 
-from rooflens.errors import InvalidValue, ModelError, RooflensError, first_line
+from rooflens.errors import InvalidValue, ModelError, RooflensError, class_of, first_line
 from rooflens.known_models import known_model, unknown_model
 from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example
@@ -17,8 +17,8 @@ from rooflens.models.configuration import PREFIX
 from rooflens.models.dtypes import FLOATING_TYPES
 from rooflens.models.process import meta_parameters, neutral
 from rooflens.models.step import ONE_DICT, Loss, Step, argument_names
-from rooflens.records import AS_IS, DTYPES, MODES
 from rooflens.runs.options import OPTIONS, Options
+from rooflens.runs.run import check_word
 
 ALL_NAMES = (
     " (names of torchvision and of 'rooflens models'; others: timm:NAME, hf:FAMILY, hf:config.json,"
@@ -79,42 +79,42 @@ def _blueprint(model: str, options: Options, mode: str) -> Blueprint:
 def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
     """Return the module of a blueprint on `device`; one that was handed in stays where it is.
 
+    A function of the user's makes its module with its inputs: see :attr:`Blueprint.make`.
+
     On meta nothing is allocated. Models that read values while they are built cannot be built there: everything but
     their parameters lies on the CPU meanwhile, and for those that read parameters too, these as well.
     """
     if blueprint.module is not None:
         return blueprint.module
+    assert blueprint.build is not None
+    make = blueprint.build
 
     def with_values() -> torch.nn.Module:
         with meta_parameters():
             return on_cpu()
 
     def on_cpu() -> torch.nn.Module:
-        return _on("cpu", blueprint.build).to(device)
+        return _on("cpu", make).to(device)
 
     what = f"cannot build {blueprint.name}"
     if device != "meta":
         return _guarded(what, on_cpu)
-    return _first_that_works(what, lambda: _on("meta", blueprint.build), with_values, on_cpu)
+    return _first_that_works(what, lambda: _on("meta", make), with_values, on_cpu)
 
 
 def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Example:
     """Return inputs of a blueprint on a device; on meta, code that reads values gets them on the CPU.
 
     Raises:
-        InvalidValue: a batch is given to a model that decides its own.
         ModelError: the inputs cannot be made.
     """
+    assert blueprint.example is not None
+    make = partial(blueprint.example, batch)
     if blueprint.module is not None:  # inputs of any batch may come from a function of the user's
-        return _on(device, lambda: blueprint.example(batch))
-    if batch is not None and not blueprint.batched:
-        raise InvalidValue(
-            f"{blueprint.name} decides its own batch; give its function a parameter named batch, or leave the batch out"
-        )
-
+        return _on(device, make)
     what = f"cannot make inputs of {blueprint.name}" + (f" for batch {batch}" if batch is not None else "")
     places = ("meta", "cpu") if device == "meta" else (device,)
-    return _first_that_works(what, *(partial(_on, place, partial(blueprint.example, batch)) for place in places))
+    return _first_that_works(what, *(partial(_on, place, make) for place in places))
 
 
 Made = TypeVar("Made")
@@ -150,7 +150,7 @@ def _guarded(what: str, call: Callable[[], Made]) -> Made:
         except RooflensError:
             raise
         except Exception as error:
-            raise ModelError(f"{what}: {type(error).__name__}: {first_line(error)}") from error
+            raise ModelError(f"{what}: {class_of(error)}: {first_line(error)}") from error
 
 
 def make_step(
@@ -164,6 +164,7 @@ def make_step(
     optimizer: str = "sgd",
     fused: bool = False,
     channels_last: bool = False,
+    notes: tuple[str, ...] = (),
 ) -> Step:
     """Return the step of a module and its inputs.
 
@@ -191,6 +192,7 @@ def make_step(
         cast=FLOATING_TYPES[dtype] if dtype in ("fp16", "bf16") else None,
         autocast=FLOATING_TYPES[dtype.removeprefix("amp-")] if dtype.startswith("amp-") else None,
         channels_last=channels_last,
+        notes=notes,
     )
 
 
@@ -208,7 +210,6 @@ def _refuse_spread(name: str, module: torch.nn.Module, example: Example) -> None
 
 def check_words(dtype: str, mode: str, optimizer: str = "sgd") -> None:
     """Raise InvalidValue for a dtype, mode or optimizer that is not known."""
-    for what, value, known in (("dtype", dtype, (*DTYPES, AS_IS)), ("mode", mode, MODES)):
-        if value not in known:
-            raise InvalidValue(f"unknown {what} {value!r}; known: {', '.join(known)}")
+    check_word("dtype", dtype)
+    check_word("mode", mode)
     OPTIONS["optimizer"].check(optimizer)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from rooflens.errors import InvalidValue, ModelError, RooflensError, first_line
+from rooflens.errors import InvalidValue, ModelError, RooflensError, class_of, exit_code, first_line
 from rooflens.models.kv_caches import Restored, begun_cache, cache_tensors
 from rooflens.models.precisions import precisions
 from rooflens.models.step import Step, as_result, check_whole, make_optimizer
@@ -172,9 +172,9 @@ def running(name: str, where: Callable[[], str] = str, hint: str = "") -> Iterat
     except RooflensError:
         raise
     except SystemExit as error:
-        raise ModelError(f"{name} ends the program (exit code {error.code}) while it runs") from error
+        raise ModelError(f"{name} ends the program (exit code {exit_code(error)}) while it runs") from error
     except Exception as error:
-        raise ModelError(f"{name}: {type(error).__name__}{where()}: {first_line(error)}{hint}") from error
+        raise ModelError(f"{name}: {class_of(error)}{where()}: {first_line(error)}{hint}") from error
 
 
 def _infer(step: Step, device: str, mark: PhaseEnd) -> None:

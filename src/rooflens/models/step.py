@@ -50,6 +50,7 @@ class Step:
         channels_last: images and convolution weights have channels last.
         with_values: makes the same step on the CPU, for one whose module or inputs were made without values; None
             where they are those that somebody handed in.
+        notes: what has to be said of it beside its numbers.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Step:
     autocast: torch.dtype | None = None
     channels_last: bool = False
     with_values: Callable[[], Step] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def hint(self) -> str:

@@ -1,8 +1,10 @@
 """The user's own model: ``path/file.py:function``.
 
-The function takes no argument, or one named ``batch``, and returns the module with its inputs: ``(module, inputs)``
-where inputs is a tensor, a tuple of positional inputs, a dict of named ones, or ``(args, kwargs)``. This is the only
-place where rooflens runs code from a path, and only from one that was named as the model.
+The function takes no argument, or one named ``batch``, and returns the module with its inputs. This is the only place
+where rooflens runs code from a path, and only from one that was named as the model.
+
+A file may change the process that reads it, and a function the process that calls it: it may wrap functions of torch,
+or count its calls. So a worker reads one file and calls its function once; a further call is made by a new worker.
 """
 
 from __future__ import annotations
@@ -11,18 +13,60 @@ import importlib.util
 import inspect
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
+from unittest.mock import patch
 
 import torch
 
-from rooflens.errors import InvalidValue, ModelError, UnknownModel
-from rooflens.models.blueprint import Blueprint, Example
+from rooflens.errors import InvalidValue, ModelError, UnknownModel, class_of, cut, exit_code, message_of
+from rooflens.models.blueprint import Blueprint, MadeByUser
+from rooflens.models.forms import example_of, module_and_inputs
+from rooflens.models.process import meta_parameters, neutral
+from rooflens.models.settings import changed, settings
 from rooflens.models.step import sum_of_outputs
+from rooflens.runs.run import PLACES, Place
 
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+Gives = TypeVar("Gives")
+
+
+class CallAgain(ModelError):
+    """A function has to be called once more, at another place: in a new process, where there is one."""
+
+    def __init__(self, message: str, place: Place) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+@dataclass(slots=True, kw_only=True)
+class _ReadFile:
+    """A file that this process has read.
+
+    Attributes:
+        modified: when the file was written last.
+        replaced: functions of torch that its code has replaced in this process.
+        notes: on what it has set.
+        called: one of its functions was called.
+        threads, benchmark: the number of torch's threads and cuDNN's switch, as its code left them: no case decides
+            them.
+    """
+
+    module: ModuleType
+    modified: int
+    replaced: list[str] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    called: bool = False
+    threads: int = 1
+    benchmark: bool = False
+
+
+_READ: dict[Path, _ReadFile] = {}
 
 
 def blueprint(name: str) -> Blueprint:
@@ -36,86 +80,145 @@ def blueprint(name: str) -> Blueprint:
     file = Path(path)
     if not file.is_file():
         raise UnknownModel("model file", path, [], "; there is no such file")
-    function = _function(file, function_name)
+    file = file.resolve()  # now: its code may change the working folder
+    function = _function(_read(file, path), path, function_name)
     parameters = inspect.signature(function).parameters
     batched = "batch" in parameters
     others = [p.name for p in parameters.values() if p.name != "batch" and p.default is p.empty and p.kind not in _REST]
     if others:
         raise ModelError(f"{name} needs {', '.join(others)}: its function may take no argument but one named batch")
     default = parameters["batch"].default if batched else None
-
-    def call(batch: int | None) -> tuple[Any, Any]:
-        result = _guarded(name, lambda: function() if batch is None else function(batch=batch))
-        return _module_and_inputs(name, result)
-
     first = default if isinstance(default, int) else 1 if batched else None
-    return Blueprint(
-        name=name,
-        build=lambda: call(first)[0],
-        example=lambda batch: example_of(call(batch)[1]),
-        loss=sum_of_outputs,
-        batched=batched,
-        default_batch=first,
-    )
+
+    def make(batch: int | None, place: Place) -> MadeByUser:
+        read = _read(file, path)
+        function, read.called = _function(read, path, function_name), True
+        return _called(name, function, read, first if batch is None else batch, place)
+
+    return Blueprint(name=name, make=make, loss=sum_of_outputs, batched=batched, default_batch=first)
 
 
-def _function(file: Path, name: str) -> Callable[..., Any]:
-    spec = importlib.util.spec_from_file_location(f"rooflens_user_{file.stem}", file)
-    if spec is None or spec.loader is None:
-        raise InvalidValue(f"{str(file)!r} is no Python file; give path/file.py:function")
-    module, loader = importlib.util.module_from_spec(spec), spec.loader
-    # Dataclasses and pickling look their module up by name; the folder lets the file import its neighbours.
-    sys.modules[spec.name] = module
-    folder = str(file.parent.resolve())  # now: the file may change the working folder
-    sys.path.insert(0, folder)
+def _called(name: str, function: Callable[..., Any], read: _ReadFile, batch: int | None, place: Place) -> MadeByUser:
+    """Call the function; where code reads values that are not there, it has to be called again, with more of them."""
+
+    def call() -> Any:
+        with (
+            meta_parameters() if place == "inputs" else nullcontext(),
+            torch.device("meta" if place == "meta" else "cpu"),
+        ):
+            return function() if batch is None else function(batch=batch)
+
     try:
-        _guarded(str(file), lambda: loader.exec_module(module))
-    finally:
-        with suppress(ValueError):  # the file has put another list in its place
-            sys.path.remove(folder)
-    function = getattr(module, name, None)
+        result, notes = _guarded(name, call, read)
+    except ModelError as error:
+        if place == PLACES[-1] or not isinstance(error.__cause__, RuntimeError | NotImplementedError):
+            raise
+        raise CallAgain(str(error), PLACES[PLACES.index(place) + 1]) from error.__cause__
+    if place == "cpu":  # it may be measured; the environment of the records tells these
+        torch.set_num_threads(read.threads)
+        torch.backends.cudnn.benchmark = read.benchmark
+    module, inputs = module_and_inputs(name, result)
+    return MadeByUser(module=module, example=example_of(inputs, module), notes=(*read.notes, *notes))
+
+
+def _function(read: _ReadFile, file: str, name: str) -> Callable[..., Any]:
+    function = getattr(read.module, name, None)
     if not callable(function):
-        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        known = [key for key, value in vars(read.module).items() if callable(value) and not key.startswith("_")]
         raise UnknownModel(f"function in {file}", name, known, f"; it has {', '.join(known) or 'no function'}")
     return function  # type: ignore[no-any-return]
 
 
-def _guarded(name: str, call: Callable[[], Any]) -> Any:
+def _read(file: Path, named: str) -> _ReadFile:
+    """Return the file as a module of Python: as it was read before, unless it has changed or was called since.
+
+    Args:
+        named: the file as the user named it.
+
+    Raises:
+        ModelError: it would be read again where it has replaced functions of torch, which are those of the process.
+    """
+    modified = file.stat().st_mtime_ns
+    known = _READ.get(file)
+    if known is not None and known.modified == modified and not known.called:
+        return known
+    if known is not None and known.replaced:
+        listed = ", ".join(known.replaced[:3]) + (" ..." if len(known.replaced) > 3 else "")
+        raise ModelError(
+            f"{file.name} replaces {listed}, and would do so once more on top, since it runs again in the same process;"
+            " estimate or measure each batch by itself, from the file and without a loss that is handed in"
+        )
+    spec = importlib.util.spec_from_file_location(f"rooflens_user_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise InvalidValue(f"{named!r} is no Python file; give path/file.py:function")
+    module, loader = importlib.util.module_from_spec(spec), spec.loader
+    # Dataclasses and pickling look their module up by name; the folder lets the file import its neighbours.
+    sys.modules[spec.name] = module
+    folder = str(file.parent)
+    sys.path.insert(0, folder)
+    read = _ReadFile(module=module, modified=modified)
+    try:
+        _, read.notes = _guarded(named, lambda: loader.exec_module(module), read)
+    finally:
+        with suppress(ValueError):  # the file has put another list in its place
+            sys.path.remove(folder)
+    _READ[file] = read
+    return read
+
+
+def _guarded(name: str, call: Callable[[], Gives], read: _ReadFile) -> tuple[Gives, tuple[str, ...]]:
+    """Run the user's code, with nothing that the caller has set, and return what it gives, with notes on what it sets.
+
+    What it sets is put back.
+    """
+    devices: list[Any] = []
+    file, _, function = name.rpartition(":")
+    said = f"{Path(file or name).name}{':' if file else ''}{function if file else ''}"
+    before = _functions()
+    with neutral("fp32"), warnings.catch_warnings(), patch.object(torch, "set_default_device", devices.append):
+        warnings.simplefilter("ignore")  # about initialisation, which does not matter here
+        as_it_was = settings()
+        result = _telling(name, call)
+        after = dict(settings())
+        read.threads, read.benchmark = torch.get_num_threads(), torch.backends.cudnn.benchmark
+    if devices:
+        after["the default device"] = cut(str(devices[-1]), 100)
+    read.replaced += _replaced(before)
+    return result, changed(said, as_it_was, after)
+
+
+def _telling(name: str, call: Callable[[], Gives]) -> Gives:
     """Run the user's code; errors name its line."""
     try:
         return call()
     except SystemExit as error:
-        raise ModelError(f"{name} ends the program (exit code {error.code})") from error
+        raise ModelError(f"{name} ends the program (exit code {exit_code(error)})") from error
     except SyntaxError as error:
-        raise ModelError(f"{error.filename or name} is no valid Python: {error.msg} (line {error.lineno})") from error
+        where = f"{error.filename or name} is no valid Python: {cut(str(error.msg))} (line {error.lineno})"
+        raise ModelError(where) from error
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raise ModelError(
-            f"{name} raised {type(error).__name__}: {error} ({Path(frame.filename).name}, line {frame.lineno})"
+            f"{name} raised {class_of(error)}: {message_of(error)} ({Path(frame.filename).name}, line {frame.lineno})"
         ) from error
 
 
-def _module_and_inputs(name: str, result: Any) -> tuple[Any, Any]:
-    if isinstance(result, tuple) and len(result) in (2, 3) and isinstance(result[0], torch.nn.Module):
-        return result[0], result[1] if len(result) == 2 else (result[1], result[2])
-    raise ModelError(
-        f"{name} returned {type(result).__name__}; it has to return (module, inputs), where inputs is a tensor,"
-        " a tuple, a dict, or (args, kwargs)"
-    )
+def _functions() -> dict[str, Any]:
+    """Return the functions of torch's modules, and the methods of its classes, by name."""
+    found: dict[str, Any] = {}
+    modules = [(name, module) for name, module in list(sys.modules.items()) if name.partition(".")[0] == "torch"]
+    for name, module in modules:
+        for key, value in list(vars(module).items()) if type(module) is ModuleType else ():
+            kind = type(value)
+            if issubclass(kind, type):
+                if str(value.__module__).partition(".")[0] == "torch":
+                    found |= {f"{value.__module__}.{value.__qualname__}.{k}": v for k, v in vars(value).items()}
+            elif hasattr(kind, "__call__"):  # noqa: B004 - callable() would load modules that load when they are used
+                found[f"{name}.{key}"] = value
+    return found
 
 
-def example_of(inputs: Any) -> Example:
-    """Inputs in one of the forms that `split_inputs` knows, as an example."""
-    args, kwargs = split_inputs(inputs)
-    return Example(args=args, kwargs=kwargs)
-
-
-def split_inputs(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return positional and named inputs of a tensor, a tuple, a dict, or (args, kwargs)."""
-    if isinstance(inputs, dict):
-        return (), inputs
-    if not isinstance(inputs, tuple | list):
-        return (inputs,), {}
-    if len(inputs) == 2 and isinstance(inputs[0], tuple | list) and isinstance(inputs[1], dict):
-        return tuple(inputs[0]), dict(inputs[1])
-    return tuple(inputs), {}
+def _replaced(before: dict[str, Any]) -> list[str]:
+    """Return the names of functions that are other ones than before."""
+    now = _functions()
+    return [name for name, value in before.items() if name in now and now[name] is not value]

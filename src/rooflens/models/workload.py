@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from rooflens.errors import InvalidValue
-from rooflens.models.blueprint import Blueprint
+from rooflens.models.blueprint import Blueprint, Example
+from rooflens.models.forms import example_of
 from rooflens.models.load import build, check_not_generating, find, make_example, make_step
 from rooflens.models.step import Step, sum_of_outputs
-from rooflens.models.userfile import example_of
+from rooflens.models.userfile import CallAgain
 from rooflens.records import AS_IS
-from rooflens.runs.run import Request, Run, is_graph, recorded_name
+from rooflens.runs.run import Place, Request, Run, is_graph, recorded_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,34 +26,100 @@ class Workload:
     Attributes:
         runs: one for each batch; all else is equal.
         local: module or loss were handed in from Python: no other process can run it.
+        place: where a function of the user's is called first, if no values are needed.
+        anew: a further call of it is made in a new process.
     """
 
     runs: tuple[Run, ...]
     blueprint: Blueprint
     local: bool
+    place: Place = "meta"
+    anew: bool = False
 
-    def build(self, device: str) -> torch.nn.Module:
-        """Return the module, built on a device unless it was handed in."""
-        return build(self.blueprint, device)
+    def step(self, run: Run, device: str) -> Step:
+        """Return the step of a run with values: its module is built on the CPU, and its inputs are made on `device`.
 
-    def step(self, run: Run, module: torch.nn.Module, device: str) -> Step:
-        """Return the step of a run; inputs of a named model are made on `device`."""
+        A function of the user's makes both, on the CPU.
+        """
+        if self.blueprint.make is not None:
+            return self._made(run, "cpu")
+        return self._step(run, build(self.blueprint, "cpu"), make_example(self.blueprint, run.batch, device))
+
+    def untouched_steps(self) -> Callable[[Run], Step]:
+        """Return what makes the steps of the runs without values, as far as their code allows; a module is built once.
+
+        Raises:
+            CallAgain: as a step is made: the user's function has to be called again, and `anew` is set.
+        """
+        if self.blueprint.make is not None:
+            return self._made_without_values
+        module = build(self.blueprint, "meta")
+
+        def step(run: Run) -> Step:
+            made = self._step(run, module, make_example(self.blueprint, run.batch, "meta"))
+            return replace(made, with_values=lambda: self.step(run, "cpu"))
+
+        return step
+
+    def _made_without_values(self, run: Run) -> Step:
+        """Return the step that a user's function makes at the place of this workload, or at the next one that works."""
+
+        def with_values() -> Step:
+            if self.anew:
+                raise CallAgain("values are needed", "cpu")
+            return self._made(run, "cpu")
+
+        place = self.place
+        while True:
+            try:
+                made = self._made(run, place)
+            except CallAgain as again:
+                if self.anew:
+                    raise
+                place = again.place
+                continue
+            return made if place == "cpu" else replace(made, with_values=with_values)
+
+    def _made(self, run: Run, place: Place) -> Step:
+        assert self.blueprint.make is not None
+        if run.batch is not None and not self.blueprint.batched:
+            raise InvalidValue(
+                f"{run.model} decides its own batch; give its function a parameter named batch, or leave the batch out"
+            )
+        made = self.blueprint.make(run.batch, place)
+        step = self._step(run, made.module, made.example, made.notes)
+        if run.dtype == AS_IS or step.cast is not None or not (others := _other_types(step)):
+            return step
+        note = (
+            f"{step.name} gives tensors in {', '.join(others)}, which are brought to float32, since the case is"
+            f" {run.dtype}; dtype as-is leaves every tensor as it is"
+        )
+        return replace(step, cast=torch.float32, notes=(*step.notes, note))
+
+    def _step(self, run: Run, module: torch.nn.Module, example: Example, notes: tuple[str, ...] = ()) -> Step:
         step = make_step(
             recorded_name(run.model),
             module,
-            make_example(self.blueprint, run.batch, device),
+            example,
             dtype=run.dtype,
             mode=run.mode,
             loss=self.blueprint.loss,
             optimizer=run.options.optimizer,
             fused=run.options.fused,
             channels_last=run.options.channels_last,
+            notes=notes,
         )
         if self.blueprint.module is not None and run.dtype != AS_IS and step.cast is None:
             step = replace(step, cast=torch.float32)  # a named model is built in fp32, this one may be of any type
-        if device != "meta":
-            return step
-        return replace(step, with_values=lambda: self.step(run, self.build("cpu"), "cpu"))
+        return step
+
+
+def _other_types(step: Step) -> list[str]:
+    """Return the types of floating tensors of a step that are no fp32, of those in which models are written."""
+    given = [leaf for leaf in tree_leaves((step.args, step.kwargs)) if isinstance(leaf, torch.Tensor)]
+    tensors = (*step.module.parameters(), *step.module.buffers(), *given)
+    found = {tensor.dtype for tensor in tensors} & {torch.float64, torch.float16, torch.bfloat16}
+    return sorted(str(dtype).removeprefix("torch.") for dtype in found)
 
 
 def workload(asked: Request) -> Workload:
@@ -113,7 +182,7 @@ def _handed(run: Run, module: object, inputs: Any) -> Blueprint:
     return Blueprint(
         name=run.model,
         build=lambda: module,
-        example=lambda batch: example_of(inputs(batch) if callable(inputs) else inputs),
+        example=lambda batch: example_of(inputs(batch) if callable(inputs) else inputs, module),
         loss=sum_of_outputs,
         batched=False,
         module=module,

@@ -17,6 +17,7 @@ from rooflens.records import Call, Operation, Trace
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
 from rooflens.trace.recorder import Recorder, Schema
+from rooflens.trace.threads import OtherThreads, followed
 
 LOOP, OPTIMIZER = "(loop)", "(optimizer)"
 """Paths of operations outside all modules: the loop's own (the loss, for one), and the optimizer's."""
@@ -49,6 +50,7 @@ class Counting:
         self._recorder = _LiveRecorder(self._paths, self._lifetimes, names)
         with suppress(*UNREADABLE):
             self._recorder.packed.label(root)
+        self._others = OtherThreads(refuses=False)
         self._contexts = ExitStack()
 
     def __enter__(self) -> Counting:
@@ -57,6 +59,7 @@ class Counting:
             contexts.enter_context(self._paths.followed())
             contexts.enter_context(self._recorder.stepping_noticed())
             contexts.enter_context(self._recorder)
+            contexts.enter_context(followed(self._others))
             self._contexts = contexts.pop_all()
         return self
 
@@ -71,8 +74,14 @@ class Counting:
             parameters=self._parameters + self._recorder.packed.weights,
             unsized=tuple(dict.fromkeys(self._recorder.unreadable)),
             host_calls=self._recorder.host_calls,
-            notes=(COUNTED, *self._recorder.packed.notes),
+            notes=(COUNTED, *self._elsewhere(), *self._recorder.packed.notes),
         )
+
+    def _elsewhere(self) -> Iterator[str]:
+        """Yield a note where operations ran in threads that the iteration started."""
+        seen = self._others.seen
+        if seen:
+            yield f"{len(seen)} operations ran in threads that the iteration started and are not counted: {seen[0]}"
 
 
 def check_countable(model: nn.Module) -> None:

@@ -10,13 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rooflens.errors import cut
 from rooflens.sources.container import memory_kills
 
 LAST_BYTES = 1 << 16
 """Of what a worker writes to its standard error, which may never end."""
 NEXT_JOB = b"\x1e\n"
 """Stands between what a worker writes of two jobs."""
-LONGEST = 300
+LONGEST_WORDS = 300
 """Characters that are told of the last words of a worker."""
 
 
@@ -47,7 +48,7 @@ def ending(code: int, evidence: EndedProcess | None, kills_before: int | None) -
         kills_before: processes that the system had ended for lack of memory when it began.
     """
     if code >= 0:
-        return f"ended with exit code {code}"
+        return f"ended by itself with code {code} before it gave an answer"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
     return f"was killed by {name}{_why(-code, evidence, kills_before)}"
 
@@ -73,7 +74,7 @@ def last_words(tail: Iterable[bytes]) -> str:
     fault = next((n for n, line in enumerate(lines) if line.startswith("Current thread")), None)
     if fault is not None:
         lines = [line for line in lines[fault:] if line.startswith("File ")][:1]
-    return f": {lines[-1][:LONGEST]}" if lines else ""
+    return f": {cut(lines[-1], LONGEST_WORDS)}" if lines else ""
 
 
 class Tail:

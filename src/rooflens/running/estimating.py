@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -25,10 +25,19 @@ from rooflens.records import BOUND, Device, Failure, Record, RecordFile, Trace, 
 from rooflens.results import RecordSet
 from rooflens.running.graphs import GraphWorkload, graph_workload
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
-from rooflens.running.jobs import Answer, Estimate, Refused, Share, StageEntered, Start
+from rooflens.running.jobs import (
+    Answer,
+    CallElsewhere,
+    Done,
+    Estimate,
+    Refused,
+    Share,
+    StageEntered,
+    Start,
+)
 from rooflens.running.outcomes import lost, runs_in, taken, telling, why_all_failed
 from rooflens.runs.options import Options
-from rooflens.runs.run import Request, Run, is_graph, is_own_file
+from rooflens.runs.run import Place, Request, Run, is_graph, is_own_file
 from rooflens.sources import conditions, environment
 from rooflens.sources import estimate as source
 
@@ -71,22 +80,28 @@ def tracer(asked: Estimable) -> Callable[[Run], Trace]:
         return asked.trace
     from rooflens.trace import trace  # needs torch, which a graph does not
 
-    module = asked.build("meta")
-    return lambda run: trace(asked.step(run, module, "meta"))
+    step_of = asked.untouched_steps()
+    return lambda run: trace(step_of(run))
 
 
 def estimated(
-    asked: Sequence[Estimable], devices: Sequence[Device] = (), progress: Progress | None = None
+    asked: Sequence[Estimable],
+    devices: Sequence[Device] = (),
+    progress: Progress | None = None,
+    impossible: Mapping[Failure, RooflensError] | None = None,
 ) -> RecordSet:
     """Estimate every run on every device; without devices, work and memory only.
 
     What cannot be estimated is a failure, and the others go on.
 
+    Args:
+        impossible: what is known to fail.
+
     Raises:
         RooflensError: nothing can be estimated: no step can be built and traced, or no device has a rate for it.
     """
     records: list[Record] = []
-    failed: dict[Failure, RooflensError] = {}
+    failed = dict(impossible or {})
     runs = [run for one in asked for run in one.runs]
     n = 0
     for one in asked:
@@ -156,16 +171,38 @@ def estimated_requests(
         ModelError: every run was lost, or cannot be traced.
         RooflensError: as :func:`estimable` and :func:`estimated`.
     """
+    words = [request.check_words for request in requests]
     if not read_by_worker(requests[0]):
-        known, *asked = checked(devices, *(partial(estimable, request) for request in requests))
-        return estimated(asked, known, progress)
-    known = devices()
+        *_, known, (asked, errors) = checked(*words, devices, partial(_possible, requests))
+        failed = {f: error for run, error in errors for f in not_estimated(run, known, error)}
+        return estimated(asked, known, progress, failed)
+    *_, known = checked(*words, devices)
     with estimator_in_worker(limit) as estimator:
         runs = [run for request in requests for run in estimator.runs(request)]
         if len(runs) == 1:
             return _whole(RecordSet.of(estimator(runs[0], known, progress)))
         sets = [_or_failure(estimator, run, known, within(progress, n, len(runs))) for n, run in enumerate(runs)]
     return _whole(RecordSet.union(sets))
+
+
+def _possible(requests: Sequence[Request]) -> tuple[list[Estimable], list[tuple[Run, RooflensError]]]:
+    """Return what can be estimated of some requests, and the runs of the others with what is wrong with them.
+
+    Raises:
+        RooflensError: none can be.
+    """
+    asked: list[Estimable] = []
+    failed: list[tuple[Run, RooflensError]] = []
+    for request in requests:
+        try:
+            asked.append(estimable(request))
+        except RooflensError as error:
+            if len(requests) == 1:
+                raise
+            failed += [(run, error) for run in request.possible_runs()]
+    if not asked:
+        raise told_together(error for _, error in failed)
+    return asked, failed
 
 
 def _whole(estimates: RecordSet) -> RecordSet:
@@ -211,16 +248,16 @@ class WorkerEstimator:
 
     def __call__(self, run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordFile:
         case = run.case(devices[0].name if devices else None)
-        refusals: list[Refused] = []
         show = telling(progress, f"estimate of {case.label()}")
 
-        def tell(answer: Answer) -> None:
-            if isinstance(answer, Refused):
-                refusals.append(answer)
-            else:
+        def ask(place: Place, tell: AnswerListener) -> Done | Lost:
+            def hear(answer: Answer) -> None:
+                tell(answer)
                 show(answer)
 
-        ending = self._workers.run(Estimate(run=run, devices=tuple(devices), out=str(self._out)), tell)
+            return self._workers.run(Estimate(run=run, devices=tuple(devices), out=str(self._out), place=place), hear)
+
+        ending, refusals = at_each_place(ask)
         written = taken(self._out)
         if isinstance(ending, Lost):
             return lost(case, "estimate", ending)
@@ -257,6 +294,8 @@ def estimated_beside(
             estimated in a worker. One that raises, crashes or hangs there is a failure.
         limit: seconds for each run in a worker.
 
+    A measurement needs no rate: where the device has none for a dtype, that is a failure too.
+
     Raises:
         RooflensError: the estimate is refused; a note says how to go on without it.
     """
@@ -268,12 +307,22 @@ def estimated_beside(
     try:
         if asked is not None:
             those = [runs] if len(asked) == 1 else [one.runs for one in asked]
-            return estimated([replace(one, runs=counted(its)) for one, its in zip(asked, those, strict=True)], devices)
+            return _unless_no_rate(
+                [replace(one, runs=counted(its)) for one, its in zip(asked, those, strict=True)], devices
+            )
         with estimator_in_worker(limit) as estimate:
             return RecordSet.union(_or_failure(estimate, run, devices, progress) for run in counted(runs))
     except RooflensError as error:
         error.add_note(_REMEDY)
         raise
+
+
+def _unless_no_rate(asked: Sequence[Estimable], devices: Sequence[Device]) -> RecordSet:
+    try:
+        return estimated(asked, devices)
+    except MissingCeiling as error:
+        runs = [run for one in asked for run in one.runs]
+        return RecordSet((), failures=[f for run in runs for f in not_estimated(run, devices, error)])
 
 
 def _or_failure(estimate: Estimator, run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordSet:
@@ -283,11 +332,41 @@ def _or_failure(estimate: Estimator, run: Run, devices: Sequence[Device], progre
         return RecordSet((), failures=not_estimated(run, devices, error))
 
 
+def at_each_place(ask: Callable[[Place, AnswerListener], Done | Lost]) -> tuple[Done | Lost, list[Refused]]:
+    """Give a job to a worker, and to a new one for each further call of a function of the user's that it needs.
+
+    Args:
+        ask: gives the job to a worker, for the place where the function is called.
+
+    Returns:
+        How the last one ended, and what it refused.
+    """
+    place: Place | None = "meta"
+    while place is not None:
+        refusals: list[Refused] = []
+        following: list[Place] = []
+
+        def tell(answer: Answer, refusals: list[Refused] = refusals, following: list[Place] = following) -> None:
+            if isinstance(answer, Refused):
+                refusals.append(answer)
+            elif isinstance(answer, CallElsewhere):
+                following.append(answer.place)
+
+        ending = ask(place, tell)
+        place = following[-1] if following and isinstance(ending, Done) else None
+    return ending, refusals
+
+
+def in_worker(asked: Estimable, place: Place) -> Estimable:
+    """Return what is to be estimated, whose file this process reads for this only: a function is called at a place."""
+    return asked if isinstance(asked, GraphWorkload) else replace(asked, place=place, anew=True)
+
+
 def begin(start: Start) -> Serve:
     """The worker's side."""
     import torch
 
-    from rooflens.models import kept_switches
+    from rooflens.models import CallAgain, kept_switches
 
     conditions.bound_memory(start.beside)
     first = estimable(Request(model=torch.nn.Linear(1, 1), inputs=torch.ones(1, 1)))
@@ -296,14 +375,19 @@ def begin(start: Start) -> Serve:
     @kept_switches()
     def do(job: Estimate, tell: AnswerListener) -> bool:
         tell(StageEntered(name=TRACE))
+        fit = not is_own_file(job.run.model)  # which may have changed this process
         try:
-            file = estimated_here(job.run, job.devices, lambda share, _: tell(Share(done=share)))
+            asked = in_worker(estimable(Request.of_run(job.run)), job.place)
+            file = estimated([asked], job.devices, lambda share, _: tell(Share(done=share))).contents
+        except CallAgain as again:
+            tell(CallElsewhere(place=again.place))
+            return False
         except RooflensError as error:
             tell(Refused.of(error))
-            return True
+            return fit
         tell(Share(done=1.0))  # a copy of this process, which the model forked, ends here and writes nothing
         here = environment.capture(start.command)
         write_records(Path(job.out), replace(file, environment=here))
-        return True
+        return fit
 
     return do

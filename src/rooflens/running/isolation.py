@@ -212,7 +212,7 @@ class _Worker:
             return Lost(kind=kind, stage=stage, message="the worker closed its output and went on; it was killed")
         self._reader.join(END_SECONDS)
         how = ending(code, self._evidence, self._kills)
-        return Lost(kind=kind, stage=stage, message=f"the worker {how}{last_words(self._errors.parts)}")
+        return Lost(kind=kind, stage=stage, message=f"the worker process {how}{last_words(self._errors.parts)}")
 
 
 def _in_thread(run: Callable[..., None], *arguments: object) -> threading.Thread:

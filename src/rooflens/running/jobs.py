@@ -6,9 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from rooflens.errors import RooflensError, as_told
+from rooflens.errors import LONGEST_MESSAGE, RooflensError, as_told, cut
 from rooflens.records import Device
-from rooflens.runs.run import Request, Run
+from rooflens.runs.run import Place, Request, Run
 
 JobKind = Literal["estimate", "measure", "profile", "rank"]
 """What the jobs of a worker are."""
@@ -40,11 +40,16 @@ class ReadModel(Message, frozen=True, kw_only=True):
 
 
 class Estimate(Message, frozen=True, kw_only=True):
-    """Estimate a run on devices, in one trace; without devices, work and memory only."""
+    """Estimate a run on devices, in one trace; without devices, work and memory only.
+
+    Attributes:
+        place: where a function of the user's is called.
+    """
 
     run: Run
     devices: tuple[Device, ...]
     out: str
+    place: Place = "meta"
 
 
 class Measure(Message, frozen=True, kw_only=True):
@@ -130,12 +135,19 @@ class Refused(Message, frozen=True, kw_only=True):
     def of(cls, error: RooflensError) -> Refused:
         """Return an error as a message."""
         known = next(each for each in type(error).__mro__ if each.__module__ == RooflensError.__module__)
-        return cls(kind=known.__name__, message=str(error), notes=tuple(getattr(error, "__notes__", ())))
+        notes = tuple(getattr(error, "__notes__", ()))
+        return cls(kind=known.__name__, message=cut(str(error), LONGEST_MESSAGE), notes=notes)
 
     @property
     def error(self) -> RooflensError:
         """The error, to be raised here."""
         return as_told(self.kind, self.message, self.notes)
+
+
+class CallElsewhere(Message, frozen=True, kw_only=True):
+    """The function of the user's has to be called at another place, by a new worker, before :class:`Done`."""
+
+    place: Place
 
 
 class Done(Message, frozen=True, kw_only=True):
@@ -148,4 +160,4 @@ class Done(Message, frozen=True, kw_only=True):
     fit: bool
 
 
-Answer = Ready | StageEntered | Share | ModelRead | Refused | Done
+Answer = Ready | StageEntered | Share | ModelRead | CallElsewhere | Refused | Done

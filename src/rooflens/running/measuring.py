@@ -17,7 +17,7 @@ from rooflens.running import ranks
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
 from rooflens.running.jobs import Measure, Share, StageEntered, Start
 from rooflens.running.outcomes import contents, lost, runs_in, taken, telling
-from rooflens.runs.run import Request, Run
+from rooflens.runs.run import Request, Run, is_own_file
 from rooflens.sources import conditions
 from rooflens.sources import measure as source
 from rooflens.sources.device_lock import alone_on
@@ -35,6 +35,17 @@ Measurer = Callable[[Run, str, float | None, Progress], RecordFile]
 Whatever comes of it is in what comes back."""
 
 
+def cannot_run(run: Run, device: str, where: str, *, isolated: bool) -> RecordFile | None:
+    """Return why a run of several cannot be done here, as a failure; None if it can."""
+    try:
+        check_can_run(run, where, isolated=isolated)
+    except InvalidValue as error:
+        return contents(
+            [Failure(case=run.case(device), source="measure", stage="start", kind="unsupported", message=str(error))]
+        )
+    return None
+
+
 def check_can_run(run: Run, where: str, *, isolated: bool) -> None:
     """Raise InvalidValue for what cannot be done on torch's device type `where`, or in this process."""
     if run.options.cuda_graph and where != "cuda":
@@ -48,12 +59,12 @@ def check_can_run(run: Run, where: str, *, isolated: bool) -> None:
 def measurer_here(asked: Sequence[Workload], where: str) -> Iterator[Measurer]:
     """A :class:`Measurer` of workloads, which differ in sizes, in this process."""
     observer = conditions.Observer(where)
-    by_options = {one.runs[0].options: one for one in asked}
+    by_kind = {(one.runs[0].dtype, one.runs[0].options): one for one in asked}
 
     def measure(run: Run, device: str, budget: float | None, progress: Progress) -> RecordFile:
         label = run.case(device).label()
         kept: list[Record | Failure] = []
-        one = by_options[run.options]
+        one = by_kind[run.dtype, run.options]
         with alone_on(where, waiting(progress)):
             _measure(one, run, device, observer, budget, kept, share=lambda done: progress(done, label))
         return contents(kept)
@@ -135,7 +146,7 @@ def begin(start: Start) -> Serve:
         except RooflensError as error:  # of a file that cannot be read, or what makes no sense when it is run
             kept.append(source.failure(job.run.case(job.device), error, at))
         write()
-        return not any(isinstance(item, Failure) for item in kept)
+        return not is_own_file(job.run.model) and not any(isinstance(item, Failure) for item in kept)
 
     return do
 
@@ -168,15 +179,23 @@ def _measure(
         stage(name)
 
     try:
-        with neutral(run.dtype), running(case.model):
+        with neutral(run.dtype) as disturbed, running(case.model):
             enter("build")
             held = source.Held(observer)
             # Inputs are made where they are used: random numbers for a large batch take a CPU minutes.
-            step = asked.step(run, asked.build("cpu"), where)
+            step = asked.step(run, where)
             enter("place")
             step = placed(step, where, copy=asked.blueprint.module is not None)
             kept += source.records(
-                step, case, observer, options=options, policy=policy, held=held, progress=share, stage=enter
+                step,
+                case,
+                observer,
+                options=options,
+                policy=policy,
+                held=held,
+                progress=share,
+                stage=enter,
+                disturbed=disturbed,
             )
             if options.profile:  # a run of its own: a profiler slows what it looks at
                 enter(PROFILE)

@@ -10,6 +10,7 @@ from rooflens.records import write_records
 from rooflens.running.isolation import AnswerListener, Serve
 from rooflens.running.jobs import Count, Profile, StageEntered, Start
 from rooflens.running.outcomes import contents
+from rooflens.runs.run import is_own_file
 from rooflens.sources import measure
 from rooflens.sources.profile import profiled_step
 
@@ -28,7 +29,7 @@ def begin(start: Start) -> Serve:
         except RooflensError as error:
             file = contents([measure.failure(case, error, stage)], start.command)
         write_records(Path(job.out), file)
-        return not file.failures
+        return not is_own_file(job.run.model) and not file.failures
 
     return do
 
@@ -42,5 +43,5 @@ def count(job: Count) -> None:
 
 def _step(asked: Workload, where: str) -> Step:
     (run,) = asked.runs
-    step = placed(asked.step(run, asked.build("cpu"), where), where, copy=False)
+    step = placed(asked.step(run, where), where, copy=False)
     return compiled(step) if run.options.compile else step

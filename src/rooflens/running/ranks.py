@@ -90,7 +90,7 @@ def begin(start: Start) -> Serve:
         with parallel.process_group(job.rank, ranks, start.where, folder):
             try:
                 asked = workload_of(run)
-                step = asked.step(asked.runs[0], asked.build("cpu"), start.where)
+                step = asked.step(asked.runs[0], start.where)
                 times = parallel.measured(step, case, start.where, options=run.options, budget=job.budget)
             except RooflensError as error:
                 # The first to fail tells, before the others lose their connection to it, and would say that instead.

@@ -13,7 +13,8 @@ from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
-from rooflens.errors import InvalidValue, RooflensError, StudyFileError, UnknownModel, checked
+from rooflens.errors import InvalidValue, RooflensError, StudyFileError, UnknownModel, checked, told_together
+from rooflens.opening import parsed_toml, read_text
 from rooflens.running.cells import Estimates, counting, estimating, measuring, replaying, runs_here
 from rooflens.runs.run import is_own_file
 from rooflens.study import STATES, Cell, CellRunner, SourceName, StudyChange, StudyFolder, Tell, canonical, run_each
@@ -35,7 +36,10 @@ def open_study(study: str | Path, folder: str | Path | None = None) -> tuple[Stu
         if folder is not None and Path(folder) != path:
             raise InvalidValue(f"{str(study)!r} is the folder of a study; leave folder={str(folder)!r} out")
         return StudyFolder.open(path), None
-    opened, change = StudyFolder.begin(Path("out") / path.stem if folder is None else folder, path)
+    try:
+        opened, change = StudyFolder.begin(Path("out") / path.stem if folder is None else folder, path)
+    except StudyFileError as error:  # all wrong names at once, those of models too
+        raise told_together([error, *_unknown_models(path)]) from error
     if change is not None or not opened.has_any():
         _check_models(opened, path)
     return opened, change
@@ -168,22 +172,38 @@ def _side_by_side(
 
 
 def _check_models(folder: StudyFolder, path: Path) -> None:
-    """Refuse unknown models before anything runs. A login node without torch cannot check.
+    """Refuse unknown models before anything runs.
 
     Raises:
         StudyFileError: names are wrong; the message has the line of each.
     """
-    if find_spec("torch") is None:
-        return
     models = dict.fromkeys(cell.case.model for cell in folder.cells if cell.source != "replay")
     checked(*(partial(_check_model, model, path) for model in models))
 
 
-def _check_model(model: str, path: Path) -> None:
-    from rooflens.models import find
+def _unknown_models(path: Path) -> Iterator[StudyFileError]:
+    """Yield what is wrong with the names of models in a study file that cannot be used."""
+    try:
+        file = parsed_toml(read_text(path, error=StudyFileError), str(path), StudyFileError)
+    except RooflensError:  # which whoever read it has told
+        return
+    grids = file.get("grid", [])
+    tables = [file, *(grid for grid in (grids if isinstance(grids, list) else ()) if isinstance(grid, dict))]
+    named = [names if isinstance(names, list) else [names] for table in tables if (names := table.get("models"))]
+    for model in dict.fromkeys(name for names in named for name in names if isinstance(name, str)):
+        try:
+            _check_model(model, path)
+        except StudyFileError as error:
+            yield error
 
+
+def _check_model(model: str, path: Path) -> None:
     if model.endswith(".onnx") or ".py:" in model or model.startswith("hf:"):
         return  # a file: its cells fail if something is wrong
+    if find_spec("torch") is None:
+        return  # a login node cannot check
+    from rooflens.models import find
+
     try:
         find(model)
     except UnknownModel as error:

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import product
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
-from rooflens.errors import InvalidValue
+from rooflens.errors import InvalidValue, checked
 from rooflens.records import AS_IS, DTYPES, MODES, Case, file_name
 from rooflens.runs.options import SWEPT, Options
+
+_WORDS: Mapping[str, tuple[str, ...]] = {"dtype": (*DTYPES, AS_IS), "mode": MODES}
+
+
+def check_word(what: str, value: object) -> None:
+    """Raise InvalidValue for a dtype or a mode that is not known."""
+    known = _WORDS[what]
+    if value not in known:
+        raise InvalidValue(f"unknown {what} {value!r}; known: {', '.join(known)}")
+
+
+Place = Literal["meta", "inputs", "cpu"]
+"""Where a function of the user's makes what it makes: all on meta; all on the CPU but parameters, which are moved to
+meta; or all on the CPU."""
+PLACES: tuple[Place, ...] = ("meta", "inputs", "cpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +49,8 @@ class Run:
     options: Options = field(default_factory=Options)
 
     def __post_init__(self) -> None:
-        for what, value, known in (("dtype", self.dtype, (*DTYPES, AS_IS)), ("mode", self.mode, MODES)):
-            if value not in known:
-                raise InvalidValue(f"unknown {what} {value!r}; known: {', '.join(known)}")
+        check_word("dtype", self.dtype)
+        check_word("mode", self.mode)
         if self.batch is not None and (type(self.batch) is not int or self.batch < 1):
             raise InvalidValue(f"batch {self.batch!r} cannot be run; give whole numbers of at least 1")
         self.options.check_mode(self.mode)
@@ -54,7 +69,8 @@ class Run:
     @classmethod
     def of(cls, case: Case) -> Run:
         """The run of a case. A named model that the case leaves as it is runs in its default dtype."""
-        dtype = "fp32" if case.dtype == AS_IS and not is_graph(case.model) else case.dtype
+        own = is_graph(case.model) or is_own_file(case.model)
+        dtype = "fp32" if case.dtype == AS_IS and not own else case.dtype
         options = Options.from_case(case.options)
         return cls(model=case.model, batch=case.batch, dtype=dtype, mode=case.mode, options=options)
 
@@ -105,16 +121,17 @@ class Request:
 
     @classmethod
     def each_of(cls, arguments: Mapping[str, Any]) -> tuple[Request, ...]:
-        """Return the requests among the arguments of a call: one for each length of sequences and size of images.
+        """Return the requests among the arguments of a call: one for each dtype, length of sequences and size.
 
         Raises:
-            InvalidValue: several are asked for of a module that is handed in, whose inputs have one, or none is.
+            InvalidValue: several sizes are asked for of a module that is handed in, whose inputs have one, or none is.
         """
-        swept = {name: several(arguments[name]) for name in SWEPT if name in arguments}
+        swept = {name: several(arguments[name]) for name in ("dtype", *SWEPT) if name in arguments}
         for name, values in swept.items():
             if not values or (len(values) > 1 and None in values):
-                raise InvalidValue(f"{name} is {arguments[name]!r}; give whole numbers of at least 1")
-            if len(values) > 1 and not isinstance(arguments["model"], str):
+                what = "names of dtypes" if name == "dtype" else "whole numbers of at least 1"
+                raise InvalidValue(f"{name} is {arguments[name]!r}; give {what}")
+            if name != "dtype" and len(values) > 1 and not isinstance(arguments["model"], str):
                 raise InvalidValue(
                     f"{name} is {arguments[name]!r}, but the inputs of a module that is handed in have one; give one"
                     " number"
@@ -122,6 +139,19 @@ class Request:
         return tuple(
             cls.of({**arguments, **dict(zip(swept, values, strict=True))}) for values in product(*swept.values())
         )
+
+    def check_words(self) -> None:
+        """Raise InvalidValue for a dtype or a mode that is not known."""
+        checked(
+            *(partial(check_word, "dtype", self.dtype) for _ in range(self.dtype is not None)),
+            partial(check_word, "mode", self.mode),
+        )
+
+    def possible_runs(self) -> tuple[Run, ...]:
+        """Return the runs as they are named: what is asked for of a model that may be unable to."""
+        name = self.model if isinstance(self.model, str) else self.name or type(self.model).__name__
+        dtype = self.dtype or ("fp32" if isinstance(self.model, str) and not is_graph(name) else AS_IS)
+        return Run(model=name, dtype=dtype, mode=self.mode, options=self.options).with_batches(self.batch)
 
     @classmethod
     def of_run(cls, run: Run) -> Request:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
 
 from rooflens.errors import RooflensError
-from rooflens.models import Executable, Step, compiled, eager, replayed, running, switches
+from rooflens.models import (
+    Executable,
+    Step,
+    changed_while_running,
+    compiled,
+    eager,
+    replayed,
+    running,
+    settings,
+    switches,
+)
 from rooflens.records import Case, Failure, FailureKind, Memory, Phase, Record, Timing, in_sequence
 from rooflens.runs.options import Options
 from rooflens.sources import conditions
@@ -31,6 +41,7 @@ def records(
     held: Held | None = None,
     progress: Callable[[float], None] | None = None,
     stage: Callable[[str], None] = lambda _: None,
+    disturbed: Sequence[str] = (),
 ) -> Iterator[Record]:
     """Time a step on this machine, phase by phase, with its peak memory and the conditions of the run.
 
@@ -39,6 +50,7 @@ def records(
         case: of the records.
         observer: its `where` is the device type that runs the step.
         stage: takes the name of what is done next: place, first call, forward, backward, optimizer.
+        disturbed: notes on what other threads do, which come as it happens.
         held: made before the step was built; by default, what the step already holds counts as held before.
 
     Raises:
@@ -53,10 +65,12 @@ def records(
         _Compiling() if options.compile else nullcontext() as compiling,
     ):
         stage("first call")
+        switched = settings()
         run = _prepared(step, where, options)
         with observer.around() as observation:
             clock = clock_of(where, flush=options.flush)
             timings = sample(_naming_phases(run, stage), run.phases, clock, policy, progress)
+        set_meanwhile = changed_while_running(step.name, switched, settings())
     for phase, timing in timings.items():
         spent = compiling.seconds if compiling is not None and phase == run.phases[0] else None
         yield Record(case=case, source="measure", scope="model", phase=phase, timing=replace(timing, compiling=spent))
@@ -66,7 +80,7 @@ def records(
         scope="model",
         memory=held.memory(),
         conditions=observation.conditions,
-        notes=(*observation.notes, *_doubts(timings, policy)),
+        notes=(*step.notes, *set_meanwhile, *disturbed, *observation.notes, *_doubts(timings, policy)),
     )
 
 

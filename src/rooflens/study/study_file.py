@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rooflens.devices import catalogued_or_none, find
-from rooflens.errors import InvalidValue, RooflensError, StudyFileError
+from rooflens.errors import InvalidValue, RooflensError, StudyFileError, checked
 from rooflens.opening import parsed_toml, read_text
 from rooflens.records import AS_IS, DTYPES, MODES, Scalar
 from rooflens.study.clusters import clusters
@@ -91,10 +92,13 @@ def read_study(path: str | Path, *, home: Path | None = None) -> StudyFile:
 def _study(top: TomlTable, home: Path) -> Study:
     texts = dict.fromkeys(("title", "question", "method", "figures"), TEXT)
     axes = {**_AXES, "devices": _devices(home)}
-    given = top.read({**texts, **axes, "budget": SECONDS}, ("options", *_TABLES))
+    given, (settings, devices_of), *_ = checked(  # so that wrong names everywhere are told together
+        partial(top.read, {**texts, **axes, "budget": SECONDS}, ("options", *_TABLES)),
+        partial(_settings, top, home),
+        *(partial(table.read, axes, ("options",)) for table in top.tables("grid")),
+    )
     if not given.get("title"):
         top.fail("title", "is missing; every study has a title")
-    settings, devices_of = _settings(top, home)
     top_axes = {name: given[name] for name in axes if name in given}
     base = replace(Grid(models=()), **top_axes, options=top.table("options").read(_OPTIONS), devices_of=devices_of)
     grids = tuple(_grids(top, base, axes)) or ((base,) if base.models else ())

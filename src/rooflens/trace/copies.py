@@ -17,10 +17,11 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
-from rooflens.errors import DataDependent, ModelError
+from rooflens.errors import DataDependent
 from rooflens.models import as_result
 from rooflens.models.known_values import KnownValues, keep
 from rooflens.trace.plain_tensors import inner_tensors, without_values
+from rooflens.trace.threads import of_owner, saw
 from rooflens.trace.varlen import jagged_of
 
 CPU = torch.device("cpu")
@@ -116,10 +117,7 @@ class _OfOneThread:
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if threading.get_ident() != self._thread:
-            raise ModelError(
-                f"{func} runs in another thread than the model that is estimated: it cannot be counted; call it in the"
-                " thread of the model"
-            )
+            saw(of_owner(self._thread), str(func))
         return super().__torch_dispatch__(func, types, args, kwargs)  # type: ignore[misc]
 
 

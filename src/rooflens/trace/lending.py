@@ -14,6 +14,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from rooflens.errors import ModelError
+from rooflens.trace.threads import of_owner, saw
 
 PAUSE, PATIENCE = 0.002, 120.0
 """Seconds from one look at the other threads to the next until all have left the modules, and in all."""
@@ -29,8 +30,8 @@ def lent(modules: Sequence[torch.nn.Module]) -> Iterator[None]:
     """Wait until no other thread runs one of these modules, and let none begin before leaving.
 
     Raises:
-        ModelError: another thread runs them for long; or, in a thread that the model itself starts and waits for: what
-            it runs cannot be counted.
+        ModelError: another thread runs them for long.
+        RunsElsewhere: in a thread that the model itself starts and waits for: what it runs cannot be counted.
     """
     owner, ours, back = threading.get_ident(), {id(module) for module in modules}, threading.Event()
     waiting: set[int] = set()
@@ -39,6 +40,9 @@ def lent(modules: Sequence[torch.nn.Module]) -> Iterator[None]:
         thread = threading.get_ident()
         if thread == owner or id(module) not in ours:
             return
+        others = of_owner(owner)
+        if others is not None and thread in others.inside:
+            saw(others, type(module).__name__)
         waiting.add(thread)
         try:
             _wait(back, owner, module)
@@ -74,17 +78,14 @@ def _runs(frame: FrameType | None, modules: set[int]) -> bool:
 
 
 def _wait(back: threading.Event, owner: int, module: torch.nn.Module) -> None:
-    """Wait for the tracing thread, unless that waits for this one."""
+    """Wait for the tracing thread, unless that waits for this one: then it is a thread of the model's."""
     before, stood = None, 0
     while not back.wait(LOOK):
         here = _place(owner)
         stood = stood + 1 if here == before else 0
         before = here
         if here is not None and stood >= (1 if here[0] == threading.__file__ else STANDING):
-            raise ModelError(
-                f"{type(module).__name__} is called in a thread that the model starts: what runs there cannot be"
-                " counted; call it in the thread of the model"
-            )
+            saw(of_owner(owner), type(module).__name__)
 
 
 def _place(thread: int) -> tuple[str, str, int] | None:

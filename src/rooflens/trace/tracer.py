@@ -21,11 +21,13 @@ from rooflens.models import (
     Step,
     begun_cache,
     cache_tensors,
+    changed_while_running,
     check_whole,
     kv_cache,
     make_optimizer,
     neutral,
     running,
+    settings,
     unwrapped,
     valid_parts,
 )
@@ -41,6 +43,7 @@ from rooflens.trace.recorder import Recorder
 from rooflens.trace.replaced_calls import OPERATORS, AcceleratorCalls, without_mkldnn
 from rooflens.trace.replaced_operators import replaced
 from rooflens.trace.scan_calls import Scans
+from rooflens.trace.threads import bystanders, own_thread
 from rooflens.trace.varlen_calls import nested_layers
 from rooflens.units import show
 
@@ -62,16 +65,23 @@ def trace(step: Step) -> Trace:
     """
     check_whole(step.module, step.name)
     _refuse_lazy(step)
-    with neutral(step.dtype), patch.object(_FAKE_TENSOR_LOG, "disabled", True):
+    with neutral(step.dtype) as disturbed, patch.object(_FAKE_TENSOR_LOG, "disabled", True):
         try:
             _refuse_what_has_no_fake(step)
-            return _Run(step, FakeCopies(step.cast, step.channels_last, step.known)).trace()
+            done = _run(step, FakeCopies(step.cast, step.channels_last, step.known))
         except DataDependent as error:
             _refuse_what_does_not_fit(step, error)
             real = step if step.with_values is None else step.with_values()
-            done = _Run(real, RealCopies(step.cast, step.channels_last)).trace()
-            notes = (f"{error}: the step was run on the CPU with values", *done.notes)
-            return replace(done, with_values=True, notes=notes)
+            done = _run(real, RealCopies(step.cast, step.channels_last))
+            how = f"{error}: the step was run on the CPU with values"
+            done = replace(done, with_values=True, notes=(how, *done.notes, *bystanders()))
+        return replace(done, notes=(*done.notes, *disturbed))
+
+
+def _run(step: Step, copies: Copies) -> Trace:
+    with own_thread(step.name) as notes:
+        done = _Run(step, copies).trace()
+    return replace(done, notes=(*done.notes, *notes))
 
 
 def _copied(module: torch.nn.Module) -> torch.nn.Module:
@@ -176,7 +186,7 @@ class _Run:
             return self._trace(*contexts.enter_context(self._given()))
 
     def _trace(self, args: Any, kwargs: Any, targets: Any) -> Trace:
-        step = self.step
+        step, before = self.step, settings()
         if getattr(self.module, "training", step.training) != step.training:  # a frozen script has no such flag
             _switch(self.module, step.training)
         with (
@@ -216,7 +226,12 @@ class _Run:
             held=tuple(self.recorder.held),
             kv_cache=held,
             parameters=sum(p.numel() for p in self.module.parameters()) + self.recorder.packed.weights,
-            notes=(*self.recorder.packed.notes, *self.scans.notes),
+            notes=(
+                *step.notes,
+                *changed_while_running(step.name, before, settings()),
+                *self.recorder.packed.notes,
+                *self.scans.notes,
+            ),
         )
 
     def _label_state(self) -> None:
