@@ -7,7 +7,7 @@ linear attention and convolutions, keys of indexers, compressed entries, those o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +25,16 @@ _OWNERS = ("transformers.", "rooflens.")
 _GROWING = ("keys", "values", "indexer_keys", "idx_keys", "indexer_position_ids")
 _ENCODED = "encoder "
 """Before the names of what a decoder keeps of its encoder's output, which never grows."""
+_WINDOWS = ("sliding_window", "attention_chunk_size", "attention_window_size")
+_ALONG_TOKENS = ("input_ids", "position_ids")
 _COMPRESSED = "compressed_kv"
 
 
 def begun_cache(step: Step, copied: Callable[[Any], Any] = lambda inputs: inputs) -> Any:
     """Return the cache with which a step begins, in the state in which it is after many steps; None without one.
 
-    That of a decoding step has taken in the prompt and, as the last of its tokens, one by a step of its own. That of
-    prefill is empty; one of a fixed length is allocated.
+    That of a decoding step has taken in the prompt, at once where that leaves the same behind as its last token by a
+    step of its own. That of prefill is empty; one of a fixed length is allocated.
 
     Args:
         copied: from the step's inputs to those that the module is called with.
@@ -40,19 +42,41 @@ def begun_cache(step: Step, copied: Callable[[Any], Any] = lambda inputs: inputs
     Raises:
         ModelError: the model fills no cache.
     """
+    if step.mode == "prefill":
+        if step.empty_cache is None:
+            return None
+        cache = _filled_cache(step, [step.kwargs], copied)
+        cache.reset()
+        return cache
+    if len(step.prompt) == 2 and not _has_windows(step.module):
+        cache = _filled_cache(step, [_joined(*step.prompt)], copied)
+        if all(held.untyped_storage().nbytes() == held.numel() * held.element_size() for held in cache_tensors(cache)):
+            return cache
+    return _filled_cache(step, step.prompt, copied)
+
+
+def _filled_cache(step: Step, prompts: Sequence[dict[str, Any]], copied: Callable[[Any], Any]) -> Any:
     cache = None if step.empty_cache is None else step.empty_cache()
-    prompts = step.prompt
-    if cache is not None and step.mode == "prefill":
-        prompts = (step.kwargs,)
     for prompt in prompts:
         given = {} if cache is None else {str(step.cache): cache}
         with torch.no_grad():
             cache = step.module(**copied(prompt), **given).get(step.cache)
         if cache is None:
             raise ModelError(f"{step.name} fills no cache, so it has no mode {step.mode!r}")
-    if cache is not None and step.mode == "prefill":
-        cache.reset()
     return cache
+
+
+def _has_windows(module: torch.nn.Module) -> bool:
+    """True if layers see a part of the tokens, which the cache then cuts out of all: tried at once in vain."""
+    config = getattr(module, "config", None)
+    text = None if config is None else config.get_text_config(decoder=True)
+    return any(getattr(text, name, None) for name in _WINDOWS)
+
+
+def _joined(first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
+    """The inputs of two runs as those of one."""
+    longer = [name for name in first if name.endswith(_ALONG_TOKENS) and name in last]
+    return first | {name: torch.cat([first[name], last[name]], dim=-1) for name in longer}
 
 
 class Restored:
