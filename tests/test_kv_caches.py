@@ -251,3 +251,11 @@ def test_what_a_decoder_keeps_of_its_encoder_does_not_grow(options: dict[str, An
         assert (told.held, told.used) == (heads * (held + 7 * 32), heads * (filled + 7 * 32))
         assert told.per_token == heads / 2 * filled / 5
         assert [part.name for part in told.parts if not part.per_token][-2:] == ["encoder keys", "encoder values"]
+
+
+def test_an_encoder_decoder_keeps_both(named: Callable[..., str]) -> None:
+    sizes = {"d_model": 32, "d_kv": 8, "num_layers": 2, "num_heads": 4, "d_ff": 32, "vocab_size": 50}
+    cache = cache_of(named(model_type="t5", **sizes, decoder_start_token_id=0), 10, batch=2)
+    # The encoder reads as many tokens as the decoder has written: keys and values of 10, and 11 of its own.
+    assert cache.held == 2 * 2 * 2 * 4 * 8 * (10 + 11) * 4
+    assert cache.per_token == 2 * 2 * 4 * 8 * 4
