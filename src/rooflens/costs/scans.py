@@ -12,7 +12,7 @@ from math import prod
 from types import MappingProxyType
 
 from rooflens.costs.registry import Demand, Need, register
-from rooflens.costs.units import matrix, pointwise
+from rooflens.costs.units import is_floating, matrix, pointwise
 from rooflens.records import Call, Tensor
 from rooflens.records.work import united
 
@@ -57,9 +57,18 @@ def _demand(call: Call, least: Flops) -> Demand:
     written = dict(zip(map(str, units), amounts, strict=True))
     missing = frozenset(unit.partition("/")[2] for unit in written if unit.startswith("missing/"))
     moved = written.pop("dram")
-    need = Need(flops=least, bytes=min(moved, call.reads + call.writes), cause="loop", formula=_FORMULA)
+    once = call.reads + call.writes - _widened(call)
+    need = Need(flops=least, bytes=min(moved, once), cause="loop", formula=_FORMULA)
     counted = {unit: n for unit, n in written.items() if not unit.startswith("missing/")}
     return Demand(flops=counted, bytes=moved, need=need, missing=missing)
+
+
+def _widened(call: Call) -> int:
+    """Bytes that a kernel saves because its result has the type of its input: Python code may make it a wider one."""
+    results = call.tensors("grads") if call.name.endswith("_backward") else call.outputs
+    like = _given(call, "hidden_states", "value")
+    width = min((t.nbytes // max(1, t.elements) for t in like), default=0)
+    return sum(max(0, t.nbytes - width * t.elements) for t in results[:1] if width and is_floating(t))
 
 
 def _given(call: Call, *names: str) -> list[Tensor]:
