@@ -128,7 +128,9 @@ class _Run:
 
 def _run(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str, int], length: int, short: int) -> _Run:
     """What the code does with `short` tokens in the place of `length`."""
-    with _disable_current_modes(), FakeTensorMode(allow_non_fake_inputs=True):
+    # What the code saves is its own: a checkpoint around it would take note of it.
+    own = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+    with _disable_current_modes(), FakeTensorMode(allow_non_fake_inputs=True), own:
         given = {name: _alike(tensor, tokens.get(name), length, short) for name, tensor in tensors.items()}
         recorder = Recorder(ModulePaths(nn.Module()), Lifetimes(), {})
         with recorder:

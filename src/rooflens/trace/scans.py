@@ -120,7 +120,8 @@ class DifferentiatedScan(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         needed = list(ctx.needs_input_grad[1:])
         given = [grad for grad in grads if grad is not None]
-        found = ctx.scan.gradients(given, ctx.saved_tensors, needed)
-        sources = [t for t in ctx.saved_tensors if t is not None]
+        tensors = ctx.saved_tensors  # a checkpoint gives them once
+        found = ctx.scan.gradients(given, tensors, needed)
+        sources = [tensor for tensor in tensors if tensor is not None]
         found = once(found, "write the scan as a loop of your own", *given, *sources)
         return None, *scattered(found, needed)
