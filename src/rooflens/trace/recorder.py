@@ -58,6 +58,12 @@ UNMASKED = frozenset(
 )
 """Operations of torch that are not told which gradients are needed."""
 
+NOTES = {
+    "_nested_tensor_from_mask_left_aligned": "nn.TransformerEncoder may leave out padding in inference; here all rows"
+    " of the input are counted (enable_nested_tensor=False runs them all)"
+}
+"""What to know of a step with such an operation."""
+
 QUANTISING = frozenset({"quantize_per_channel", "quantize_per_tensor", "quantize_per_tensor_dynamic"})
 """Operations that make torch's quantised tensors, of which there are no fake ones."""
 
@@ -122,6 +128,7 @@ class Recorder(TorchDispatchMode):
         self._adopted = adopted
         self.operations: list[Operation] = []
         self.held: list[int] = []
+        self.notes: dict[str, None] = {}
         self.phase: Phase = "forward"
         self.packed = PackedOperands(lifetimes)
         self._paths = paths
@@ -190,6 +197,8 @@ class Recorder(TorchDispatchMode):
         with _uncached(args) if schema.packed else nullcontext():
             results = func(*args, **kwargs)
         outputs = _tensors(results)
+        if schema.name in NOTES:
+            self.notes[NOTES[schema.name]] = None
         if schema.name in QUANTISING and any(isinstance(t, FakeTensor) for t in outputs):
             raise DataDependent("operations on quantised tensors ask for their values")
         with torch._C.DisableTorchFunction():  # to look at a tensor is no call of the model's

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
@@ -13,8 +12,6 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-from torch.nn.parameter import is_lazy
 
 from rooflens.errors import DataDependent, ModelError
 from rooflens.models import (
@@ -26,7 +23,6 @@ from rooflens.models import (
     kv_cache,
     make_optimizer,
     neutral,
-    running,
     settings,
     unwrapped,
     valid_parts,
@@ -40,12 +36,18 @@ from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.masks import Known, known_masks
 from rooflens.trace.modules import ModulePaths, untouched
 from rooflens.trace.recorder import Recorder
+from rooflens.trace.refusals import (
+    model_errors,
+    refuse_iterator,
+    refuse_lazy,
+    refuse_sparse_gradients,
+    refuse_what_does_not_fit,
+)
 from rooflens.trace.replaced_calls import OPERATORS, AcceleratorCalls, without_mkldnn
 from rooflens.trace.replaced_operators import replaced
 from rooflens.trace.scan_calls import Scans
 from rooflens.trace.threads import bystanders, own_thread
 from rooflens.trace.varlen_calls import nested_layers
-from rooflens.units import show
 
 LOSS, OPTIMIZER = "(loss)", "(optimizer)"
 _FAKE_TENSOR_LOG = logging.getLogger("torch._subclasses.fake_tensor")
@@ -64,15 +66,20 @@ def trace(step: Step) -> Trace:
         DataDependent: a shape or branch depends on values, and the model is too large to run here.
     """
     check_whole(step.module, step.name)
-    _refuse_lazy(step)
+    refuse_lazy(step)
     with neutral(step.dtype) as disturbed, patch.object(_FAKE_TENSOR_LOG, "disabled", True):
         try:
             _refuse_what_has_no_fake(step)
             done = _run(step, FakeCopies(step.cast, step.channels_last, step.known))
         except DataDependent as error:
-            _refuse_what_does_not_fit(step, error)
+            refuse_what_does_not_fit(step, error)
             real = step if step.with_values is None else step.with_values()
-            done = _run(real, RealCopies(step.cast, step.channels_last))
+            try:
+                done = _run(real, RealCopies(step.cast, step.channels_last))
+            except ModelError as failed:
+                if failed.__cause__ is None:  # a sentence of ours
+                    raise
+                raise ModelError(f"{failed}; this was on the CPU with values, since {error}") from failed
             how = f"{error}: the step was run on the CPU with values"
             done = replace(done, with_values=True, notes=(how, *done.notes, *bystanders()))
         return replace(done, notes=(*done.notes, *disturbed))
@@ -120,38 +127,6 @@ def _refuse_what_has_no_fake(step: Step) -> None:
                 )
 
 
-def _refuse_lazy(step: Step) -> None:
-    """Raise for a lazy layer, which has no shapes before its first call."""
-    for name, tensor in (*step.module.named_parameters(), *step.module.named_buffers()):
-        if is_lazy(tensor):
-            raise ModelError(
-                f"{step.name}: {name!r} has no shape yet; call the model once, so that lazy layers are set up"
-            )
-
-
-def _refuse_what_does_not_fit(step: Step, error: DataDependent) -> None:
-    """Raise if parameters, their gradients and two numbers of an optimizer take more than half of the memory.
-
-    A step that is made with values holds the parameters once more, since a copy of them is run.
-    """
-    copies = (4 if step.training else 1) + (step.with_values is not None)
-    nbytes = copies * sum(p.numel() * p.element_size() for p in step.module.parameters())
-    available = _memory()
-    if available is not None and nbytes > available / 2:
-        raise DataDependent(
-            f"{error}. Running the model with values needs {show(nbytes, 'B')} for its parameters, and this machine has"
-            f" {show(available, 'B')}: rewrite the branch, or estimate a smaller model"
-        ) from error
-
-
-def _memory() -> int | None:
-    """Bytes of this machine's memory; None where the system does not tell, like Windows."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
 class _Run:
     """One trace in progress."""
 
@@ -191,7 +166,7 @@ class _Run:
             _switch(self.module, step.training)
         with (
             self.copies.mode,
-            _model_errors(step, self.paths),
+            model_errors(step, self.paths),
             AcceleratorCalls(),
             cuda_casts(),
             replaced(OPERATORS),
@@ -229,6 +204,7 @@ class _Run:
             notes=(
                 *step.notes,
                 *changed_while_running(step.name, before, settings()),
+                *self.recorder.notes,
                 *self.recorder.packed.notes,
                 *self.scans.notes,
             ),
@@ -314,6 +290,7 @@ class _Run:
         step = self.step
         with step.precision("cpu"):
             output = self.module(*args, **kwargs)
+            refuse_iterator(step.name, output)
             if not step.training:
                 return output
             self.paths.enter(LOSS)
@@ -362,6 +339,7 @@ class _Run:
             return
         self.recorder.phase = "optimizer"
         self.paths.enter(OPTIMIZER)
+        refuse_sparse_gradients(self.step, self.state)
         if self.step.scaled:
             gradients = [p.grad for p in self.parameters if p.grad is not None]
             infinite, inverse = torch.empty(()), torch.empty(())
@@ -369,20 +347,3 @@ class _Run:
             if self.step.fused:  # only looks for infinities there, and the kernel takes the scale away
                 optimizer.grad_scale, optimizer.found_inf = inverse, infinite  # type: ignore[attr-defined]
         optimizer.step()
-
-
-@contextmanager
-def _model_errors(step: Step, paths: ModulePaths) -> Iterator[None]:
-    """Raise errors of the model as ours, with the module in which they happened."""
-    with running(step.name, lambda: f" in module {paths.failed!r}" if paths.failed else "", step.hint):
-        try:
-            yield
-        except (DataDependentOutputException, DynamicOutputShapeException) as error:
-            raise DataDependent(
-                f"{step.name}: the result of {error.func} depends on values, and an estimate has only shapes"
-            ) from error
-        except AssertionError as error:
-            if "shape_env" not in str(error):
-                raise
-            # Jagged lengths that a model makes itself are sizes known only from values.
-            raise DataDependent(f"{step.name}: the lengths of a jagged tensor depend on values") from error
