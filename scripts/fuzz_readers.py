@@ -9,7 +9,7 @@ are per reader; the default of 5 is a smoke test. Each reader has a process of i
 once. `--save` writes the results into `benchmarks/results/fuzz.json` and docs/read.md; do that with 600 seconds or
 more.
 
-It imports pytest and msgspec beside rooflens, and needs no network, no torch and no device.
+It imports pytest, msgspec, onnx and numpy beside rooflens, and needs no network, no torch and no device.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -30,6 +31,7 @@ sys.path.insert(0, str(ROOT))  # for the parts of this script, when run as a fil
 
 from scripts import fuzz_dispatches as dispatches  # noqa: E402
 from scripts import fuzz_foreign as foreign  # noqa: E402
+from scripts import fuzz_graphs as graphs  # noqa: E402
 from scripts import fuzz_oracles as oracles  # noqa: E402
 from scripts.fuzzing import Outcome, Reader, fuzz, limit_memory, save  # noqa: E402
 from tests import nvprof_samples, rocprof_samples  # noqa: E402
@@ -90,6 +92,7 @@ STUDY_WORDS = (
 )
 
 
+@cache
 def readers() -> dict[str, Reader]:
     """What reads files, with seeds from the data of the tests. Add yours here.
 
@@ -109,6 +112,7 @@ def readers() -> dict[str, Reader]:
         "any": Reader(
             call=foreign.any_file, seeds=foreign.any_files(), refusals=(RooflensError,), words=foreign.TIME_WORDS
         ),
+        "graphs": Reader(call=graphs.graph, seeds=graphs.graph_files(), refusals=(RooflensError,), words=graphs.WORDS),
         "folders": Reader(
             call=dispatches.folder,
             seeds=rocprof_samples.FOLDERS,
