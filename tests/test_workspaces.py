@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,10 +80,72 @@ def test_tensor_cores_want_the_channels_last() -> None:
     call = convolution((2, 64, 8, 8), 32, (3, 3), "forward", "bf16")
     assert call_workspace(call, Arithmetic()) == 2 * (8192 + 18432 + 4096)
     # Three channels of 2 bytes are padded to 16 bytes, of 4 bytes too.
-    call = convolution((2, 3, 8, 8), 32, (3, 3), "forward", "fp16")
-    assert call_workspace(call, Arithmetic()) == 16 * 2 * 64 + 2 * (32 * 27 + 4096)
-    call = convolution((2, 3, 8, 8), 32, (3, 3), "forward")
-    assert call_workspace(call, TF32) == 16 * 2 * 64 + 4 * (32 * 27 + 4096)
+    call = convolution((2, 3, 8, 8), 32, (5, 5), "forward", "fp16")
+    assert call_workspace(call, Arithmetic()) == 16 * 2 * 64 + 2 * (32 * 75 + 4096)
+    call = convolution((2, 3, 8, 8), 32, (5, 5), "forward")
+    assert call_workspace(call, TF32) == 16 * 2 * 64 + 4 * (32 * 75 + 4096)
+
+
+def test_few_channels_with_small_kernels_need_no_copies() -> None:
+    # The first layer of many networks. Seen on an H100: forward needs none, in TF32 nor does the gradient of weights.
+    image, outputs, kernel = (16, 3, 224, 224), 32, (3, 3)
+    for of, dtype, arithmetic, copied in (
+        ("forward", "bf16", Arithmetic(), False),
+        ("weight", "bf16", Arithmetic(), True),
+        ("forward", "fp32", TF32, False),
+        ("weight", "fp32", TF32, False),
+    ):
+        call = convolution(image, outputs, kernel, of, dtype, stride=2)
+        assert (call_workspace(call, arithmetic) > 0) == copied, (of, dtype)
+    # 16 channels in TF32: copied for the gradient of the weights only; 64 channels for all.
+    taken = [
+        call_workspace(convolution((16, n, 56, 56), 64, kernel, of), TF32) > 0
+        for n in (16, 64)
+        for of in ("forward", "weight")
+    ]
+    assert taken == [False, True, True, True]
+
+
+GROUPED = [
+    # Image and result are copied: 2 x 96 x 112 x 112 and, with stride 2, 2 x 96 x 56 x 56 numbers (seen: 12,042,752 B).
+    (((2, 96, 112, 112), 96, (3, 3), "forward"), {"stride": 2, "groups": 2}, 4 * 2 * 96 * (112**2 + 56**2)),
+    # Of 9 groups 8 at once (seen with batch 32: 48,169,472 B).
+    (((2, 432, 28, 28), 432, (3, 3), "forward"), {"stride": 2, "groups": 9}, 4 * 2 * 432 * (784 + 196) * 8 // 9),
+    # 16 groups of 64 are too many, 16 of 80 are not; half of them at once.
+    (((64, 1024, 7, 7), 1024, (3, 3), "forward"), {"groups": 16}, 0),
+    (((64, 1280, 7, 7), 1280, (3, 3), "forward"), {"groups": 16}, 4 * 64 * 2 * 1280 * 49 // 2),
+    (((1, 1280, 7, 7), 1280, (3, 3), "forward"), {"groups": 16}, 0),  # one image
+    # Winograd of 4 x 4: 14 x 14 tiles of 6 x 6 numbers, 4 filters of 64 x 64 (seen: 2.26 times image and result).
+    (
+        ((64, 256, 56, 56), 256, (3, 3), "weight"),
+        {"groups": 4},
+        4 * 36 * (64 * 196 * 512 + 4 * 64 * 64),
+    ),
+    (((64, 256, 28, 28), 256, (3, 3), "forward"), {"groups": 32}, 0),  # 8 channels each
+]
+
+
+@pytest.mark.parametrize(("shape", "settings", "nbytes"), GROUPED)
+def test_groups_in_fp32(shape: tuple[Any, ...], settings: dict[str, int], nbytes: int) -> None:
+    image, outputs, kernel, of = shape
+    call = convolution(image, outputs, kernel, of, stride=settings.get("stride", 1), groups=settings["groups"])
+    assert call_workspace(call, Arithmetic()) == nbytes
+
+
+def test_a_dilated_convolution_is_no_fft_and_no_winograd() -> None:
+    for of in ("forward", "input", "weight"):
+        call = convolution((64, 512, 28, 28), 512, (3, 3), of)
+        dilated = replace(call, arguments=tuple((k, (2, 2) if k == "dilation" else v) for k, v in call.arguments))
+        # Seen on an H100: most gradients of weights copy their operands, 64 x 512 x 28 x 28 twice and 512 x 512 x 9.
+        copies = 4 * (2 * 64 * 512 * 784 + 512 * 512 * 9) if of == "weight" else 0
+        assert call_workspace(dilated, Arithmetic()) == copies < call_workspace(call, Arithmetic())
+
+
+def test_calls_of_one_shape_in_two_layouts_take_what_each_takes() -> None:
+    shape = (64, 64, 40, 40), 64, (3, 3), "forward", "bf16"
+    first, second = convolution(*shape, memory_format="channels_last"), convolution(*shape)
+    assert first == second  # layouts do not tell calls apart
+    assert [call_workspace(call, Arithmetic()) > 0 for call in (first, second, first)] == [False, True, False]
 
 
 @pytest.mark.parametrize(

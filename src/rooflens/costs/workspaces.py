@@ -21,15 +21,25 @@ from rooflens.units import parse
 
 ALIGNED = 16
 """Bytes to which cuDNN pads the channels of a position, for kernels that want them last."""
+AT_ONCE = 8
+"""Groups that cuDNN computes at once in fp32, as seen with 2 to 16 groups."""
 CALLS = {"convolution": ("forward",), "convolution_backward": ("input", "weight")}
 """What a convolution's operations compute, in order; `output_mask` says which of the gradients are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """A convolution, as the rules see it; `plain` if it has two dimensions, no groups and is not transposed."""
+    """A convolution, as the rules see it.
 
-    plain: bool
+    Attributes:
+        kind: "plain" if it has two dimensions, one group and is not transposed; "grouped" if only the groups are more.
+        inputs: channels of the image, of all groups.
+        width: channels of the image of one group.
+    """
+
+    kind: str
+    groups: int
+    width: int
     batch: int
     inputs: int
     outputs: int
@@ -37,6 +47,7 @@ class _Sizes:
     result: tuple[int, ...]
     kernel: tuple[int, ...]
     stride: int
+    dilation: int
     flop: int
     image_bytes: int
     weight_bytes: int
@@ -51,11 +62,14 @@ class _Sizes:
             "batch": self.batch,
             "inputs": self.inputs,
             "outputs": self.outputs,
+            "dilation": self.dilation,
+            "groups": self.groups,
+            "width": self.width,
         }
         return (
             all(rule[name][0] <= size <= rule[name][1] for name, size in ranges.items() if name in rule)
             and self.flop >= rule.get("flop", 0)
-            and (self.plain or not rule.get("plain", True))
+            and self.kind in rule.get("kinds", ("plain",))
             and not (rule.get("square", False) and len(set(self.kernel)) > 1)
         )
 
@@ -104,7 +118,6 @@ def most_kept(device: Device) -> int | None:
     return Workspaces(peak=0, threads=2, with_bias=True).reported(device)
 
 
-@lru_cache(maxsize=4096)
 def call_workspace(call: Call, arithmetic: Arithmetic) -> int:
     """Bytes that cuDNN takes during a convolution's call, as on an H100: the most of the gradients that it computes."""
     image = call.tensor("input")
@@ -124,11 +137,14 @@ def _sizes(call: Call, image: Tensor) -> _Sizes | None:
     if not image.elements:
         return None
     weight, groups, transposed = call.tensor("weight"), call["groups"], bool(call["transposed"])
+    assert isinstance(groups, int)
     if groups == image.shape[1] != 1 or image.memory_format in ("channels_last", "channels_last_3d"):
         return None
     result = call.outputs[0] if call.name == "convolution" else call.tensor("grad_output")
     return _Sizes(
-        plain=len(weight.shape) == 4 and groups == 1 and not transposed,
+        kind="other" if len(weight.shape) != 4 or transposed else "plain" if groups == 1 else "grouped",
+        groups=groups,
+        width=image.shape[1] // groups,
         batch=image.shape[0],
         inputs=image.shape[1],
         outputs=weight.shape[0],
@@ -136,6 +152,7 @@ def _sizes(call: Call, image: Tensor) -> _Sizes | None:
         result=result.shape[2:],
         kernel=weight.shape[2:],
         stride=max(call.integers("stride")),
+        dilation=max(call.integers("dilation")),
         flop=2 * macs(image, weight, result.shape, transposed),
         image_bytes=image.nbytes,
         weight_bytes=weight.nbytes,
@@ -143,6 +160,7 @@ def _sizes(call: Call, image: Tensor) -> _Sizes | None:
     )
 
 
+@lru_cache(maxsize=4096)  # not of calls: those of one shape are equal in every layout
 def _workspace(of: str, precision: str, sizes: _Sizes) -> int:
     for rule in _table()["convolution"]:
         if of in rule["of"] and precision in rule["arithmetic"] and sizes.fits(rule):
@@ -177,11 +195,21 @@ def _fft(of: str, sizes: _Sizes, tile: int) -> int:
 def _winograd(of: str, sizes: _Sizes, tile: int) -> int:
     """Tiles of image and gradient, and filters, each transformed to (tile + kernel - 1)^2 numbers of fp32."""
     tiles = sizes.batch * math.prod(math.ceil(side / tile) for side in sizes.result)
-    numbers = tiles * (sizes.inputs + sizes.outputs) + sizes.inputs * sizes.outputs
-    return 4 * (tile + max(sizes.kernel) - 1) ** 2 * numbers
+    numbers = tiles * (sizes.inputs + sizes.outputs) + sizes.inputs * sizes.outputs // sizes.groups
+    return _at_once(4 * (tile + max(sizes.kernel) - 1) ** 2 * numbers, sizes)
 
 
-_FORMULAS = {"copies": _copies, "fft": _fft, "winograd": _winograd}
+def _grouped_copies(of: str, sizes: _Sizes, _: int) -> int:
+    """Image and result are copied into channels-last order."""
+    return _at_once(sizes.image_bytes + sizes.result_bytes, sizes)
+
+
+def _at_once(nbytes: int, sizes: _Sizes) -> int:
+    """What is needed for as many groups as are computed at once, of what all need."""
+    return nbytes * min(AT_ONCE, sizes.groups) // sizes.groups
+
+
+_FORMULAS = {"copies": _copies, "fft": _fft, "grouped-copies": _grouped_copies, "winograd": _winograd}
 
 
 def _products_workspace(device: Device) -> int | None:
