@@ -279,3 +279,37 @@ def test_decode_reads_the_valid_part_of_a_cache_of_fixed_length(tmp_path: Path) 
     fixed = decode(tmp_path, LLAMA, kv_cache="static", kv_cache_len=64)
     assert needed(fixed) == llama_bytes(2, 16, [TOKENS] * LAYERS)
     assert attended(fixed)[1] == pytest.approx(LAYERS * BATCH * 4 * 2 * (16 + 16) * 17)
+
+
+def test_a_cache_of_repeated_heads_is_read_in_its_small_form(tmp_path: Path) -> None:
+    # Falcon repeats its 2 heads of keys to the 8 of queries before it keeps them; other engines keep 2.
+    config = LLAMA | {"model_type": "falcon", "num_attention_heads": 8, "num_kv_heads": 2, "num_hidden_layers": 1}
+    records = decode(tmp_path, config | {"new_decoder_architecture": True, "bias": False, "parallel_attn": True})
+    assert records.memory is not None
+    token = 2 * BATCH * 2 * 8 * BF16  # keys and values of 2 heads, 8 wide
+    assert records.memory.kv_cache == 4 * (TOKENS + 1) * token
+    assert needed(records, "attention") == (TOKENS + 1) * token + 2 * BATCH * WIDTH * BF16
+    # The new key and value of two heads are read and appended.
+    assert sum(r.needed.bytes["dram"] * r.calls for r in records if r.name == "cat" and r.needed) == 2 * token
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_an_indexer_chooses_the_tokens_that_are_read(tmp_path: Path, attention: str) -> None:
+    # GLM MoE DSA: of 17 tokens 4 are chosen for each new one, and only their latents are needed.
+    chooser = {
+        "model_type": "glm_moe_dsa",
+        "q_lora_rank": 32,
+        "index_topk": 4,
+        "index_n_heads": 2,
+        "index_head_dim": 16,
+    }
+    records = decode(tmp_path, LATENT | chooser | {"attn_implementation": attention})
+    pairs = BATCH * 4 * 4
+    names = ("attention",) if attention == "sdpa" else ("bmm",)
+    assert flops(records, *names, path="self_attn")[1] == pytest.approx(2 * pairs * (40 + 32))
+    token = (32 + 8) * BF16  # a latent and a rotary key
+    values = BATCH * 4 * (24 + 16) * BF16
+    inside = [r for r in records if r.path.endswith("self_attn") and r.name in names]
+    read = sum(work.bytes["dram"] * r.calls for r in inside if (work := r.needed) is not None)
+    # Four tokens, one of which may be the new one, as it was appended.
+    assert BATCH * 3 * token <= read - values <= BATCH * 5 * token

@@ -31,15 +31,19 @@ class _Held:
         new: elements that are not of the cache.
         changed: they were computed, and not only moved.
         made: elements that a projection makes of latents, by its place in the step.
+        spread: of repeated values, the elements over which the new ones are spread; 0 for others.
     """
 
     cached: Mapping[int, int] = field(default_factory=dict)
     new: int = 0
     changed: bool = False
     made: Mapping[int, int] = field(default_factory=dict)
+    spread: int = 0
 
     def within(self, elements: int) -> _Held:
         """What a part or a copy of so many elements holds at most; what is missing is old, as in a sliding window."""
+        if self.spread > elements and not self.old_elements:
+            return replace(self, new=-(-self.new * elements // self.spread), spread=elements)
         new, room = min(self.new, elements), max(0, elements - self.new)
         total = self.old_elements
         if total <= room:
@@ -96,7 +100,7 @@ class _Flow:
         if not sources and _repeats(operation):
             return self._repeating(operation)
         if any(part.made for _, part in sources):
-            attending = self._attending(operation, sources, moved, 1.0 if mask is None else mask.share)
+            attending = self._attending(operation, sources, moved, mask)
             if attending is not None:
                 return attending
             self._settle(sources)
@@ -126,11 +130,17 @@ class _Flow:
         name, inside = operation.call.name, {access.block for access, _ in sources}
         into = operation.writes[0].block if name.endswith("_") else None
         fresh = [a for a in _values(operation) if a.block not in inside and a.block != into]
-        held = _Held(new=sum(access.elements for access in fresh))
+        fresh_new = sum(access.elements for access in fresh)
+        held = _Held(new=fresh_new)
         for access, part in sources:
             if access.block != into or not _overwrites(name, access, self._held[access.block]):
                 held = held | (self._held[access.block] if access.block == into else part)
-        moved = sum(a.nbytes + a.elements * _element(operation.writes[0]) for a in fresh)
+        element = _element(operation.writes[0])
+        moved = sum(a.nbytes + a.elements * element for a in fresh)
+        if held.cached:  # repeated values are appended in their small form
+            appended = [(access, part) for access, part in sources if not part.old_elements]
+            moved += sum(part.new * (_element(access) + element) for access, part in appended)
+            held = self._in_small_form(operation, held, sources, sum(part.new for _, part in appended) + fresh_new)
         in_part = into is not None and name.removesuffix("_") not in _PLACES
         for access in operation.writes:
             moved += self._keep(access, held if in_part else held.within(access.elements))
@@ -138,6 +148,18 @@ class _Flow:
             return _BESIDE_PRODUCTS
         formula = f"A cache grows in place: of what this moves, new values are read and written, {int(moved):,} B."
         return Need(bytes=int(moved), cause="cache copies", formula=formula)
+
+    def _in_small_form(self, operation: Operation, held: _Held, sources: Sequence[_Source], distinct: int) -> _Held:
+        """What the cache holds, if what is appended to it is repeated: then all that is in it is so."""
+        call = operation.call
+        tensors = [value for value in map(call.get, ("source", "values", "src")) if isinstance(value, Tensor)]
+        old = sum(access.elements for access, part in sources if part.cached)
+        every = sum(t.elements for t in tensors) if call.name.endswith("_") else operation.writes[0].elements - old
+        if not 0 < distinct < every:
+            return held
+        for block in held.cached:
+            self._unread[block] = self._unread[block] * distinct // every
+        return replace(held, cached={block: n * distinct // every for block, n in held.cached.items()})
 
     def _widening(self, operation: Operation, sources: Sequence[_Source]) -> Need:
         """Scales are read; the codes are read by whatever reads the numbers that they stand for."""
@@ -158,15 +180,19 @@ class _Flow:
         self._held[result.block] = _Held(made={index: result.elements})
         return Need(bytes=int(moved - sources[0][0].nbytes - result.nbytes), cause="expansion")
 
-    def _attending(self, operation: Operation, sources: Sequence[_Source], moved: float, share: float) -> Need | None:
+    def _attending(
+        self, operation: Operation, sources: Sequence[_Source], moved: float, mask: Masked | None
+    ) -> Need | None:
         """Attention over keys and values that are projected from latents; None for any other operation."""
-        sides = sides_of(operation, {access: part.made for access, part in sources}, self._projections)
+        share, reach = (1.0, 1.0) if mask is None else (mask.share, mask.reach)
+        whole = {access: part.made for access, part in self._sources(operation)}
+        sides = sides_of(operation, whole, self._projections)
         if sides is None:
             return None
-        flops, told = attend(operation.call, sides, share)
+        flops, told = attend(operation.call, sides, share, reach)
         places = dict.fromkeys(place for _, part in sources for place in part.made)
         latents = [source for place in places for source in self._latents.pop(place, ())]
-        read = self._reading([*((a, replace(part, made={})) for a, part in sources), *_instead(latents)], moved)
+        read = self._reading([*((a, replace(part, made={})) for a, part in sources), *_instead(latents, reach)], moved)
         for place in places:
             before = self.needs[place]
             self.needs[place] = needed_of(self._projections[place], before.bytes or 0)
@@ -184,7 +210,7 @@ class _Flow:
         """Repeated values are read in their small form by whatever reads them."""
         read = sum(access.elements for access in _values(operation))
         for access in operation.writes:
-            self._held[access.block] = _Held(new=min(read, access.elements))
+            self._held[access.block] = _Held(new=min(read, access.elements), spread=access.elements)
         if operation.call.name in ("cat", "_to_copy"):  # of halves that are alike, of places in every sequence
             return _BESIDE_PRODUCTS
         formula = f"What reads this can read the {read:,} elements that are repeated: nothing moves for it alone."
@@ -195,7 +221,8 @@ class _Flow:
         held = _Held(new=max(part.new for _, part in sources))
         for _, part in sources:
             held = held | replace(part, new=0)
-        moved = sum(self._keep(access, _Held(held.cached, held.new, changed=True)) for access in operation.writes)
+        changed = replace(held, changed=bool(held.cached))
+        moved = sum(self._keep(access, replace(changed, spread=access.elements)) for access in operation.writes)
         if not held.cached:
             return _BESIDE_PRODUCTS
         formula = f"Values of the cache are computed where they are used; as a new state {int(moved):,} B of them move."
@@ -268,10 +295,10 @@ def _within(mask: Masked, operation: Operation, moved: float, need: Need | None)
     return replace(need, flops=flops if need.flops is None else need.flops, formula=f"{need.formula} {mask.formula}")
 
 
-def _instead(latents: Sequence[_Source]) -> Iterator[_Source]:
-    """Latents as sources of an operation that does not read them as it is written."""
+def _instead(latents: Sequence[_Source], reach: float) -> Iterator[_Source]:
+    """Latents as sources of an operation that does not read them as it is written, and of which it sees a share."""
     for access, part in latents:
-        yield replace(access, nbytes=0), replace(part, new=0)
+        yield replace(access, nbytes=0), replace(part.within(round(access.elements * reach)), new=0)
 
 
 def _moves(name: str) -> bool:

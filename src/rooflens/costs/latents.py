@@ -110,28 +110,28 @@ def _are_keys(operand: Tensor, by: Projection) -> bool:
     return as_keys if as_keys != as_values else by.used == 0
 
 
-def attend(call: Call, sides: Sequence[AttentionSide], share: float) -> tuple[dict[str, float], str]:
+def attend(call: Call, sides: Sequence[AttentionSide], share: float, reach: float) -> tuple[dict[str, float], str]:
     """The FLOP that an attention needs for its keys and values, and how; what projections need is noted with them.
 
     Args:
-        share: of the pairs, those inside of its mask.
+        share: of the pairs, those inside of its mask; reach: of the tokens, those that some query sees.
     """
     priced = cost(call)
     work = priced.kernel_work or priced.work
     pairs = share * work.matmul_flops / (2 * sum(side.width for side in sides))
-    least = [_least(side, pairs) for side in sides]
+    least = [_least(side, pairs, reach) for side in sides]
     told = ", ".join(f"{s.name} 2 x {n / 2 / pairs:,.0f}" for s, n in zip(sides, least, strict=True))
     flops = {name: sum(least) if name.startswith("matmul") else share * n for name, n in work.flops.items()}
     return flops, f"Products for each of {pairs:,.0f} pairs of a query and a token: {told} FLOP."
 
 
-def _least(side: AttentionSide, pairs: float) -> float:
+def _least(side: AttentionSide, pairs: float, reach: float) -> float:
     """FLOP of an attention's keys or values, with those of the projection in whichever form is less together."""
     expanded, by = 2 * pairs * side.width, side.made_by
     if by is None:
         return expanded
     width = side.made // max(1, side.rows)
-    making = by.flops * side.made / by.elements
+    making = reach * by.flops * side.made / by.elements
     on_latents = 2 * pairs * (by.rank + side.width - width)
     absorbing = 2.0 * side.queries * width * by.rank
     absorbed = absorbing + on_latents < making + expanded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rooflens.costs.fusion import attention_groups
 from rooflens.costs.registry import Need, cost
@@ -49,6 +49,7 @@ class Masked:
 def masked(operations: Sequence[Operation], masks: Iterable[Mask]) -> Mapping[int, Masked]:
     """The operations of attention, by index, whose mask is known: fused, or the products of one that is written out."""
     known = {mask.block: mask for mask in masks}
+    known |= chosen(operations, known)
     if not known:
         return {}
     found: dict[int, Masked] = {}
@@ -65,6 +66,49 @@ def masked(operations: Sequence[Operation], masks: Iterable[Mask]) -> Mapping[in
         if group in of_group and operations[index].call.name in _PRODUCTS:
             found[index] = Masked(of_group[group], 0)
     return found
+
+
+def chosen(operations: Sequence[Operation], known: Mapping[int, Mask]) -> dict[int, Mask]:
+    """Masks that let each query see the keys that an indexer has chosen for it, alone or with a mask that is known.
+
+    What `topk` gives is scattered into a mask, and that is put together with others.
+    """
+    picks: set[int] = set()
+    found: dict[int, Mask] = {}
+    for operation in operations:
+        call, reads = operation.call, [access.block for access in operation.reads]
+        if call.name == "topk" and len(operation.writes) > 1:
+            picks.add(operation.writes[1].block)
+        elif call.name in ("_to_copy", "clone") and picks.intersection(reads):
+            picks.update(access.block for access in operation.writes)
+        elif call.name.removesuffix("_") == "scatter" and picks.intersection(reads):
+            *_, queries, keys = (1, *call.tensor("self").shape)
+            mask = _of_choice(operation.writes[0].block, queries, keys, call.tensor("index").shape[-1], None)
+            found[mask.block] = mask
+        elif (masks := [found[block] for block in reads if block in found]) and call.name not in _PRODUCTS:
+            mask, out = masks[0], call.outputs[0] if call.outputs else None
+            largest = max(access.elements for access in operation.reads if access.block in found)
+            if out is not None and out.elements == largest and out.shape[-1] == mask.keys:
+                base = next((known[block] for block in reads if block in known), None)
+                block = operation.writes[0].block
+                most = mask.pairs // max(1, mask.queries)
+                found[block] = (
+                    replace(mask, block=block)
+                    if base is None
+                    else _of_choice(block, mask.queries, mask.keys, most, base)
+                )
+    return found
+
+
+def _of_choice(block: int, queries: int, keys: int, most: int, base: Mask | None) -> Mask:
+    """A mask that lets each query see at most so many keys of those that another one lets it see."""
+    most = min(most, keys)
+    pairs, words = queries * most, f"{most} chosen keys"
+    if base is not None and base.words == "causal":
+        pairs, words = sum(min(most, keys - queries + place + 1) for place in range(queries)), f"causal, {words}"
+    elif base is not None:
+        pairs, words = min(pairs, base.pairs), f"{base.words}, {words}"
+    return Mask(block=block, queries=queries, keys=keys, pairs=pairs, reach=min(keys, pairs), words=words)
 
 
 def mask_needs(operations: Sequence[Operation], known: Mapping[int, Masked]) -> dict[int, Need]:
