@@ -19,6 +19,7 @@ from rooflens.costs import (
     attention,
     convolution,
     elementwise,
+    factorizations,
     fourier,
     matmul,
     movement,

@@ -26,7 +26,9 @@ PER_ELEMENT: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("erf", "erfc", "erfinv", "lgamma", "digamma", "polygamma", "i0"), (0, 1)),
     **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan"), (0, 1)),
     **dict.fromkeys(("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"), (0, 1)),
-    **dict.fromkeys(("expm1", "log1p", "atan2", "xlogy", "angle"), (1, 1)),
+    **dict.fromkeys(("special_i0e", "special_i1", "special_i1e", "special_ndtri", "special_erfcx"), (0, 1)),
+    **dict.fromkeys(("expm1", "log1p", "atan2", "xlogy", "angle", "ldexp", "special_entr"), (1, 1)),
+    "special_xlog1py": (2, 1),
     "sinc": (2, 1),  # sin(pi x) / (pi x)
     "hypot": (3, 1),  # root of a^2 + b^2
     **dict.fromkeys(("logaddexp", "logaddexp2"), (5, 2)),  # max(a, b) + log(1 + exp -|a - b|)

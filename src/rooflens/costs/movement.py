@@ -22,7 +22,15 @@ REORDERED = ("cat", "stack", "constant_pad_nd", "roll", "flip", "rot90", "repeat
 PIECES = ("slice_backward", "select_backward", "diagonal_backward")
 PLACED = ("as_strided_scatter", "slice_scatter", "select_scatter", "diagonal_scatter", "diag_embed", "block_diag")
 UNPOOLED = ("max_unpool2d", "max_unpool3d")
-OTHERS = ("lift", "_local_scalar_dense", "_pack_padded_sequence", "masked_select", "sparse_mask")
+OTHERS = (
+    "poisson",
+    "_standard_gamma",
+    "lift",
+    "_local_scalar_dense",
+    "_pack_padded_sequence",
+    "masked_select",
+    "sparse_mask",
+)
 
 
 @register("copy", "clone", "contiguous", "_to_copy", *REORDERED, *PADS, *NEAREST, *SHUFFLES, *PIECES, *PLACED, *OTHERS)
@@ -119,7 +127,10 @@ def masked_scatter_backward(call: Call) -> Demand:
     return Demand(bytes=call.tensor("mask").nbytes + 2 * call.writes)
 
 
-INDEXED = ("index_add", "index_put", "_unsafe_index_put", "_index_put_impl", "index_copy", "index_fill")
+INDEXED = (
+    *("index_add", "index_put", "_unsafe_index_put", "_index_put_impl", "index_copy", "index_fill", "index_reduce"),
+    "put",
+)
 
 
 @register("gather", "scatter", "scatter_add", "scatter_reduce", "masked_scatter", *INDEXED)
@@ -143,7 +154,7 @@ def _places(call: Call, target: Tensor) -> int:
     name = call.name.removesuffix("_")
     if name == "masked_scatter":
         return min(call.tensor("source").elements, target.elements)
-    if name.startswith("scatter"):
+    if name.startswith("scatter") or name == "put":
         return call.tensor("index").elements
     if name.startswith("index_") and name != "index_put":
         dim = call.integer("dim")

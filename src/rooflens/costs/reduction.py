@@ -80,6 +80,20 @@ def distances_backward(call: Call) -> Demand:
     return per_element(call.inputs[0], 1 + 3 * call.tensor("x1").shape[-1])
 
 
+@register("reduction", "_pdist_forward")
+def distances_within(call: Call) -> Demand:
+    """(p, m) to its p (p - 1) / 2 pairs: per pair and coordinate subtract, square, add; one root per pair."""
+    return per_element(call.outputs[0], 3 * call.tensor("self").shape[-1], special=1)
+
+
+@register("reduction", "segment_reduce", "_segment_reduce_backward")
+def segments(call: Call) -> Demand:
+    """One per element of all segments: added, or compared; of a mean one division more per result."""
+    data = call.tensor("data")
+    divided = call.outputs[0].elements if call["reduce"] == "mean" else 0
+    return Demand(flops=pointwise(data, vector=data.elements + divided))
+
+
 @register("reduction", "sort", "topk", "argsort", "kthvalue", "median", "nanmedian", "mode", "histc", "bincount")
 @register("reduction", "_unique", "_unique2", "unique_consecutive", "unique_dim", "unique_dim_consecutive")
 @register("reduction", "nonzero", "nonzero_static", "searchsorted", "bucketize", "isin", "histogram")
@@ -118,6 +132,8 @@ LOSSES: dict[str, tuple[float, float]] = {
     "mse_loss": (3, 0),  # subtract, square, add
     "smooth_l1_loss": (5, 0),  # subtract, absolute value, compare, subtract (or square), add
     "huber_loss": (5, 0),
+    "multi_margin_loss": (3, 0),  # margin - x_y + x, compare, add
+    "soft_margin_loss": (3, 2),  # log(1 + exp -y x), add
     "binary_cross_entropy": (6, 2),  # t log x + (1 - t) log(1 - x): two products, three sums; add
     "binary_cross_entropy_with_logits": (6, 2),  # max(x, 0) - x t + log(1 + exp -|x|); add
 }
@@ -131,11 +147,18 @@ def pointwise_loss(call: Call) -> Demand:
 
 
 @register(
-    "loss", "mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "binary_cross_entropy_backward"
+    "loss",
+    *(f"{name}_backward" for name in LOSSES if name not in ("soft_margin_loss", "binary_cross_entropy_with_logits")),
 )
 def pointwise_loss_backward(call: Call) -> Demand:
     """Per element: the derivative, and its product with the incoming gradient and the mean's factor."""
     return per_element(call.tensor("self"), 3)
+
+
+@register("loss", "soft_margin_loss_backward")
+def soft_margin_loss_backward(call: Call) -> Demand:
+    """-y exp(-y x) / (1 + exp -y x) per element, and its product with the incoming gradient and the mean's factor."""
+    return per_element(call.tensor("self"), 5, special=2)
 
 
 CTC_VECTOR, CTC_SPECIAL = 7, 4
