@@ -88,6 +88,41 @@ def test_whole_numbers_that_contradict_each_other_decide_nothing(tmp_path: Path)
     assert [doubt.partition(" ")[0] for doubt in record.doubts] == ["gpu__time_duration.sum", "dram__bytes.sum"]
 
 
+LABELS = (
+    '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device",'
+    '"CC","Section Name","Metric Name","Metric Unit","Metric Value"\n'
+)
+LABEL = '"0","1","a","h","k","1","7","(1, 1, 1)","(1, 1, 1)","0","8.0","{}","{}","{}","{}"\n'
+
+
+@pytest.mark.parametrize(
+    ("label", "unit", "value", "seconds"),
+    [
+        ("Grid Size", "", "1,024", 1.25e-3),
+        ("Grid Size", "", "1.024", 1.25e-6),
+        ("Elapsed Cycles", "cycle", "8.523", 1.25e-6),
+        ("Elapsed Cycles", "Kcycle", "8.523", 1.25e-3),  # a fraction of a thousand decides nothing
+    ],
+)
+def test_labels_of_whole_numbers_decide_too(tmp_path: Path, label: str, unit: str, value: str, seconds: float) -> None:
+    """In a page of details, and in the page for people."""
+    speed = "GPU Speed Of Light Throughput"
+    table = tmp_path / "details.csv"
+    table.write_text(
+        LABELS + LABEL.format(speed, "Duration", "usecond", "1,250") + LABEL.format(speed, label, unit, value)
+    )
+    page = tmp_path / "page.txt"
+    ruler = "    ---------------- ----------- ------------\n"
+    page.write_text(
+        f"  k (1, 1, 1)x(1, 1, 1), Context 1, Stream 7, Device 0, CC 8.0\n    Section: {speed}\n{ruler}"
+        f"    Duration            usecond        1,250\n    {label}    {unit}      {value}\n{ruler}"
+    )
+    for path in (table, page):
+        (record,) = rl.read(path)
+        assert record.seconds == pytest.approx(seconds), path
+        assert bool(record.doubts) == (unit == "Kcycle")
+
+
 def test_a_mean_of_counts_is_no_whole_number(tmp_path: Path) -> None:
     """A summary of three launches: 1.250 bytes on average may be one and a quarter."""
     path = tmp_path / "summary.csv"

@@ -28,8 +28,10 @@ _NANO = -9
 """The power of nanoseconds, in which time is counted."""
 _COUNTED = re.compile(
     r"device__attribute_\w+|launch__(?:(?:grid|block)_(?:size|dim_[xyz])|thread_count|registers_per_thread)"
+    r"|\w+__cycles_elapsed\.(?:max|min)|Grid Size|Block Size|Threads|Registers Per Thread|Elapsed Cycles"
 )
-"""Other numbers that are whole."""
+_COUNTED_IN = frozenset({"", "block", "cycle", "register/thread", "thread"})
+"""Other numbers that are whole, and units in which they are counted."""
 _MOST_TOLD = 5
 _BASE_UNITS: dict[UnitKind, str] = {"byte": "B", "second": "s", "hertz": "Hz", "byte/s": "B/s"}
 """Counts have none."""
@@ -99,7 +101,7 @@ class CounterReading:
         """Return the target of a metric that nobody needs: shares that were measured are looked at all the same."""
         self.metrics[metric] = None
         share = unit == "%" and is_share(metric)
-        return Target(metric, percent=share, read=share)
+        return Target(metric, counted=is_counted(metric, unit), percent=share, read=share)
 
     def put(self, launch: KernelLaunch, target: Target, text: str, line: int) -> None:
         """Keep a cell that is read; FileError if it is no number, or the launch has another value already."""
@@ -158,18 +160,19 @@ class CounterReading:
                 f"line {line} contradicts itself: {metric} is {mean} on average, {least} at least and {most} at most"
             )
 
-    def unused(self, metric: str, text: str, line: int) -> None:
+    def unused(self, metric: str, text: str, line: int, *, counted: bool) -> None:
         """Look at a cell that nobody needs: it may be missing, or tell how numbers are written."""
         if text.lower() in NOT_AVAILABLE:
             self.doubts.missing(metric)
         elif self.numbers.style is None:
             self.numbers.see(text, line)
-            self.see_counted(metric, text)
+            if counted:
+                self.numbers.see_whole(text)
 
-    def see_counted(self, metric: str, text: str) -> None:
-        """Look at a cell that tells how numbers are written if it is a whole number by what it counts."""
-        if _COUNTED.fullmatch(metric):
-            self.numbers.see_whole(text)
+
+def is_counted(metric: str, unit: str) -> bool:
+    """True for one of the other numbers that are whole by what they count."""
+    return unit in _COUNTED_IN and _COUNTED.fullmatch(metric) is not None
 
 
 def separator_notes(numbers: CounterNumbers) -> list[str]:

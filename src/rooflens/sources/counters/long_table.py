@@ -62,7 +62,7 @@ class LongTable:
         if target.read:
             self._keep(target, value, line)
         else:
-            self._reading.unused(target.metric, value, line)
+            self._reading.unused(target.metric, value, line, counted=target.counted)
         return ()
 
     def _keep(self, target: Target, value: str, line: int) -> None:
@@ -89,7 +89,7 @@ class LongTable:
                 if self._summary:
                     self._spans.append((metric, tuple(self._header.get(row, name) for name in _SPAN), line))
             else:
-                self._reading.unused(metric, row[self._value], line)
+                self._reading.unused(metric, row[self._value], line, counted=target.counted)
             if self._usual and named in self._targets:
                 self._learn(row, text, target)
         return None if done is None else self._complete(done)

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from rooflens import opening
-from rooflens.sources.counters.counter_cells import CounterReading, RowShape, collected, shape_of
+from rooflens.sources.counters.counter_cells import CounterReading, RowShape, collected, is_counted, shape_of
 from rooflens.sources.counters.csv_rows import SEPARATOR, Header, damaged, fields, misshapen
 from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import is_fact, kind_of, needless
@@ -38,7 +38,7 @@ class RawTable:
             and (kind_of(name) is None or name in self._needless)
             and not name.startswith(("device__", "launch__"))
         ]
-        self._telling = [(i, name) for i, name in enumerate(names) if name.startswith(("device__", "launch__"))]
+        self._telling: list[int] = []
         self._facts = [(i, name) for i, name in enumerate(names) if is_fact(name)]
         self._closed: set[tuple[str, ...]] = set()
         self._has_units = False
@@ -104,10 +104,10 @@ class RawTable:
         is_told = self._reading.numbers.style is not None
         if not is_told or '"n/a"' in text:
             for i, name in self._unread:
-                self._reading.unused(name, row[i], line)
+                self._reading.unused(name, row[i], line, counted=False)
         if not is_told:
-            for i, name in self._telling:
-                self._reading.see_counted(name, row[i])
+            for i in self._telling:
+                self._reading.numbers.see_whole(row[i])
         device = SEPARATOR.join(row[self._device]) + SEPARATOR
         # As long as nothing has told how numbers are written, every cell of every row is looked at.
         is_plain = is_told and self._repeats and device.count('"') == 2 * (self._device.stop - self._device.start)
@@ -173,6 +173,7 @@ class RawTable:
         if header.get(row, "ID"):
             raise damaged(self._reading.where, line, "the row of units below the header of the raw page is missing")
         metrics = [(i, name) for i, name in enumerate(header.names) if "__" in name]
+        self._telling = [i for i, name in metrics if is_counted(name, row[i])]
         targets = {
             i: self._reading.unread(name, row[i])
             if name in self._needless

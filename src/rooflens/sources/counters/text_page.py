@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rooflens.sources.counters.counter_cells import CounterReading
+from rooflens.sources.counters.counter_cells import CounterReading, is_counted
 from rooflens.sources.counters.csv_rows import damaged
 from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import is_fact, kind_of, labelled
@@ -90,7 +90,8 @@ class TextPage:
             if metric is not None and kind_of(metric) is not None:
                 self._launch.add(metric, None)
         elif metric is None or kind_of(metric) is None:
-            self._reading.unused(label, rest[-1], line)
+            unit = rest[0] if len(rest) == 2 else ""
+            self._reading.unused(label, rest[-1], line, counted=is_counted(label, unit))
         elif len(rest) > 2:
             raise damaged(self._reading.where, line, f"{metric} has no value that can be told from its unit")
         else:
