@@ -7,7 +7,7 @@ else has: some of them, like the grids of images, decide shapes.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -135,6 +135,9 @@ def _image_size(sizes: InputSizes, part: Any) -> tuple[int, int]:
 
 
 def _vision(sizes: InputSizes) -> Any:
+    whole = getattr(sizes.config, "vlm_config", None)
+    if whole is not None:
+        return _vision(replace(sizes, config=whole))
     return sizes.part("vision_config", "encoder", "vision", "backbone_config", "image_encoder", "vision_tower_config")
 
 
@@ -145,6 +148,8 @@ def _pixels(sizes: InputSizes) -> dict[str, Any]:
     height, width = _image_size(sizes, part)
     if {"image_grid_thw", "grid_thw"} & set(sizes.accepted):
         return _patches(sizes, part, channels)
+    if "aspect_ratio_ids" in sizes.accepted:
+        return _tiles(sizes, part, (channels, height, width))
     shape: tuple[int, ...] = (sizes.batch, channels, height, width)
     family = sizes.config.model_type
     if family in CROPPED:
@@ -155,6 +160,18 @@ def _pixels(sizes: InputSizes) -> dict[str, Any]:
     if "image_sizes" in sizes.accepted and family not in ("llava", "internvl", "aya_vision"):
         made["image_sizes"] = torch.tensor([[height, width]] * sizes.batch, device="cpu")
     return made
+
+
+def _tiles(sizes: InputSizes, part: Any, image: tuple[int, int, int]) -> dict[str, Any]:
+    """One image of a single tile, and which tiles each token sees."""
+    tiles = _of(part, "max_num_tiles", default=4)
+    ones = torch.ones(sizes.batch, 1, tiles, dtype=torch.int64, device="cpu")
+    return {
+        "pixel_values": torch.randn(sizes.batch, 1, tiles, *image),
+        "aspect_ratio_ids": ones[..., 0],
+        "aspect_ratio_mask": ones,
+        "cross_attention_mask": ones[:, None].expand(sizes.batch, sizes.tokens, 1, tiles),
+    }
 
 
 def _patches(sizes: InputSizes, part: Any, channels: int) -> dict[str, Any]:
@@ -175,9 +192,14 @@ def _features(sizes: InputSizes) -> dict[str, Any]:
     part = sizes.part("audio_config", "encoder_config", "speech_encoder", "audio_encoder")
     fixed = _of(part, "max_source_positions", default=0)
     bins = _of(part, *MEL, default=80)
-    if fixed and _of(part, "num_mel_bins", default=0):
-        return {"input_features": torch.randn(sizes.batch, bins, 2 * fixed)}
-    return {"input_features": torch.randn(sizes.batch, FRAMES * SECONDS, bins)}
+    turned = fixed and _of(part, "num_mel_bins", default=0)
+    frames = 2 * fixed if turned else FRAMES * SECONDS
+    shape = (sizes.batch, bins, frames) if turned else (sizes.batch, frames, bins)
+    masks = {"input_features_mask", "feature_attention_mask"} & set(sizes.accepted)
+    heard = dict.fromkeys(masks, torch.ones(sizes.batch, frames, dtype=torch.int64, device="cpu"))
+    if "feature_attention_mask" in masks and "attention_mask" in sizes.accepted:  # only together
+        heard["attention_mask"] = torch.ones(sizes.batch, sizes.tokens, dtype=torch.int64, device="cpu")
+    return {"input_features": torch.randn(shape), **heard}
 
 
 def _values(sizes: InputSizes) -> dict[str, Any]:
@@ -185,7 +207,7 @@ def _values(sizes: InputSizes) -> dict[str, Any]:
     bins, length = _of(sizes.config, "num_mel_bins", default=0), _of(sizes.config, "max_length", default=0)
     if bins and length:
         return {"input_values": torch.randn(sizes.batch, length, bins)}
-    channels = _of(sizes.config, "audio_channels", default=0)
+    channels = _of(sizes.config, "audio_channels", default=int(sizes.config.model_type in WAVES))
     shape = (sizes.batch, channels, SAMPLES) if channels else (sizes.batch, SAMPLES * SECONDS)
     return {"input_values": torch.randn(shape)}
 
@@ -233,8 +255,14 @@ INSTEAD: Mapping[str, set[str]] = {
     "input_values": {"input_features"},
 }
 """Inputs that others stand for."""
-CROPPED: Mapping[str, int] = {"idefics2": 1, "idefics3": 1, "smolvlm": 1, "llava_next": 3, "llava_onevision": 3}
-"""Families whose images come as crops, and how many."""
+CROPPED: Mapping[str, int] = {
+    **dict.fromkeys(("idefics", "idefics2", "idefics3", "smolvlm", "colmodernvbert", "modernvbert"), 1),
+    **dict.fromkeys(("superglue", "lightglue", "efficientloftr"), 2),
+    **dict.fromkeys(("llava_next", "llava_onevision", "granite4_vision"), 3),
+}
+"""Families whose images come as crops or in pairs, and how many there are."""
+WAVES = frozenset(["dac", "mimi", "xcodec", "xcodec2", "neucodec", "wavtokenizer", "vibevoice_acoustic_tokenizer"])
+"""Codecs of sound, whose samples have channels."""
 
 
 def _video(sizes: InputSizes) -> torch.Tensor:

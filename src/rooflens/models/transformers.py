@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from rooflens.errors import InvalidValue, MissingDependency
 from rooflens.models.asked_caches import asked_cache
@@ -39,6 +40,10 @@ FILLING = {"use_cache": True, "logits_to_keep": 1}
 """Inputs of a run that fills the cache and needs only the last token's logits, where the model can leave out others."""
 READERS = (("image", "get_image_features", "pixel_values"), ("audio", "get_audio_features", "input_features"))
 """What may stand among tokens, the method that makes vectors of it, and its input."""
+VALUED = frozenset(
+    ("image_grid_thw", "grid_thw", "image_sizes", "input_features_mask", "feature_attention_mask", "spatial_shapes")
+)
+"""Inputs whose values decide shapes."""
 LABELS = 20
 """Words of a recording."""
 
@@ -132,7 +137,7 @@ class Built:
     @cached_property
     def encodes_first(self) -> bool:
         """True if an encoder runs before the decoder."""
-        return "decoder_input_ids" in self.parameters
+        return {"decoder_input_ids", "encoder_outputs"} <= self.parameters.keys()
 
     @cached_property
     def reads_tokens(self) -> bool:
@@ -141,7 +146,7 @@ class Built:
     @cached_property
     def has_values(self) -> bool:
         """True if values among the inputs decide shapes: grids, or places of images and sound among tokens."""
-        return bool(self.marked or {"image_grid_thw", "grid_thw", "image_sizes"} & self.parameters.keys())
+        return bool(self.marked or VALUED & self.parameters.keys())
 
     @cached_property
     def sizes(self) -> InputSizes:
@@ -177,7 +182,8 @@ class Built:
     @cached_property
     def marked(self) -> dict[str, int]:
         """Tokens that stand for an image and for sound in each sequence, as many as the model makes vectors of."""
-        if self.mode == "decode" or self.encodes_first or "input_ids" not in self.parameters:
+        words = self.kind.main_input_name == "input_ids" if self.encodes_first else "input_ids" in self.parameters
+        if not words or (self.mode == "decode" and not self.encodes_first):
             return {}
         return {
             what: self._tried(partial(_vectors_of, reader))
@@ -205,9 +211,10 @@ class Built:
         return {"input_ids": words, **positions(sizes, 0, tokens), **given}
 
     def _read(self, sizes: InputSizes, given: dict[str, Any]) -> dict[str, Any]:
-        """Inputs of the encoder: tokens, unless it reads something else."""
-        tokens = {"input_ids": ids(sizes, 0, sizes.tokens)} if "input_ids" in self.parameters else {}
-        return given or tokens
+        """Inputs of the encoder: tokens, sound, an image, or tokens with an image."""
+        if "input_ids" not in self.parameters or (given and self.kind.main_input_name != "input_ids"):
+            return given
+        return {"input_ids": placeholders(sizes, ids(sizes, 0, sizes.tokens), self.marked), **given}
 
     def _decoding(self, sizes: InputSizes) -> Example:
         """A token after the others. The last of these comes by a step of its own too: what prefill leaves is gone."""
@@ -235,12 +242,14 @@ class Built:
     def _encoded(self, sizes: InputSizes) -> dict[str, Any]:
         """What the encoder has made of its input before the step."""
 
-        def last(module: Any, given: dict[str, Any]) -> Any:
-            read = self._read(self.sizes, given) | {"decoder_input_ids": ids(self.sizes, 0, 1)}
-            return module(**read)["encoder_last_hidden_state"].shape
+        def outputs(module: Any, given: dict[str, Any]) -> Any:
+            encoder = module.get_encoder()
+            taken = inspect.signature(encoder.forward).parameters
+            read = {name: value for name, value in self._read(self.sizes, given).items() if name in taken}
+            return tree_map_only(torch.Tensor, _Shape.of, encoder(**read))
 
-        shape = self._tried(last)
-        return {"encoder_outputs": (torch.randn(sizes.batch, *shape[1:]),)}
+        encoded = tree_map_only(_Shape, lambda shape: shape.made(sizes.batch), self._tried(outputs))
+        return {"encoder_outputs": encoded}
 
     def _targets(self, sizes: InputSizes) -> Any:
         n, kind = sizes.batch, self.purpose.targets
@@ -258,11 +267,31 @@ def ids_at(sizes: InputSizes, begin: int, end: int) -> dict[str, Any]:
     return {"input_ids": ids(sizes, begin, end), **positions(sizes, begin, end)}
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The shape of one sequence's tensor."""
+
+    sizes: tuple[int, ...]
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> _Shape:
+        return cls(tuple(tensor.shape[1:]), tensor.dtype)
+
+    def made(self, batch: int) -> torch.Tensor:
+        """Return random numbers, or ones where they are none."""
+        shape = (batch, *self.sizes)
+        if self.dtype.is_floating_point:
+            return torch.randn(shape, dtype=self.dtype)
+        return torch.ones(shape, dtype=self.dtype, device="cpu")
+
+
 def _vectors_of(reader: str, module: Any, given: dict[str, Any]) -> int:
     """Return how many vectors a method of a module makes of an image or a recording."""
     method = getattr(module, reader)
     taken = inspect.signature(method).parameters
-    features = method(**{name: value for name, value in given.items() if name in taken})
+    hidden = "args" in taken  # by a decorator
+    features = method(**{name: value for name, value in given.items() if hidden or name in taken})
     held = features.pooler_output if getattr(features, "pooler_output", None) is not None else features
     held = getattr(held, "last_hidden_state", held)
     tensors = held if isinstance(held, list | tuple) else [held]
