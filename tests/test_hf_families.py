@@ -253,3 +253,17 @@ def test_a_family_is_counted(family: str, written: Write) -> None:
     step = rl.estimate(written(family, **small(fields)), mode="train" if family in ("bart", "swin") else "inference")
     assert step.coverage.uncounted == ()
     assert not torch.backends.mkldnn.is_available() or step.parameters
+
+
+def test_a_decoder_after_an_encoder_is_measured_as_estimated(written: Write) -> None:
+    found = rl.measure(written("t5", **T5), seq_len=8, batch=2, mode="decode", device="cpu", budget=0.1, estimate=True)
+    estimated, measured = (found.where(source=source).cases for source in ("estimate", "measure"))
+    assert [(c.mode, c.options) for c in measured] == [(c.mode, c.options) for c in estimated]
+    assert measured[0].mode == "decode"
+
+
+def test_an_image_among_tokens_is_measured(written: Write) -> None:
+    tower = {"model_type": "clip_vision_model", **TOWER, "image_size": 32, "patch_size": 8}
+    name = written("llava", text_config=TEXT, vision_config=tower, image_token_index=7, vision_feature_layer=-1)
+    found = rl.measure(name, seq_len=20, mode="prefill", device="cpu", budget=0.1)
+    assert [record.timing is not None for record in found if record.scope == "model"] == [True]

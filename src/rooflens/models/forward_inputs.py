@@ -138,7 +138,9 @@ def _vision(sizes: InputSizes) -> Any:
     whole = getattr(sizes.config, "vlm_config", None)
     if whole is not None:
         return _vision(replace(sizes, config=whole))
-    return sizes.part("vision_config", "encoder", "vision", "backbone_config", "image_encoder", "vision_tower_config")
+    return sizes.part(
+        "vision_config", "image_config", "encoder", "vision", "backbone_config", "image_encoder", "vision_tower_config"
+    )
 
 
 def _pixels(sizes: InputSizes) -> dict[str, Any]:
