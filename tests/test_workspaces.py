@@ -63,6 +63,11 @@ MEASURED = [
     (((64, 128, 112, 112), 128, (3, 3), "input"), 4352 * (2 * 64 * 256 + 128 * 128)),
     # FFT of 16 x 16, forward: 16 x 9 x 8 = 1152; filters twice, and flipped (4 x 256 x 256 x 9 bytes).
     (((256, 256, 14, 14), 256, (3, 3), "forward"), 1152 * (256 * 512 + 2 * 256 * 256) + 4 * 256 * 256 * 9),
+    # Seen with 512 channels, 14 x 14: 652.2 MB. Smaller images of as many FLOP need none.
+    (((32, 512, 14, 14), 512, (3, 3), "forward"), 1152 * (32 * 1024 + 2 * 512 * 512) + 4 * 512 * 512 * 9),
+    (((32, 1024, 7, 7), 1024, (3, 3), "forward"), 0),
+    # FFT of 32 x 32, forward: 4352 for each of 32 x 256 images and twice 128 x 128 filters (seen: 178.8 MB).
+    (((32, 128, 28, 28), 128, (3, 3), "forward"), 4352 * (32 * 256 + 2 * 128 * 128) + 4 * 128 * 128 * 9),
     # Winograd of 9 x 9 for 5 x 5: 13 x 13 numbers, 3 x 3 tiles.
     (((256, 64, 27, 27), 192, (5, 5), "weight"), 4 * 169 * (256 * 9 * (64 + 192) + 64 * 192)),
     # Winograd of 4 x 4 for 3 x 3: 6 x 6 numbers, 14 x 14 tiles.
