@@ -176,6 +176,10 @@ def test_calls_of_the_host_are_no_kernels(tmp_path: Path, text: str) -> None:
         (KERN_SUM.replace("Avg (ns)", "Avg (ticks)"), "no unit is told for 'mean'"),
         (ROCPROFV3_TRACE.replace("1551401624459226", "1551401624440000"), "line 2 has no usable time"),
         (GPU_TRACE.replace("61000,20000", "61000,"), "line 3 has no usable time"),
+        (
+            GPU_TRACE.replace("61000,20000", f"1e-{'9' * 30},20000"),
+            "line 3, column start holds '1e-9999.*, which is no time",
+        ),
         (KERN_SUM.splitlines()[2], "holds no time of a kernel"),
         (KERN_SUM.replace("ampere", "a" * 200_000), "line 4 has 0 cells, the header has 9"),
     ],

@@ -196,6 +196,15 @@ def number(text: str, place: str) -> float:
     return value
 
 
+def _exact(text: str, place: str) -> Decimal:
+    """Return a number with all digits: nanoseconds of a clock that has run for weeks are too many for a float."""
+    number(text, place)
+    try:
+        return Decimal(text)
+    except ArithmeticError as error:  # an exponent that not even a decimal holds
+        raise FileError(f"{place} holds {text[:40]!r}, which is no time; export the table again") from error
+
+
 def _chosen(tables: Iterable[_TimeTable]) -> list[_TimeTable]:
     """The tables that do not tell the same: the first of kernels and the first of copies, else the first of both."""
     first: dict[str, _TimeTable] = {}
@@ -290,14 +299,11 @@ def _launch(
     start, unit = table.time(row, "start", place), table.seconds["start"]
     if start is None or unit is None:
         raise FileError(f"{place} has no start; export the table again")
-    exact = Decimal(
-        table.cell(row, "start")
-    )  # nanoseconds of a clock that has run for weeks: too many digits for a float
+    exact = _exact(table.cell(row, "start"), f"{place}, column start")
     if not begin:
         begin.append(exact)
     if "end" in table.places:
-        number(table.cell(row, "end"), f"{place}, column end")
-        seconds = float(Decimal(table.cell(row, "end")) - exact) * unit
+        seconds = float(_exact(table.cell(row, "end"), f"{place}, column end") - exact) * unit
     else:
         seconds = table.time(row, "duration", place) or 0.0
     if seconds < 0 or not table.cell(row, "end" if "end" in table.places else "duration"):
