@@ -120,25 +120,31 @@ def test_codes_stand_for_numbers_to_half_a_step(kv_dtype: str, step: float) -> N
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("config", "options"),
     [
-        {},
-        {"kv_cache": "static", "kv_cache_len": 24},
-        {"kv_dtype": "fp8"},
-        {"kv_dtype": "int8"},
-        {"kv_dtype": "int4", "kv_cache": "static"},
+        (GEMMA, {}),
+        (GEMMA, {"kv_cache": "static", "kv_cache_len": 24}),
+        (GEMMA, {"kv_dtype": "fp8"}),
+        (GEMMA, {"kv_dtype": "int8"}),
+        (GEMMA, {"kv_dtype": "int4", "kv_cache": "static"}),
+        ({"model_type": "mamba", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 120}, {}),
+        ({"model_type": "rwkv", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 120}, {}),
+        ({"model_type": "t5", "d_model": 32, "d_kv": 8, "num_heads": 4, "vocab_size": 50}, {"kv_cache": "static"}),
     ],
 )
-def test_a_cache_is_put_back_after_every_step(named: Callable[..., str], options: dict[str, Any]) -> None:
-    run = eager(step_of(named(**GEMMA), "decode", **options), "cpu")
+def test_a_cache_is_put_back_after_every_step(
+    named: Callable[..., str], config: dict[str, Any], options: dict[str, Any]
+) -> None:
+    model = named(**config)
+    run = eager(step_of(model, "decode", **options), "cpu")
     shapes = [tensor.shape for tensor in run.state()]
     for _ in range(6):  # more steps than a static cache has room for
         run.once(lambda: None)
         assert [tensor.shape for tensor in run.state()] == shapes
-    estimated = rl.estimate(named(**GEMMA), batch=2, seq_len=20, mode="decode", **options)
-    assert estimated.kv_cache is not None
     if options.get("kv_cache") == "static":
-        assert sum(tensor.untyped_storage().nbytes() for tensor in run.state()) == estimated.kv_cache.held
+        estimated = rl.estimate(model, batch=2, seq_len=20, mode="decode", **options).kv_cache
+        assert estimated is not None
+        assert sum(tensor.untyped_storage().nbytes() for tensor in run.state()) == estimated.held
 
 
 def test_fp8_is_stored_as_in_the_cache_of_transformers(named: Callable[..., str]) -> None:
@@ -156,11 +162,11 @@ def test_fp8_is_stored_as_in_the_cache_of_transformers(named: Callable[..., str]
 
 
 def test_decode_is_measured_beyond_a_window_and_with_asked_caches(named: Callable[..., str]) -> None:
-    for options in ({}, {"kv_cache": "static"}, {"kv_dtype": "int8"}):
-        asked: dict[str, Any] = {"seq_len": 20, "mode": "decode", "device": "cpu", "budget": 0.01, **options}
-        found = rl.measure(named(**GEMMA), **asked)
-        assert not found.failures
-        assert found.total().measured_seconds is not None
+    found = rl.measure(
+        named(**GEMMA), seq_len=20, mode="decode", device="cpu", budget=0.01, kv_cache="static", kv_dtype="int8"
+    )
+    assert not found.failures
+    assert found.total().measured_seconds is not None
 
 
 @pytest.mark.parametrize(
