@@ -17,6 +17,8 @@ from rooflens.models.kv_caches import kv_cache
 from rooflens.records import KvCache
 from rooflens.report.case_json import promised_json
 from rooflens.report.summary import memory
+from rooflens.results import join
+from rooflens.results.quantities import QUANTITIES
 from rooflens.runs.options import Options
 
 LLAMA_8B = {
@@ -129,6 +131,7 @@ def test_shared_layers_hold_nothing_of_their_own(named: Any) -> None:
 def test_numbers_of_the_cache_are_in_json_tables_and_explanations(named: Any) -> None:
     found = rl.estimate(named(model_type="mistral", **TINY, sliding_window=8), seq_len=20, mode="prefill")
     token = 2 * 2 * 16 * 4
+    assert QUANTITIES["kv_cache"].read(join(found)[0], None).value == 80 * token
     (case,) = promised_json(found)
     told = case["kv_cache"]
     assert (told["tokens"], told["held"], told["used"], told["per_token"]) == (20, 80 * token, 28 * token, 0)

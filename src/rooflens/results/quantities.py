@@ -176,6 +176,12 @@ def _peak(evidence: Evidence, _: Phase | None, time: Time | None) -> float | Non
     return None
 
 
+def _cache(evidence: Evidence, *_: object) -> float | None:
+    """Return the bytes that the cache of a language model holds after the step."""
+    cache = None if evidence.work is None else evidence.work.kv_cache
+    return None if cache is None else cache.held
+
+
 MATMUL_FLOPS = Quantity("matmul_flops", "matmul FLOP", unit="FLOP", total=lambda t: t.matmul_flops, grows=True)
 RECOMPUTED_FLOPS = Quantity(
     "recomputed_flops", "recomputed FLOP", unit="FLOP", total=lambda t: t.recomputed_flops, grows=True
@@ -213,6 +219,7 @@ EFFICIENCY = Quantity("efficiency", "efficiency", better="more", number=_observe
 MFU = Quantity("mfu", "MFU", better="more", number=_observed(mfu), timed=True, grows=True)
 HFU = Quantity("hfu", "HFU", better="more", number=_observed(hfu), timed=True, grows=True)
 MEMORY = Quantity("memory", "peak memory", "peak", unit="B", better="less", number=_peak)
+KV_CACHE = Quantity("kv_cache", "cache bytes", "cache", unit="B", better="less", number=_cache)
 PARAMETERS = Quantity("parameters", "parameters", number=lambda evidence, *_: evidence.parameters)
 ACTIVATIONS = Quantity(
     "activations", "activation bytes", "activations", unit="B", number=lambda evidence, *_: activations(evidence)
@@ -223,6 +230,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     for quantity in (
         TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, ALL_FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
         ACTIVATIONS, RECOMPUTED_FLOPS, MACS, AS_WRITTEN, WHOLE_MODEL, PREDICTED, MFU, HFU,
+        KV_CACHE,
     )
 }  # fmt: skip
 """All of them by name."""
