@@ -121,6 +121,19 @@ def test_what_a_model_sets_while_it_runs_is_said() -> None:
     assert torch.get_default_dtype() == torch.float32
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_autocast_within_a_model_is_said_where_the_case_names_another_type(device: str) -> None:
+    class Casts(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.autocast(device, torch.bfloat16):
+                return super().forward(x)
+
+    module, x = Casts(4, 4), torch.randn(2, 4)
+    note = "Casts turns autocast to bfloat16 on for parts of itself, which ran so whatever the case says"
+    notes = {dtype: rl.estimate(module, inputs=x, dtype=dtype).notes for dtype in ("fp32", "amp-bf16", "as-is")}
+    assert notes == {"fp32": (note,), "amp-bf16": (), "as-is": ()}
+
+
 def test_the_mode_of_the_case_decides_whatever_mode_the_function_leaves_the_module_in(tmp_path: Path) -> None:
     body = "def build():\n    return nn.Sequential(nn.Dropout(), nn.Linear(4, 4)).{}(), torch.randn(2, 4)"
     names = {mode: [o.call.name for o in traced(own_file(tmp_path, body.format("train")), mode=mode).operations]

@@ -11,7 +11,8 @@ A model may itself turn autocast for CUDA on or off, or ask whether it is on. Th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -76,9 +77,10 @@ _BEYOND = torch._C._dispatch_keyset_full_after(DispatchKey.AutocastCPU)
 
 
 @contextmanager
-def cuda_casts() -> Iterator[None]:
-    """Where autocast for the CPU or for CUDA is on, make CUDA's casts in this thread."""
-    before = torch.is_autocast_enabled("ipu")
+def cuda_casts() -> Iterator[set[torch.dtype]]:
+    """Where autocast for the CPU or for CUDA is on, make CUDA's casts in this thread, and give their types."""
+    before, types = torch.is_autocast_enabled("ipu"), set[torch.dtype]()
+    outer, _of_thread.types = getattr(_of_thread, "types", None), types
     torch.set_autocast_enabled("ipu", True)
     try:
         with (
@@ -86,11 +88,22 @@ def cuda_casts() -> Iterator[None]:
             patch.multiple(torch.autocast, __init__=_init, __enter__=_enter, __exit__=_exit),
             patch.object(autocast_mode, "_cast", _cast_inputs),
         ):
-            yield
+            yield types
     finally:
         torch.set_autocast_enabled("ipu", before)
+        _of_thread.types = outer
 
 
+def other_casts(name: str, types: Iterable[torch.dtype], own: torch.dtype | None) -> tuple[str, ...]:
+    """Return a note where a step casts to other types than its case says."""
+    others = sorted(str(dtype).removeprefix("torch.") for dtype in set(types) - {own})
+    note = (
+        f"{name} turns autocast to {' and '.join(others)} on for parts of itself, which ran so whatever the case says"
+    )
+    return (note,) if others else ()
+
+
+_of_thread = threading.local()
 _INIT, _ENTER, _EXIT = torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__
 _CAST: Callable[[Any, str, torch.dtype], Any] = autocast_mode._cast
 
@@ -111,6 +124,8 @@ def _init(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: 
 def _enter(self: Any) -> Any:
     result = _ENTER(self)  # type: ignore[no-untyped-call]
     if self.device == "cpu" and torch.is_autocast_enabled("ipu"):
+        if self._enabled:
+            _of_thread.types.add(self.fast_dtype)
         self.of_cuda = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
         torch.set_autocast_enabled("cuda", self._enabled)
         torch.set_autocast_dtype("cuda", self.fast_dtype)

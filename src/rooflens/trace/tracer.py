@@ -27,8 +27,8 @@ from rooflens.models import (
     unwrapped,
     valid_parts,
 )
-from rooflens.records import Cached, KvCache, Mask, Memory, Trace
-from rooflens.trace.autocast import cuda_casts
+from rooflens.records import AS_IS, Cached, KvCache, Mask, Memory, Trace
+from rooflens.trace.autocast import cuda_casts, other_casts
 from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
 from rooflens.trace.higher_order import flexible_attention
 from rooflens.trace.holders import Holders
@@ -168,7 +168,7 @@ class _Run:
             self.copies.mode,
             model_errors(step, self.paths),
             AcceleratorCalls(),
-            cuda_casts(),
+            cuda_casts() as casts,
             replaced(OPERATORS),
             self.scans.replaced(),
             nested_layers(),
@@ -204,6 +204,7 @@ class _Run:
             notes=(
                 *step.notes,
                 *changed_while_running(step.name, before, settings()),
+                *(other_casts(step.name, casts, step.autocast) if step.dtype != AS_IS else ()),
                 *self.recorder.notes,
                 *self.recorder.packed.notes,
                 *self.scans.notes,
