@@ -62,8 +62,13 @@ class _ReadFile:
     replaced: list[str] = field(default_factory=list)
     notes: tuple[str, ...] = ()
     called: bool = False
-    threads: int = 1
-    benchmark: bool = False
+    threads: int = field(default_factory=torch.get_num_threads)
+    benchmark: bool = field(default_factory=lambda: torch.backends.cudnn.benchmark)
+
+    def set_what_stays(self) -> None:
+        """Set the number of threads and cuDNN's switch."""
+        torch.set_num_threads(self.threads)
+        torch.backends.cudnn.benchmark = self.benchmark
 
 
 _READ: dict[Path, _ReadFile] = {}
@@ -115,8 +120,7 @@ def _called(name: str, function: Callable[..., Any], read: _ReadFile, batch: int
             raise
         raise CallAgain(str(error), PLACES[PLACES.index(place) + 1]) from error.__cause__
     if place == "cpu":  # it may be measured; the environment of the records tells these
-        torch.set_num_threads(read.threads)
-        torch.backends.cudnn.benchmark = read.benchmark
+        read.set_what_stays()
     module, inputs = module_and_inputs(name, result)
     return MadeByUser(module=module, example=example_of(inputs, module), notes=(*read.notes, *notes))
 
@@ -178,6 +182,7 @@ def _guarded(name: str, call: Callable[[], Gives], read: _ReadFile) -> tuple[Giv
     with neutral("fp32"), warnings.catch_warnings(), patch.object(torch, "set_default_device", devices.append):
         warnings.simplefilter("ignore")  # about initialisation, which does not matter here
         as_it_was = settings()
+        read.set_what_stays()  # what the file has set holds for its function
         result = _telling(name, call)
         after = dict(settings())
         read.threads, read.benchmark = torch.get_num_threads(), torch.backends.cudnn.benchmark

@@ -6,19 +6,19 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.models import Workload, compiled, kept_switches, neutral, placed, running, workload_of
 from rooflens.progress import Progress, waiting
-from rooflens.records import Failure, Record, RecordFile, write_records
+from rooflens.records import Environment, Failure, Record, RecordFile, write_records
 from rooflens.running import ranks
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
 from rooflens.running.jobs import Measure, Share, StageEntered, Start
 from rooflens.running.outcomes import contents, lost, runs_in, taken, telling
 from rooflens.runs.run import Request, Run, is_own_file
-from rooflens.sources import conditions
+from rooflens.sources import conditions, environment
 from rooflens.sources import measure as source
 from rooflens.sources.device_lock import alone_on
 from rooflens.sources.profile import profiled_step
@@ -63,11 +63,11 @@ def measurer_here(asked: Sequence[Workload], where: str) -> Iterator[Measurer]:
 
     def measure(run: Run, device: str, budget: float | None, progress: Progress) -> RecordFile:
         label = run.case(device).label()
-        kept: list[Record | Failure] = []
+        kept = _Kept()
         one = by_kind[run.dtype, run.options]
         with alone_on(where, waiting(progress)):
             _measure(one, run, device, observer, budget, kept, share=lambda done: progress(done, label))
-        return contents(kept)
+        return contents(kept.items, here=kept.environment)
 
     yield measure
 
@@ -120,11 +120,11 @@ def begin(start: Start) -> Serve:
 
     @kept_switches()  # also those that a user's file turns while it is read
     def do(job: Measure, tell: AnswerListener) -> bool:
-        kept: list[Record | Failure] = []
+        kept = _Kept(command=start.command)
         at = "build"
 
         def write() -> None:
-            write_records(Path(job.out), contents(kept, start.command))
+            write_records(Path(job.out), contents(kept.items, start.command, kept.environment))
 
         def stage(name: str) -> None:
             nonlocal at
@@ -140,15 +140,24 @@ def begin(start: Start) -> Serve:
             asked = workload_of(job.run)
             if job.run.options.gpus > 1:
                 stage(f"on {job.run.options.gpus} devices")
-                kept += ranks.measured(job, observer, job.budget or PROBE.budget)
+                kept.items += ranks.measured(job, observer, job.budget or PROBE.budget)
             else:
                 _measure(asked, asked.runs[0], job.device, observer, job.budget, kept, stage, share)
         except RooflensError as error:  # of a file that cannot be read, or what makes no sense when it is run
-            kept.append(source.failure(job.run.case(job.device), error, at))
+            kept.items.append(source.failure(job.run.case(job.device), error, at))
         write()
-        return not is_own_file(job.run.model) and not any(isinstance(item, Failure) for item in kept)
+        return not is_own_file(job.run.model) and not any(isinstance(item, Failure) for item in kept.items)
 
     return do
+
+
+@dataclass(slots=True, kw_only=True)
+class _Kept:
+    """What was measured so far, and the environment in which it was."""
+
+    command: Sequence[str] | None = None
+    items: list[Record | Failure] = field(default_factory=list)
+    environment: Environment | None = None
 
 
 def _measure(
@@ -157,7 +166,7 @@ def _measure(
     device: str,
     observer: conditions.Observer,
     budget: float | None,
-    kept: list[Record | Failure],
+    kept: _Kept,
     stage: Callable[[str], None] = lambda _: None,
     share: Callable[[float], None] = lambda _: None,
 ) -> None:
@@ -177,6 +186,8 @@ def _measure(
         nonlocal at
         at = name
         stage(name)
+        if name == "place":  # as it is while the step runs: a user's file may have set the number of threads
+            kept.environment = environment.capture(kept.command)
 
     try:
         with neutral(run.dtype) as disturbed, running(case.model):
@@ -186,7 +197,7 @@ def _measure(
             step = asked.step(run, where)
             enter("place")
             step = placed(step, where, copy=asked.blueprint.module is not None)
-            kept += source.records(
+            kept.items += source.records(
                 step,
                 case,
                 observer,
@@ -199,8 +210,8 @@ def _measure(
             )
             if options.profile:  # a run of its own: a profiler slows what it looks at
                 enter(PROFILE)
-                kept += profiled_step.records(compiled(step) if options.compile else step, case, where)
+                kept.items += profiled_step.records(compiled(step) if options.compile else step, case, where)
     except InvalidValue:
         raise
     except RooflensError as error:
-        kept.append(source.failure(case, error, at))
+        kept.items.append(source.failure(case, error, at))

@@ -8,20 +8,22 @@ from pathlib import Path
 
 from rooflens.errors import ModelError
 from rooflens.progress import Progress
-from rooflens.records import Case, Failure, Record, RecordFile, Source, read_records
+from rooflens.records import Case, Environment, Failure, Record, RecordFile, Source, read_records
 from rooflens.running.isolation import AnswerListener, Lost, Workers
 from rooflens.running.jobs import Answer, ModelRead, ReadModel, Refused, Share, StageEntered
 from rooflens.runs.run import Request, Run, recorded_name
 from rooflens.sources import environment
 
 
-def contents(items: Iterable[Record | Failure], command: Sequence[str] | None = None) -> RecordFile:
-    """Records and failures, with the environment of this process."""
+def contents(
+    items: Iterable[Record | Failure], command: Sequence[str] | None = None, here: Environment | None = None
+) -> RecordFile:
+    """Records and failures, with the environment in which they were made; by default, that of this process now."""
     items = list(items)
     return RecordFile(
         records=tuple(item for item in items if isinstance(item, Record)),
         failures=tuple(item for item in items if isinstance(item, Failure)),
-        environment=environment.capture(command),
+        environment=environment.capture(command) if here is None else here,
     )
 
 
