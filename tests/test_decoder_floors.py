@@ -313,3 +313,26 @@ def test_an_indexer_chooses_the_tokens_that_are_read(tmp_path: Path, attention: 
     read = sum(work.bytes["dram"] * r.calls for r in inside if (work := r.needed) is not None)
     # Four tokens, one of which may be the new one, as it was appended.
     assert BATCH * 3 * token <= read - values <= BATCH * 5 * token
+
+
+def test_experts_in_a_loop_are_those_that_random_tokens_hit(tmp_path: Path) -> None:
+    # The loop decides by values, so the step is run with random ones: each of 8 choices hits one of 16 experts.
+    records = decode(tmp_path, EXPERTS | {"experts_implementation": "eager"}, batch=4)
+    products = [r for r in records if r.name == "mm" and r.path.endswith("experts")]
+    weights = sum(r.call.weight_reads * r.calls for r in products if r.call)
+    assert weights % ((64 * 64 + 64 * 32) * BF16) == 0
+    assert 2 <= weights // ((64 * 64 + 64 * 32) * BF16) <= 8
+
+
+def test_cross_attention_reads_its_cache_and_appends_nothing(tmp_path: Path) -> None:
+    sides = ("layers", "attention_heads", "ffn_dim")
+    config = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in zip(sides, (1, 4, 64), strict=True)}
+    config |= {"model_type": "bart", "d_model": WIDTH, "vocab_size": WORDS, "pad_token_id": 0, "bos_token_id": 1}
+    ends = dict.fromkeys(("eos_token_id", "decoder_start_token_id", "forced_eos_token_id"), 2)
+    records = decode(tmp_path, config | ends)
+    token, query = 2 * BATCH * WIDTH * BF16, 2 * BATCH * WIDTH * BF16
+    (cross,) = [r for r in records if r.path.endswith("encoder_attn") and r.name == "attention"]
+    assert cross.needed is not None
+    assert cross.needed.bytes["dram"] == TOKENS * token + query
+    appended = [r for r in records if r.name == "cat" and r.floor is not None and r.floor.cause == "cache copies"]
+    assert {r.path.rpartition(".")[2] for r in appended} == {"self_attn"}

@@ -173,10 +173,12 @@ class RealCopies(Copies):
         if tensor.layout is not torch.strided or tensor.is_quantized:
             return tensor.detach().to(CPU, dtype).clone()
         copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=CPU)
+        once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())
+        stored = copy[once]  # of an expanded tensor each element is written once
         if not tensor.is_meta:
-            copy.copy_(tensor)
+            stored.copy_(tensor[once])
         elif dtype.is_floating_point:
-            copy.normal_(std=max(1, tensor.shape[-1] if tensor.dim() else 1) ** -0.5)
+            stored.normal_(std=max(1, tensor.shape[-1] if tensor.dim() else 1) ** -0.5)
         else:
-            copy.zero_()
+            stored.zero_()
         return self._laid_out(copy)
