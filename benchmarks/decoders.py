@@ -173,7 +173,7 @@ def main() -> None:
     kept = json.loads(options.results.read_text()) if options.results.exists() else {}
     for name in options.only or SETS:
         kept[name] = summary(list(SETS[name](options.folder)))
-    options.results.write_text(json.dumps(kept, indent=1) + "\n")
+        options.results.write_text(json.dumps(kept, indent=1) + "\n")
     text = page(kept)
     if options.write:
         options.write.write_text(text)

@@ -326,7 +326,9 @@ def test_experts_in_a_loop_are_those_that_random_tokens_hit(tmp_path: Path) -> N
 
 def test_cross_attention_reads_its_cache_and_appends_nothing(tmp_path: Path) -> None:
     sides = ("layers", "attention_heads", "ffn_dim")
-    config = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in zip(sides, (1, 4, 64), strict=True)}
+    config: dict[str, Any] = {
+        f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in zip(sides, (1, 4, 64), strict=True)
+    }
     config |= {"model_type": "bart", "d_model": WIDTH, "vocab_size": WORDS, "pad_token_id": 0, "bos_token_id": 1}
     ends = dict.fromkeys(("eos_token_id", "decoder_start_token_id", "forced_eos_token_id"), 2)
     records = decode(tmp_path, config | ends)
