@@ -123,4 +123,6 @@ def test_other_operations_on_the_way() -> None:
     assert flops(lambda a, i, b: a.put(i, b, accumulate=True), x, index, torch.randn(3)) == 3
     assert flops(lambda a, i, b: a.put(i, b), x, index, torch.randn(3)) == 0
     assert flops(torch.special.entr, x) == 2 * 24
+    zeros = torch.ops.aten._new_zeros_with_same_feature_meta  # what torch.func.linearize begins its tangents with
+    assert flops(lambda a: zeros(a, a), x) == 0
     assert flops(torch.poisson, x.abs()) == 0  # random numbers are integer work

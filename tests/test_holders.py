@@ -255,3 +255,48 @@ def test_what_has_threads_or_files_is_left_alone() -> None:
     rl.estimate(module, inputs=X)
     # What was put there may already have been taken by somebody.
     assert (module.queue.qsize(), module.queue.unfinished_tasks) == (1, 1)
+
+
+class Cache:
+    """A cache of a user's own, which gets longer with each call."""
+
+    def __init__(self) -> None:
+        self.keys = torch.ones(2, 64)
+        self.lengths: list[int] = []
+
+    def longer(self, x: Tensor) -> Tensor:
+        self.keys = torch.cat([self.keys, x])
+        self.lengths.append(len(self.keys))
+        return self.keys
+
+
+class Generates(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+        self.seen: list[tuple[int, torch.dtype]] = []
+
+    def forward(self, x: Tensor, cache: Any) -> Tensor:
+        keys = (cache if isinstance(cache, Cache) else cache["of this step"][0]).longer(self.layer(x))
+        self.seen.append((len(keys), keys.dtype))
+        return x @ keys.T
+
+
+@pytest.mark.parametrize("wrap", [lambda cache: cache, lambda cache: {"of this step": [cache]}], ids=["bare", "deep"])
+@pytest.mark.parametrize("mode", ["inference", "train"])
+def test_a_measured_step_begins_with_the_same_inputs_each_time(wrap: Callable[[Cache], Any], mode: str) -> None:
+    lengths: set[tuple[int, torch.dtype]] = set()
+
+    class Tells(Generates):
+        def forward(self, x: Tensor, cache: Any) -> Tensor:
+            result = super().forward(x, cache)
+            lengths.update(self.seen)
+            return result
+
+    cache = Cache()
+    keys = cache.keys
+    done = rl.measure(Tells(), inputs=(X, wrap(cache)), mode=mode, dtype="bf16", budget=0.01, isolated=False)
+    assert done.total().measured_seconds
+    assert lengths == {(2 + 8, torch.bfloat16)}
+    assert cache.keys is keys
+    assert cache.lengths == []

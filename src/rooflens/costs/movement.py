@@ -61,7 +61,7 @@ RANDOM = ("rand", "rand_like", "randn", "randn_like", "randint", "randint_like",
 RANDOM_IN_PLACE = ("bernoulli", "uniform", "normal", "exponential", "random", "cauchy", "geometric", "log_normal")
 
 
-@register("fill", "fill", "zero", *CONSTANTS, *INDICES, *RANDOM, *RANDOM_IN_PLACE)
+@register("fill", "_new_zeros_with_same_feature_meta", "fill", "zero", *CONSTANTS, *INDICES, *RANDOM, *RANDOM_IN_PLACE)
 def fill(call: Call) -> Demand:
     """Written, not read. Random numbers are integer work."""
     return Demand(bytes=call.writes)

@@ -15,6 +15,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from rooflens.errors import InvalidValue, ModelError, RooflensError, class_of, exit_code, first_line
+from rooflens.models.holders import Holders
 from rooflens.models.kv_caches import Restored, begun_cache, cache_tensors
 from rooflens.models.precisions import precisions
 from rooflens.models.step import Step, as_result, check_whole, make_optimizer
@@ -72,8 +73,17 @@ def placed(step: Step, device: str, *, copy: bool = True) -> Step:
         if step.channels_last:
             module = module.to(memory_format=torch.channels_last)
         inputs = (step.args, step.kwargs, step.targets, step.prompt)
-        args, kwargs, targets, prompt = tree_map_only(torch.Tensor, move, inputs)
+        args, kwargs, targets, prompt = _moved(inputs, move)
     return replace(step, module=module, args=args, kwargs=kwargs, targets=targets, prompt=prompt)
+
+
+def _moved(inputs: Any, move: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The inputs with their tensors moved; an object that holds some is copied, so that its owner keeps it."""
+    plain = {id(leaf) for leaf in tree_leaves(inputs)}
+    held = [value for value in Holders(inputs).values if isinstance(value, torch.Tensor)]
+    if all(id(tensor) in plain for tensor in held):
+        return tree_map_only(torch.Tensor, move, inputs)
+    return deepcopy(inputs, {id(tensor): move(tensor) for tensor in held})
 
 
 def compiled(step: Step) -> Step:
@@ -100,15 +110,18 @@ def eager(step: Step, device: str, *, capturable: bool = False) -> Executable:
             state=lambda: cache_tensors(cache),
             put_back=restored,
         )
+    inputs = Holders(step.args, step.kwargs)
     if not step.training:
-        return Executable(once=lambda mark: _infer(step, device, mark), phases=("forward",))
+        return Executable(once=lambda mark: _leaving(inputs, lambda: _infer(step, device, mark)), phases=("forward",))
     optimizer = make_optimizer(step.optimizer, [p for p in step.module.parameters() if p.requires_grad], step.fused)
     for group in optimizer.param_groups if optimizer is not None else ():
         if "capturable" in group:
             group["capturable"] = capturable
     scaler = torch.amp.GradScaler(device) if step.scaled else None
     phases: tuple[Phase, ...] = ("forward", "backward") if optimizer is None else ("forward", "backward", "optimizer")
-    return Executable(once=lambda mark: _train(step, device, optimizer, scaler, mark), phases=phases)
+    return Executable(
+        once=lambda mark: _leaving(inputs, lambda: _train(step, device, optimizer, scaler, mark)), phases=phases
+    )
 
 
 def replayed(step: Step) -> Executable:
@@ -175,6 +188,12 @@ def running(name: str, where: Callable[[], str] = str, hint: str = "") -> Iterat
         raise ModelError(f"{name} ends the program (exit code {exit_code(error)}) while it runs") from error
     except Exception as error:
         raise ModelError(f"{name}: {class_of(error)}{where()}: {first_line(error)}{hint}") from error
+
+
+def _leaving(inputs: Holders, run: Callable[[], None]) -> None:
+    """Run a step; what it stores in its inputs, like a longer cache, is no part of the next one. That is not timed."""
+    run()
+    inputs.restore()
 
 
 def _infer(step: Step, device: str, mark: PhaseEnd) -> None:

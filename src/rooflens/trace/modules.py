@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from rooflens.trace.holders import Holders
+from rooflens.models.holders import Holders
 from rooflens.trace.lending import lent
 
 

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from rooflens.errors import ModelError
-from rooflens.trace.holders import Holders
+from rooflens.models.holders import Holders
 from rooflens.trace.lifetimes import Lifetimes
 
 _PER_CHANNEL = (torch.per_channel_affine, torch.per_channel_affine_float_qparams)

@@ -27,11 +27,11 @@ from rooflens.models import (
     unwrapped,
     valid_parts,
 )
+from rooflens.models.holders import Holders
 from rooflens.records import AS_IS, Cached, KvCache, Mask, Memory, Trace
 from rooflens.trace.autocast import cuda_casts, other_casts
 from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
 from rooflens.trace.higher_order import flexible_attention
-from rooflens.trace.holders import Holders
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.masks import Known, known_masks
 from rooflens.trace.modules import ModulePaths, untouched
