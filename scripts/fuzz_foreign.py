@@ -143,13 +143,22 @@ def time_tables() -> list[bytes]:
     return [text.encode() for text in samples if "Num Calls" not in text]  # those are refused
 
 
+def _decimals(texts: Iterable[str]) -> Iterator[Decimal]:
+    """Numbers with all digits, but for those whose exponent no decimal holds."""
+    for text in texts:
+        try:
+            yield Decimal(text)
+        except ArithmeticError:
+            continue
+
+
 def time_table(data: bytes) -> None:
     """The time of each launch, and the mean or the total of each sum, is a number of the file in one of the units."""
     text = data.decode(errors="replace")
     times = kernel_times.read_tables(io.StringIO(text), "fuzz")
     found = _NUMBER.findall(text)
     written = [float(match) for match in found]
-    stamps = {Decimal(match) for match, value in zip(found, written, strict=True) if value <= MOST and len(match) < 40}
+    stamps = set(_decimals(match for match, value in zip(found, written, strict=True) if value <= MOST))
     doubted = any("count" in note for note in times.notes)
 
     def stands(seconds: float) -> bool:
