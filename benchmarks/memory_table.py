@@ -82,6 +82,14 @@ def reported(known: dict[str, Any], *fresh: dict[str, Any]) -> Iterator[str]:
         f"torch {known['torch']} on the GPUs; the estimates for the first two rows are of {known['estimates']}, the"
         f" others of {fresh[0]['torch']}."
     )
+    yield ""
+    yield f"With the rules as they were before the others ran on the {fresh[-1]['card']}:"
+    yield ""
+    for step in STEPS:
+        cases = [case for case in fresh[-1]["cases"] if case["mode"] == step]
+        errors = sorted((case["first_estimate_with_workspace"] / case["reported"] - 1 for case in cases), key=abs)
+        within = f"{100 * abs(errors[math.ceil(0.9 * len(cases)) - 1]):.1f} %"
+        yield f"- {step}: 90 % within {within}, the worst {percent(errors[-1])}"
 
 
 def furthest(data: dict[str, Any]) -> Iterator[str]:
