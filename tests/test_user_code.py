@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from rooflens.errors import (
     message_of,
 )
 from rooflens.models import CallAgain, split_inputs, workload
+from rooflens.models.installed import is_own_function
 from rooflens.records import Trace
 from rooflens.running.endings import last_words
 from rooflens.running.jobs import Refused
@@ -43,6 +45,7 @@ def traced(name: str, **more: Any) -> Trace:
     return trace(asked.untouched_steps()(asked.runs[0]))
 
 
+X = torch.ones(2, 2)
 LAYER = "nn.Linear(4, 4), torch.randn(2, 4)"
 SETS = {
     "the default type to float64": ("torch.set_default_dtype(torch.float64)", "the dtype of the case decides"),
@@ -204,6 +207,21 @@ def test_a_search_for_a_batch_notices_what_its_calls_leave_behind(
     (tmp_path / "helper_of_own.py").write_text("MADE = []\n")
     with pytest.raises(ModelError, match=message):
         searched(Request(model=own_file(tmp_path, body), batch=1), asked_devices("t4"), None, None)
+
+
+def test_a_search_takes_hooks_and_counters_of_torch_for_no_replacement(tmp_path: Path) -> None:
+    body = "def build(batch=1):\n    net = nn.Linear(4, 4)\n    net.register_forward_hook(lambda *_: None)\n"
+    body += "    return net, torch.randn(batch, int(torch.tensor(4)))"  # a value, so that it is called once more
+    (fit,) = searched(Request(model=own_file(tmp_path, body), batch=1), asked_devices("t4"), None, None)
+    assert fit.batch is not None
+    assert fit.batch > 1
+
+
+def test_own_functions_are_told_from_those_of_packages() -> None:
+    own = [traced, lambda: None, functools.partial(traced), staticmethod(traced), property(lambda _: None), Pair(X, X)]
+    installed = [torch.relu, nn.functional.linear, nn.Linear.forward, functools.partial(torch.relu), cut, len]
+    assert [is_own_function(one) for one in own] == [True] * len(own)
+    assert [is_own_function(one) for one in installed] == [False] * len(installed)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
 from typing import Any, TypeVar
 from unittest.mock import patch
 
@@ -27,6 +27,7 @@ import torch
 from rooflens.errors import InvalidValue, ModelError, UnknownModel, class_of, cut, exit_code, message_of
 from rooflens.models.blueprint import Blueprint, MadeByUser
 from rooflens.models.forms import example_of, module_and_inputs
+from rooflens.models.installed import is_own_function
 from rooflens.models.process import meta_parameters, neutral
 from rooflens.models.settings import changed, settings
 from rooflens.models.step import sum_of_outputs
@@ -178,7 +179,7 @@ def _guarded(name: str, call: Callable[[], Gives], read: _ReadFile) -> tuple[Giv
     devices: list[Any] = []
     file, _, function = name.rpartition(":")
     said = f"{Path(file or name).name}{':' if file else ''}{function if file else ''}"
-    before = _functions()
+    before = _attributes()
     with neutral("fp32"), warnings.catch_warnings(), patch.object(torch, "set_default_device", devices.append):
         warnings.simplefilter("ignore")  # about initialisation, which does not matter here
         as_it_was = settings()
@@ -208,22 +209,28 @@ def _telling(name: str, call: Callable[[], Gives]) -> Gives:
         ) from error
 
 
-def _functions() -> dict[str, Any]:
-    """Return the functions of torch's modules, and the methods of its classes, by name."""
+def _attributes() -> dict[str, Any]:
+    """Return what torch's modules hold, and its classes, by name."""
     found: dict[str, Any] = {}
     modules = [(name, module) for name, module in list(sys.modules.items()) if name.partition(".")[0] == "torch"]
     for name, module in modules:
         for key, value in list(vars(module).items()) if type(module) is ModuleType else ():
-            kind = type(value)
-            if issubclass(kind, type):
-                if str(value.__module__).partition(".")[0] == "torch":
-                    found |= {f"{value.__module__}.{value.__qualname__}.{k}": v for k, v in vars(value).items()}
-            elif hasattr(kind, "__call__"):  # noqa: B004 - callable() would load modules that load when they are used
+            # Not isinstance: that would load modules that load when they are used.
+            if not issubclass(type(value), type):
                 found[f"{name}.{key}"] = value
+            elif str(value.__module__).partition(".")[0] == "torch":
+                found |= {f"{value.__module__}.{value.__qualname__}.{k}": v for k, v in vars(value).items()}
     return found
 
 
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, staticmethod, classmethod)
+
+
 def _replaced(before: dict[str, Any]) -> list[str]:
-    """Return the names of functions that are other ones than before."""
-    now = _functions()
-    return [name for name, value in before.items() if name in now and now[name] is not value]
+    """Return the names of functions in whose place the user's code has put its own. A package does so only once."""
+    now = _attributes()
+    return [
+        name
+        for name, value in before.items()
+        if type(value) in (*_FUNCTIONS, property) and now.get(name, value) is not value and is_own_function(now[name])
+    ]

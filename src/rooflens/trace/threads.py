@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import thread as pools
 from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
-from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 from unittest.mock import patch
@@ -18,6 +16,7 @@ from unittest.mock import patch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rooflens.errors import ModelError, cut
+from rooflens.models.installed import is_installed
 
 PATIENCE = 1.0
 """Seconds after a step for what it started to end."""
@@ -224,15 +223,7 @@ def bystanders() -> Iterator[str]:
 def _runs_own_code(frame: FrameType | None) -> bool:
     """True if a frame, or one that called it, is of no installed package."""
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_INSTALLED):
+        if not is_installed(frame.f_code.co_filename):
             return True
         frame = frame.f_back
     return False
-
-
-_INSTALLED = (
-    "<frozen",
-    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
-    str(Path(__file__).parents[1]),
-)
-"""Where the code of Python, of packages and of this one lies."""
