@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 import rooflens as rl
 from rooflens.costs import SCANS
+from rooflens.errors import ModelError
 from rooflens.records import Record
 from rooflens.roofline import bound
 from rooflens.trace import scan_calls
@@ -243,8 +244,8 @@ def test_a_decode_step_reads_and_writes_its_states_once() -> None:
 
 
 def test_xlstm_and_lightning_attention() -> None:
-    configuration = transformers.xLSTMConfig(hidden_size=32, num_heads=2, chunk_size=16)
-    backend = module("xlstm").xLSTMBackend(configuration)
+    sizes = {"hidden_size": 32, "num_heads": 2, "chunk_size": 16}
+    backend = module("xlstm").xLSTMBackend(transformers.xLSTMConfig(**sizes))
     inputs = heads((2, 3, -1, 5), (2, 3, -1, 5), (2, 3, -1, 7), (2, 3, -1), (2, 3, -1))(100)
     one = rl.estimate(backend, inputs=inputs)
     with plain_loops():
@@ -254,6 +255,9 @@ def test_xlstm_and_lightning_attention() -> None:
     assert flops["matmul.fp32"] == 2 * 2 * 3 * 100 * 2 * 5 * 7
     states = 2 * 3 * (5 * 7 + 5 + 1)
     assert moved == 4 * (2 * 3 * 100 * (5 + 5 + 7 + 1 + 1 + 7) + states)
+    uneven = module("xlstm").xLSTMBackend(transformers.xLSTMConfig(**sizes, mode="train", return_last_states=True))
+    with pytest.raises(ModelError, match="Sequence length 100 is not divisible by chunk size 16"):
+        rl.estimate(uneven, inputs=inputs)
     names = {"hidden_size": 12, "num_attention_heads": 3, "num_hidden_layers": 1, "block_size": 16, "head_dim": 4}
     layer = module("minimax").MiniMaxLightningAttention(
         transformers.MiniMaxConfig(**names, layer_types=["linear_attention"]), 0

@@ -102,11 +102,13 @@ def code_work(code: ScanCode, tensors: Mapping[str, Tensor], tokens: Mapping[str
     lengths = {tensors[name].shape[dim] for name, dim in tokens.items() if name in tensors}
     length = max(lengths, default=0)
     turns, rest = divmod(length, chunk)
-    if turns < FEWEST + RUNS:
-        runs, ahead = [_run(code, tensors, {}, length, length)], 0
-    else:
-        short = [rest + (FEWEST + n) * chunk for n in range(RUNS)]
+    short = [rest + (FEWEST + n) * chunk for n in range(RUNS)] if turns >= FEWEST + RUNS else []
+    try:
         runs, ahead = [_run(code, tensors, tokens, length, tokens_of_run) for tokens_of_run in short], turns - FEWEST
+    except ValueError:  # the code refuses such lengths, so it is asked with the length that it was given
+        runs = []
+    if not runs:
+        runs, ahead = [_run(code, tensors, {}, length, length)], 0
     grown = zip(runs[0].results, runs[min(1, len(runs) - 1)].results, strict=True)
     return CodeWork(
         forward=Growth.of([run.forward for run in runs], ahead),
