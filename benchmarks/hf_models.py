@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 from benchmarks.apart import apart  # noqa: E402
 
 import rooflens as rl  # noqa: E402
+from rooflens.models.heads import families as buildable  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "hf_models.json"
 LIMIT = 60.0
@@ -38,6 +39,10 @@ COUNTS = frozenset(("num_hidden_layers", "num_layers", "n_layer", "n_layers", "d
 INDICES = ("indexes", "indices", "layers_idx", "layer_ids")
 STAGES = ("stage_names", "out_features", "out_indices")
 """What follows from the number of layers of a backbone."""
+TOO_SMALL = (
+    "cannot build", "refuses", "sized", "index", "LinearAttention layers", "KeyError", "hidden states", "split_"
+)  # fmt: skip
+"""Words of errors that a family may have only because it was made small."""
 REASONS: dict[str, str] = {}
 """Why a family is not counted."""
 
@@ -76,7 +81,7 @@ def counted(family: str) -> dict[str, Any]:
         try:
             return _counted(f"hf:{path}")
         except rl.RooflensError as error:
-            if not any(words in str(error) for words in ("cannot build", "refuses", "sized", "index")):
+            if not any(words in str(error) for words in TOO_SMALL):
                 raise
     return {"whole": True} | _counted(f"hf:{family}")
 
@@ -117,8 +122,6 @@ def families() -> list[str]:
 
 def run(family: str) -> dict[str, Any]:
     """Return the row of a family: what was counted, or the reason why nothing is."""
-    from rooflens.models.heads import families as buildable
-
     row: dict[str, Any] = {"family": family}
     if family not in buildable():
         return row | {"why": "a part of another family: transformers names no class for it"}
@@ -152,6 +155,14 @@ def summary(rows: Mapping[str, Mapping[str, Any]]) -> Counter[str]:
     return Counter(map(_ended, rows.values()))
 
 
+def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the table of the docs."""
+    missing = {"not run yet": len(set(families()) - rows.keys())}
+    ended = [*summary(rows).most_common(), *missing.items()]
+    lines = [f"| {how} | {count} |" for how, count in ended if count]
+    return "\n".join(("| families | |", "|---|---|", *lines))
+
+
 def _ended(row: Mapping[str, Any]) -> str:
     if "part of another family" in row.get("why", ""):
         return "parts of other families"
@@ -180,7 +191,7 @@ def main() -> int:
         rows[family] = run(family)
         write(rows)
         print(json.dumps(rows[family]), flush=True)
-    print(dict(summary(rows)))
+    print(table(rows))
     bad = [row for row in rows.values() if _ended(row) == "not counted" and row["family"] not in REASONS]
     return int(bool(bad))
 

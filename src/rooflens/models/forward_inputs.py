@@ -194,8 +194,8 @@ def _features(sizes: InputSizes) -> dict[str, Any]:
     part = sizes.part("audio_config", "encoder_config", "speech_encoder", "audio_encoder")
     fixed = _of(part, "max_source_positions", default=0)
     bins = _of(part, *MEL, default=80)
-    turned = fixed and _of(part, "num_mel_bins", default=0)
-    frames = 2 * fixed if turned else FRAMES * SECONDS
+    turned = _of(part, "num_mel_bins", default=0) and (fixed or sizes.config.model_type in TURNED)
+    frames = 2 * fixed if fixed and turned else FRAMES * SECONDS
     shape = (sizes.batch, bins, frames) if turned else (sizes.batch, frames, bins)
     masks = {"input_features_mask", "feature_attention_mask"} & set(sizes.accepted)
     heard = dict.fromkeys(masks, torch.ones(sizes.batch, frames, dtype=torch.int64, device="cpu"))
@@ -263,6 +263,8 @@ CROPPED: Mapping[str, int] = {
     **dict.fromkeys(("llava_next", "llava_onevision", "granite4_vision"), 3),
 }
 """Families whose images come as crops or in pairs, and how many there are."""
+TURNED = frozenset(("glmasr", "glmasr_encoder", "voxtral_realtime", "voxtral_realtime_encoder", "clvp"))
+"""Families of sound of any length that take bins before frames."""
 WAVES = frozenset(["dac", "mimi", "xcodec", "xcodec2", "neucodec", "wavtokenizer", "vibevoice_acoustic_tokenizer"])
 """Codecs of sound, whose samples have channels."""
 
