@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict, UserDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, lru_cache, partial
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
@@ -300,3 +300,56 @@ def test_a_measured_step_begins_with_the_same_inputs_each_time(wrap: Callable[[C
     assert lengths == {(2 + 8, torch.bfloat16)}
     assert cache.keys is keys
     assert cache.lengths == []
+
+
+TABLES: dict[Any, Any] = {"others": [1]}
+
+
+@cache
+def table(n: int) -> Tensor:
+    return torch.ones(n, n)
+
+
+class Keeps(nn.Module):
+    """Computes a table once, and keeps it where `place` says."""
+
+    tables: ClassVar[list[Tensor]] = []
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = place
+
+    @lru_cache(maxsize=2)  # noqa: B019
+    def own(self, n: int) -> Tensor:
+        return torch.ones(n, n)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.place == "function":
+            return x @ table(64)
+        if self.place == "method":
+            return x @ self.own(64)
+        if self.place == "class":
+            if not self.tables:
+                self.tables.append(torch.ones(64, 64))
+            return x @ self.tables[0]
+        if self.place == "deep" and "deep" not in TABLES:
+            TABLES["deep"] = {"of": [torch.ones(64, 64)]}
+        elif 64 not in TABLES:
+            TABLES[64] = torch.ones(64, 64)
+        found: Tensor = TABLES["deep"]["of"][0] if self.place == "deep" else TABLES[64]
+        return x @ found
+
+
+@pytest.mark.parametrize("place", ["function", "method", "class", "global", "deep"])
+def test_a_cache_outside_of_the_model_keeps_no_tensor_of_an_estimate(place: str) -> None:
+    module = Keeps(place)
+    for mode in ("inference", "inference"):
+        assert rl.estimate(module, inputs=X, mode=mode).total().macs == 8 * 64 * 64
+        assert type(module(X)) is Tensor
+        assert float(module(X)[0, 0]) == 64
+    # What a real call has put there stays, and is used again.
+    assert rl.estimate(module, inputs=X).total().macs == 8 * 64 * 64
+    assert TABLES["others"] == [1]
+    TABLES.pop(64, None)
+    TABLES.pop("deep", None)
+    assert float(module(X)[0, 0]) == 64

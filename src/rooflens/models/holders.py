@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import _lru_cache_wrapper, partial
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
@@ -24,6 +24,9 @@ _HOLDING = frozenset({"argparse", "collections", "dataclasses", "types"})
 _STRANGE = ("torch.fx", "torch.export", "torch.utils.data", "torch.distributed", "torch.cuda", "torch._dynamo")
 """Parts of torch whose objects hold graphs, data sets, or what belongs to the process."""
 
+_LARGE = 10_000
+"""A container outside of a model with more items than that is no cache of its tensors."""
+
 
 class Holders:
     """Every module, plain object and container that is reachable from some values.
@@ -33,7 +36,13 @@ class Holders:
         values: all that was reached.
     """
 
-    def __init__(self, *roots: Any) -> None:
+    def __init__(self, *roots: Any, models: bool = True) -> None:
+        """Walk.
+
+        Args:
+            roots: where to begin.
+            models: also enter modules, and containers of any size.
+        """
         self.modules: list[nn.Module] = []
         self._saved: list[tuple[Any, list[tuple[Any, Any]]]] = []
         reached: dict[int, Any] = {}
@@ -43,9 +52,13 @@ class Holders:
             if value is None or id(value) in reached:
                 continue
             reached[id(value)] = value
+            if not models and isinstance(value, nn.Module):
+                continue
             if isinstance(value, nn.Module) and not isinstance(value, torch.jit.ScriptModule):
                 self.modules.append(value)
             for container in _containers(value):
+                if not models and not isinstance(container, _Slots) and len(container) > _LARGE:
+                    continue
                 items = _items(container)
                 self._saved.append((container, items))
                 waiting += [item for _, item in items]
@@ -65,6 +78,37 @@ class Holders:
         for container, items in self._saved:
             if not _same(_items(container), items):
                 _refill(container, items)
+
+    def forget_fakes(self) -> None:
+        """Put back what a container held where it now holds a tensor without memory."""
+        for container, items in self._saved:
+            if any(tree_any(_is_fake, value) for _, value in _items(container)):
+                _refill(container, items)
+
+
+class Caches:
+    """What the code of modules keeps outside of them: caches of functions, and what is global or of a class."""
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        kinds = {kind for module in modules for kind in type(module).__mro__ if _holds_attributes(kind)}
+        kinds = {kind for kind in kinds if kind.__module__.partition(".")[0] != "torch"}
+        names = {kind.__module__ for kind in kinds} & sys.modules.keys()
+        spaces: list[Mapping[str, Any]] = [*map(vars, kinds), *(vars(sys.modules[name]) for name in names)]
+        values = [value for space in spaces for name, value in list(space.items()) if not name.startswith("__")]
+        functions = [value for value in values if isinstance(value, _lru_cache_wrapper)]
+        self._functions = [(function, function.cache_info().misses) for function in functions]
+        self._holders = Holders(*values, models=False)
+
+    def forget_fakes(self) -> None:
+        """Let none of them keep a tensor without memory. A cache of a function that has grown is cleared."""
+        for function, misses in self._functions:
+            if function.cache_info().misses != misses:
+                function.cache_clear()
+        self._holders.forget_fakes()
+
+
+def _is_fake(leaf: Any) -> bool:
+    return isinstance(leaf, FakeTensor)
 
 
 class _Slots:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from rooflens.models.holders import Holders
+from rooflens.models.holders import Caches, Holders
 from rooflens.trace.lending import lent
 
 
@@ -94,9 +94,11 @@ def untouched(root: nn.Module, copied: Callable[[Tensor], Tensor]) -> Iterator[N
     Tensors are parameters, buffers, and those in attributes, in whatever container or plain object.
     """
     holders = Holders(root)
+    caches = Caches(holders.modules)
     with lent(holders.modules):
         try:
             holders.exchange(copied)
             yield
         finally:
             holders.restore()
+            caches.forget_fakes()
