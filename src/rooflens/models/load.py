@@ -82,7 +82,9 @@ def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
     A function of the user's makes its module with its inputs: see :attr:`Blueprint.make`.
 
     On meta nothing is allocated. Models that read values while they are built cannot be built there: everything but
-    their parameters lies on the CPU meanwhile, and for those that read parameters too, these as well.
+    their parameters lies on the CPU meanwhile, and for those that read parameters too, these as well. On a card the
+    values are made there, where that takes no time; models that mix devices while they are built, or are too large for
+    it in fp32, are made on the CPU.
     """
     if blueprint.module is not None:
         return blueprint.module
@@ -97,9 +99,10 @@ def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
         return _on("cpu", make).to(device)
 
     what = f"cannot build {blueprint.name}"
-    if device != "meta":
+    if device == "cpu":
         return _guarded(what, on_cpu)
-    return _first_that_works(what, lambda: _on("meta", make), with_values, on_cpu)
+    others = (with_values,) if device == "meta" else ()
+    return _first_that_works(what, lambda: _on(device, make), *others, on_cpu)
 
 
 def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Example:

@@ -37,13 +37,13 @@ class Workload:
     anew: bool = False
 
     def step(self, run: Run, device: str) -> Step:
-        """Return the step of a run with values: its module is built on the CPU, and its inputs are made on `device`.
+        """Return the step of a run with values: its module and its inputs are made on `device`.
 
         A function of the user's makes both, on the CPU.
         """
         if self.blueprint.make is not None:
             return self._made(run, "cpu")
-        return self._step(run, build(self.blueprint, "cpu"), make_example(self.blueprint, run.batch, device))
+        return self._step(run, build(self.blueprint, device), make_example(self.blueprint, run.batch, device))
 
     def untouched_steps(self) -> Callable[[Run], Step]:
         """Return what makes the steps of the runs without values, as far as their code allows; a module is built once.

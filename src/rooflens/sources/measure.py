@@ -116,20 +116,31 @@ class Held:
 
     def __init__(self, observer: conditions.Observer) -> None:
         self._observer = observer
-        gc.collect()  # reference cycles may keep an earlier model
         if observer.where == "cuda":
-            torch.cuda.synchronize()
-            torch._C._cuda_clearCublasWorkspaces()  # they stay in a process after its first product, 67 MB on an H200
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
+            _forget_peaks()
             self._before = None
         else:
+            gc.collect()  # reference cycles may keep an earlier model
             self._before = conditions.resident() if conditions.reset_resident_peak() else None
+
+    def placed(self) -> None:
+        """Leave out what it took to make the step, now that it lies on the card in its types."""
+        if self._observer.where == "cuda":
+            _forget_peaks()
 
     def memory(self) -> Memory:
         if self._observer.where == "cuda":
             return replace(peak_memory("cuda"), before=self._observer.held_by_others)
         return Memory() if self._before is None else replace(peak_memory("cpu"), before=self._before[0])
+
+
+def _forget_peaks() -> None:
+    """Free what nothing uses on the card, and begin its peaks anew."""
+    gc.collect()  # reference cycles may keep an earlier model
+    torch.cuda.synchronize()
+    torch._C._cuda_clearCublasWorkspaces()  # they stay in a process after its first product, 67 MB on an H200
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
 
 
 def peak_memory(where: str) -> Memory:
