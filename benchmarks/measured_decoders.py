@@ -68,7 +68,7 @@ def measured(asked: dict[str, Any], budget: float, limit: float) -> Iterator[dic
             **asked,
             "batch": case.batch,
             "seconds": of_case.total().measured_seconds,
-            "peak": of_case.memory.peak,
+            "peak": None if of_case.memory is None else of_case.memory.peak,
             "wall_of_call": wall,
         }
     yield from ({**asked, "batch": f.case.batch, "error": f.message} for f in records.failures)
@@ -93,7 +93,10 @@ def estimated(row: dict[str, Any], device: str) -> dict[str, Any]:
     asked = {k: v for k, v in row.items() if k not in ("seconds", "peak", "wall_of_call", "error", "cuda_graph")}
     e = rl.estimate(**asked, dtype="bf16", device=device)
     total = e.total()
-    return {**row, "floor": total.seconds, "as_written": total.written_bound.seconds, "estimated": e.memory.with_workspace}
+    assert total.written_bound is not None
+    assert e.memory is not None
+    written, held = total.written_bound.seconds, e.memory.with_workspace
+    return {**row, "floor": total.seconds, "as_written": written, "estimated": held}
 
 
 def compare(results: Path, device: str, jobs: int, write: Path | None) -> int:

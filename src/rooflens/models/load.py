@@ -101,8 +101,9 @@ def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
     what = f"cannot build {blueprint.name}"
     if device == "cpu":
         return _guarded(what, on_cpu)
-    others = (with_values,) if device == "meta" else ()
-    return _first_that_works(what, lambda: _on(device, make), *others, on_cpu)
+    if device == "meta":
+        return _first_that_works(what, lambda: _on("meta", make), with_values, on_cpu)
+    return _first_that_works(what, lambda: _on(device, make), on_cpu)
 
 
 def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Example:
