@@ -64,7 +64,15 @@ def test_every_option_is_refused_for_a_program_or_reaches_it(monkeypatch: pytest
     reached: dict[str, object] = {}
     monkeypatch.setattr("rooflens.count_program", lambda program, **options: reached.update(options))
     monkeypatch.setattr("rooflens.cli.options.Shown.emit", lambda shown, found: reached.update(asdict(shown)))
-    words = {"batch": "3", "limit": "3", "img_size": "3", "seq_len": "3", "depth": "3", "outputs": "x.jsonl"}
+    words = {
+        "batch": "3",
+        "limit": "3",
+        "img_size": "3",
+        "seq_len": "3",
+        "depth": "3",
+        "dtype": "fp32",
+        "outputs": "x.jsonl",
+    }
     for param in command.params:
         if not isinstance(param, click.Option):
             continue
