@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import rooflens as rl
 from rooflens.cli.counters import counters as command
 from rooflens.cli.main import cli
+from rooflens.cli.options import IntList
 from rooflens.errors import CountersUnavailable, InvalidValue
 from rooflens.sources.profile import profiled_step
 
@@ -64,20 +65,17 @@ def test_every_option_is_refused_for_a_program_or_reaches_it(monkeypatch: pytest
     reached: dict[str, object] = {}
     monkeypatch.setattr("rooflens.count_program", lambda program, **options: reached.update(options))
     monkeypatch.setattr("rooflens.cli.options.Shown.emit", lambda shown, found: reached.update(asdict(shown)))
-    words = {
-        "batch": "3",
-        "limit": "3",
-        "img_size": "3",
-        "seq_len": "3",
-        "depth": "3",
-        "dtype": "fp32",
-        "outputs": "x.jsonl",
-    }
+    words = {"dtype": "fp32", "outputs": "x.jsonl"}
     for param in command.params:
         if not isinstance(param, click.Option):
             continue
         flag, choices = max(param.opts, key=len), getattr(param.type, "choices", None)
-        value = [] if param.is_flag else [choices[0] if choices else words.get(param.name or "", "t4")]
+        is_number = isinstance(param.type, IntList | click.IntRange | click.FloatRange)
+        value = (
+            []
+            if param.is_flag
+            else [choices[0] if choices else words.get(param.name or "", "3" if is_number else "t4")]
+        )
         reached.clear()
         shown = CliRunner().invoke(cli, ["counters", flag, *value, "--", "python", "x.py"])
         refused = shown.exit_code == 2 and f"{flag} is of a model" in shown.stderr
