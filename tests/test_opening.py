@@ -222,3 +222,32 @@ def test_files_that_are_read_in_place_have_the_same_bound(tmp_path: Path, monkey
             rl.read(path)
     with pytest.raises(FileError, match="it is no file"):
         opening.whole_size(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "column"),
+    [
+        ("sums.csv", "Time (%),Total Time (ns),Instances,Avg (ns),Avg (ns),Name\n100,20,2,10,15,k\n", "avg"),
+        (
+            "sums.csv",
+            "Time (%),Total Time (ns),total time (us),Instances,Avg (ns),Name\n100,20,9,2,10,k\n",
+            "total time",
+        ),
+        (
+            "nvprof.csv",
+            '"Device","Kernel","Invocations","Metric Name","Avg","Avg"\n"P100 (0)","k",1,"flop_count_sp",4,8\n',
+            "Avg",
+        ),
+        (
+            "nvprof.csv",
+            '"Type","Time(%)","Time","Time","Calls","Avg","Name"\n,%,us,us,,us,\n"GPU activities",100,20,30,2,10,"k"\n',
+            "Time",
+        ),
+        ("counters.csv", HEADER.replace('"Metric Value"', '"Metric Value","Metric Value"'), "Metric Value"),
+        ("counters.csv", HEADER.replace('"Kernel Name"', '"Kernel Name","Kernel Name"'), "Kernel Name"),
+        ("roofline.csv", "device,HBMBw,HBMBw,L2Bw,L1Bw,FP32Flops\n0,1388.7,2000,3000,8000,20937.7\n", "HBMBw"),
+    ],
+)
+def test_a_column_that_stands_twice_is_an_error(tmp_path: Path, name: str, text: str, column: str) -> None:
+    with pytest.raises(FileError, match=f"column '{column}' stands twice"):
+        rl.read(written(tmp_path, name, text))

@@ -147,6 +147,8 @@ def test_any_text_gives_a_number_or_a_unit_error(text: str, unit: str) -> None:
         (0.0125, "s", "12.50 ms"),
         (3e-15, "s", "0.003000 ps"),  # below the last prefix
         (4.2e22, "FLOP", "42000 EFLOP"),  # above it
+        (1e294, "s", "1.000e+294 s"),  # where digits would fill lines with zeros
+        (-2.5e-300, "s", "-2.500e-300 s"),
         (-1500, "B/s", "-1.500 kB/s"),
         (math.inf, "s", "inf s"),
     ],

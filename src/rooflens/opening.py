@@ -8,7 +8,8 @@ import io
 import json
 import tomllib
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -266,6 +267,15 @@ def at_most(
         if number >= limit:
             raise too_many(where, limit, what, error)
         yield row
+
+
+def check_columns(names: Iterable[str], read: Container[str], place: str) -> None:
+    """Raise FileError if a column that is read stands twice in a header: which of the two holds is not known."""
+    twice = next((name for name, times in Counter(names).items() if times > 1 and name in read), None)
+    if twice is not None:
+        raise FileError(
+            f"{place}: column {twice!r} stands twice, and which one holds is not known; write the file again"
+        )
 
 
 def parsed_json(text: str | bytes, where: str, error: type[RooflensError] = FileError, **options: Any) -> Any:

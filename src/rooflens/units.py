@@ -105,6 +105,10 @@ def _scale(written: str, unit: str, text: str) -> float:
     )
 
 
+_LEAST, _MOST_SHOWN = 1e-3, 1e6
+"""Numbers that are shown in digits, beside the smallest and the largest prefix."""
+
+
 def show(value: float | None, unit: str = "", digits: int = 4) -> str:
     """Write `value`, a number of base unit `unit`, for a person: `digits` significant digits and a prefix.
 
@@ -125,5 +129,7 @@ def show(value: float | None, unit: str = "", digits: int = 4) -> str:
     fitting = [prefix for prefix, factor in DECIMAL.items() if abs(rounded) >= factor * 0.9999999999]
     prefix = fitting[-1] if fitting else "p"
     scaled = rounded / DECIMAL[prefix]
+    if not _LEAST <= abs(scaled) < _MOST_SHOWN:  # beyond the prefixes, where digits would be a line of zeros
+        return f"{value:.{digits - 1}e} {unit}".rstrip()
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(scaled))))
     return f"{scaled:.{decimals}f} {prefix}{unit}".rstrip()

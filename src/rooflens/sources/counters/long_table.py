@@ -9,7 +9,7 @@ from dataclasses import replace
 from rooflens import opening
 from rooflens.records.record import MOST_CALLS
 from rooflens.sources.counters.counter_cells import CounterReading, Target, shape_of
-from rooflens.sources.counters.csv_rows import SEPARATOR, Header, damaged, fields, misshapen
+from rooflens.sources.counters.csv_rows import IDENTITY, SEPARATOR, Header, damaged, fields, misshapen
 from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.metrics import kind_of, labelled
 from rooflens.sources.counters.printed_numbers import NOT_AVAILABLE, Deferred
@@ -191,6 +191,7 @@ def table(reading: CounterReading, text: str, line: int) -> LongTable | RawTable
     lacking = [name for name in needed if name not in header]
     if lacking:
         raise damaged(reading.where, line, f"the header lacks {', '.join(lacking)}")
+    opening.check_columns(header.names, {*IDENTITY, *needed, *values}, f"{reading.where}, line {line}")
     if not is_wide:
         return LongTable(reading, header)
     wide = RawTable(reading, header)

@@ -227,6 +227,8 @@ def _rows(lines: Iterable[str], where: str) -> Iterator[tuple[_TimeTable, list[s
         row = _cells(text)
         begun = _table(row, n)
         if begun is not None:
+            names = [_named(cell)[0] for cell in row]
+            opening.check_columns(names, {names[at] for at in begun.places.values()}, f"{where}, line {n}")
             table = begun
         elif table is not None and not text.startswith("=="):
             place = f"{where}, line {n}"
@@ -243,14 +245,19 @@ def _cells(line: str) -> list[str]:
         return []
 
 
+def _named(cell: str) -> tuple[str, str]:
+    """Return the name and the unit of a column."""
+    match = _HEADED.fullmatch(cell.strip())
+    unit = match[2].strip() if match else ""
+    return (match[1] if match and unit != "%" else cell).strip().lower(), unit
+
+
 def _table(header: Sequence[str], line: int) -> _TimeTable | None:
     """The table of a header, None if it has the columns of none."""
     keys: dict[str, int] = {}
     written: dict[str, str] = {}
     for at, cell in enumerate(header):
-        match = _HEADED.fullmatch(cell.strip())
-        unit = match[2].strip() if match else ""
-        key = (match[1] if match and unit != "%" else cell).strip().lower()
+        key, unit = _named(cell)
         keys.setdefault(key, at)
         written.setdefault(key, unit)
     if _COUNTERS & keys.keys():

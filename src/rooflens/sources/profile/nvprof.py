@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rooflens import units
 from rooflens.errors import FileError
-from rooflens.opening import at_most, opened_lines, text_of
+from rooflens.opening import at_most, check_columns, opened_lines, text_of
 from rooflens.records import Case, Record, Timing, Work
 from rooflens.records.record import MOST_CALLS
 from rooflens.records.timing import LONGEST
@@ -190,6 +190,7 @@ def _rows(lines: Iterable[str], where: str) -> Iterator[tuple[frozenset[str], _R
             of_host = of_host if not text else "API calls" in text
         elif (named := _table(text)) is not None:
             columns, header, units = named, [cell.strip() for cell in next(csv.reader([text]))], None
+            check_columns(header, named, f"{where}, line {number}")
             table = number
         elif columns is not None:
             try:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rooflens.errors import FileError
+from rooflens.opening import check_columns
 from rooflens.records import Device
 from rooflens.sources.roofs.ceilings import NamedRoof, Roofs, device_of, rate
 
@@ -35,6 +36,7 @@ def from_rocprof(text: str, path: Path, _: str, told: Device | None) -> Roofs:
         raise FileError(f"{where} holds no GPU below its header; run 'rocprof-compute profile --roof-only' again")
     if any(len(row) != len(header) for row in rows):
         raise FileError(f"{where}: a row has another number of cells than the header; it was cut")
+    check_columns(header, header, where)
     notes = [f"Roofs of the first of {len(rows)} GPUs"] if len(rows) > 1 else []
     cells = dict(zip(header, rows[0], strict=True))
     if len(rows) == 1 and not text.endswith(("\n", "\r")):
