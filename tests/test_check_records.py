@@ -188,6 +188,15 @@ def test_a_whole_that_is_not_the_sum_of_its_kernels() -> None:
         assert codes(GOOD, GOOD, whole) == expected
 
 
+def test_a_device_is_busy_at_least_as_long_as_one_kernel() -> None:
+    # Two kernels of 100 us at the same time are 100 us of busy time, and never 50 us.
+    launches = [kernel(name, seconds=1e-4, fp32=1e6) for name in ("one", "other")]
+    launches = [replace(each, source="profile", work=None, phase=None) for each in launches]
+    for seconds, expected in ((1e-4, ()), (5e-5, ("total-off",))):
+        busy = Timing(samples=(seconds,), origin="profiler")
+        assert codes(*launches, Record(case=CASE, source="profile", scope="model", busy=busy)) == expected
+
+
 def test_a_first_sample_after_a_cold_call_is_warm() -> None:
     timing = Timing(samples=(0.5, 0.01, 0.011, 0.012), origin="monotonic", cold=2.0)
     assert codes(Record(case=CASE, source="measure", scope="model", phase="forward", timing=timing)) == ()

@@ -440,6 +440,21 @@ def test_impossible_values_are_rejected_where_they_stand(tmp_path: Path) -> None
     assert negative.startswith(", line 4: a timing holds a sample that is no duration: -1.0")
 
 
+@pytest.mark.parametrize("beyond", [10**400, -(10**19)])
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (2, '{"type": "case", "number": 0, "model": "m", "batch": %d}'),
+        (2, '{"type": "case", "number": 0, "model": "m", "options": [["seq_len", %d]]}'),
+        (4, '{"type": "record", "case": 0, "source": "estimate", "scope": "model", "parameters": %d}'),
+        (4, '{"type": "record", "case": 0, "source": "estimate", "scope": "model", "memory": {"peak": %d}}'),
+    ],
+)
+def test_sizes_that_no_program_has_are_rejected(tmp_path: Path, number: int, text: str, beyond: int) -> None:
+    assert f"line {number}: " in (told := damaged(tmp_path, put(number, text % beyond)))
+    assert "cannot be" in told or "cannot have" in told
+
+
 def test_json_nested_too_deep(tmp_path: Path) -> None:
     assert damaged(tmp_path, put(4, '{"type": ' + "[" * 100_000)).startswith(", line 4: ")
 

@@ -44,6 +44,7 @@ def total_off(context: Context) -> Iterator[Doubt]:
                 yield _doubt(whole, total, "less than what of it was read", value, "part")
     yield from _memory(context)
     yield from _kernels(context)
+    yield from _busy(context)
 
 
 Parts = Mapping[str, Sequence[tuple[float, float]]]
@@ -119,6 +120,21 @@ def _kernels(context: Context) -> Iterator[Doubt]:
                 f"{units.show(stated, 'FLOP')} of the whole model is not the sum of its pieces,"
                 f" {units.show(total, 'FLOP')}",
                 {"stated FLOP": stated, "sum FLOP": total},
+            )
+
+
+def _busy(context: Context) -> Iterator[Doubt]:
+    """A device that was busy for less time than one of its kernels took."""
+    for case, source, part in context.records.split():
+        spans = [max(r.busy.samples) for r in part if r.busy is not None and r.phase is None]
+        launches = [(r.timing.median, r.name) for r in part if r.scope == "kernel" and r.timing is not None]
+        longest, name = max(launches, default=(0.0, ""))
+        if len(spans) == 1 and longest > spans[0] * (1 + SUM):
+            yield Doubt(
+                f"{case.label()} ({source})",
+                f"a busy time of {units.show(spans[0], 's')} is less than that of {name!r} alone,"
+                f" {units.show(longest, 's')}",
+                {"busy s": spans[0], "part s": longest},
             )
 
 

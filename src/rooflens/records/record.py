@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
@@ -29,6 +30,15 @@ AS_IS = "as-is"
 MODES = ("inference", "train", "prefill", "decode")
 MOST_CALLS = 2**53
 """Beyond this a count is no longer exact in a file."""
+_MOST_SIZE = 2**63 - 1
+"""The largest size, in samples, elements or bytes, that torch knows."""
+
+
+def _check_sizes(sizes: Mapping[str, Scalar | None]) -> None:
+    """Raise InvalidValue if a whole number is none that a program can have: no float holds it either."""
+    for name, size in sizes.items():
+        if isinstance(size, int) and abs(size) > _MOST_SIZE:
+            raise InvalidValue(f"{name} cannot be a number of {len(str(size))} digits; the most is {_MOST_SIZE}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +67,7 @@ class Case:
                 raise InvalidValue(f"unknown {what} {value!r}; known: {', '.join(known)}")
         if self.batch is not None and self.batch < 1:
             raise InvalidValue(f"batch {self.batch} cannot be a case; it has at least 1 sample")
+        _check_sizes({"batch": self.batch, **dict(self.options)})
 
     def label(self) -> str:
         """The case as text, for tables, captions and messages."""
@@ -99,6 +110,7 @@ class Memory:
         negative = [f.name for f in fields(self) if (getattr(self, f.name) or 0) < 0]
         if negative:
             raise InvalidValue(f"memory cannot be {getattr(self, negative[0])} bytes ({negative[0]})")
+        _check_sizes({f"memory ({f.name})": getattr(self, f.name) for f in fields(self)})
 
     @property
     def with_workspace(self) -> int | None:
@@ -202,6 +214,7 @@ class Record:
             raise InvalidValue(f"a record cannot stand for {self.calls} calls; it stands for 1 to {MOST_CALLS}")
         if self.parameters is not None and self.parameters < 0:
             raise InvalidValue(f"a model cannot have {self.parameters} parameters")
+        _check_sizes({"parameters": self.parameters})
         if self.notes:
             object.__setattr__(self, "notes", tuple(map(without_folders, self.notes)))
 
