@@ -1,6 +1,7 @@
 """Quantities as text: the only file that knows a prefix.
 
-Inside rooflens a quantity is a plain number in a base unit: FLOP, byte, second, FLOP/s, B/s, FLOP/B, hertz, watt.
+Inside rooflens a quantity is a plain number in a base unit: FLOP, byte, second, FLOP/s, B/s, FLOP/B, hertz, watt,
+joule.
 Text appears only at the edge: :func:`parse` reads it, :func:`show` writes it.
 
 Prefixes are decimal (k = 10^3, G = 10^9); binary ones are written Ki, Mi, Gi, Ti and are accepted for bytes only.
@@ -30,7 +31,7 @@ DECIMAL: Mapping[str, float] = {
     "E": 1e18,
 }
 BINARY: Mapping[str, float] = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-BASE_UNITS = ("FLOP/s", "FLOP/B", "FLOP", "B/s", "B", "s", "Hz", "W")
+BASE_UNITS = ("FLOP/s", "FLOP/B", "FLOP", "B/s", "B", "s", "Hz", "W", "J")
 
 # Other spellings of a base unit. OP is what vendors call an integer FLOP; the rate means the same thing.
 _SYNONYMS: Mapping[str, str] = {

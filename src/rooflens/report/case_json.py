@@ -11,9 +11,11 @@ from rooflens.results import Evidence, Measured, RecordSet, join
 from rooflens.results.evidence import only_failed
 from rooflens.results.quantities import (
     ALL_FLOPS,
+    ANSWERS,
     AS_WRITTEN,
     BOUND,
     EFFICIENCY,
+    ENERGY_PER_SAMPLE,
     HFU,
     INTENSITY,
     MACS,
@@ -21,8 +23,10 @@ from rooflens.results.quantities import (
     MFU,
     PREDICTED,
     RECOMPUTED_FLOPS,
+    THROUGHPUT,
     TIME,
     WHOLE_MODEL,
+    step_time,
     throughput,
 )
 
@@ -61,6 +65,7 @@ def _case(item: Evidence, why: Failure | None) -> dict[str, Any]:
         "parameters": item.parameters,
         "phases": {phase: _phase(item, phase) for phase in PHASES if phase in phases},
         "step": _phase(item, None),
+        "answers": _answers(item),
         "memory": _memory(None if item.work is None else item.work.memory),
         "kv_cache": None if item.work is None else _kv_cache(item.work.kv_cache),
         "fits": None if item.room is None else item.room.fits,
@@ -102,6 +107,15 @@ def _phase(item: Evidence, phase: Phase | None) -> dict[str, Any] | None:
         "measured_seconds": TIME.read(item, phase).value,
         **{quantity.name: quantity.read(item, phase).value for quantity in (EFFICIENCY, MFU, HFU)},
     }
+
+
+def _answers(item: Evidence) -> dict[str, Any] | None:
+    """What people ask of the step: rates, times of tokens, energies."""
+    _, origin = step_time(item.total(), item.measured())
+    asked = ANSWERS.get(item.case.mode, (THROUGHPUT, ENERGY_PER_SAMPLE))
+    if origin is None:
+        return None
+    return {"from": origin, **{quantity.name: quantity.read(item).value for quantity in asked}}
 
 
 def _memory(memory: Memory | None) -> dict[str, int | None]:

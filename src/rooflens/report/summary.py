@@ -29,12 +29,15 @@ from rooflens.report.executed_work import by_family, by_module
 from rooflens.report.memory_steps import memory_steps
 from rooflens.report.scaling import scaling
 from rooflens.report.sweep_notes import batch_notes
-from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, Entry, Sign, Table, build
 from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordSet, Room, Total, join
 from rooflens.results.evidence import only_failed, piecewise
 from rooflens.results.quantities import (
+    ANSWERS,
     AS_WRITTEN,
     EFFICIENCY,
+    ENERGY_PER_SAMPLE,
+    ENERGY_PER_TOKEN,
     HFU,
     MFU,
     PARAMETERS,
@@ -43,6 +46,7 @@ from rooflens.results.quantities import (
     TIME,
     WHOLE_MODEL,
     RateOrigin,
+    step_time,
     throughput,
 )
 
@@ -92,6 +96,30 @@ def _of_both(quantity: Quantity, show: Show, most: float | None = None) -> Colum
     return _time(quantity.name, quantity.header, PERCENT, read, show)
 
 
+def _rate(row: _Row) -> Entry:
+    """The throughput of a row; people ask for tokens where the mode is answered in tokens."""
+    rate, origin = row.rate
+    return Entry(rate, "<=" if origin == "bound" else "", label="-" if row.case.mode in ANSWERS else None)
+
+
+def _answer(quantity: Quantity, show: Show = "always") -> Column:
+    """Return the column of what people ask of a step: a bound is the least time and the highest rate.
+
+    An energy is an upper figure of a measured time, and of a bound neither the least nor the most.
+    """
+    energy = quantity in (ENERGY_PER_TOKEN, ENERGY_PER_SAMPLE)
+
+    def read(row: _Row) -> Entry:
+        value = None if row.only else quantity.read(row.evidence).value
+        sign: Sign = ">=" if quantity.better == "less" else "<="
+        if energy or row.measured is not None:
+            sign = "<=" if energy and row.measured is not None else ""
+        return Entry(value, "" if value is None else sign)
+
+    return _time(quantity.name, quantity.header, quantity.unit, read, show)
+
+
+_IN_TOKENS = [answer for answers in ANSWERS.values() for answer in answers if answer is not ENERGY_PER_TOKEN]
 _SUMMARY = (
     *CASE,
     SOURCE,
@@ -127,8 +155,10 @@ _SUMMARY = (
     _of_both(EFFICIENCY, "always", most=1),
     _of_both(MFU, "files"),
     _of_both(HFU, "files"),
-    _time("throughput", THROUGHPUT.header, "", lambda row: Entry(row.rate[0], "<=" if row.rate[1] == "bound" else "")),
+    _time("throughput", THROUGHPUT.header, "", _rate),
     replace(_time("throughput_from", "throughput from", "", "rate.1", "files"), align="left"),
+    *map(_answer, (*_IN_TOKENS, ENERGY_PER_TOKEN)),
+    _answer(ENERGY_PER_SAMPLE, "files"),
     *ROOM,
     Column("failed", "failed", read="failed", align="left"),
 )
@@ -219,7 +249,8 @@ def summary(rs: RecordSet) -> Table:
 
     An estimate and the measurement of its case share a row, so that bound, measured time and efficiency (bound over
     measured) stand beside each other. Throughput is batch over measured seconds; without a measurement it is batch over
-    the bound, an upper bound marked ``<=``. A case that failed has a row that says why.
+    the bound, an upper bound marked ``<=``. Prefill and decode are answered in tokens. A case that failed has a row
+    that says why.
     """
     evidence = join(rs)
     rows = []
@@ -246,7 +277,11 @@ def summary(rs: RecordSet) -> Table:
         rows += _failed_rows(rs, evidence)
     if len(evidence) + len(rs.failures) > 1:
         notes += batch_notes(evidence, rs.failures)
-    return build("Summary", _SUMMARY, rows, notes=notes)
+    in_tokens = all(row.case.mode in ANSWERS for row in rows)
+    columns = [
+        replace(column, show="files") if in_tokens and column.key == THROUGHPUT.name else column for column in _SUMMARY
+    ]
+    return build("Summary", columns, rows, notes=notes)
 
 
 def _failed_rows(rs: RecordSet, evidence: Sequence[Evidence]) -> Iterator[_Row]:
@@ -297,14 +332,27 @@ def _counted(records: RecordSet, depth: int) -> list[Table]:
     return [by_family(by_kind, case, coverage), *modules]
 
 
+def _notes_on_tokens(rows: Sequence[_Row]) -> Iterator[str]:
+    """Yield what the answers in tokens mean."""
+    steps = [(row, step_time(row.total, row.measured)[1]) for row in rows if row.only is None]
+    if any(origin == "bound" for _, origin in steps):
+        yield "<= tokens per second, >= times of a token, that the bound allows"
+    with_energy = {origin for row, origin in steps if ENERGY_PER_TOKEN.read(row.evidence).value is not None}
+    if "measured" in with_energy:
+        yield f"<= {ENERGY_PER_TOKEN.header}: the card at its power limit for all of the measured time"
+    if "bound" in with_energy:
+        yield f"{ENERGY_PER_TOKEN.header}: full power for the least time; a step takes longer, and may draw less"
+
+
 def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     """Yield what a reader of the rows has to know; a note that does not hold for every case says for which."""
     yield from total_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.total is not None and row.total.bound is not None for row in rows):
         yield "bound: operation by operation, operands from DRAM; whole-model roofline: all work as one operation"
     yield from surplus_notes(row.total for row in rows if row.total is not None and row.only is None)
-    if any(row.rate[1] == "bound" for row in rows):
+    if any(row.rate[1] == "bound" and row.case.mode not in ANSWERS for row in rows):
         yield "<= samples per second that the bound allows"
+    yield from _notes_on_tokens([row for row in rows if row.case.mode in ANSWERS])
     if any(row.measured is not None and row.noisy for row in rows):
         yield f"~ noisy: the middle half of the samples spreads over more than {100 * NOISY:.0f} % of the median"
     timed = [row for row in rows if row.measured is not None]

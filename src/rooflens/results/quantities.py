@@ -14,6 +14,7 @@ RateOrigin = Literal["measured", "bound"]
 """Whether a throughput was measured or is the most that the bound allows."""
 Time = Literal["measured", "bound"]
 TIMES: tuple[Time, ...] = get_args(Time)
+_CARDS = ("gpu", "tpu", "accelerator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +86,12 @@ class Quantity:
         )
 
     def _interval(self, value: float, measured: Measured) -> tuple[float, float] | None:
-        """The interval of the time, or of what is divided by it."""
+        """The interval of the time, of what is multiplied with it, or of what is divided by it."""
         low, high = measured.interval
-        if low is None or high is None or self.better == "less":
+        if low is None or high is None or value == measured.seconds:
             return None if low is None or high is None else (low, high)
+        if self.better == "less":  # an energy grows with the time
+            return (value * low / measured.seconds, value * high / measured.seconds)
         return (value * measured.seconds / high, value * measured.seconds / low) if low and high else None
 
 
@@ -118,11 +121,27 @@ def throughput(case: Case, total: Total | None, measured: Measured | None) -> tu
     Devices that train together have a batch each.
     """
     batch = None if case.batch is None else case.batch * int(dict(case.options).get("gpus", 1))
-    if batch is None or (measured is not None and measured.pieces):  # what lies between the pieces takes time too
-        return None, None
+    seconds, origin = step_time(total, measured)
+    return (None, None) if batch is None or seconds is None else (batch / seconds, origin)
+
+
+def step_time(total: Total | None, measured: Measured | None) -> tuple[float | None, RateOrigin | None]:
+    """Return the time that a rate or an energy is about, above zero: the measured one where there is one, or the bound.
+
+    Times of pieces tell no time of the step: what lies between the pieces takes time too.
+    """
     if measured is not None:
-        return (batch / measured.seconds, "measured") if measured.seconds else (None, None)
-    return (batch / total.seconds, "bound") if total is not None and total.seconds else (None, None)
+        return (measured.seconds, "measured") if measured.seconds and not measured.pieces else (None, None)
+    return (total.seconds, "bound") if total is not None and total.seconds else (None, None)
+
+
+def prompt_tokens(evidence: Evidence) -> int | None:
+    """Return the tokens of each sequence that a prefill step reads: those that its cache has seen, or was asked for."""
+    cache = None if evidence.work is None else evidence.work.kv_cache
+    asked = dict(evidence.case.options).get("seq_len")
+    if cache is not None:
+        return cache.tokens
+    return asked if isinstance(asked, int) and asked > 0 else None
 
 
 def activations(evidence: Evidence) -> float | None:
@@ -156,11 +175,57 @@ def _observed(read: Callable[[Total | None, float | None], float | None]) -> Cal
     )
 
 
+def _step_time(evidence: Evidence, phase: Phase | None, time: Time | None) -> float | None:
+    """Return the time of :func:`step_time`, or the one that is asked for."""
+    measured = None if time == "bound" else evidence.measured(phase)
+    total = None if time == "measured" else evidence.total(phase)
+    return step_time(total, measured)[0]
+
+
 def _rate(evidence: Evidence, phase: Phase | None, time: Time | None) -> float | None:
     measured = None if time == "bound" else evidence.measured(phase)
     if time == "measured" and measured is None:
         return None
     return throughput(evidence.case, evidence.total(phase), measured)[0]
+
+
+def _of_mode(mode: str, tokens: Callable[[Evidence], float | None] | None = None) -> Callable[..., float | None]:
+    """Return a reader of the time of a step of one mode, or of the tokens that it makes or reads per second."""
+
+    def read(evidence: Evidence, phase: Phase | None, time: Time | None) -> float | None:
+        seconds = _step_time(evidence, phase, time) if evidence.case.mode == mode else None
+        if seconds is None or tokens is None:
+            return seconds
+        return ratio(tokens(evidence), seconds)
+
+    return read
+
+
+def _samples(evidence: Evidence) -> int | None:
+    """Return the samples of a step; None where it is answered in tokens."""
+    return None if evidence.case.mode in ANSWERS else evidence.case.batch
+
+
+def _tokens(evidence: Evidence) -> int | None:
+    """Return the tokens that a step of prefill reads or a step of decode makes, of all sequences; None of others."""
+    each = {"prefill": prompt_tokens(evidence), "decode": 1}.get(evidence.case.mode)
+    return None if each is None or evidence.case.batch is None else evidence.case.batch * each
+
+
+def _energy(per: Callable[[Evidence], int | None]) -> Callable[..., float | None]:
+    """Return a reader of the power limit times the time of the step, over tokens or samples.
+
+    Only cards hold their power below the limit: what a CPU is rated for is none, and leaves out its memory.
+    """
+
+    def read(evidence: Evidence, phase: Phase | None, time: Time | None) -> float | None:
+        device, seconds = evidence.device, _step_time(evidence, phase, time)
+        if device is None or device.kind not in _CARDS or "power" not in device.facts or seconds is None:
+            return None
+        alone = dict(evidence.case.options).get("gpus", 1) == 1
+        return ratio(device.facts["power"].value * seconds, per(evidence)) if alone else None
+
+    return read
 
 
 def _performance(evidence: Evidence, phase: Phase | None, time: Time | None) -> float | None:
@@ -218,6 +283,66 @@ PERFORMANCE = Quantity(
 EFFICIENCY = Quantity("efficiency", "efficiency", better="more", number=_observed(efficiency), timed=True, grows=True)
 MFU = Quantity("mfu", "MFU", better="more", number=_observed(mfu), timed=True, grows=True)
 HFU = Quantity("hfu", "HFU", better="more", number=_observed(hfu), timed=True, grows=True)
+TIME_TO_FIRST_TOKEN = Quantity(
+    "time_to_first_token",
+    "time to first token",
+    "first token",
+    unit="s",
+    better="less",
+    number=_of_mode("prefill"),
+    timed=True,
+)
+PROMPT_RATE = Quantity(
+    "prompt_tokens_per_second",
+    "prompt tokens per second",
+    "prompt tokens /s",
+    better="more",
+    number=_of_mode("prefill", _tokens),
+    timed=True,
+)
+TIME_PER_OUTPUT_TOKEN = Quantity(
+    "time_per_output_token",
+    "time per output token",
+    "per token",
+    unit="s",
+    better="less",
+    number=_of_mode("decode"),
+    timed=True,
+)
+SEQUENCE_RATE = Quantity(
+    "sequence_tokens_per_second",
+    "tokens per second of one sequence",
+    "tokens /s, one sequence",
+    better="more",
+    number=_of_mode("decode", lambda _: 1),
+    timed=True,
+)
+TOKEN_RATE = Quantity(
+    "tokens_per_second",
+    "tokens per second of all sequences",
+    "tokens /s, all",
+    better="more",
+    number=_of_mode("decode", _tokens),
+    timed=True,
+)
+ENERGY_PER_TOKEN = Quantity(
+    "energy_per_token",
+    "energy per token at the power limit",
+    "energy /token",
+    unit="J",
+    better="less",
+    number=_energy(_tokens),
+    timed=True,
+)
+ENERGY_PER_SAMPLE = Quantity(
+    "energy_per_sample",
+    "energy per sample at the power limit",
+    "energy /sample",
+    unit="J",
+    better="less",
+    number=_energy(_samples),
+    timed=True,
+)
 MEMORY = Quantity("memory", "peak memory", "peak", unit="B", better="less", number=_peak)
 KV_CACHE = Quantity("kv_cache", "cache bytes", "cache", unit="B", better="less", number=_cache)
 PARAMETERS = Quantity("parameters", "parameters", number=lambda evidence, *_: evidence.parameters)
@@ -230,7 +355,14 @@ QUANTITIES: Mapping[str, Quantity] = {
     for quantity in (
         TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, ALL_FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
         ACTIVATIONS, RECOMPUTED_FLOPS, MACS, AS_WRITTEN, WHOLE_MODEL, PREDICTED, MFU, HFU,
-        KV_CACHE,
+        KV_CACHE, TIME_TO_FIRST_TOKEN, PROMPT_RATE, TIME_PER_OUTPUT_TOKEN, SEQUENCE_RATE, TOKEN_RATE, ENERGY_PER_TOKEN,
+        ENERGY_PER_SAMPLE,
     )
 }  # fmt: skip
 """All of them by name."""
+
+ANSWERS: Mapping[str, tuple[Quantity, ...]] = {
+    "prefill": (TIME_TO_FIRST_TOKEN, PROMPT_RATE, ENERGY_PER_TOKEN),
+    "decode": (TIME_PER_OUTPUT_TOKEN, SEQUENCE_RATE, TOKEN_RATE, ENERGY_PER_TOKEN),
+}
+"""What people ask of a step of each mode that is answered in tokens: samples say little there."""

@@ -14,8 +14,8 @@ from rooflens.errors import Incomparable
 from rooflens.records import Case, Phase, Scalar
 from rooflens.results import QUANTITIES, Evidence, RecordSet, join
 
-TIMED = ("time", "throughput", "performance", "efficiency", "memory")
-"""Quantities that can be measured, and estimated too: all but efficiency."""
+TIMED = ("memory", *(name for name, quantity in QUANTITIES.items() if quantity.timed))
+"""Quantities that can be measured, and estimated too: all but efficiencies."""
 Lack = Literal["failed", "not run", "unknown"]
 """Why there is no number: its cell failed, or is not run yet, or its records do not tell it."""
 

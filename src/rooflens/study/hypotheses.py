@@ -14,10 +14,13 @@ from rooflens.records import Scalar
 from rooflens.results.quantities import (
     ACTIVATIONS,
     ALL_FLOPS,
+    ANSWERS,
     BOUND,
     BYTES,
     EFFICIENCY,
+    ENERGY_PER_SAMPLE,
     INTENSITY,
+    KV_CACHE,
     MATMUL_FLOPS,
     MEMORY,
     PARAMETERS,
@@ -35,7 +38,7 @@ QUANTITIES: Mapping[str, str] = {
     quantity.name: quantity.unit
     for quantity in (
         TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, ALL_FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
-        ACTIVATIONS,
+        ACTIVATIONS, KV_CACHE, ENERGY_PER_SAMPLE, *(answer for answers in ANSWERS.values() for answer in answers),
     )
 }  # fmt: skip
 """What a claim may be about, and its base unit."""
