@@ -110,6 +110,23 @@ def test_tensors_of_another_type_are_brought_to_the_type_of_the_case_and_that_is
     assert ([o.call.reads for o in own.operations], own.notes) == ([8 * (8 + 16 + 4)], ())
 
 
+@pytest.mark.parametrize(
+    ("inputs", "shapes"),
+    [
+        ("torch.randn(7, 4)", "[7, 4]"),  # samples per second would be 4 over the time of 7
+        ("{'input': torch.randn(1, 9, 4)}", "[1, 9, 4]"),
+        ("torch.randn(5, batch, 4)", ""),
+        ("torch.randn(3 * batch, 4)", ""),  # packed
+    ],
+)
+def test_inputs_that_do_not_follow_the_batch_are_told(inputs: str, shapes: str, tmp_path: Path) -> None:
+    name = own_file(tmp_path, f"def build(batch=1): return nn.Linear(4, 2), {inputs}")
+    told = [note for note in traced(name, batch=8).notes if "no input has the batch" in note]
+    expected = f"no input has the batch, 8 (shapes: {shapes}): what counts per sample may be wrong"
+    assert told == ([expected] if shapes else [])
+    assert not [note for note in traced(name, batch=1).notes if "batch" in note]
+
+
 def test_what_a_model_sets_while_it_runs_is_said() -> None:
     class Sets(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

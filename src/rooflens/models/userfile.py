@@ -23,9 +23,10 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from rooflens.errors import InvalidValue, ModelError, UnknownModel, class_of, cut, exit_code, message_of
-from rooflens.models.blueprint import Blueprint, MadeByUser
+from rooflens.models.blueprint import Blueprint, Example, MadeByUser
 from rooflens.models.forms import example_of, module_and_inputs
 from rooflens.models.installed import is_own_function
 from rooflens.models.process import meta_parameters, neutral
@@ -33,6 +34,7 @@ from rooflens.models.settings import changed, settings
 from rooflens.models.step import sum_of_outputs
 from rooflens.runs.run import PLACES, Place
 
+_MOST_SHAPES = 3
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 Gives = TypeVar("Gives")
 
@@ -123,7 +125,23 @@ def _called(name: str, function: Callable[..., Any], read: _ReadFile, batch: int
     if place == "cpu":  # it may be measured; the environment of the records tells these
         read.set_what_stays()
     module, inputs = module_and_inputs(name, result)
-    return MadeByUser(module=module, example=example_of(inputs, module), notes=(*read.notes, *notes))
+    example = example_of(inputs, module)
+    return MadeByUser(module=module, example=example, notes=(*read.notes, *notes, *_without_batch(example, batch)))
+
+
+def _without_batch(example: Example, batch: int | None) -> tuple[str, ...]:
+    """Say where no input has the batch that was asked for: what counts per sample divides by it.
+
+    Samples may also be packed along the first dimension, and inputs that are no tensors may hold anything.
+    """
+    leaves = [leaf for leaf in tree_leaves((example.args, example.kwargs)) if leaf is not None]
+    if batch is None or batch < 2 or not all(isinstance(leaf, torch.Tensor) and not leaf.is_nested for leaf in leaves):
+        return ()
+    shapes = [tuple(leaf.shape) for leaf in leaves if leaf.ndim]
+    if not shapes or any(batch in shape or shape[0] % batch == 0 for shape in shapes):
+        return ()
+    told = ", ".join(str(list(shape)) for shape in shapes[:_MOST_SHAPES])
+    return (f"no input has the batch, {batch} (shapes: {told}): what counts per sample may be wrong",)
 
 
 def _function(read: _ReadFile, file: str, name: str) -> Callable[..., Any]:
