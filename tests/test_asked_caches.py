@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,16 @@ def test_a_cache_is_put_back_after_every_step(
         estimated = rl.estimate(model, batch=2, seq_len=20, mode="decode", **options).kv_cache
         assert estimated is not None
         assert sum(tensor.untyped_storage().nbytes() for tensor in run.state()) == estimated.held
+
+
+def test_a_cache_that_grows_is_not_held_twice(named: Callable[..., str]) -> None:
+    run = eager(step_of(named(model_type="llama", **TINY), "decode"), "cpu")
+    first = [weakref.ref(tensor.untyped_storage()) for tensor in run.state()]
+    run.once(lambda: None)
+    assert [storage() for storage in first] == [None] * len(first)
+    # Two sequences of 20 tokens, and room for the one that a step adds.
+    assert {tensor.shape[-2] for tensor in run.state()} == {20}
+    assert {tensor.untyped_storage().nbytes() // tensor[:, :, :1].nbytes for tensor in run.state()} == {21}
 
 
 def test_fp8_is_stored_as_in_the_cache_of_transformers(named: Callable[..., str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -79,27 +79,63 @@ def _joined(first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
     return first | {name: torch.cat([first[name], last[name]], dim=-1) for name in longer}
 
 
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The shape of a tensor that is cut to it after each step, instead of the tensor."""
+
+    shape: torch.Size
+
+
 class Restored:
     """A cache that is put back after each step to what it was when this was made.
 
-    Tensors that a step replaces are put back. Those that it changes in place keep their new values, for which no kernel
-    takes longer; counters of tokens, which are small tensors of integers, get their old ones.
+    Tensors that grew by new tokens, or were replaced by others of their shape, are cut to their old length: to keep the
+    old ones beside them would take the memory of a second cache. Others that a step replaces are put back. Values that
+    change do not matter, for no kernel takes longer for them; counters of tokens, which are small tensors of integers,
+    get their old ones.
+
+    Args:
+        begun: called after the first step, from which on nothing old is held.
     """
 
-    def __init__(self, cache: Any) -> None:
+    def __init__(self, cache: Any, begun: Callable[[], None] = lambda: None) -> None:
         self._objects = [(one, {k: _shallow(v) for k, v in vars(one).items()}) for one in _objects(cache)]
         self._list = (cache, list(cache)) if isinstance(cache, list) else None
         counters = [tensor for _, tensor, _ in _named(cache) if _is_counter(tensor)]
         self._counters = [(tensor, tensor.clone()) for tensor in counters]
+        self._begun = begun
 
     def __call__(self) -> None:
         for one, attributes in self._objects:
+            after = dict(vars(one))
             vars(one).clear()
-            vars(one).update({name: _shallow(value) for name, value in attributes.items()})
+            for name, value in attributes.items():
+                cut = _cut(after.get(name), value)
+                if cut is not None:
+                    attributes[name] = _Cut(cut.shape)
+                elif isinstance(value, _Cut):
+                    raise ModelError(f"the cache changes {name!r} in another way than in its first step")
+                vars(one)[name] = _shallow(value) if cut is None else cut
+            del after
         if self._list is not None:
             self._list[0][:] = self._list[1]
         for tensor, value in self._counters:
             tensor.copy_(value)
+        self._begun()
+        self._begun = lambda: None
+
+
+def _cut(after: Any, before: Any) -> torch.Tensor | None:
+    """Return a tensor in a former shape, out of which it may have grown in one dimension; None for anything else."""
+    if not isinstance(after, torch.Tensor) or not isinstance(before, torch.Tensor | _Cut) or _is_counter(after):
+        return None
+    shape = before.shape
+    if len(after.shape) != len(shape):
+        return None
+    longer = [dim for dim, (new, old) in enumerate(zip(after.shape, shape, strict=True)) if new != old]
+    if len(longer) > 1 or any(after.shape[dim] < shape[dim] for dim in longer):
+        return None
+    return after.narrow(longer[0], 0, shape[longer[0]]) if longer else after
 
 
 def cache_tensors(cache: Any) -> list[torch.Tensor]:

@@ -92,18 +92,19 @@ def compiled(step: Step) -> Step:
     return replace(step, module=module)
 
 
-def eager(step: Step, device: str, *, capturable: bool = False) -> Executable:
+def eager(step: Step, device: str, *, capturable: bool = False, begun: Callable[[], None] = lambda: None) -> Executable:
     """Return the eager step; its module and inputs are on `device`.
 
     Args:
         capturable: the optimizer keeps its step counts on the device, as a CUDA graph needs.
+        begun: called after the first step with a cache, which took more memory to fill than a step takes.
     """
     if step.module.training != step.training:
         step.module.train(step.training)
     if step.generates:
         with step.precision(device):
             cache = begun_cache(step)
-        restored = Restored(cache)
+        restored = Restored(cache, begun)
         return Executable(
             once=lambda mark: _generate(step, device, cache, restored, mark),
             phases=("forward",),
@@ -124,15 +125,17 @@ def eager(step: Step, device: str, *, capturable: bool = False) -> Executable:
     )
 
 
-def replayed(step: Step) -> Executable:
+def replayed(step: Step, *, begun: Callable[[], None] = lambda: None) -> Executable:
     """Return the step captured in CUDA graphs, one for each phase: the host launches no kernels.
+
+    `begun` as in :func:`eager`.
 
     Raises:
         InvalidValue: the step scales its loss, which the host reads.
     """
     if step.scaled:
         raise InvalidValue("the gradient scaler of amp-fp16 looks at values on the host: no CUDA graph; use amp-bf16")
-    run = eager(step, "cuda", capturable=True)
+    run = eager(step, "cuda", capturable=True, begun=begun)
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(GRAPH_WARMUP):

@@ -197,7 +197,7 @@ def _measure(
             step = asked.step(run, where)
             enter("place")
             step = placed(step, where, copy=asked.blueprint.module is not None)
-            held.placed()
+            held.is_prepared()
             kept.items += source.records(
                 step,
                 case,

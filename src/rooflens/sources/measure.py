@@ -66,7 +66,7 @@ def records(
     ):
         stage("first call")
         switched = settings()
-        run = _prepared(step, where, options)
+        run = _prepared(step, where, options, held)
         with observer.around() as observation:
             clock = clock_of(where, flush=options.flush)
             timings = sample(_naming_phases(run, stage), run.phases, clock, policy, progress)
@@ -123,8 +123,8 @@ class Held:
             gc.collect()  # reference cycles may keep an earlier model
             self._before = conditions.resident() if conditions.reset_resident_peak() else None
 
-    def placed(self) -> None:
-        """Leave out what it took to make the step, now that it lies on the card in its types."""
+    def is_prepared(self) -> None:
+        """Leave out what it took to make the step: it lies on the card in its types now, with its cache filled."""
         if self._observer.where == "cuda":
             _forget_peaks()
 
@@ -180,9 +180,11 @@ class _Compiling:
         self.seconds += time.perf_counter() - self._begun
 
 
-def _prepared(step: Step, where: str, options: Options) -> Executable:
+def _prepared(step: Step, where: str, options: Options, held: Held) -> Executable:
     step = compiled(step) if options.compile else step
-    return replayed(step) if options.cuda_graph else eager(step, where)
+    if options.cuda_graph:
+        return replayed(step, begun=held.is_prepared)
+    return eager(step, where, begun=held.is_prepared)
 
 
 def _naming_phases(run: Executable, stage: Callable[[str], None]) -> Callable[[Callable[[], None]], None]:
