@@ -84,6 +84,9 @@ def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert [case.model for case in rl.read(*paths).cases] == [str(path) for path in paths]
 
 
+CONNECTED = b"==PROF== Connected to process 7 (/opt/program)\n"
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
@@ -95,6 +98,8 @@ def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
         (b"hello\nworld\n", "seems to be a text that begins 'hello'"),
         (HEADER.encode(), "no row stands below the header in line 1"),
         (HEADER.replace(",", ";").encode(), "the table below line 1 was saved again by another program"),
+        (CONNECTED + HEADER.replace(",", ";").encode(), "the table below line 2 was saved again by another program"),
+        (CONNECTED + HEADER.encode(), "no row stands below the header in line 2"),
         (b"epoch 1\n,ID,Process ID,Kernel Name\n0,0,42,k\n", "below line 2 was saved again"),
         (b'{"x": 1', "line|JSON|Chrome|trace"),
         (b"\x1f\x8b\x08\x00damaged", "cannot read"),

@@ -148,3 +148,13 @@ def test_the_monotonic_clock_times_what_lies_between_its_marks() -> None:
     slept, nothing = clock.seconds()
     assert slept >= 0.02
     assert nothing < slept
+
+
+def test_a_clock_that_the_timed_code_sets_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = MonotonicClock()
+    clock.start()
+    for name in ("perf_counter", "monotonic", "time"):
+        monkeypatch.setattr(f"time.{name}", lambda: 0.0)
+    sum(range(10_000))
+    clock.mark()
+    assert clock.seconds()[0] > 0

@@ -73,21 +73,21 @@ class Log:
     def failure(self, where: str) -> FileError:
         """Return the error of a file without a launch, in ncu's own words where there are any."""
         messages = [*self.errors, *self.warnings]
+        none = f"{where} holds no launch of a kernel"
+        if self.saved_again and not self.errors:  # a kernel was launched, whatever else can be read
+            return FileError(
+                f"{none}: the table below line {self.saved_again} was saved again by another program, with other"
+                " separators or a column of its own; export the report again"
+            )
         parts = [message if message.endswith(".") else f"{message}." for message in messages]
-        if not messages and self.processes:
+        if not messages and self.processes and not self.header:
             names = ", ".join(dict.fromkeys(self.processes))
             parts.append(f"ncu connected to {names}, and none of them launched a kernel.")
         if self.kernels:
             parts.append(f"The filter matched none of the kernels: {'; '.join(self.kernels)}.")
         parts += _advice(" ".join(messages))
-        none = f"{where} holds no launch of a kernel"
         if parts:
             return FileError(f"{none}: {' '.join(parts)}")
-        if self.saved_again:
-            return FileError(
-                f"{none}: the table below line {self.saved_again} was saved again by another program, with other"
-                " separators or a column of its own; export the report again"
-            )
         if self.header:
             return FileError(f"{none}: no row stands below the header in line {self.header}")
         return UnknownFormat(f"{none}: no table of ncu is in it")
