@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from time import perf_counter
 
 import torch
 
@@ -174,10 +174,10 @@ class _Compiling:
         self._handler.remove_end_callback(self._end)
 
     def _start(self, _: object) -> None:
-        self._begun = time.perf_counter()
+        self._begun = perf_counter()
 
     def _end(self, _: object) -> None:
-        self.seconds += time.perf_counter() - self._begun
+        self.seconds += perf_counter() - self._begun
 
 
 def _prepared(step: Step, where: str, options: Options, held: Held) -> Executable:
