@@ -99,10 +99,12 @@ class TomlTable:
             self.fail(key, f"is {given!r}; it has one value and not a list")
         places = [(value, (n,) if is_list else ()) for n, value in enumerate(given if is_list else [given])]
         items = checked(*(partial(self._item, key, kind, value, at) for value, at in places))
+        seen = set()
         for n, item in enumerate(items):
-            # 1 == True, so types are compared too.
-            if any(other == item and type(other) is type(item) for other in items[:n]):
+            mark = type(item), item  # 1 == True, so types are compared too
+            if mark in seen:
                 self.fail(key, f"names {item!r} twice", *places[n][1])
+            seen.add(mark)
         if not items:
             self.fail(key, "is empty; leave it out, or name something")
         return tuple(items) if kind.many else items[0]
