@@ -55,7 +55,8 @@ def options() -> str:
     lines = ["| option | default | sources | concerns | |", "|---|---|---|---|---|"]
     for name, line in OPTIONS.items():
         default = "" if line.default in (None, ()) else f"`{str(line.default).lower()}`"
-        concerns = {"step": "step", "graph": "ONNX file", "counting": "counted", "running": "run"}[line.concerns]
+        said = {"step": "step", "weights": "weights", "graph": "ONNX file", "counting": "counted", "running": "run"}
+        concerns = said[line.concerns]
         concerns += f", {', '.join(line.modes)} only" if line.modes else ""
         choices = f" One of {', '.join(line.choices)}." if line.choices else ""
         lines.append(f"| `{name}` | {default} | {', '.join(line.sources)} | {concerns} | {line.help}{choices} |")

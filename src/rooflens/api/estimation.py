@@ -45,6 +45,8 @@ def estimate(
     kv_cache_len: int | None = None,
     kv_dtype: str | None = None,
     kv_group_size: int | None = None,
+    weights: str | None = None,
+    weights_group_size: int | None = None,
     channels_last: bool = False,
     causal: bool = False,
     fusion: Fusion = "none",
@@ -82,6 +84,9 @@ def estimate(
         kv_dtype: ``fp8``, ``int8`` or ``int4``: the type in which the cache keeps keys and values.
         kv_group_size: numbers that share a scale in an int8 or int4 cache; default: 64, or the most below that divide a
             head.
+        weights: ``int8``, ``int4``, ``fp8``, ``nf4`` or ``mxfp4``: the format in which weights of products are stored,
+            in inference, prefill and decode.
+        weights_group_size: weights that share a scale; default: 128 in int4, 64 in nf4, an output channel in int8.
         channels_last: lay images and convolution weights out with channels last.
         causal: count causal attention as the half that its kernel executes.
         fusion: what runs as one kernel and keeps its intermediate results on the chip: ``none`` (each operation moves
@@ -121,6 +126,8 @@ def largest_batch(
     kv_cache_len: int | None = None,
     kv_dtype: str | None = None,
     kv_group_size: int | None = None,
+    weights: str | None = None,
+    weights_group_size: int | None = None,
     channels_last: bool = False,
     causal: bool = False,
     fusion: Fusion = "none",

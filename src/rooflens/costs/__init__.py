@@ -40,4 +40,5 @@ from rooflens.costs.masks import UNKNOWN_MASK, has_unknown_mask, mask_needs, mas
 from rooflens.costs.registry import Arithmetic, Cost, Demand, Need, arithmetic_of, cost, families, family_of, traffic
 from rooflens.costs.scans import SCANS
 from rooflens.costs.sizes import result_names
+from rooflens.costs.weight_formats import WEIGHT_FORMATS, with_weights
 from rooflens.costs.workspaces import Workspaces, most_kept, workspaces

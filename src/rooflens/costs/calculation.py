@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from rooflens.costs.expression import Expression, Sum, TensorBytes, expression_of, without_labels
 from rooflens.costs.registry import Arithmetic, Cost, Uncounted, entry_of, evaluate
 from rooflens.costs.sizes import spelled
+from rooflens.costs.weight_formats import weight_formula
 from rooflens.records import Call, Work
 
 
@@ -62,12 +63,16 @@ def calculate(call: Call, arithmetic: Arithmetic) -> Calculation:
             None if priced.kernel_work is None else _plain(priced.kernel_work),
             None if priced.floor is None else replace(priced.floor, work=_plain(priced.floor.work)),
         ),
-        formula="" if entry is None else inspect.cleandoc(entry.formula.__doc__ or ""),
+        formula="" if entry is None else _formula(entry.formula.__doc__, call),
         uncounted=_why_uncounted(call) if priced.work.missing else None,
         flops=_lines(priced.work.flops),
         kernel_flops=() if priced.kernel_work is None else _lines(priced.kernel_work.flops),
         bytes=tuple(_by_tensor(priced.work.bytes["dram"])),
     )
+
+
+def _formula(says: str | None, call: Call) -> str:
+    return "\n\n".join(filter(None, (inspect.cleandoc(says or ""), weight_formula(call))))
 
 
 def _plain(work: Work) -> Work:

@@ -62,7 +62,11 @@ def _grouped(index: int, call: Call, matrices: Tensor, routings: dict[int, _Rout
     read = min(experts, rows.shape[0]) if call.name != "grouped_mm_fallback" else experts
     hit, one = routing.hit(experts), matrices.nbytes / experts
     moved = cost(call).work.bytes["dram"] - (read - hit) * one
-    yield index, Need(bytes=int(moved), cause="idle experts", formula=_told(routing, experts, hit, one))
+    flops = None
+    if call.get("weights_group_size"):  # weights that are dequantised one by one
+        flops = dict(cost(call).work.flops)
+        flops["vector.fp32"] *= hit / read
+    yield index, Need(flops=flops, bytes=int(moved), cause="idle experts", formula=_told(routing, experts, hit, one))
 
 
 def _copied(

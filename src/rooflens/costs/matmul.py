@@ -6,6 +6,7 @@ from math import prod
 
 from rooflens.costs.registry import Demand, register
 from rooflens.costs.units import matrix, pointwise
+from rooflens.costs.weight_formats import weight_flops
 from rooflens.records import Call, Tensor
 
 PRODUCTS = (
@@ -24,8 +25,7 @@ def product(call: Call) -> Demand:
     """
     first, out = _first_operand(call), call.outputs[0]
     biased = isinstance(call.get("bias"), Tensor)
-    flops = matrix(_product_macs(call, first, out), first) | pointwise(out, vector=out.elements if biased else 0)
-    return Demand(flops=flops)
+    return Demand(flops=_flops(call, _product_macs(call, first, out), out.elements if biased else 0))
 
 
 @register("matmul", "_trilinear")
@@ -96,14 +96,14 @@ def grouped_product(call: Call) -> Demand:
     if len(first.shape) == 2:
         groups = max(1, second.shape[0])
         unread = max(0, groups - first.shape[0]) * (second.nbytes // groups)
-    return Demand(flops=matrix(macs, first), bytes=call.reads + call.writes - unread)
+    return Demand(flops=_flops(call, macs), bytes=call.reads + call.writes - unread)
 
 
 @register("matmul", "grouped_mm_fallback", "grouped_mm_fallback_backward")
 def grouped_product_of_transformers(call: Call) -> Demand:
     """The transformers library's own: (rows, k) times (groups, k, n), or both gradients of it."""
     rows, weight = call.tensor("input"), call.tensor("weight")
-    return Demand(flops=matrix(rows.elements * weight.shape[-1] * len(call.outputs), rows))
+    return Demand(flops=_flops(call, rows.elements * weight.shape[-1] * len(call.outputs)))
 
 
 @register("matmul", "addmm", "_sparse_addmm", "baddbmm", "addbmm", "addmv", "addr")
@@ -119,7 +119,7 @@ def product_with_addend(call: Call) -> Demand:
     if call.name.startswith("addbmm"):
         macs *= first.shape[0]
     added = call.get("beta", 1) != 0
-    flops = matrix(macs, first) | pointwise(out, vector=out.elements if added else 0)
+    flops = _flops(call, macs, out.elements if added else 0)
     return Demand(flops=flops, bytes=None if added else call.reads + call.writes - call.tensor("self").nbytes)
 
 
@@ -127,7 +127,18 @@ def product_with_addend(call: Call) -> Demand:
 def product_with_activation(call: Call) -> Demand:
     """addmm followed by ReLU or GELU in the same kernel: one more operation per element."""
     first, out = _first_operand(call), call.outputs[0]
-    return Demand(flops=matrix(_product_macs(call, first, out), first) | pointwise(out, vector=2 * out.elements))
+    return Demand(flops=_flops(call, _product_macs(call, first, out), 2 * out.elements))
+
+
+def _flops(call: Call, macs: int, vector: int = 0) -> dict[str, float]:
+    """FLOP of a product in the type of its left operand, of additions beside it, and of weights that are quantised."""
+    out = call.outputs[0]
+    if call.get("weights") is None:
+        first = call.tensor("input") if call.name.startswith("grouped_mm_fallback") else _first_operand(call)
+        return matrix(macs, first) | pointwise(out, vector=vector)
+    beside = weight_flops(call)
+    product: dict[str, float] = {"matmul.fp8": 2 * macs} if call["weights"] == "fp8" else matrix(macs, out)
+    return product | {"vector.fp32": beside + vector}
 
 
 def _first_operand(call: Call) -> Tensor:

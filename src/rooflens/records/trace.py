@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rooflens.records.kv_cache import KvCache
-from rooflens.records.operation import HostCalls, Operation
+from rooflens.records.operation import Access, HostCalls, Operation
 from rooflens.records.record import Memory
 
 
@@ -51,6 +51,7 @@ class Trace:
     Attributes:
         operations: every operation that does work, in order.
         memory: bytes by cause at the peak; None where the size of something is not known.
+        parameter_blocks: blocks of memory that hold parameters, with all bytes and elements of each.
         held: bytes in the step's tensors when each operation has run; None where they are not known.
         kv_cache: what the step's cache holds when it ends, of a step that fills or reads one.
         parameters: elements of the model's parameters, shared ones once.
@@ -67,6 +68,7 @@ class Trace:
     operations: tuple[Operation, ...]
     memory: Memory | None
     parameters: int
+    parameter_blocks: tuple[Access, ...] = ()
     held: tuple[int, ...] | None = None
     kv_cache: KvCache | None = None
     lasting: frozenset[int] = frozenset()

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rooflens.costs import with_weights
 from rooflens.errors import (
     InvalidValue,
     MissingCeiling,
@@ -77,11 +78,16 @@ def _counted(asked: Request) -> Options:
 def tracer(asked: Estimable) -> Callable[[Run], Trace]:
     """Traces the step of a run; the module is built once, without values."""
     if isinstance(asked, GraphWorkload):
-        return asked.trace
+        return asked.trace  # which has refused other weights than those of the file
     from rooflens.trace import trace  # needs torch, which a graph does not
 
     step_of = asked.untouched_steps()
-    return lambda run: trace(step_of(run))
+
+    def traced(run: Run) -> Trace:
+        weights, done = run.options.weights, trace(step_of(run))
+        return done if weights is None else with_weights(done, weights, run.options.weights_group_size)
+
+    return traced
 
 
 def estimated(

@@ -16,11 +16,12 @@ from rooflens.errors import InvalidValue
 if TYPE_CHECKING:
     from rooflens.records import Scalar
 
-Concern = Literal["step", "graph", "counting", "running"]
-"""What an option is about: what the step computes; which sizes an ONNX file takes; how an estimate counts the step; how
-a measurement runs it."""
+Concern = Literal["step", "weights", "graph", "counting", "running"]
+"""What an option is about: what the step computes; how its weights are stored, which rooflens estimates and does not
+run; which sizes an ONNX file takes; how an estimate counts the step; how a measurement runs it."""
 SOURCES_OF: Mapping[Concern, tuple[str, ...]] = {
     "step": ("estimate", "measure", "counters"),
+    "weights": ("estimate",),
     "graph": ("estimate",),
     "counting": ("estimate",),
     "running": ("measure",),
@@ -31,6 +32,10 @@ FUSIONS: tuple[Fusion, ...] = ("none", "pointwise", "attention")
 TRAINING = ("train",)
 GENERATING = ("prefill", "decode")
 """Modes of a language model that fill a cache, or go on with one."""
+WITHOUT_GRADIENTS = ("inference", *GENERATING)
+WEIGHTS = ("int8", "int4", "fp8", "nf4", "mxfp4")
+OF_GROUPS = ("int8", "int4", "nf4")
+"""Formats of weights whose groups have a size to choose."""
 CACHES = ("dynamic", "static")
 KV_DTYPES = ("fp8", "int8", "int4")
 OPTIMIZERS = ("none", "sgd", "adam", "adamw")
@@ -148,6 +153,22 @@ class Options:
         least=1,
         modes=GENERATING,
     )
+    weights: str | None = option(
+        None,
+        "Format in which weights of products are stored; default: that of the model.",
+        kind=str,
+        choices=WEIGHTS,
+        modes=WITHOUT_GRADIENTS,
+        concerns="weights",
+    )
+    weights_group_size: int | None = option(
+        None,
+        "Weights that share a scale; default: 128 in int4, 64 in nf4, an output channel in int8.",
+        kind=int,
+        least=1,
+        modes=WITHOUT_GRADIENTS,
+        concerns="weights",
+    )
     channels_last: bool = option(False, "Lay images out with channels last.")
     dims: tuple[tuple[str, int], ...] = option(
         (), "A size that the ONNX file leaves open, by its name in the file. Repeatable.", kind=dict, concerns="graph"
@@ -189,6 +210,12 @@ class Options:
                 f" kv_dtype is {self.kv_dtype}"
             )
 
+        if self.weights_group_size is not None and self.weights not in OF_GROUPS:
+            raise InvalidValue(
+                f"weights_group_size={self.weights_group_size} says how many weights share a scale in"
+                f" {', '.join(OF_GROUPS)}, and weights is {self.weights}"
+            )
+
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Options:
         """The options among the arguments of a call; sizes by name may be a mapping."""
@@ -216,8 +243,13 @@ class Options:
         return tuple(sorted(named.items()))
 
     def check_mode(self, mode: str) -> None:
-        """Raise InvalidValue if an option that says how a cache is kept is given in a mode without one."""
+        """Raise InvalidValue if an option about a cache or quantised weights is given in a mode without them."""
         for name, line in OPTIONS.items():
+            if line.concerns == "weights" and not line.runs_in(mode) and getattr(self, name) != line.default:
+                raise InvalidValue(
+                    f"{name}={getattr(self, name)!r} is about weights that stay as they are, and mode {mode!r} changes"
+                    " them; give mode inference, prefill or decode, or leave it out"
+                )
             if line.modes == GENERATING and not line.runs_in(mode) and getattr(self, name) != line.default:
                 raise InvalidValue(
                     f"{name}={getattr(self, name)!r} is about the cache of a language model, which mode {mode!r} does"

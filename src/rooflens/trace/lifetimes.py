@@ -8,12 +8,13 @@ autograd saved.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from rooflens.records import Memory, MemoryBlock, allocated, peak_memory
+from rooflens.records import Access, Memory, MemoryBlock, allocated, peak_memory
 from rooflens.trace.plain_tensors import plain_tensors
 
 
@@ -53,6 +54,16 @@ class Lifetimes:
 
     def is_parameter(self, number: int) -> bool:
         return number >= 0 and self.blocks[number].cause == "parameters"
+
+    def parameter_blocks(self, parameters: Iterable[Tensor]) -> tuple[Access, ...]:
+        """The blocks that hold these parameters and nothing else, with all bytes and elements of each."""
+        whole = (plain for parameter in parameters for plain in plain_tensors(parameter))
+        found = {self.number(tensor): tensor for tensor in whole if tensor.layout is torch.strided}
+        return tuple(
+            Access(number, tensor.numel() * tensor.element_size(), tensor.numel())
+            for number, tensor in found.items()
+            if tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+        )
 
     @property
     def lasting(self) -> frozenset[int]:

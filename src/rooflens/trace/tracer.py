@@ -200,6 +200,7 @@ class _Run:
             memory=memory,
             held=tuple(self.recorder.held),
             kv_cache=held,
+            parameter_blocks=self.lifetimes.parameter_blocks(self.parameters),
             parameters=sum(p.numel() for p in self.module.parameters()) + self.recorder.packed.weights,
             notes=(
                 *step.notes,
