@@ -57,7 +57,7 @@ WEIGHT_FORMATS: Mapping[str, WeightFormat] = {
         bits=8,
         scale_bits=16,
         group=None,
-        source="LLM.int8(), arXiv:2208.07339: a scale for each output, in 16 bits as torch's _weight_int8pack_mm takes it",
+        source="LLM.int8(), arXiv:2208.07339: a scale for each output, in 16 bits as torch's _weight_int8pack_mm has",
     ),
     "int4": WeightFormat(
         dtype="int4",
