@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 
 import rooflens as rl
+from rooflens.cli.main import cli
 from rooflens.costs import WEIGHT_FORMATS, Arithmetic, calculate
 from rooflens.errors import InvalidValue, MissingCeiling
 from rooflens.records import Record
@@ -82,19 +84,33 @@ def test_a_layer_reads_codes_and_scales(options: dict[str, Any], codes: int, sca
     assert dict(found.cases[0].options) == options
 
 
-def test_what_torch_packs_itself_reads_the_same_bytes() -> None:
+@pytest.mark.parametrize(
+    ("weights", "codes", "stored", "scales"),
+    [
+        ("int8", (384, 256), torch.int8, (384,)),
+        # Tiles of 8 outputs and 8 x 16 inputs, 8 codes in a number; groups of 128, outputs, scale and zero point.
+        ("int4", (384 // 8, 256 // (8 * 16), 32, 4), torch.int32, (2, 384, 2)),
+    ],
+)
+def test_what_torch_packs_itself_reads_the_same_bytes(
+    weights: str, codes: tuple[int, ...], stored: torch.dtype, scales: tuple[int, ...]
+) -> None:
     class Packed(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.codes = torch.nn.Parameter(torch.zeros(384, 256, dtype=torch.int8), requires_grad=False)
-            self.scales = torch.nn.Parameter(torch.ones(384, dtype=torch.bfloat16), requires_grad=False)
+            self.codes, self.scales = (
+                torch.nn.Parameter(torch.zeros(shape, dtype=dtype), requires_grad=False)
+                for shape, dtype in ((codes, stored), (scales, torch.bfloat16))
+            )
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch._weight_int8pack_mm(x, self.codes, self.scales)
+            if weights == "int8":
+                return torch._weight_int8pack_mm(x, self.codes, self.scales)
+            return torch._weight_int4pack_mm(x, self.codes, 128, self.scales)
 
     packed = rl.estimate(Packed(), inputs=torch.ones(8, 256, dtype=torch.bfloat16))
     theirs = next(record for record in packed.records if record.scope == "op")
-    _, ours = product_of(weights="int8")
+    _, ours = product_of(weights=weights)
     assert theirs.traffic is not None
     assert ours.traffic is not None
     assert theirs.traffic.weights == ours.traffic.weights - 384 * 2  # less the bias
@@ -215,6 +231,15 @@ def test_the_formula_is_told_and_the_call_is_kept() -> None:
 def test_what_makes_no_sense_is_an_error_that_says_why(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidValue, match=message):
         product_of(**options)
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), [("measure", ("--weights", "int8")), ("counters", ("--weights-group-size", "64"))]
+)
+def test_what_rooflens_does_not_run_is_told(command: str, option: tuple[str, str]) -> None:
+    ended = CliRunner().invoke(cli, [command, "resnet18", *option])
+    assert ended.exit_code == 2
+    assert f"{option[0]} is about weights that 'rooflens estimate' counts and rooflens does not run" in ended.output
 
 
 def test_a_graph_is_counted_with_the_weights_that_it_has() -> None:

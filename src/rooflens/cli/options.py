@@ -141,7 +141,23 @@ def run_options(source: str) -> Callable[[Command], Command]:
             help="Kind of step. train: forward with loss, backward and optimizer. prefill, decode: language models.",
         ),
         *(table_option(line) for line in OPTIONS.values() if source in line.sources),
+        *(_not_run(line) for line in OPTIONS.values() if line.concerns == "weights" and source not in line.sources),
     )
+
+
+def _not_run(line: Option) -> Callable[[Command], Command]:
+    """Return an option that says why a command has none of this name."""
+
+    def refuse(ctx: click.Context, param: click.Parameter, given: str | None) -> None:
+        if given is not None:
+            raise click.UsageError(
+                f"{param.opts[0]} is about weights that 'rooflens estimate' counts and rooflens does not run; name a"
+                f" model that is quantised: 'rooflens {ctx.info_name} path/file.py:function'",
+                ctx,
+            )
+
+    flag = "--" + line.name.replace("_", "-")
+    return click.option(flag, hidden=True, expose_value=False, callback=refuse)
 
 
 def table_option(line: Option) -> Callable[[Command], Command]:
