@@ -243,23 +243,29 @@ def attention_of_torch() -> list[str]:
 
 
 class AsksAnotherThread(nn.Module):
-    """Runs attention in another thread while it is traced."""
+    """Lets a thread that was there before run attention while it is traced."""
 
-    seen: list[str]
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.answered = threading.Event(), threading.Event()
+        self.seen: list[str] = []
+        threading.Thread(target=self.answer, daemon=True).start()
+
+    def answer(self) -> None:
+        self.asked.wait()
+        self.seen += attention_of_torch()
+        self.answered.set()
 
     def forward(self, x: Tensor) -> Tensor:
-        def ask() -> None:
-            AsksAnotherThread.seen = attention_of_torch()
-
-        other = threading.Thread(target=ask)
-        other.start()
-        other.join()
+        self.asked.set()
+        self.answered.wait(timeout=60)
         return F.scaled_dot_product_attention(x, x, x)
 
 
 def test_other_threads_and_later_calls_have_torchs_own_kernels() -> None:
     before = attention_of_torch()
     assert before == ["aten::_scaled_dot_product_flash_attention_for_cpu"]
-    done = traced(AsksAnotherThread(), torch.randn(1, 1, 2, 4))
+    asks = AsksAnotherThread()
+    done = traced(asks, torch.randn(1, 1, 2, 4))
     assert names(done, "forward") == Counter({"attention": 1})
-    assert AsksAnotherThread.seen == before == attention_of_torch()
+    assert asks.seen == before == attention_of_torch()

@@ -95,7 +95,7 @@ class _Flow:
     def follow(self, index: int, operation: Operation, moved: float, mask: Masked | None = None) -> Need | None:
         """What an operation needs if it reads values of the cache; it moves `moved` bytes as it is written."""
         sources, name = list(self._sources(operation, mask)), operation.call.name
-        if sources and (name == _WIDENS or _moves(name)):
+        if sources and operation.writes and (name == _WIDENS or _moves(name)):  # `item` writes nothing
             return self._widening(operation, sources) if name == _WIDENS else self._moving(operation, sources)
         if not sources and _repeats(operation):
             return self._repeating(operation)
