@@ -133,11 +133,11 @@ def product_with_activation(call: Call) -> Demand:
 def _flops(call: Call, macs: int, vector: int = 0) -> dict[str, float]:
     """FLOP of a product in the type of its left operand, of additions beside it, and of weights that are quantised."""
     out = call.outputs[0]
-    if call.get("weights") is None:
+    if call.get("weight_format") is None:
         first = call.tensor("input") if call.name.startswith("grouped_mm_fallback") else _first_operand(call)
         return matrix(macs, first) | pointwise(out, vector=vector)
     beside = weight_flops(call)
-    product: dict[str, float] = {"matmul.fp8": 2 * macs} if call["weights"] == "fp8" else matrix(macs, out)
+    product: dict[str, float] = {"matmul.fp8": 2 * macs} if call["weight_format"] == "fp8" else matrix(macs, out)
     return product | {"vector.fp32": beside + vector}
 
 

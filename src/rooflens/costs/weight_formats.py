@@ -93,7 +93,7 @@ def weight_flops(call: Call) -> int:
     A scale that a whole output channel shares multiplies results, any other one each weight. Weights in fp8 meet
     activations that are scaled to fp8, and both scales multiply the results.
     """
-    weights, out = str(call["weights"]), call.outputs[0]
+    weights, out = str(call["weight_format"]), call.outputs[0]
     factors = [call.tensor(name) for name in _OPERANDS[call.name]]
     of_weight, rows = sorted(factors, key=lambda tensor: tensor.dtype != WEIGHT_FORMATS[weights].dtype)
     if weights == "fp8":
@@ -108,7 +108,7 @@ def weight_flops(call: Call) -> int:
 
 def weight_formula(call: Call) -> str:
     """How a product on quantised weights is counted, in words; nothing of any other product."""
-    weights = call.get("weights")
+    weights = call.get("weight_format")
     if weights is None:
         return ""
     group = call["weights_group_size"]
@@ -212,7 +212,7 @@ def _quantised(
         )
         made = replace(
             call,
-            arguments=(*arguments, ("weights", weights), ("weights_group_size", form.group)),
+            arguments=(*arguments, ("weight_format", weights), ("weights_group_size", form.group)),
             reads=call.reads - less,
             weight_reads=call.weight_reads - less,
         )
