@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,12 +20,9 @@ from typing import Any
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+import rooflens as rl
 
-import rooflens as rl  # noqa: E402
-
-RESULTS = ROOT / "benchmarks" / "results" / "kv_caches.json"
+RESULTS = Path(__file__).parent / "results" / "kv_caches.json"
 TOKENS, BATCH, STEPS = 21, 2, 3
 MOST_PARAMETERS = 2e7
 WIDTHS: dict[str, Any] = {

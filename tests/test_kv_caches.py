@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from benchmarks.kv_caches import storages
 
 import rooflens as rl
 from rooflens.models.asked_caches import asked_cache
@@ -142,19 +143,6 @@ def test_numbers_of_the_cache_are_in_json_tables_and_explanations(named: Any) ->
     assert "4 x 1x2x7x16:fp32; 4 x 2,560 B = 10,240 B, in use 3,584 B" in text
     (other,) = promised_json(rl.estimate(torch.nn.Linear(1, 1), inputs=torch.ones(1, 1)))
     assert other["kv_cache"] is None
-
-
-def storages(value: Any) -> dict[int, int]:
-    """The bytes of every storage that an object of transformers holds, less its counters and configuration."""
-    if isinstance(value, torch.Tensor):
-        counts = value.numel() <= 1 and not value.is_floating_point()
-        return {} if counts else {value.untyped_storage()._cdata: value.untyped_storage().nbytes()}
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return {key: nbytes for item in value for key, nbytes in storages(item).items()}
-    inside = type(value).__module__.startswith("transformers") and not type(value).__name__.endswith("Config")
-    return storages(vars(value)) if inside and hasattr(value, "__dict__") else {}
 
 
 FAMILIES: dict[str, dict[str, Any]] = {

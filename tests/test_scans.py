@@ -7,16 +7,15 @@ import json
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
+from benchmarks.scan_families import plain_loops
 from tests.counting import Calls
 from torch import Tensor, nn
 
@@ -25,7 +24,6 @@ from rooflens.costs import SCANS
 from rooflens.errors import ModelError
 from rooflens.records import Record
 from rooflens.roofline import bound
-from rooflens.trace import scan_calls
 from rooflens.trace.scan_functions import FUNCTIONS
 
 transformers = pytest.importorskip("transformers")
@@ -34,16 +32,6 @@ MODELS = Path(transformers.__file__).parent / "models"
 
 def module(name: str) -> Any:
     return import_module(f"transformers.models.{name}.modeling_{name}")
-
-
-@contextmanager
-def plain_loops() -> Iterator[None]:
-    """Without any function that is answered: the Python code is traced."""
-    with ExitStack() as patches:
-        for table in ("FUNCTIONS", "METHODS", "KERNELS"):
-            patches.enter_context(patch.object(scan_calls, table, {}))
-        patches.enter_context(patch.object(scan_calls.lightning, "MODULE", ""))
-        yield
 
 
 def calling(function: str, **options: Any) -> Callable[..., Any]:
