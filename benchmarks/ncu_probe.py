@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -172,7 +173,7 @@ def child(how: set[str]) -> None:
     x, up, down, square = random(512, 2048), random(2048, 5632), random(5632, 2048), random(2048, 2048)
     images, kernel = random(16, 64, 56, 56), random(64, 64, 3, 3)
     held = torch.empty(8 << 30, dtype=torch.uint8, device="cuda") if "large" in how else None
-    operations = [
+    operations: list[Callable[[], object]] = [
         lambda: torch.mm(x, square),
         lambda: torch.mm(torch.mm(x, up), down),
         lambda: torch.relu(x),
@@ -208,7 +209,7 @@ def child(how: set[str]) -> None:
     tell(f"done{'' if held is None else ' with 8 GiB held'}")
 
 
-def profiled(operations: list[Any]) -> int | str:
+def profiled(operations: Sequence[Callable[[], object]]) -> int | str:
     """How many kernels torch's profiler sees here; its error where it cannot run."""
     import torch
     from torch.profiler import ProfilerActivity, profile
