@@ -27,6 +27,7 @@ def counters(
     mode: str = "inference",
     optimizer: str = "sgd",
     fused: bool = False,
+    checkpoint: bool = False,
     img_size: int | Sequence[int] | None = None,
     seq_len: int | Sequence[int] | None = None,
     kv_cache: str = "dynamic",

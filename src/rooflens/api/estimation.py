@@ -38,6 +38,7 @@ def estimate(
     loss: Loss | None = None,
     optimizer: str = "sgd",
     fused: bool = False,
+    checkpoint: bool = False,
     img_size: int | Sequence[int] | None = None,
     seq_len: int | Sequence[int] | None = None,
     dims: Mapping[str, int] | None = None,
@@ -75,6 +76,8 @@ def estimate(
             outputs.
         optimizer: ``none``, ``sgd``, ``adam`` or ``adamw``.
         fused: the optimizer updates everything in one kernel, instead of an operation at a time (``foreach``).
+        checkpoint: keep of each block of layers its input alone, and compute the rest again in backward; of models by
+            name.
         img_size: height and width of images, one or several, where the model's own is not wanted.
         seq_len: tokens per sequence, one or several.
         dims: of an ONNX file: sizes that it leaves open, by the name they have there (``input:1`` where they have
@@ -119,6 +122,7 @@ def largest_batch(
     loss: Loss | None = None,
     optimizer: str = "sgd",
     fused: bool = False,
+    checkpoint: bool = False,
     img_size: int | None = None,
     seq_len: int | None = None,
     dims: Mapping[str, int] | None = None,

@@ -42,6 +42,7 @@ def measure(
     loss: Loss | None = None,
     optimizer: str = "sgd",
     fused: bool = False,
+    checkpoint: bool = False,
     img_size: int | Sequence[int] | None = None,
     seq_len: int | Sequence[int] | None = None,
     kv_cache: str = "dynamic",

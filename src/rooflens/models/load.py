@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from rooflens.errors import InvalidValue, ModelError, RooflensError, class_of, f
 from rooflens.known_models import known_model, unknown_model
 from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example
+from rooflens.models.checkpointing import checkpointed
 from rooflens.models.configuration import PREFIX
 from rooflens.models.dtypes import FLOATING_TYPES
 from rooflens.models.process import meta_parameters, neutral
@@ -43,7 +45,22 @@ def find(model: str, options: Options | None = None, mode: str = "inference") ->
         _refuse("seq_len", options.seq_len, model, "takes no sequences of tokens")
     if not blueprint.images:
         _refuse("img_size", options.img_size, model, "takes no images whose size rooflens chooses")
-    return blueprint
+    return _checkpointed(blueprint) if options.checkpoint else blueprint
+
+
+def _checkpointed(blueprint: Blueprint) -> Blueprint:
+    """Return the blueprint of the model with activation checkpointing.
+
+    Raises:
+        InvalidValue: its code is the user's, and decides for itself.
+    """
+    make, name = blueprint.build, blueprint.name
+    if make is None:
+        raise InvalidValue(
+            f"checkpoint=True is for models by name, and {name} is code of yours: call torch.utils.checkpoint in its"
+            " forward, and leave the option out"
+        )
+    return replace(blueprint, build=lambda: checkpointed(make(), name))
 
 
 def _refuse(option: str, value: int | None, model: str, why: str) -> None:

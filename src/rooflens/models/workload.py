@@ -174,6 +174,11 @@ def _handed(run: Run, module: object, inputs: Any) -> Blueprint:
         hint = ", which its module() is" if kind == "ExportedProgram" else ""
         raise InvalidValue(f"the model is {kind}; give a name or an nn.Module{hint}")
     check_not_generating(run.mode, run.model)
+    if run.options.checkpoint:
+        raise InvalidValue(
+            f"checkpoint=True is for models by name, and {run.model} was handed in: checkpoint its blocks yourself"
+            " (torch.utils.checkpoint, or gradient_checkpointing_enable() of transformers), and leave the option out"
+        )
     if inputs is None:
         raise InvalidValue(
             f"{run.model} was handed in without inputs; give inputs=tensor, a tuple, a dict, or (args, kwargs)"

@@ -102,6 +102,7 @@ def _phase(item: Evidence, phase: Phase | None) -> dict[str, Any] | None:
             cause: {"bytes": whole(more.bytes), "flops": whole(more.flops), "seconds": more.seconds}
             for cause, more in total.surplus.items()
         },
+        "recomputed_seconds": total.recomputed_seconds,
         "whole_model_seconds": WHOLE_MODEL.of(total).value,
         "lower_bound": bool(total.missing),
         "measured_seconds": TIME.read(item, phase).value,

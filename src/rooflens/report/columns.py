@@ -175,6 +175,15 @@ def surplus_notes(totals: Iterable[Total]) -> Iterator[str]:
         yield f"the code as written does more than the bound: {'; '.join(parts)} (docs/floors.md)"
 
 
+def recomputation_notes(totals: Iterable[Total]) -> Iterator[str]:
+    """One line that says how much of the bound computes again what checkpointing did not keep; of several, the most."""
+    seen = list(totals)
+    shares = [share for t in seen if (share := ratio(t.recomputed_seconds, t.seconds))]
+    if shares:
+        several = "up to " if len(seen) > 1 else ""
+        yield f"checkpointing: {several}{percent(max(shares))} of the bound computes again what the step does not keep"
+
+
 def _surplus(cause: Cause, some: Sequence[Surplus], steps: int) -> str:
     """A cause with its bytes, FLOP and seconds; of several steps the largest."""
     amounts = (

@@ -22,6 +22,7 @@ from rooflens.report.columns import (
     cause_columns,
     coverage_notes,
     device_notes,
+    recomputation_notes,
     surplus_notes,
     total_notes,
 )
@@ -350,6 +351,7 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     if any(row.total is not None and row.total.bound is not None for row in rows):
         yield "bound: operation by operation, operands from DRAM; whole-model roofline: all work as one operation"
     yield from surplus_notes(row.total for row in rows if row.total is not None and row.only is None)
+    yield from recomputation_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.rate[1] == "bound" and row.case.mode not in ANSWERS for row in rows):
         yield "<= samples per second that the bound allows"
     yield from _notes_on_tokens([row for row in rows if row.case.mode in ANSWERS])

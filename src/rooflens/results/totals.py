@@ -114,6 +114,15 @@ class Total:
         return self.bound if self._written is self._needed else self._serial(self._written)
 
     @cached_property
+    def recomputed_seconds(self) -> float | None:
+        """The part of the bound that repeats forward work; None without a device, zero where nothing is repeated."""
+        repeated = [(work, r.calls) for r in self.records if r.recomputed and (work := r.needed) is not None]
+        if self.device is None:
+            return None
+        bound = self._serial(repeated)
+        return 0.0 if bound is None else bound.seconds
+
+    @cached_property
     def surplus(self) -> Mapping[Cause, Surplus]:
         """What the code as written does beyond the bound, by cause; the seconds are `written_bound` less `bound`."""
         found: dict[Cause, Surplus] = {}

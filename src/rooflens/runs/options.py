@@ -33,6 +33,9 @@ TRAINING = ("train",)
 GENERATING = ("prefill", "decode")
 """Modes of a language model that fill a cache, or go on with one."""
 WITHOUT_GRADIENTS = ("inference", *GENERATING)
+_CACHE = "the cache of a language model, which mode {mode!r} does not go on with"
+_WEIGHTS = "weights that stay as they are, and mode {mode!r} changes them"
+_BACKWARD = "what backward needs, and mode {mode!r} has none"
 WEIGHTS = ("int8", "int4", "fp8", "nf4", "mxfp4")
 OF_GROUPS = ("int8", "int4", "nf4")
 """Formats of weights whose groups have a size to choose."""
@@ -54,6 +57,7 @@ class Option:
         modes: those in which it means something; none are all.
         recorded: records name it in their case; what changes no number of theirs is not named.
         several: several values of it may be asked for, as of batches; each is a case of its own.
+        about: what it is about and other modes have not, where to give it there is an error.
     """
 
     name: str = ""
@@ -66,6 +70,7 @@ class Option:
     modes: tuple[str, ...] = ()
     recorded: bool = True
     several: bool = False
+    about: str = ""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -115,6 +120,12 @@ class Options:
         "sgd", "Optimizer of a training step; none stops after backward.", choices=OPTIMIZERS, modes=TRAINING
     )
     fused: bool = option(False, "Use torch's fused optimizer instead of its foreach form.", modes=TRAINING)
+    checkpoint: bool = option(
+        False,
+        "Keep of each block of layers its input alone, and compute the rest again in backward.",
+        modes=TRAINING,
+        about=_BACKWARD,
+    )
     compile: bool = option(False, "Compile the model with torch.compile; an estimate then fuses element-wise work.")
     img_size: int | None = option(
         None,
@@ -131,6 +142,7 @@ class Options:
         "Cache of prefill and decode: dynamic grows with each token, static has a fixed length.",
         choices=CACHES,
         modes=GENERATING,
+        about=_CACHE,
     )
     kv_cache_len: int | None = option(
         None,
@@ -138,6 +150,7 @@ class Options:
         kind=int,
         least=1,
         modes=GENERATING,
+        about=_CACHE,
     )
     kv_dtype: str | None = option(
         None,
@@ -145,6 +158,7 @@ class Options:
         kind=str,
         choices=KV_DTYPES,
         modes=GENERATING,
+        about=_CACHE,
     )
     kv_group_size: int | None = option(
         None,
@@ -152,6 +166,7 @@ class Options:
         kind=int,
         least=1,
         modes=GENERATING,
+        about=_CACHE,
     )
     weights: str | None = option(
         None,
@@ -160,6 +175,7 @@ class Options:
         choices=WEIGHTS,
         modes=WITHOUT_GRADIENTS,
         concerns="weights",
+        about=_WEIGHTS,
     )
     weights_group_size: int | None = option(
         None,
@@ -168,6 +184,7 @@ class Options:
         least=1,
         modes=WITHOUT_GRADIENTS,
         concerns="weights",
+        about=_WEIGHTS,
     )
     channels_last: bool = option(False, "Lay images out with channels last.")
     dims: tuple[tuple[str, int], ...] = option(
@@ -210,6 +227,11 @@ class Options:
                 f" kv_dtype is {self.kv_dtype}"
             )
 
+        if self.checkpoint and self.cuda_graph:
+            raise InvalidValue(
+                "checkpoint=True saves the state of random numbers before each block, which torch refuses while it"
+                " captures a CUDA graph; leave one of the two out"
+            )
         if self.weights_group_size is not None and self.weights not in OF_GROUPS:
             raise InvalidValue(
                 f"weights_group_size={self.weights_group_size} says how many weights share a scale in"
@@ -243,17 +265,13 @@ class Options:
         return tuple(sorted(named.items()))
 
     def check_mode(self, mode: str) -> None:
-        """Raise InvalidValue if an option about a cache or quantised weights is given in a mode without them."""
+        """Raise InvalidValue if an option is given in a mode that has nothing of what it is about."""
         for name, line in OPTIONS.items():
-            if line.concerns == "weights" and not line.runs_in(mode) and getattr(self, name) != line.default:
+            value = getattr(self, name)
+            if line.about and not line.runs_in(mode) and value != line.default:
                 raise InvalidValue(
-                    f"{name}={getattr(self, name)!r} is about weights that stay as they are, and mode {mode!r} changes"
-                    " them; give mode inference, prefill or decode, or leave it out"
-                )
-            if line.modes == GENERATING and not line.runs_in(mode) and getattr(self, name) != line.default:
-                raise InvalidValue(
-                    f"{name}={getattr(self, name)!r} is about the cache of a language model, which mode {mode!r} does"
-                    " not go on with; give mode prefill or decode, or leave it out"
+                    f"{name}={value!r} is about {line.about.format(mode=mode)}; give mode"
+                    f" {' or '.join(line.modes)}, or leave it out"
                 )
 
     def of_source(self, source: str) -> Options:

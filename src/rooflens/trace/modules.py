@@ -31,6 +31,7 @@ class ModulePaths:
         self._stack = [""]
         self._numbers = [0]
         self._paths = [""]
+        self._left = ""
         self.on_call: Callable[[str], None] = lambda path: None
         self.is_ours: Callable[[], bool] = lambda: True
         self.base = ""
@@ -54,6 +55,14 @@ class ModulePaths:
         """The path that was current when the autograd node with this sequence number was made."""
         return self._paths[bisect_right(self._numbers, number) - 1]
 
+    def of_repeated(self, number: int) -> str:
+        """The path of work between calls of modules that repeats forward work for the node of this number.
+
+        It is that of the module which made the last of these calls, if the node is one of its own.
+        """
+        path, block = self.of_node(number), self._left.rpartition(".")[0]
+        return block if f"{path}.".startswith(f"{block}.") else path
+
     def owner(self, parameter: str) -> str:
         """The path of the module that holds the parameter of this name."""
         return self._owners.get(parameter, "")
@@ -70,7 +79,9 @@ class ModulePaths:
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
         if output is None and not self.failed:  # called without a result: most likely the innermost module that raised
             self.failed = self.current
-        self._stack.pop()
+        left = self._stack.pop()
+        if not self.inside:
+            self._left = left
         self._note()
 
     @contextmanager

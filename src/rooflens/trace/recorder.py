@@ -275,7 +275,8 @@ class Recorder(TorchDispatchMode):
         variable = getattr(node, "variable", None)
         if variable is not None:  # gradient accumulation: the node of a parameter
             return self._paths.owner(self._parameter_names.get(id(variable), "")), recomputed
-        return self._paths.of_node(node._sequence_nr()), recomputed
+        number = node._sequence_nr()
+        return self._paths.of_repeated(number) if recomputed else self._paths.of_node(number), recomputed
 
 
 @contextmanager
