@@ -114,7 +114,7 @@ def _calls(run: Run) -> Counter[tuple[str, str]]:
 def test_gradients_are_those_of_the_plain_model() -> None:
     def gradient(on: bool) -> torch.Tensor:
         torch.manual_seed(0)
-        model = nn.Sequential(*(Block() for _ in range(3)))
+        model: nn.Module = nn.Sequential(*(Block() for _ in range(3)))
         model = checkpointed(model, "m") if on else model
         model(torch.ones(2, 4)).sum().backward()
         return next(model.parameters()).grad  # type: ignore[return-value]
@@ -128,7 +128,8 @@ class Block(nn.Module):
         self.layer = nn.Linear(4, 4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.layer(x).relu()
+        changed: torch.Tensor = self.layer(x)
+        return x + changed.relu()
 
 
 def test_blocks_are_the_outermost_layers_of_stacks() -> None:
