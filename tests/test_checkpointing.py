@@ -174,10 +174,10 @@ def test_a_list_that_grows_is_given_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"model": "resnet18"}, "is about what backward needs, and mode 'inference' has none; give mode train"),
+        ({"model": "resnet18"}, "is about a training step, which mode 'inference' is not; give mode train"),
         ({"model": "alexnet", "mode": "train"}, "alexnet has no blocks to checkpoint"),
         ({"model": nn.Linear(2, 2), "inputs": torch.ones(1, 2), "mode": "train"}, "Linear was handed in"),
-        ({"model": "hf:mamba", "mode": "prefill"}, "mode 'prefill' has none"),
+        ({"model": "hf:mamba", "mode": "prefill"}, "mode 'prefill' is not"),
     ],
 )
 def test_where_it_makes_no_sense_the_error_says_why(given: dict[str, Any], why: str) -> None:

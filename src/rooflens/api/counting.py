@@ -28,6 +28,7 @@ def counters(
     optimizer: str = "sgd",
     fused: bool = False,
     checkpoint: bool = False,
+    accumulation_steps: int = 1,
     img_size: int | Sequence[int] | None = None,
     seq_len: int | Sequence[int] | None = None,
     kv_cache: str = "dynamic",

@@ -39,6 +39,7 @@ def estimate(
     optimizer: str = "sgd",
     fused: bool = False,
     checkpoint: bool = False,
+    accumulation_steps: int = 1,
     img_size: int | Sequence[int] | None = None,
     seq_len: int | Sequence[int] | None = None,
     dims: Mapping[str, int] | None = None,
@@ -78,6 +79,8 @@ def estimate(
         fused: the optimizer updates everything in one kernel, instead of an operation at a time (``foreach``).
         checkpoint: keep of each block of layers its input alone, and compute the rest again in backward; of models by
             name.
+        accumulation_steps: micro-batches in a training step, each of the batch; gradients add up, and the optimizer
+            runs once.
         img_size: height and width of images, one or several, where the model's own is not wanted.
         seq_len: tokens per sequence, one or several.
         dims: of an ONNX file: sizes that it leaves open, by the name they have there (``input:1`` where they have
@@ -123,6 +126,7 @@ def largest_batch(
     optimizer: str = "sgd",
     fused: bool = False,
     checkpoint: bool = False,
+    accumulation_steps: int = 1,
     img_size: int | None = None,
     seq_len: int | None = None,
     dims: Mapping[str, int] | None = None,

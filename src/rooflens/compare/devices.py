@@ -102,7 +102,7 @@ def compare_devices(
 
 def _row(step: TimedCase, base: TimedCase, devices: Mapping[str, Device], prices: Mapping[str, float]) -> OnDevice:
     here, there = step.case.device or "", base.case.device or ""
-    seconds, compared, batch = step.seconds or 0.0, _speedup(step, base), step.case.batch
+    seconds, compared, samples = step.seconds or 0.0, _speedup(step, base), step.case.samples
     watts, price = _watts(devices.get(here)), prices.get(here)
     return OnDevice(
         case=step.case,
@@ -113,7 +113,7 @@ def _row(step: TimedCase, base: TimedCase, devices: Mapping[str, Device], prices
         interval=compared.interval,
         p=compared.p,
         watts=watts,
-        joules_per_sample=watts * seconds / batch if watts is not None and batch else None,
+        joules_per_sample=watts * seconds / samples if watts is not None and samples else None,
         speedup_per_watt=ratio(compared.ratio, ratio(watts, _watts(devices.get(there)))),
         price=price,
         speedup_per_price=ratio(compared.ratio, ratio(price, prices.get(there))),

@@ -7,6 +7,15 @@ from rooflens.models.load import build, check_not_generating, check_words, find,
 from rooflens.models.process import kept_switches, neutral
 from rooflens.models.running import Executable, compiled, eager, placed, replayed, running, switches
 from rooflens.models.settings import changed_while_running, settings
-from rooflens.models.step import Loss, Step, as_result, check_whole, make_optimizer, sum_of_outputs, unwrapped
+from rooflens.models.step import (
+    Loss,
+    Step,
+    as_result,
+    check_whole,
+    make_optimizer,
+    sum_of_outputs,
+    unwrapped,
+    with_results,
+)
 from rooflens.models.userfile import CallAgain
 from rooflens.models.workload import Workload, workload, workload_of

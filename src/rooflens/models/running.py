@@ -6,7 +6,7 @@ Every source runs a model in this one way, so that the same is timed, profiled a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +18,7 @@ from rooflens.errors import InvalidValue, ModelError, RooflensError, class_of, e
 from rooflens.models.holders import Holders
 from rooflens.models.kv_caches import Restored, begun_cache, cache_tensors
 from rooflens.models.precisions import precisions
-from rooflens.models.step import Step, as_result, check_whole, make_optimizer
+from rooflens.models.step import Step, as_result, check_whole, make_optimizer, with_results
 from rooflens.records import AS_IS, Phase
 
 PhaseEnd = Callable[[], None]
@@ -33,7 +33,7 @@ class Executable:
 
     Attributes:
         once: runs the step once and calls its argument at the end of each phase.
-        phases: the phases, in order.
+        phases: the phases, in order; of micro-batches, forward and backward of each.
         state: the tensors that one run hands to the next (the cache of a decoding step).
         put_back: makes them what they were before the run; `once` does so by itself, a replay of it does not.
     """
@@ -119,7 +119,8 @@ def eager(step: Step, device: str, *, capturable: bool = False, begun: Callable[
         if "capturable" in group:
             group["capturable"] = capturable
     scaler = torch.amp.GradScaler(device) if step.scaled else None
-    phases: tuple[Phase, ...] = ("forward", "backward") if optimizer is None else ("forward", "backward", "optimizer")
+    passes: tuple[Phase, ...] = ("forward", "backward") * step.accumulation_steps
+    phases: tuple[Phase, ...] = passes if optimizer is None else (*passes, "optimizer")
     return Executable(
         once=lambda mark: _leaving(inputs, lambda: _train(step, device, optimizer, scaler, mark)), phases=phases
     )
@@ -215,18 +216,12 @@ def _generate(step: Step, device: str, cache: Any, put_back: Callable[[], None],
 
 
 def _train(step: Step, device: str, optimizer: Any, scaler: Any, mark: PhaseEnd) -> None:
-    tensors = [leaf for leaf in tree_leaves((step.args, step.kwargs)) if isinstance(leaf, torch.Tensor)]
-    for leaf in (*step.module.parameters(), *(tensor for tensor in tensors if tensor.is_leaf)):
-        leaf.grad = None
-    args, kwargs = step.args, step.kwargs
-    if not all(tensor.is_leaf for tensor in tensors):  # what changed them in place is no part of the next step
-        args, kwargs = tree_map_only(torch.Tensor, lambda t: t if t.is_leaf else as_result(t), (args, kwargs))
-    with torch.enable_grad(), step.precision(device):
-        output = step.module(*args, **kwargs)
-        loss = step.loss(output, step.targets)
-    mark()
-    (scaler.scale(loss) if scaler is not None else loss).backward()
-    mark()
+    for parameter in step.module.parameters():
+        parameter.grad = None
+    for n in range(step.accumulation_steps):
+        made = None  # what an earlier micro-batch made is gone
+        with _own_gradients(step, last=n == step.accumulation_steps - 1):
+            made = _forward_and_backward(step, device, scaler, mark)
     if optimizer is None:
         return
     if scaler is not None:
@@ -235,3 +230,25 @@ def _train(step: Step, device: str, optimizer: Any, scaler: Any, mark: PhaseEnd)
     else:
         optimizer.step()
     mark()
+    del made  # alive until here, as in any training loop
+
+
+def _own_gradients(step: Step, *, last: bool) -> AbstractContextManager[None]:
+    """A context in which devices that train together keep their gradients apart, but for the last micro-batch."""
+    apart: Any = getattr(step.module, "no_sync", None)
+    return nullcontext() if last or apart is None else apart()
+
+
+def _forward_and_backward(step: Step, device: str, scaler: Any, mark: PhaseEnd) -> tuple[Any, torch.Tensor]:
+    """Run both for one micro-batch, and return output and loss."""
+    for leaf in tree_leaves((step.args, step.kwargs)):
+        if isinstance(leaf, torch.Tensor) and leaf.is_leaf:
+            leaf.grad = None
+    args, kwargs = with_results((step.args, step.kwargs))
+    with torch.enable_grad(), step.precision(device):
+        output = step.module(*args, **kwargs)
+        loss = step.loss_of(output, step.targets)
+    mark()
+    (scaler.scale(loss) if scaler is not None else loss).backward()
+    mark()
+    return output, loss

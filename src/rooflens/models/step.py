@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from rooflens.errors import InvalidValue
 from rooflens.records import AS_IS
@@ -45,6 +45,7 @@ class Step:
         loss: used in train mode.
         optimizer: used in train mode.
         fused: the optimizer updates all parameters in one kernel, instead of an operation at a time.
+        accumulation_steps: how often forward and backward run before the optimizer does.
         cast: type to which the floating tensors of module and inputs are brought, or None to leave them.
         autocast: element type under autocast, or None.
         channels_last: images and convolution weights have channels last.
@@ -68,6 +69,7 @@ class Step:
     loss: Loss
     optimizer: str = "sgd"
     fused: bool = False
+    accumulation_steps: int = 1
     cast: torch.dtype | None = None
     autocast: torch.dtype | None = None
     channels_last: bool = False
@@ -92,6 +94,11 @@ class Step:
     def scaled(self) -> bool:
         """True if the loss is scaled, without which fp16 gradients underflow."""
         return self.training and self.autocast is torch.float16
+
+    def loss_of(self, output: Any, targets: Any) -> torch.Tensor:
+        """Return the loss of an output; of several micro-batches, its share in their mean."""
+        loss = self.loss(output, targets)
+        return loss if self.accumulation_steps == 1 else loss / self.accumulation_steps
 
     def precision(self, device_type: str) -> AbstractContextManager[Any]:
         """Return the autocast context of the forward pass."""
@@ -124,6 +131,14 @@ def as_result(tensor: torch.Tensor) -> torch.Tensor:
     with torch.enable_grad():
         result: torch.Tensor = _Given.apply(torch.empty((), requires_grad=True), tensor.detach())
     return result
+
+
+def with_results(inputs: Any) -> Any:
+    """Return inputs for one run: those that are results of operations anew, since the run may change them in place."""
+    tensors = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+    if all(tensor.is_leaf for tensor in tensors):
+        return inputs
+    return tree_map_only(torch.Tensor, lambda tensor: tensor if tensor.is_leaf else as_result(tensor), inputs)
 
 
 def make_optimizer(name: str, parameters: Sequence[torch.Tensor], fused: bool = False) -> torch.optim.Optimizer | None:

@@ -109,9 +109,20 @@ class Workload:
             channels_last=run.options.channels_last,
             notes=notes,
         )
+        step = _accumulating(step, run)
         if self.blueprint.module is not None and run.dtype != AS_IS and step.cast is None:
             step = replace(step, cast=torch.float32)  # a named model is built in fp32, this one may be of any type
         return step
+
+
+def _accumulating(step: Step, run: Run) -> Step:
+    """Return the step with the micro-batches of its run."""
+    n = run.options.accumulation_steps
+    if n == 1:
+        return step
+    batch = "" if run.batch is None else f" of {run.batch} samples"
+    note = f"a step adds up the gradients of {n} micro-batches{batch}: batch is that of one, work and time are of all"
+    return replace(step, accumulation_steps=n, notes=(*step.notes, note))
 
 
 def _other_types(step: Step) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -48,7 +49,7 @@ class Case:
     Attributes:
         model: the name as the user gave it.
         device: canonical device name, or None where the record holds on any device.
-        batch: samples per step, or None where the inputs were handed in.
+        batch: samples that one device reads at a time, or None where the inputs were handed in.
         dtype: one of `DTYPES`, or `AS_IS`.
         mode: one of `MODES`.
         options: further options as sorted (name, value) pairs.
@@ -68,6 +69,13 @@ class Case:
         if self.batch is not None and self.batch < 1:
             raise InvalidValue(f"batch {self.batch} cannot be a case; it has at least 1 sample")
         _check_sizes({"batch": self.batch, **dict(self.options)})
+
+    @property
+    def samples(self) -> int | None:
+        """Samples of a step: a batch for each device that trains, and for each micro-batch; None without a batch."""
+        options = dict(self.options)
+        times = (options.get(name, 1) for name in ("gpus", "accumulation_steps"))
+        return None if self.batch is None else self.batch * math.prod(n for n in times if isinstance(n, int))
 
     def label(self) -> str:
         """The case as text, for tables, captions and messages."""

@@ -50,6 +50,7 @@ class Trace:
 
     Attributes:
         operations: every operation that does work, in order.
+        times: how often each of them occurs in a row with those around it; empty where all occur once.
         memory: bytes by cause at the peak; None where the size of something is not known.
         parameter_blocks: blocks of memory that hold parameters, with all bytes and elements of each.
         held: bytes in the step's tensors when each operation has run; None where they are not known.
@@ -68,6 +69,7 @@ class Trace:
     operations: tuple[Operation, ...]
     memory: Memory | None
     parameters: int
+    times: tuple[int, ...] = ()
     parameter_blocks: tuple[Access, ...] = ()
     held: tuple[int, ...] | None = None
     kv_cache: KvCache | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rooflens.devices.reserves import Reserve, needed
@@ -75,7 +75,7 @@ class Fit:
         """Samples per second that the bound allows at most, on all devices together."""
         if not self.batch or self.total is None or not self.total.seconds:
             return None
-        return self.count * self.batch / self.total.seconds
+        return self.count * (replace(self.case, batch=self.batch).samples or 0) / self.total.seconds
 
 
 class Fits:

@@ -116,13 +116,9 @@ def hfu(total: Total | None, seconds: float | None) -> float | None:
 
 
 def throughput(case: Case, total: Total | None, measured: Measured | None) -> tuple[float | None, RateOrigin | None]:
-    """Return samples per second, and whether they come from the measured time or are the most that the bound allows.
-
-    Devices that train together have a batch each.
-    """
-    batch = None if case.batch is None else case.batch * int(dict(case.options).get("gpus", 1))
-    seconds, origin = step_time(total, measured)
-    return (None, None) if batch is None or seconds is None else (batch / seconds, origin)
+    """Return samples per second, and whether they come from the measured time or are the most that the bound allows."""
+    samples, (seconds, origin) = case.samples, step_time(total, measured)
+    return (None, None) if samples is None or seconds is None else (samples / seconds, origin)
 
 
 def step_time(total: Total | None, measured: Measured | None) -> tuple[float | None, RateOrigin | None]:
@@ -203,7 +199,7 @@ def _of_mode(mode: str, tokens: Callable[[Evidence], float | None] | None = None
 
 def _samples(evidence: Evidence) -> int | None:
     """Return the samples of a step; None where it is answered in tokens."""
-    return None if evidence.case.mode in ANSWERS else evidence.case.batch
+    return None if evidence.case.mode in ANSWERS else evidence.case.samples
 
 
 def _tokens(evidence: Evidence) -> int | None:

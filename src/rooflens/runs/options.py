@@ -35,7 +35,7 @@ GENERATING = ("prefill", "decode")
 WITHOUT_GRADIENTS = ("inference", *GENERATING)
 _CACHE = "the cache of a language model, which mode {mode!r} does not go on with"
 _WEIGHTS = "weights that stay as they are, and mode {mode!r} changes them"
-_BACKWARD = "what backward needs, and mode {mode!r} has none"
+_TRAINING = "a training step, which mode {mode!r} is not"
 WEIGHTS = ("int8", "int4", "fp8", "nf4", "mxfp4")
 OF_GROUPS = ("int8", "int4", "nf4")
 """Formats of weights whose groups have a size to choose."""
@@ -124,7 +124,14 @@ class Options:
         False,
         "Keep of each block of layers its input alone, and compute the rest again in backward.",
         modes=TRAINING,
-        about=_BACKWARD,
+        about=_TRAINING,
+    )
+    accumulation_steps: int = option(
+        1,
+        "Micro-batches in a training step, each of the batch; gradients add up, and the optimizer runs once.",
+        least=1,
+        modes=TRAINING,
+        about=_TRAINING,
     )
     compile: bool = option(False, "Compile the model with torch.compile; an estimate then fuses element-wise work.")
     img_size: int | None = option(

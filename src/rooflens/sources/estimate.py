@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 from rooflens.costs import (
     EXPERTS_HIT,
@@ -144,18 +145,20 @@ def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     if trace.serving:
         needs |= serving_needs(trace.operations, trace.cache, trace.lasting, known)
     needs |= dict(expert_needs(trace.operations))
-    alike: dict[tuple[Operation, int | None, Need | None], list[Call]] = {}
-    for index, operation in enumerate(trace.operations):
-        alike.setdefault((operation, fused.get(index), needs.get(index)), []).append(operation.call)
-    return tuple(Repeated(*kind, len(calls), _layouts(calls)) for kind, calls in alike.items())
+    alike: dict[tuple[Operation, int | None, Need | None], list[tuple[Call, int]]] = {}
+    for index, (operation, times) in enumerate(zip(trace.operations, trace.times or repeat(1), strict=False)):
+        alike.setdefault((operation, fused.get(index), needs.get(index)), []).append((operation.call, times))
+    return tuple(Repeated(*kind, sum(n for _, n in calls), _layouts(calls)) for kind, calls in alike.items())
 
 
-def _layouts(calls: Sequence[Call]) -> tuple[tuple[Call, int], ...]:
+def _layouts(calls: Sequence[tuple[Call, int]]) -> tuple[tuple[Call, int], ...]:
     """A call of each layout with how many there are; nothing where there is one layout."""
-    by_layout: dict[object, list[Call]] = {}
-    for call in calls if len(calls) > 1 else ():
-        by_layout.setdefault(call.layout, []).append(call)
-    return tuple((laid[0], len(laid)) for laid in by_layout.values()) if len(by_layout) > 1 else ()
+    by_layout: dict[object, list[tuple[Call, int]]] = {}
+    for call, times in calls if len(calls) > 1 else ():
+        by_layout.setdefault(call.layout, []).append((call, times))
+    if len(by_layout) < 2:
+        return ()
+    return tuple((laid[0][0], sum(n for _, n in laid)) for laid in by_layout.values())
 
 
 def _floor(one: Cost, written: Work, need: Need | None, arithmetic: Arithmetic) -> Floor | None:

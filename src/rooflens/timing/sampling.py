@@ -59,7 +59,7 @@ def sample(
 
     Args:
         run: does the work once and calls its argument at the end of each phase.
-        phases: names of the phases, in order.
+        phases: names of the phases, in order; parts of the same name are one phase, whose time is their sum.
         clock: times the phases.
         now: wall clock that the budgets are kept by.
 
@@ -83,14 +83,15 @@ def sample(
             progress(min(1.0, spent))
         if len(samples) >= policy.min_samples and (spent >= 1 or _known(samples, policy.precision)):
             break
+    places = {name: [i for i, phase in enumerate(phases) if phase == name] for name in phases}
     return {
         phase: Timing(
-            samples=tuple(s[i] for s in samples),
+            samples=tuple(sum(s[i] for i in its) for s in samples),
             origin=clock.name,
-            cold=cold[i],
-            warmup=tuple(w[i] for w in warmup),
+            cold=sum(cold[i] for i in its),
+            warmup=tuple(sum(w[i] for i in its) for w in warmup),
         )
-        for i, phase in enumerate(phases)
+        for phase, its in places.items()
     }
 
 

@@ -106,7 +106,12 @@ def schema_of(operator: torch._ops.OpOverload, custom: bool) -> Schema:
 
 
 class Recorder(TorchDispatchMode):
-    """Records each operation with its module and phase, and the lifetime of every storage that appears."""
+    """Records each operation with its module and phase, and the lifetime of every storage that appears.
+
+    Attributes:
+        operations: in order; `times`: how often each occurs; `held`: bytes in tensors when it has run.
+        phase: what runs now; `stands_for`: how many equal passes it stands for.
+    """
 
     def __init__(
         self,
@@ -127,7 +132,9 @@ class Recorder(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._adopted = adopted
         self.operations: list[Operation] = []
+        self.times: list[int] = []
         self.held: list[int] = []
+        self.stands_for = 1
         self.notes: dict[str, None] = {}
         self.phase: Phase = "forward"
         self.packed = PackedOperands(lifetimes)
@@ -157,7 +164,7 @@ class Recorder(TorchDispatchMode):
         )
 
     def _count_module_call(self, path: str) -> None:
-        self._module_calls[path, self.phase] += 1
+        self._module_calls[path, self.phase] += self.stands_for
 
     @contextmanager
     def following_functions(self) -> Iterator[None]:
@@ -205,9 +212,10 @@ class Recorder(TorchDispatchMode):
             for tensor in outputs:
                 self._lifetimes.see(tensor)
             if schema.view:
-                self._views[path, self.phase] += 1
+                self._views[path, self.phase] += self.stands_for
             elif not schema.free:
                 self.operations.append(self._operation(schema, args, kwargs, outputs, path, recomputed))
+                self.times.append(self.stands_for)
                 self.held.append(self._lifetimes.held)
         return results
 

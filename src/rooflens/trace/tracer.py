@@ -26,6 +26,7 @@ from rooflens.models import (
     settings,
     unwrapped,
     valid_parts,
+    with_results,
 )
 from rooflens.models.holders import Holders
 from rooflens.records import AS_IS, Cached, KvCache, Mask, Memory, Trace
@@ -180,12 +181,13 @@ class _Run:
             if step.generates:
                 kwargs = kwargs | {step.cache: self._begun_cache()}
             with self.recorder, self.paths.followed(), self.recorder.following_functions():
-                output = self._forward(args, kwargs, targets)
-                cache = None if step.cache is None else output.get(step.cache)
-                self._label_cache(cache)
                 if step.training:
-                    self._backward(output)
+                    output, cache = self._trained(args, kwargs, targets), None
                     self._update(optimizer)
+                else:
+                    output = self._forward(args, kwargs, targets)
+                    cache = None if step.cache is None else output.get(step.cache)
+                    self._label_cache(cache)
         lasting = self.lifetimes.lasting
         held = self._held_by(cache)
         memory = self._memory(held)
@@ -196,6 +198,7 @@ class _Run:
             cache=self.cache,
             masks=tuple(self.masks),
             operations=tuple(self.recorder.operations),
+            times=tuple(self.recorder.times) if step.accumulation_steps > 1 else (),
             host_calls=self.recorder.host_calls,
             memory=memory,
             held=tuple(self.recorder.held),
@@ -287,6 +290,20 @@ class _Run:
         more = 0 if cache is None else max(0, (peak.kv_cache or 0) - cache.held)
         return replace(peak, kv_cache=(peak.kv_cache or 0) - more, temporaries=(peak.temporaries or 0) + more)
 
+    def _trained(self, args: Any, kwargs: Any, targets: Any) -> Any:
+        """Forward and backward; output and loss. All micro-batches after the first are alike: one stands for them."""
+        made = None
+        for n in range(min(2, self.step.accumulation_steps)):
+            made = None  # what an earlier micro-batch made is gone
+            self.recorder.stands_for = self.step.accumulation_steps - 1 if n else 1
+            self.recorder.phase = "forward"
+            self.paths.enter("")
+            its_args, its_kwargs = with_results((args, kwargs)) if n else (args, kwargs)
+            made = self._forward(its_args, its_kwargs, targets)
+            self._backward(made)
+        self.recorder.stands_for = 1
+        return made
+
     def _forward(self, args: Any, kwargs: Any, targets: Any) -> Any:
         """The model's output, or in training the output and the loss."""
         step = self.step
@@ -296,7 +313,7 @@ class _Run:
             if not step.training:
                 return output
             self.paths.enter(LOSS)
-            loss = step.loss(output, targets)
+            loss = step.loss_of(output, targets)
         return output, loss * torch.empty((), dtype=torch.float32) if step.scaled else loss
 
     def _backward(self, output: tuple[Any, Tensor]) -> None:
