@@ -8,6 +8,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from rooflens.devices.reserves import needed, one_of, reserves
+from rooflens.predict import way_of
 from rooflens.records import PHASES, WITH_THE_BATCH, Case, Device, Failure, Phase, Record, Timing, in_sequence
 from rooflens.results.partners import EstimatedCases
 from rooflens.results.recordset import RecordSet
@@ -151,7 +152,7 @@ class Evidence:
         """Return the work of a phase, or of the whole step, under the ceilings of the device."""
         if self.work is None:
             return None
-        return self.work.under(self.device, None if self.phases == (phase,) else phase)
+        return self.work.under(self.device, None if self.phases == (phase,) else phase, way_of(dict(self.case.options)))
 
     def measured(self, phase: Phase | None = None) -> Measured | None:
         """Return the time of a phase, or of the whole step.

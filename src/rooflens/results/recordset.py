@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rooflens.devices import find
 from rooflens.errors import AmbiguousResult, InvalidValue
+from rooflens.predict import ALONE, Conduct, Way, fuses, way_of
 from rooflens.records import (
     PHASES,
     Bound,
@@ -71,7 +72,7 @@ class RecordSet:
         self.failures = tuple(failures)
         self.environment = environment
         self._bounds = Bounds() if bounds is None else bounds
-        self._totals: dict[tuple[Phase | None, int], Total] = {}
+        self._totals: dict[tuple[Phase | None, int, Way | None], Total] = {}
         self._split: tuple[tuple[Case, Source, RecordSet], ...] | None = None
 
     def __iter__(self) -> Iterator[Record]:
@@ -191,15 +192,28 @@ class RecordSet:
             raise InvalidValue(f"unknown phase {phase!r}; known: {', '.join(PHASES)}")
         return self.under(self.device(), phase)
 
-    def under(self, device: Device | None, phase: Phase | None = None) -> Total:
-        """Return the sum of the records of a phase, or of all, on any device."""
-        key = (phase, id(device))
+    def under(self, device: Device | None, phase: Phase | None = None, way: Way | None = None) -> Total:
+        """Return the sum of the records of a phase, or of all, on any device.
+
+        Args:
+            way: how the step runs, for its expected time; default: as the case says, else eagerly.
+        """
+        key = (phase, id(device), way)
         if key not in self._totals:
             chosen = [r for r in self.records if phase in (None, r.phase)]
             if phase == "forward" and not chosen:  # every step has one; without operations it is all of the step
                 chosen = [r for r in self.records if r.scope == "model" and r.source == "estimate"]
-            self._totals[key] = self.sum(chosen, device)
+            self._totals[key] = Total(chosen, device, self._bounds, self._conduct(way), phase)
         return self._totals[key]
+
+    def _conduct(self, way: Way | None) -> Conduct:
+        """How the step of the set runs, as far as its case and the record of its model tell."""
+        model = next((r for r in self.records if r.scope == "model" and r.source == "estimate"), None)
+        if model is None:
+            return ALONE
+        options = dict(model.case.options)
+        held = None if model.memory is None else model.memory.peak
+        return Conduct(way=way or way_of(options), held=held, host_calls=model.host_calls, fused=fuses(options))
 
     def sum(self, records: Iterable[Record], device: Device | None) -> Total:
         """Return the sum of some of the records on a device; bounds that are known already are not computed again."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeVar
 
+from rooflens.predict import ALONE, Conduct, Prediction, card_of, predicted
 from rooflens.records import Bound, Cause, Device, Phase, Record, Work
 from rooflens.roofline import Bounds, serial_bound
 
@@ -74,9 +75,22 @@ class Total:
         surplus: what the code as written does beyond the bound, by cause; empty where it does no more.
     """
 
-    def __init__(self, records: Iterable[Record], device: Device | None, bounds: Bounds | None = None) -> None:
-        """Sum some records; totals of the same records share the bounds that are known already."""
+    def __init__(
+        self,
+        records: Iterable[Record],
+        device: Device | None,
+        bounds: Bounds | None = None,
+        conduct: Conduct = ALONE,
+        phase: Phase | None = None,
+    ) -> None:
+        """Sum some records; totals of the same records share the bounds that are known already.
+
+        Args:
+            conduct: how the step runs, for its expected time; default: pieces on the device.
+            phase: the only one of the records, where they are one.
+        """
         self.records = tuple(records)
+        self._conduct, self._phase = conduct, phase
         self.device = device
         self._bounds = Bounds() if bounds is None else bounds
         worked = [(r, r.work) for r in self.records if r.work is not None]
@@ -178,10 +192,26 @@ class Total:
         known = [seconds for seconds in times if seconds is not None]
         return sum(known) if known and len(known) == len(times) else None
 
-    # A prediction needs an efficiency model; as long as there is none the expected time is unknown, never the bound.
-    predicted_seconds: float | None = None
-    predicted_low: float | None = None
-    predicted_high: float | None = None
+    @cached_property
+    def prediction(self) -> Prediction | None:
+        """The time to expect of the step, a phase of it, or pieces; None where the device or a call is not known."""
+        card = None if self.device is None else card_of(self.device)
+        return None if card is None else predicted(self.records, card, self._conduct, self._phase)
+
+    @property
+    def predicted_seconds(self) -> float | None:
+        """The time to expect."""
+        return None if self.prediction is None else self.prediction.seconds
+
+    @property
+    def predicted_low(self) -> float | None:
+        """Nine of ten measured times are above this."""
+        return None if self.prediction is None else self.prediction.low
+
+    @property
+    def predicted_high(self) -> float | None:
+        """Nine of ten measured times are below this."""
+        return None if self.prediction is None else self.prediction.high
 
     @cached_property
     def coverage(self) -> Coverage:

@@ -1,0 +1,104 @@
+"""What a prediction knows of a device: rates of its data sheet, and constants of its generation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from rooflens.predict.constants import Constants, Level, constants_of
+from rooflens.records import Device
+
+LANES = 256
+"""FLOP in fp32 of one unit in one cycle, where units and clock are not known: 128 lanes with a multiply-add each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A device as the effects see it. Rates of a generation scale with units x clock.
+
+    Attributes:
+        device: whose ceilings count.
+        constants: of its generation, or measured.
+        dram: bytes per second.
+        l2: bytes of the last-level cache, 0 where they are not known.
+        units: multiprocessors.
+        cycles: units x clock: what one constant "per unit and cycle" is multiplied with.
+        rates: FLOP/s by resource.
+        power: watts it may take; None where that is not known.
+    """
+
+    device: Device
+    constants: Constants
+    dram: float
+    l2: float
+    units: float
+    cycles: float
+    rates: Mapping[str, float]
+    power: float | None
+    _values: Mapping[str, float] = field(repr=False)
+
+    @property
+    def level(self) -> Level:
+        """How the constants are known."""
+        return self.constants.level
+
+    def __getitem__(self, name: str) -> float:
+        """A constant by its name, like ``stream.start``."""
+        return self._values[name]
+
+    def per_second(self, name: str) -> float:
+        """A constant per unit and cycle, as a rate of this device."""
+        return self._values[name] * self.cycles
+
+    def __hash__(self) -> int:
+        return hash(self.device.name)
+
+
+def card_of(device: Device, constants: Constants | None = None) -> Card | None:
+    """Return what a prediction needs of a device; None where it cannot be made: no GPU, or no bandwidth.
+
+    Args:
+        constants: other ones than those of the device's generation.
+    """
+    if constants is not None:
+        return _card(device, constants)
+    return _known_card(device.name, _Same(device))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """A device by identity: hashing its ceilings would cost more than the prediction."""
+
+    device: Device
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.device is other.device
+
+    def __hash__(self) -> int:
+        return id(self.device)
+
+
+@lru_cache(maxsize=256)
+def _known_card(_: str, same: _Same) -> Card | None:
+    return _card(same.device, constants_of(same.device))
+
+
+def _card(device: Device, constants: Constants) -> Card | None:
+    rates = {ceiling.resource: ceiling.rate for ceiling in device.ceilings}
+    if device.kind != "gpu" or device.count != 1 or "dram" not in rates:
+        return None
+    facts = {name: fact.value for name, fact in device.facts.items()}
+    vector = rates.get("vector.fp32") or max(rates.values())
+    cycles = facts["units"] * facts["clock"] if {"units", "clock"} <= facts.keys() else vector / LANES
+    return Card(
+        device=device,
+        constants=constants,
+        dram=rates["dram"],
+        l2=facts.get("l2", 0.0),
+        units=facts.get("units") or max(1.0, cycles / 1.5e9),
+        cycles=cycles,
+        rates=rates,
+        power=facts.get("power"),
+        _values=constants.values,
+    )

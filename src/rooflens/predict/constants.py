@@ -1,0 +1,93 @@
+"""Constants of the effects: of a GPU generation, of a device that was calibrated, or general ones."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from rooflens.records import Device
+
+Level = Literal["datasheet", "datasheet, unknown generation", "calibrated", "replayed"]
+"""How a prediction's constants are known. A later one is nearer to the device."""
+GENERAL = "general"
+"""The file with a value for every constant; that of a generation replaces some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Numbers by name, like ``stream.start``. Times in seconds, sizes in bytes, rates per unit and cycle, else shares.
+
+    Attributes:
+        level: how they are known.
+        generation: title of the generation, or of the device that was calibrated.
+        values: a number for every constant.
+        sources: where they come from, by the first part of their names.
+    """
+
+    level: Level
+    generation: str
+    values: Mapping[str, float]
+    sources: Mapping[str, str]
+
+    def measured(self, values: Mapping[str, float], generation: str, source: str) -> Constants:
+        """Return these constants with those that were measured on a device: the level is ``calibrated``.
+
+        Raises:
+            KeyError: there is no constant of a name.
+        """
+        unknown = values.keys() - self.values.keys()
+        if unknown:
+            raise KeyError(f"there is no constant {min(unknown)!r}; known: {', '.join(sorted(self.values))}")
+        sources = dict.fromkeys((name.partition(".")[0] for name in values), source)
+        return replace(
+            self,
+            level="calibrated",
+            generation=generation,
+            values={**self.values, **values},
+            sources={**self.sources, **sources},
+        )
+
+
+def constants_of(device: Device | None) -> Constants:
+    """Return the constants of a device's generation, known by the beginning of its ``arch``; general ones of others."""
+    return generation(_generation_of(device))
+
+
+def _generation_of(device: Device | None) -> str:
+    words = "" if device is None else device.arch.lower()
+    known = (name for name in generations() if words.startswith(name.replace("-", " ")))
+    return max(known, key=len, default=GENERAL)
+
+
+@cache
+def generations() -> tuple[str, ...]:
+    """Names of the generations whose constants are known."""
+    names = (entry.name.removesuffix(".toml") for entry in files(__package__).joinpath("generations").iterdir())
+    return tuple(sorted(name for name in names if name not in (GENERAL, "__init__.py", "__pycache__")))
+
+
+@cache
+def generation(name: str) -> Constants:
+    """Return the constants of a generation by its name."""
+    values, sources = _numbers(GENERAL)
+    level: Level = "datasheet, unknown generation"
+    if name != GENERAL:
+        own, its_sources = _numbers(name)
+        values, sources, level = values | own, sources | its_sources, "datasheet"
+    return Constants(level, name, values, sources)
+
+
+def _numbers(name: str) -> tuple[dict[str, float], dict[str, str]]:
+    text = files(__package__).joinpath("generations", f"{name}.toml").read_text(encoding="utf-8")
+    table: dict[str, Any] = tomllib.loads(text)
+    values = {
+        f"{effect}.{key}": float(number)
+        for effect, numbers in table.items()
+        for key, number in numbers.items()
+        if key != "source"
+    }
+    return values, {effect: numbers["source"] for effect, numbers in table.items()}

@@ -1,0 +1,34 @@
+"""Depthwise convolutions: no products, one output after the other from its window.
+
+A thread computes one output: a fixed cost and one for each tap. Channels first: (4.3 + 0.6 taps) ps on an H100;
+channels last in 16 bits: (0.75 + 0.16 taps) ps, and never below 0.72 of the bandwidth (a trial on an H100). The
+gradient of the input is a convolution of the same kind; that of the weights sums over all positions of a channel.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from rooflens.predict.card import Card
+from rooflens.predict.effects.streams import moved
+from rooflens.predict.piece import Piece
+from rooflens.records import Tensor
+
+
+def depthwise(piece: Piece, card: Card, inputs: Tensor, weight: Tensor, result: Tensor) -> float:
+    """Seconds of a depthwise convolution, or of its gradients."""
+    last = inputs.dtype in ("fp16", "bf16") and "channels_last" in (inputs.memory_format, weight.memory_format)
+    form = "last" if last else "planar"
+    taps = prod(weight.shape[2:])
+    each = (card[f"depthwise.{form}_output"] + card[f"depthwise.{form}_tap"] * taps) / card.cycles
+    if piece.call.name != "convolution_backward":
+        return _kernel(piece, card, each * result.elements)
+    for_input, for_weight = map(bool, piece.call.integers("output_mask")[:2])
+    seconds = _kernel(piece, card, each * inputs.elements) if for_input else 0.0
+    if for_weight:
+        seconds += _kernel(piece, card, card["depthwise.weights"] * each * result.elements)
+    return seconds
+
+
+def _kernel(piece: Piece, card: Card, computing: float) -> float:
+    return card["stream.start"] + max(computing, moved(piece, card, card["depthwise.share"]))

@@ -1,0 +1,20 @@
+"""Pooling and interpolation: a window is read for each output, most of it from a cache.
+
+The form is that of a depthwise convolution: bytes, or outputs with a fixed cost and one for each element of a window.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from rooflens.predict.card import Card
+from rooflens.predict.effects.streams import moved
+from rooflens.predict.piece import Piece
+
+
+def pooling(piece: Piece, card: Card) -> float:
+    """Seconds of pooling, interpolation, or their gradients."""
+    sizes = piece.call.integers("kernel_size") if piece.call.get("kernel_size") else (2, 2)
+    window = prod(sizes) if len(sizes) > 1 else sizes[0] ** 2
+    each = (card["pooling.output"] + card["pooling.tap"] * window) / card.cycles
+    return card["stream.start"] + max(each * piece.main.elements, moved(piece, card, card["pooling.share"]))

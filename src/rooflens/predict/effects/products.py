@@ -1,0 +1,108 @@
+"""Matrix products: tiles, waves and split-K.
+
+The result is cut into tiles. Each unit works on one at a time, so tiles run in waves and the last wave may be mostly
+empty. A tile costs its multiply-adds plus a fixed depth (filling the pipeline, writing the result). Where there are
+fewer tiles than units, the sum is split and partial sums are added. The library takes the fastest tile; so does this.
+Arithmetic and bytes overlap but for their ends: a norm with exponent 3 joins them. Form and depths: a trial on an H100.
+Cards that cannot hold their clock in products (T4, L4) are held back by power: FLOP/s are at most watts / joules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from math import ceil, prod
+
+from rooflens.predict.card import Card
+from rooflens.predict.effects.streams import bytes_time, cached_share, stream
+from rooflens.predict.piece import Piece
+from rooflens.records import Call, Tensor
+
+TILES = ((256, 128), (128, 128), (128, 64), (64, 64), (64, 32), (32, 32))
+SPLITS = (1, 2, 4, 8, 16, 32)
+HALF = frozenset({"fp16", "bf16"})
+
+
+def product(piece: Piece, card: Card) -> float:
+    """Seconds of a matrix product."""
+    sizes = product_sizes(piece.call)
+    if sizes is None:
+        return contraction(piece, card)
+    m, n, k, batch = sizes
+    fixed = min(piece.weights, piece.nbytes)
+    return product_time(card, piece.precision, m, n, k, batch, fixed, piece.nbytes - fixed, piece.held)
+
+
+def contraction(piece: Piece, card: Card) -> float:
+    """Seconds of any other matrix work: a share of the peak, or its bytes."""
+    flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul."))
+    return max(flops / full_rate(card, piece.precision), stream(piece, card)) + card["product.start"]
+
+
+@lru_cache(maxsize=20_000)
+def product_time(
+    card: Card, precision: str, m: int, n: int, k: int, batch: int, cold: float, warm: float, held: float | None
+) -> float:
+    """Seconds of `batch` products of (m, k) and (k, n) that read some bytes from memory and others maybe from L2."""
+    if cold and held is not None:
+        kept = cold * cached_share(held, card)
+        cold, warm = cold - kept, warm + kept
+    moving = bytes_time(cold, warm, cold + warm, card, card["product.streamed"])
+    exponent = card["product.join"]
+    joined = (tiled(card, precision, m, n, k, batch) ** exponent + moving**exponent) ** (1 / exponent)
+    return card["product.start"] + joined
+
+
+def tiled(card: Card, precision: str, m: int, n: int, k: int, batch: int = 1) -> float:
+    """Seconds of the arithmetic of products with the best tile and split."""
+    return min(_candidates(card, precision, m, n, k, batch))
+
+
+def _candidates(card: Card, precision: str, m: int, n: int, k: int, batch: int) -> Iterator[float]:
+    per_unit = full_rate(card, precision) / card.units / 2  # multiply-adds of a unit per second
+    depth = card[f"product.depth_{_kind(precision)}"]
+    adding = card["product.partial"] * 2 / card.per_second("stream.cached")
+    for wide, thin in TILES:
+        rate = per_unit * card[f"tile.s{wide}x{thin}"]
+        least = min(ceil(m / wide) * ceil(n / thin), ceil(m / thin) * ceil(n / wide))
+        tiles = batch * least
+        for split in SPLITS:
+            waves = ceil(tiles * split / card.units)
+            extra = split * batch * m * n * adding if split > 1 else 0.0
+            yield waves * wide * thin * (k / split + depth) / rate + extra
+            if tiles * split >= 2 * card.units or k // (2 * split) < 64:
+                break
+
+
+@lru_cache(maxsize=512)
+def full_rate(card: Card, precision: str) -> float:
+    """FLOP/s of products with the largest tile: a share of the peak, less where power holds the card back."""
+    peak = card.rates.get(f"matmul.{precision}") or max(card.rates.get("vector.fp32", 0.0), 1e9)
+    kind = _kind(precision)
+    share = card[f"product.rate_{kind}"]
+    joules = card["product.joules_fp32" if kind == "fp32" else "product.joules_half"]
+    if joules and card.power:
+        share = min(share, card.power / (joules * peak))
+    return share * peak
+
+
+def _kind(precision: str) -> str:
+    """The constants that a precision shares."""
+    if precision in HALF:
+        return "half"
+    if precision == "tf32":
+        return "tf32"
+    return "int8" if precision in ("int8", "fp8", "fp4", "int4") else "fp32"
+
+
+def product_sizes(call: Call) -> tuple[int, int, int, int] | None:
+    """Rows, columns, depth and number of the products of a call; None of one that is no plain product."""
+    if not call.outputs or call.name.startswith(("_trilinear", "linalg", "_euclidean", "affine", "grouped")):
+        return None
+    tensors = [value for _, value in call.arguments if isinstance(value, Tensor)]
+    biased = call.name.startswith(("addmm", "_addmm", "baddbmm", "addmv")) and len(tensors) > 2
+    first, out = tensors[1 if biased else 0], call.outputs[0]
+    if not first.shape or not out.shape:
+        return (1, 1, first.shape[-1] if first.shape else 1, 1)
+    m, n = (out.shape[-2], out.shape[-1]) if len(out.shape) > 1 else (out.shape[-1], 1)
+    return max(1, m), max(1, n), max(1, first.shape[-1]), max(1, prod(out.shape[:-2]))

@@ -1,0 +1,24 @@
+"""Recurrent layers: a step waits for the one before it.
+
+Each step of a layer is a product of a few rows and some element-wise kernels; weights are read in every step. The
+products of the inputs run at once before (cuDNN), so only half of the arithmetic is in the chain.
+"""
+
+from __future__ import annotations
+
+from rooflens.predict.card import Card
+from rooflens.predict.effects.products import full_rate
+from rooflens.predict.piece import Piece
+
+
+def recurrent(piece: Piece, card: Card) -> float:
+    """Seconds of a recurrent layer or of its gradients."""
+    call = piece.call
+    inputs = call.tensor("input")
+    steps = inputs.shape[0] if len(inputs.shape) > 2 and not call.get("batch_first") else inputs.shape[-2]
+    layers = call.integer("layers") if isinstance(call.get("layers"), int) else 1
+    times = 2 if "backward" in call.name else 1
+    flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul."))
+    weights = piece.weights * steps / card.per_second("stream.cached")
+    chain = times * layers * steps * card["recurrent.step"]
+    return chain + max(flops / full_rate(card, piece.precision), times * weights)

@@ -1,0 +1,64 @@
+"""One call as the effects see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rooflens.records import Call, Phase, Record, Tensor
+
+NARROW = frozenset({"fp16", "bf16"})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A call, its work as the code is written, and where its operands are.
+
+    Attributes:
+        call: what is called, in its layout.
+        family: of the operation.
+        flops: by resource.
+        nbytes: DRAM bytes.
+        weights: those of them that are parameters: nothing has just written them.
+        own: the share of the bytes of the call alone that it moves: below 1 in a fused group.
+        phase: of the step.
+        held: bytes that all of the step's tensors take; what fits a cache stays there from step to step.
+    """
+
+    call: Call
+    family: str
+    flops: Mapping[str, float]
+    nbytes: float
+    weights: float
+    own: float
+    phase: Phase | None
+    held: float | None
+
+    @property
+    def precision(self) -> str:
+        """In which the products of the call run; ``fp32`` where it has none."""
+        return next((name.partition(".")[2] for name in self.flops if name.startswith("matmul.")), "fp32")
+
+    @property
+    def main(self) -> Tensor:
+        """The tensor whose type and layout count: the first result, else the first operand."""
+        outputs = self.call.outputs
+        return outputs[0] if outputs else self.call.inputs[0]
+
+    @property
+    def narrow(self) -> bool:
+        """True if elements have 16 bits."""
+        return self.main.dtype in NARROW
+
+
+def pieces_of(record: Record, held: float | None = None, own: float = 1.0) -> tuple[tuple[Piece, int], ...]:
+    """Return the calls of a record, one for each layout, with how many there are; none where it has no call."""
+    work = record.written
+    if work is None or record.call is None or "dram" not in work.bytes:
+        return ()
+    calls = record.layouts or ((record.call, record.calls),)
+    nbytes = work.bytes["dram"]
+    weights = 0.0 if record.traffic is None else record.traffic.weights
+    return tuple(
+        (Piece(call, record.kind, work.flops, nbytes, weights, own, record.phase, held), n) for call, n in calls
+    )

@@ -1,0 +1,133 @@
+"""From the records of a step, or of a part of it, to the time that they will take: two queues, host and device.
+
+The host launches operations one after the other and the device runs them in order, so a step takes as long as the
+longer queue. A replayed CUDA graph has no host in it. Compiled code launches what fusion leaves.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rooflens.costs import Arithmetic, cost
+from rooflens.predict import host
+from rooflens.predict.bands import Regime, band
+from rooflens.predict.card import Card
+from rooflens.predict.constants import Level
+from rooflens.predict.expected import expected_seconds
+from rooflens.predict.piece import Piece, pieces_of
+from rooflens.records import HostCalls, Phase, Record, Scalar
+
+Way = Literal["eager", "compiled", "graph"]
+"""How a step runs: operation by operation, compiled, or from CUDA graphs."""
+
+
+def way_of(options: Mapping[str, Scalar]) -> Way:
+    """Return how a case with these options runs."""
+    return "graph" if options.get("cuda_graph") else "compiled" if options.get("compile") else "eager"
+
+
+def fuses(options: Mapping[str, Scalar]) -> bool:
+    """True if the bytes of an estimate with these options are those of fused groups."""
+    return options.get("fusion", "none") != "none" or bool(options.get("compile"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The time that some work will take; derived, never stored.
+
+    Attributes:
+        seconds: the expected time.
+        low, high: the measured time lies between them in 80 of 100 cases.
+        level: how the constants behind it are known.
+        regime: what it waits for.
+        device: seconds of the device's queue; `host`: of the host's, None where it is not asked for.
+        families: seconds on the device by family.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    level: Level
+    regime: Regime
+    device: float
+    host: float | None
+    families: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conduct:
+    """How the step runs to which records belong.
+
+    Attributes:
+        way: eager, compiled or from graphs.
+        held: bytes of its tensors at the peak; None where that is not known.
+        host_calls: views and calls of modules; none where the host does not matter.
+        fused: the records' bytes are those of fused groups.
+    """
+
+    way: Way = "eager"
+    held: float | None = None
+    host_calls: tuple[HostCalls, ...] | None = None
+    fused: bool = False
+
+    def of_phase(self, phase: Phase | None) -> tuple[HostCalls, ...]:
+        """What the host does besides launching, in one phase or in all."""
+        return tuple(c for c in self.host_calls or () if phase in (None, c.phase))
+
+
+ALONE = Conduct(way="graph")
+"""Pieces of a step: their time on the device."""
+
+
+def predicted(
+    records: Sequence[Record], card: Card, conduct: Conduct = ALONE, phase: Phase | None = None
+) -> Prediction | None:
+    """Return the time of a step, of one phase of it, or (without a host) of pieces; None where a call is not known."""
+    working = [r for r in records if r.work is not None]
+    if not working or any(r.call is None for r in working if not r.work or not r.work.missing):
+        return None
+    families: dict[str, float] = defaultdict(float)
+    launches = 0.0
+    for record in working:
+        for piece, calls in _pieces(record, conduct):
+            families[record.kind] += calls * expected_seconds(piece, card)
+            launches += calls * (piece.own if piece.nbytes else 0.0)
+    device = sum(families.values())
+    if conduct.way == "graph":
+        return _with_band(device, device, None, families, card)
+    if conduct.way == "compiled":
+        hosts = host.compiled(round(launches), card)
+    else:
+        hosts = host.eager(working, conduct.of_phase(phase), card)
+    queue = device + launches * card["launch.gap"]
+    return _with_band(max(queue, hosts), device, hosts, families, card)
+
+
+def _pieces(record: Record, conduct: Conduct) -> Iterator[tuple[Piece, int]]:
+    alone = 1.0
+    if conduct.fused and record.call is not None and record.work is not None:
+        moved = cost(record.call, Arithmetic()).work.bytes["dram"]
+        alone = min(1.0, record.work.bytes.get("dram", 0.0) / moved) if moved else 1.0
+    yield from pieces_of(record, conduct.held, alone)
+
+
+def _with_band(
+    seconds: float, device: float, hosts: float | None, families: dict[str, float], card: Card
+) -> Prediction:
+    regime: Regime = "graph"
+    if hosts is not None:
+        regime = "device-bound" if device > 1.6 * hosts else "host-bound" if hosts > 1.6 * device else "mixed"
+    low, high = band(families, regime, card.level)
+    return Prediction(
+        seconds=seconds,
+        low=seconds * low,
+        high=seconds * high,
+        level=card.level,
+        regime=regime,
+        device=device,
+        host=hosts,
+        families=dict(families),
+    )
