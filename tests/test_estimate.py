@@ -83,7 +83,8 @@ def test_a_bound_by_hand() -> None:
     # All at once: products and ReLU on the same lanes, bytes beside them.
     assert total.whole_bound is not None
     assert total.whole_bound.seconds == pytest.approx((2 * n**3 + n * n) / 19.5e12)
-    assert (total.predicted_seconds, total.predicted_low, total.predicted_high) == (None, None, None)
+    assert total.prediction is not None
+    assert total.prediction.low < total.prediction.seconds < total.prediction.high
 
 
 @pytest.mark.parametrize(

@@ -3,5 +3,5 @@
 from rooflens.predict.card import Card, card_of
 from rooflens.predict.constants import Constants, Level, constants_of, generation, generations
 from rooflens.predict.expected import expected_seconds
-from rooflens.predict.piece import Piece, pieces_of
+from rooflens.predict.call_on_device import CallOnDevice, calls_on_device
 from rooflens.predict.step import ALONE, Conduct, Prediction, Way, fuses, predicted, way_of

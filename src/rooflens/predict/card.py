@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from rooflens.predict.constants import Constants, Level, constants_of
 from rooflens.records import Device
@@ -13,7 +12,7 @@ LANES = 256
 """FLOP in fp32 of one unit in one cycle, where units and clock are not known: 128 lanes with a multiply-add each."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Card:
     """A device as the effects see it. Rates of a generation scale with units x clock.
 
@@ -51,9 +50,6 @@ class Card:
         """A constant per unit and cycle, as a rate of this device."""
         return self._values[name] * self.cycles
 
-    def __hash__(self) -> int:
-        return hash(self.device.name)
-
 
 def card_of(device: Device, constants: Constants | None = None) -> Card | None:
     """Return what a prediction needs of a device; None where it cannot be made: no GPU, or no bandwidth.
@@ -63,25 +59,14 @@ def card_of(device: Device, constants: Constants | None = None) -> Card | None:
     """
     if constants is not None:
         return _card(device, constants)
-    return _known_card(device.name, _Same(device))
+    known = _KNOWN.get(id(device))
+    if known is None or known[0] is not device:  # an id may come again; hashing ceilings would cost more than all else
+        known = _KNOWN[id(device)] = (device, _card(device, constants_of(device)))
+    return known[1]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Same:
-    """A device by identity: hashing its ceilings would cost more than the prediction."""
-
-    device: Device
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.device is other.device
-
-    def __hash__(self) -> int:
-        return id(self.device)
-
-
-@lru_cache(maxsize=256)
-def _known_card(_: str, same: _Same) -> Card | None:
-    return _card(same.device, constants_of(same.device))
+_KNOWN: dict[int, tuple[Device, Card | None]] = {}
+"""Cards of devices that are in use, by identity: each is made once."""
 
 
 def _card(device: Device, constants: Constants) -> Card | None:

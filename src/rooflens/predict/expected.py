@@ -16,9 +16,9 @@ from rooflens.predict.effects.products import contraction, product
 from rooflens.predict.effects.recurrent_layers import recurrent
 from rooflens.predict.effects.row_passes import row_passes
 from rooflens.predict.effects.streams import moved, stream, stream_share
-from rooflens.predict.piece import Piece
+from rooflens.predict.call_on_device import CallOnDevice
 
-Effect = Callable[[Piece, Card], float]
+Effect = Callable[[CallOnDevice, Card], float]
 
 EFFECTS: Mapping[str, Effect] = {
     "attention": attention,
@@ -41,7 +41,7 @@ EFFECTS: Mapping[str, Effect] = {
 LISTS = ("_foreach_", "_fused_", "_amp_foreach")
 
 
-def expected_seconds(piece: Piece, card: Card) -> float:
+def expected_seconds(piece: CallOnDevice, card: Card) -> float:
     """Return the expected seconds of one call on the device."""
     if piece.own < 1:
         return fused(piece, card)
@@ -50,12 +50,12 @@ def expected_seconds(piece: Piece, card: Card) -> float:
     return EFFECTS.get(piece.family, unknown)(piece, card)
 
 
-def fused(piece: Piece, card: Card) -> float:
+def fused(piece: CallOnDevice, card: Card) -> float:
     """Seconds of a call that shares a kernel: its part of the start, and what it still moves."""
     return piece.own * card["stream.start"] + moved(piece, card, stream_share(piece, card)) if piece.nbytes else 0.0
 
 
-def unknown(piece: Piece, card: Card) -> float:
+def unknown(piece: CallOnDevice, card: Card) -> float:
     """Seconds of a call that no effect knows: its matrix work, or its bytes at a share of the bandwidth."""
     if any(name.startswith("matmul.") for name in piece.flops):
         return contraction(piece, card)

@@ -17,7 +17,7 @@ from rooflens.predict.bands import Regime, band
 from rooflens.predict.card import Card
 from rooflens.predict.constants import Level
 from rooflens.predict.expected import expected_seconds
-from rooflens.predict.piece import Piece, pieces_of
+from rooflens.predict.call_on_device import CallOnDevice, calls_on_device
 from rooflens.records import HostCalls, Phase, Record, Scalar
 
 Way = Literal["eager", "compiled", "graph"]
@@ -42,6 +42,7 @@ class Prediction:
         seconds: the expected time.
         low, high: the measured time lies between them in 80 of 100 cases.
         level: how the constants behind it are known.
+        generation: of the devices that they were read off.
         regime: what it waits for.
         device: seconds of the device's queue; `host`: of the host's, None where it is not asked for.
         families: seconds on the device by family.
@@ -51,6 +52,7 @@ class Prediction:
     low: float
     high: float
     level: Level
+    generation: str
     regime: Regime
     device: float
     host: float | None
@@ -106,12 +108,12 @@ def predicted(
     return _with_band(max(queue, hosts), device, hosts, families, card)
 
 
-def _pieces(record: Record, conduct: Conduct) -> Iterator[tuple[Piece, int]]:
+def _pieces(record: Record, conduct: Conduct) -> Iterator[tuple[CallOnDevice, int]]:
     alone = 1.0
     if conduct.fused and record.call is not None and record.work is not None:
         moved = cost(record.call, Arithmetic()).work.bytes["dram"]
         alone = min(1.0, record.work.bytes.get("dram", 0.0) / moved) if moved else 1.0
-    yield from pieces_of(record, conduct.held, alone)
+    yield from calls_on_device(record, conduct.held, alone)
 
 
 def _with_band(
@@ -126,6 +128,7 @@ def _with_band(
         low=seconds * low,
         high=seconds * high,
         level=card.level,
+        generation=card.constants.generation,
         regime=regime,
         device=device,
         host=hosts,

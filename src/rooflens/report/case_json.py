@@ -97,6 +97,7 @@ def _phase(item: Evidence, phase: Phase | None) -> dict[str, Any] | None:
         "predicted_seconds": PREDICTED.of(total).value,
         "predicted_low": total.predicted_low,
         "predicted_high": total.predicted_high,
+        "predicted_level": None if total.prediction is None else total.prediction.level,
         "as_written_seconds": AS_WRITTEN.of(total).value,
         "surplus": {
             cause: {"bytes": whole(more.bytes), "flops": whole(more.flops), "seconds": more.seconds}

@@ -161,6 +161,12 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
         if total.bound is not None and total.device is not None:
             for resource in sorted(total.bound.skipped):
                 yield f"{resource} has no ceiling on {total.device.name}: left out of the bound"
+    levels = {total.prediction.level: total.prediction for total in seen if total.prediction is not None}
+    for level, prediction in levels.items():
+        yield (
+            f"predicted from {level} ({prediction.generation}): 8 of 10 measured times lie between low and high"
+            " (docs/prediction.md)"
+        )
 
 
 def surplus_notes(totals: Iterable[Total]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from math import ceil, prod
 from rooflens.predict.card import Card
 from rooflens.predict.effects.products import HALF, contraction
 from rooflens.predict.effects.streams import moved
-from rooflens.predict.piece import Piece
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.records import Tensor
 
 FEW = 16
@@ -21,7 +21,7 @@ RECOMPUTED = 5 / 4
 """Products of a flash backward over those that are counted: Q K^T is computed again."""
 
 
-def attention(piece: Piece, card: Card) -> float:
+def attention(piece: CallOnDevice, card: Card) -> float:
     """Seconds of scaled dot-product attention or of its gradients."""
     call = piece.call
     if not isinstance(call.get("query"), Tensor) or not isinstance(call.get("key"), Tensor):

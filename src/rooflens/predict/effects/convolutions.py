@@ -8,20 +8,24 @@ that of the input over output channels x taps, that of the weights over all posi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from rooflens.predict.card import Card
 from rooflens.predict.effects.depthwise import depthwise
-from rooflens.predict.effects.products import HALF, contraction, product_time
-from rooflens.predict.piece import Piece
+from rooflens.predict.effects.products import HALF, SPLITS, contraction, tiled
+from rooflens.predict.effects.streams import bytes_time, moved
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.records import Call, Tensor
 
 PLAIN = frozenset({"convolution", "_convolution", "cudnn_convolution", "convolution_overrideable"})
 STEM = 4
 """Most input channels of a stem: its kernels cannot load whole vectors."""
+THIN = 128
+"""With fewer channels on either side, the library takes kernels of an earlier generation."""
 
 
-def convolution(piece: Piece, card: Card) -> float:
+def convolution(piece: CallOnDevice, card: Card) -> float:
     """Seconds of a convolution, or of its gradients."""
     call = piece.call
     backward = call.name == "convolution_backward"
@@ -37,9 +41,14 @@ def convolution(piece: Piece, card: Card) -> float:
     asked = tuple(map(bool, call.integers("output_mask")[:2])) if backward else (True,)
     sizes = _sizes(inputs, weight, result, groups, backward, bool(call.get("transposed")))
     parts = [one for one, want in zip(sizes, asked, strict=True) if want]
-    seconds = sum(_part(piece, card, part, groups, len(parts)) for part in parts)
-    seconds *= _algorithm(piece, card, weight, result)
-    return seconds + _relayout(piece, card, len(parts))
+    computing = _arithmetic(piece, card, weight, result)
+    seconds = 0.0
+    for m, n, k in parts:
+        splits = SPLITS if k > max(m, n) else (1,)  # only the gradient of the weights splits its sum
+        product = computing(tiled(card, piece.precision, m, n, k, groups, splits))
+        moving = moved(piece, card, card["product.streamed"]) / len(parts)
+        seconds += card["convolution.start"] + max(product, moving)
+    return seconds + len(parts) * _relayout(piece, card, inputs, weight, result)
 
 
 def _sizes(
@@ -59,15 +68,16 @@ def _sizes(
     return (forward, to_weight) if transposed else (to_input, to_weight)
 
 
-def _part(piece: Piece, card: Card, sizes: tuple[int, int, int], groups: int, parts: int) -> float:
-    m, n, k = sizes
-    inner = piece.call.tensor("weight").shape[1]
-    nbytes = piece.nbytes / parts if parts > 1 else piece.nbytes
-    fixed = min(piece.weights, nbytes)
-    seconds = product_time(card, piece.precision, m, n, k, groups, fixed, nbytes - fixed, piece.held)
-    if inner <= STEM and groups == 1:
-        seconds /= card["convolution.stem"]
-    return seconds + card["convolution.start"] - card["product.start"]
+def _arithmetic(piece: CallOnDevice, card: Card, weight: Tensor, result: Tensor) -> Callable[[float], float]:
+    """What becomes of the seconds of an implicit product with the kernels that the library takes."""
+    algorithm = _algorithm(piece, card, weight, result)
+    if piece.precision == "fp32":
+        return lambda seconds: seconds * algorithm / card["convolution.fp32"]
+    flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul."))
+    stem = flops / card.per_second("convolution.stem") if weight.shape[1] <= STEM else 0.0
+    thin = min(weight.shape[0], weight.shape[1]) < THIN and prod(weight.shape[2:]) > 1
+    slower = card["convolution.thin"] if thin else 1.0
+    return lambda seconds: max(seconds / slower, stem)
 
 
 def channels_last(call: Call) -> bool:
@@ -76,18 +86,23 @@ def channels_last(call: Call) -> bool:
     return any(t.memory_format in ("channels_last", "channels_last_3d") for t in tensors)
 
 
-def _relayout(piece: Piece, card: Card, parts: int) -> float:
-    """Seconds of copying tensors into the layout of tensor-core kernels, and the result back."""
+def _relayout(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, result: Tensor) -> float:
+    """Seconds of copying tensors into the layout of tensor-core kernels, and the result back: a kernel for each."""
     call = piece.call
     if piece.precision not in (*HALF, "tf32") or channels_last(call):
         return 0.0
-    taps = prod(call.tensor("weight").shape[2:])
+    taps = prod(weight.shape[2:])
     if taps == 1 and all(step == 1 for step in call.integers("stride")):
         return 0.0
-    return 2 * parts * piece.nbytes / (max(1, parts) * card["convolution.relayout"] * card.dram)
+    seconds = 3 * card["stream.start"]
+    for tensor in (inputs, weight, result):
+        seconds += bytes_time(0, 2 * tensor.nbytes, 2 * tensor.nbytes, card, card["convolution.relayout"])
+    if inputs.shape[1] <= STEM:
+        seconds += inputs.elements / card.per_second("convolution.few")
+    return seconds
 
 
-def _algorithm(piece: Piece, card: Card, weight: Tensor, result: Tensor) -> float:
+def _algorithm(piece: CallOnDevice, card: Card, weight: Tensor, result: Tensor) -> float:
     """The time of the algorithm that the library takes, over that of the implicit product."""
     square = weight.shape[2:] == (3, 3) and all(step == 1 for step in piece.call.integers("stride"))
     if piece.precision != "fp32" or not square or piece.call.integer("groups") > 1:

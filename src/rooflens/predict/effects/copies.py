@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import stream
-from rooflens.predict.piece import Piece
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.records import Call, Tensor
 
 SHIFTS = frozenset({"roll", "constant_pad_nd", "flip", "reflection_pad2d", "replication_pad2d", "im2col", "col2im"})
 
 
-def copy_or_pointwise(piece: Piece, card: Card) -> float:
+def copy_or_pointwise(piece: CallOnDevice, card: Card) -> float:
     """Seconds of an element-wise kernel or a copy."""
     seconds = stream(piece, card)
     kind = addressing(piece.call)
     if kind is None:
         return seconds
-    elements = max(t.elements for t in (piece.main, *piece.call.inputs[:1]))
-    return max(seconds, card["stream.start"] + piece.own * elements / card.per_second(f"copy.{kind}"))
+    elements = max(piece.main.elements, piece.call.inputs[0].elements)
+    return max(seconds, card["stream.start"] + elements / card.per_second(f"copy.{kind}"))
 
 
 def addressing(call: Call) -> str | None:
@@ -29,22 +29,25 @@ def addressing(call: Call) -> str | None:
     if call.name in SHIFTS:
         return "shift"
     out = call.outputs[0] if call.outputs else None
-    if out is None or out.elements < 2:
+    if out is None or call.name == "cat":
         return None
-    kind = None
+    kind, size = None, out.elements
     for tensor in call.inputs:
-        if tensor.elements < 2 or tensor.elements > out.elements:
+        if tensor.shape != out.shape:
+            kind = kind or ("broadcast" if 1 < tensor.elements < size else None)
+        elif tensor.strides == out.strides or tensor.strides is None or out.strides is None:
             continue
-        if tensor.elements < out.elements or tensor.nbytes * out.elements < out.nbytes * tensor.elements // 8:
+        elif 0 in tensor.strides and tensor.nbytes < out.nbytes // 8:
             kind = kind or "broadcast"
-        elif _innermost(tensor) != _innermost(out) and None not in (_innermost(tensor), _innermost(out)):
-            kind = "transpose"
+        elif _innermost(tensor) != _innermost(out):
+            return "transpose"
     return kind
 
 
-def _innermost(tensor: Tensor) -> int | None:
-    """The dimension whose elements lie next to each other; None if it is not known or does not matter."""
-    if tensor.strides is None:
-        return None
-    near = [dim for dim, size in enumerate(tensor.shape) if size > 1 and tensor.strides[dim] == 1]
-    return near[0] if near else -1
+def _innermost(tensor: Tensor) -> int:
+    """The dimension whose elements lie next to each other; -1 if there is none."""
+    assert tensor.strides is not None
+    for dim, (size, step) in enumerate(zip(tensor.shape, tensor.strides, strict=True)):
+        if step == 1 and size > 1:
+            return dim
+    return -1

@@ -11,11 +11,11 @@ from math import prod
 
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved
-from rooflens.predict.piece import Piece
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.records import Tensor
 
 
-def depthwise(piece: Piece, card: Card, inputs: Tensor, weight: Tensor, result: Tensor) -> float:
+def depthwise(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, result: Tensor) -> float:
     """Seconds of a depthwise convolution, or of its gradients."""
     last = inputs.dtype in ("fp16", "bf16") and "channels_last" in (inputs.memory_format, weight.memory_format)
     form = "last" if last else "planar"
@@ -30,5 +30,5 @@ def depthwise(piece: Piece, card: Card, inputs: Tensor, weight: Tensor, result: 
     return seconds
 
 
-def _kernel(piece: Piece, card: Card, computing: float) -> float:
+def _kernel(piece: CallOnDevice, card: Card, computing: float) -> float:
     return card["stream.start"] + max(computing, moved(piece, card, card["depthwise.share"]))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved
-from rooflens.predict.piece import Piece
+from rooflens.predict.call_on_device import CallOnDevice
 
 
-def lookup(piece: Piece, card: Card) -> float:
+def lookup(piece: CallOnDevice, card: Card) -> float:
     """Seconds of a gather, a scatter, an embedding or its gradient."""
     name = piece.call.name
     adds = "scatter" in name or "put" in name or "add" in name

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved, stream
-from rooflens.predict.piece import Piece
+from rooflens.predict.call_on_device import CallOnDevice
 
 TRAINING, BACKWARD = 3 / 2, 5 / 3
 """Passes over tensors, over those of one pass: in, in, out for in, out; two of gradient and input, and out."""
 
 
-def norm(piece: Piece, card: Card) -> float:
+def norm(piece: CallOnDevice, card: Card) -> float:
     """Seconds of a normalisation or of its gradients."""
     name = piece.call.name
     if "batch_norm" in name:
@@ -33,15 +33,19 @@ def norm(piece: Piece, card: Card) -> float:
     return stream(piece, card)
 
 
-def _batch_norm(piece: Piece, card: Card, name: str) -> float:
+def _batch_norm(piece: CallOnDevice, card: Card, name: str) -> float:
     inputs = piece.call.tensor("input")
     times = BACKWARD if "backward" in name else TRAINING if _training(piece) else 1.0
     if inputs.memory_format in ("channels_last", "channels_last_3d"):
         return max(card["norm.last_start"], card["stream.start"] + moved(piece, card, card["norm.last_share"], times))
     planes = inputs.shape[0] * inputs.shape[1] if len(inputs.shape) > 1 else 1
-    seconds = max(moved(piece, card, card["norm.planar_share"], times), times * planes / card.per_second("norm.planes"))
+    seconds = max(
+        moved(piece, card, card["norm.planar_share"], times),
+        times * planes / card.per_second("norm.planes"),
+        times * inputs.elements / max(1, planes) * card["norm.alone"] * card.units / card.cycles,
+    )
     return card["stream.start"] + seconds
 
 
-def _training(piece: Piece) -> bool:
+def _training(piece: CallOnDevice) -> bool:
     return bool(piece.call.get("training", "no_" not in piece.call.name))

@@ -10,13 +10,13 @@ from math import ceil
 
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import bytes_time
-from rooflens.predict.piece import Piece
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.records import Tensor
 
 CHUNK = 65_536
 
 
-def tensor_list(piece: Piece, card: Card) -> float:
+def tensor_list(piece: CallOnDevice, card: Card) -> float:
     """Seconds of one operation on lists of tensors."""
     lists = [value for _, value in piece.call.arguments if isinstance(value, tuple) and value]
     tensors = [[t for t in value if isinstance(t, Tensor)] for value in lists]

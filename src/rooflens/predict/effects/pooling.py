@@ -9,10 +9,10 @@ from math import prod
 
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved
-from rooflens.predict.piece import Piece
+from rooflens.predict.call_on_device import CallOnDevice
 
 
-def pooling(piece: Piece, card: Card) -> float:
+def pooling(piece: CallOnDevice, card: Card) -> float:
     """Seconds of pooling, interpolation, or their gradients."""
     sizes = piece.call.integers("kernel_size") if piece.call.get("kernel_size") else (2, 2)
     window = prod(sizes) if len(sizes) > 1 else sizes[0] ** 2

@@ -15,15 +15,17 @@ from math import ceil, prod
 
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import bytes_time, cached_share, stream
-from rooflens.predict.piece import Piece
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.records import Call, Tensor
 
 TILES = ((256, 128), (128, 128), (128, 64), (64, 64), (64, 32), (32, 32))
 SPLITS = (1, 2, 4, 8, 16, 32)
+LEAST_DEPTH = 64
+"""Of a sum that is split: shorter parts are not worth their start."""
 HALF = frozenset({"fp16", "bf16"})
 
 
-def product(piece: Piece, card: Card) -> float:
+def product(piece: CallOnDevice, card: Card) -> float:
     """Seconds of a matrix product."""
     sizes = product_sizes(piece.call)
     if sizes is None:
@@ -33,7 +35,7 @@ def product(piece: Piece, card: Card) -> float:
     return product_time(card, piece.precision, m, n, k, batch, fixed, piece.nbytes - fixed, piece.held)
 
 
-def contraction(piece: Piece, card: Card) -> float:
+def contraction(piece: CallOnDevice, card: Card) -> float:
     """Seconds of any other matrix work: a share of the peak, or its bytes."""
     flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul."))
     return max(flops / full_rate(card, piece.precision), stream(piece, card)) + card["product.start"]
@@ -49,29 +51,40 @@ def product_time(
         cold, warm = cold - kept, warm + kept
     moving = bytes_time(cold, warm, cold + warm, card, card["product.streamed"])
     exponent = card["product.join"]
-    joined = (tiled(card, precision, m, n, k, batch) ** exponent + moving**exponent) ** (1 / exponent)
+    joined: float = (tiled(card, precision, m, n, k, batch) ** exponent + moving**exponent) ** (1 / exponent)
     return card["product.start"] + joined
 
 
-def tiled(card: Card, precision: str, m: int, n: int, k: int, batch: int = 1) -> float:
+@lru_cache(maxsize=50_000)
+def tiled(
+    card: Card, precision: str, m: int, n: int, k: int, batch: int = 1, splits: tuple[int, ...] = SPLITS
+) -> float:
     """Seconds of the arithmetic of products with the best tile and split."""
-    return min(_candidates(card, precision, m, n, k, batch))
+    return min(_candidates(card, precision, m, n, k, batch, splits))
 
 
-def _candidates(card: Card, precision: str, m: int, n: int, k: int, batch: int) -> Iterator[float]:
+def _candidates(
+    card: Card, precision: str, m: int, n: int, k: int, batch: int, splits: tuple[int, ...]
+) -> Iterator[float]:
+    """Seconds with each tile and split. A unit works on several small tiles at once, up to a rate for all of them."""
     per_unit = full_rate(card, precision) / card.units / 2  # multiply-adds of a unit per second
     depth = card[f"product.depth_{_kind(precision)}"]
     adding = card["product.partial"] * 2 / card.per_second("stream.cached")
-    for wide, thin in TILES:
-        rate = per_unit * card[f"tile.s{wide}x{thin}"]
-        least = min(ceil(m / wide) * ceil(n / thin), ceil(m / thin) * ceil(n / wide))
-        tiles = batch * least
-        for split in SPLITS:
+    for wide, thin, alone, together in tiles_of(card):
+        tiles = batch * min(ceil(m / wide) * ceil(n / thin), ceil(m / thin) * ceil(n / wide))
+        for split in splits:
             waves = ceil(tiles * split / card.units)
+            one = wide * thin * (k / split + depth) / per_unit
             extra = split * batch * m * n * adding if split > 1 else 0.0
-            yield waves * wide * thin * (k / split + depth) / rate + extra
-            if tiles * split >= 2 * card.units or k // (2 * split) < 64:
+            yield max(one / alone, waves * one / together) + extra
+            if tiles * split >= 2 * card.units or k // (2 * split) < LEAST_DEPTH:
                 break
+
+
+@lru_cache(maxsize=256)
+def tiles_of(card: Card) -> tuple[tuple[int, int, float, float], ...]:
+    """Height and width of each tile, and the share of the full rate of one in a unit, and of several."""
+    return tuple((w, t, card[f"tile.alone_{w}x{t}"], card[f"tile.together_{w}x{t}"]) for w, t in TILES)
 
 
 @lru_cache(maxsize=512)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from rooflens.predict.card import Card
 from rooflens.predict.effects.products import full_rate
-from rooflens.predict.piece import Piece
+from rooflens.predict.call_on_device import CallOnDevice
 
 
-def recurrent(piece: Piece, card: Card) -> float:
+def recurrent(piece: CallOnDevice, card: Card) -> float:
     """Seconds of a recurrent layer or of its gradients."""
     call = piece.call
     inputs = call.tensor("input")

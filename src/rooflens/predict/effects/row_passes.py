@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved
-from rooflens.predict.piece import Piece
+from rooflens.predict.call_on_device import CallOnDevice
 
 
-def row_passes(piece: Piece, card: Card) -> float:
+def row_passes(piece: CallOnDevice, card: Card) -> float:
     """Seconds of a softmax, a loss or a reduction."""
     return card["rows.start"] + moved(piece, card, card["rows.share"])

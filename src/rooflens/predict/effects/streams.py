@@ -8,22 +8,22 @@ Results that were just written are read from L2 while the working set is below 0
 from __future__ import annotations
 
 from rooflens.predict.card import Card
-from rooflens.predict.piece import Piece
+from rooflens.predict.call_on_device import CallOnDevice
 
 
-def stream(piece: Piece, card: Card) -> float:
+def stream(piece: CallOnDevice, card: Card) -> float:
     """Seconds of a kernel that reads its operands and writes its results once."""
     return card["stream.start"] + moved(
         piece, card, card["stream.share_narrow" if piece.narrow else "stream.share_wide"]
     )
 
 
-def stream_share(piece: Piece, card: Card) -> float:
+def stream_share(piece: CallOnDevice, card: Card) -> float:
     """The share of the bandwidth that elements of the call's type reach."""
     return card["stream.share_narrow" if piece.narrow else "stream.share_wide"]
 
 
-def moved(piece: Piece, card: Card, share: float, times: float = 1.0) -> float:
+def moved(piece: CallOnDevice, card: Card, share: float, times: float = 1.0) -> float:
     """Seconds in which the bytes of a call move, `times` over, at a share of the bandwidth or from L2."""
     cold = min(piece.weights, piece.nbytes)
     if cold and piece.held is not None:

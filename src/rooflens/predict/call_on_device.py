@@ -11,7 +11,7 @@ NARROW = frozenset({"fp16", "bf16"})
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CallOnDevice:
     """A call, its work as the code is written, and where its operands are.
 
     Attributes:
@@ -51,7 +51,7 @@ class Piece:
         return self.main.dtype in NARROW
 
 
-def pieces_of(record: Record, held: float | None = None, own: float = 1.0) -> tuple[tuple[Piece, int], ...]:
+def calls_on_device(record: Record, held: float | None = None, own: float = 1.0) -> tuple[tuple[CallOnDevice, int], ...]:
     """Return the calls of a record, one for each layout, with how many there are; none where it has no call."""
     work = record.written
     if work is None or record.call is None or "dram" not in work.bytes:
@@ -60,5 +60,5 @@ def pieces_of(record: Record, held: float | None = None, own: float = 1.0) -> tu
     nbytes = work.bytes["dram"]
     weights = 0.0 if record.traffic is None else record.traffic.weights
     return tuple(
-        (Piece(call, record.kind, work.flops, nbytes, weights, own, record.phase, held), n) for call, n in calls
+        (CallOnDevice(call, record.kind, work.flops, nbytes, weights, own, record.phase, held), n) for call, n in calls
     )

@@ -1,0 +1,283 @@
+"""What each effect adds to the bound, on a card with round numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.calls import call, tensor
+
+import rooflens as rl
+from rooflens.costs import Arithmetic, cost
+from rooflens.predict import Constants, card_of, constants_of, expected_seconds, generation, generations, calls_on_device
+from rooflens.predict.card import Card
+from rooflens.predict.effects.copies import addressing
+from rooflens.predict.effects.products import product_sizes, tiled
+from rooflens.predict.effects.streams import cached_share
+from rooflens.records import Argument, Call, Case, Ceiling, Device, Fact, Phase, Record, Tensor, Traffic, dense_strides
+
+TERA, GIGA = 1e12, 1e9
+CASE = Case(model="one", device="round")
+
+
+def device(arch: str = "Hopper GH100", **facts: float) -> Device:
+    """100 units of 1 GHz, 1 TB/s, a cache of 10 MB, 100 TFLOP/s in 16 bits and 10 in fp32."""
+    rates = {"matmul.bf16": 100 * TERA, "matmul.tf32": 50 * TERA, "matmul.fp32": 10 * TERA, "vector.fp32": 10 * TERA}
+    ceilings = [
+        Ceiling(resource=name, rate=rate, silicon="tensor", origin="user", reference="round")
+        for name, rate in rates.items()
+    ]
+    ceilings.append(Ceiling(resource="dram", rate=TERA, silicon="memory", origin="user", reference="round"))
+    known = {"units": 100, "clock": GIGA, "l2": 10e6, **facts}
+    return Device(
+        name="round", title="Round", vendor="NVIDIA", kind="gpu", arch=arch, ceilings=tuple(ceilings),
+        facts={name: Fact(value=value) for name, value in known.items()},
+    )  # fmt: skip
+
+
+def card(**constants: float) -> Card:
+    """The round card, with constants by name; a dot is written as two underscores."""
+    values = {name.replace("__", "."): value for name, value in constants.items()}
+    made = card_of(device(), constants_of(device()).measured(values, "round", "by hand"))
+    assert made is not None
+    return made
+
+
+def seconds(what: Call, of: Card, dtype: str = "fp32", weights: float = 0, phase: Phase = "forward") -> float:
+    """The expected time of a call."""
+    one = cost(what, Arithmetic("tf32", "tf32") if dtype == "tf32" else Arithmetic())
+    record = Record(
+        case=CASE, source="estimate", scope="op", kind=one.family, name=what.name, phase=phase, work=one.work,
+        kernel_work=one.kernel_work, traffic=Traffic(weights=weights, inputs=0, outputs=0), call=what,
+    )  # fmt: skip
+    ((piece, calls),) = calls_on_device(record)
+    assert calls == 1
+    return expected_seconds(piece, of)
+
+
+def laid(memory_format: str, *shape: int, dtype: str = "fp32") -> Tensor:
+    plain = tensor(*shape, dtype=dtype)
+    return replace(plain, strides=dense_strides(shape, memory_format), offset=0)
+
+
+# Streams
+
+
+def test_a_stream_starts_and_then_moves_at_its_share_of_the_bandwidth() -> None:
+    of = card(stream__start=2e-6, stream__share_wide=0.8, stream__share_narrow=0.5)
+    big = tensor(100_000_000)  # 400 MB in and out, 40 times the cache
+    assert seconds(call("relu", big, self=big), of) == pytest.approx(2e-6 + 800e6 / 0.8e12)
+    half = tensor(100_000_000, dtype="bf16")
+    assert seconds(call("relu", half, self=half), of) == pytest.approx(2e-6 + 400e6 / 0.5e12)
+
+
+def test_what_was_just_written_is_read_from_the_cache_below_its_size() -> None:
+    of = card(stream__start=0, stream__share_wide=1.0, stream__cached=50, stream__full=0.6, stream__empty=1.4)
+    # 50 bytes per unit and cycle are 5 TB/s: five times the memory.
+    assert [cached_share(size, of) for size in (6e6, 10e6, 14e6)] == pytest.approx([1, 0.5, 0])
+    small = tensor(500_000)  # 2 MB in, 2 MB out
+    assert seconds(call("relu", small, self=small), of) == pytest.approx(4e6 / 5e12)
+    assert seconds(call("relu", small, self=small), of, weights=1e6) == pytest.approx(1e6 / 1e12 + 3e6 / 5e12)
+
+
+def test_addresses_cost_more_than_bytes_where_a_kernel_computes_them() -> None:
+    of = card(stream__start=0, copy__broadcast=1.0, copy__shift=0.5, copy__transpose=0.25)
+    rows, row = tensor(10_000, 1_000), tensor(1_000)
+    assert seconds(call("add", rows, self=rows, other=row), of) == pytest.approx(1e7 / (1.0 * 100 * GIGA), rel=0.01)
+    assert seconds(call("roll", rows, self=rows), of) == pytest.approx(1e7 / (0.5 * 100 * GIGA))
+    image = laid("contiguous", 10, 10, 1000, 100)
+    turned = laid("channels_last", 10, 10, 1000, 100)
+    assert addressing(call("clone", image, self=image)) is None
+    assert seconds(call("clone", turned, self=image), of) == pytest.approx(1e7 / (0.25 * 100 * GIGA))
+
+
+# Products
+
+
+def test_tiles_run_in_waves_and_the_last_one_may_be_empty() -> None:
+    tiles = ("128x128", "128x64", "64x64", "64x32", "32x32")
+    slow = {f"tile__{how}_{tile}": 1e-3 for how in ("alone", "together") for tile in tiles}
+    only = {"tile__alone_256x128": 1.0, "tile__together_256x128": 1.0, **slow}
+    of = card(product__rate_half=1.0, product__depth_half=0, **only)
+    each = 256 * 128 * 1024 / (100 * TERA / 100 / 2)  # a tile in one unit: 33.6 M multiply-adds at 0.5 T/s
+    for rows, columns, batch, waves in (
+        (256 * 10, 128 * 10, 1, 1),  # 100 tiles fill 100 units once
+        (256 * 10, 128 * 10 + 1, 1, 2),  # 110 take a second wave
+        (256, 128, 250, 3),  # 250 products of one tile
+    ):
+        assert tiled(of, "bf16", rows, columns, 1024, batch, (1,)) == pytest.approx(waves * each)
+
+
+def test_few_tiles_split_their_sum() -> None:
+    of = card(product__partial=0)
+    # One tile on a unit: 32 parts of the sum run at once, each with its own depth before it.
+    assert tiled(of, "bf16", 128, 128, 65536) < tiled(of, "bf16", 128, 128, 65536, 1, (1,)) / 16
+
+
+def test_a_thin_product_is_as_long_as_reading_its_weights() -> None:
+    of = card(product__start=3e-6, product__streamed=0.8)
+    row, matrix = tensor(1, 8192, dtype="bf16"), tensor(8192, 8192, dtype="bf16")
+    thin = call("mm", tensor(1, 8192, dtype="bf16"), self=row, mat2=matrix)
+    reading = (2 * 8192**2 + 4 * 8192) / 0.8e12  # 168 us; its 0.13 GFLOP take far less
+    assert seconds(thin, of, weights=2 * 8192**2) == pytest.approx(3e-6 + reading, rel=0.1)
+
+
+def test_a_card_that_cannot_hold_its_clock_computes_at_its_watts_over_joules() -> None:
+    held_back = card_of(
+        device(power=70), constants_of(device()).measured({"product.joules_fp32": 14e-12}, "round", "by hand")
+    )
+    assert held_back is not None
+    n = 8192  # 70 W at 14 pJ: 5 of 10 TFLOP/s
+    square = call("mm", tensor(n, n), self=tensor(n, n), mat2=tensor(n, n))
+    waves = 21 / (32 * 64 / 100)  # 2,048 tiles on 100 units
+    depth = 1 + held_back["product.depth_fp32"] / n
+    assert seconds(square, held_back) == pytest.approx(2 * n**3 / 5e12 * waves * depth, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("what", "sizes"),
+    [
+        (call("mm", tensor(2, 3), self=tensor(2, 5), mat2=tensor(5, 3)), (2, 3, 5, 1)),
+        (call("addmm", tensor(2, 3), self=tensor(3), mat1=tensor(2, 5), mat2=tensor(5, 3)), (2, 3, 5, 1)),
+        (call("bmm", tensor(7, 2, 3), self=tensor(7, 2, 5), mat2=tensor(7, 5, 3)), (2, 3, 5, 7)),
+        (call("mv", tensor(2), self=tensor(2, 5), vec=tensor(5)), (2, 1, 5, 1)),
+    ],
+)
+def test_sizes_of_a_product(what: Call, sizes: tuple[int, ...]) -> None:
+    assert product_sizes(what) == sizes
+
+
+# Convolutions
+
+
+def convolved(
+    dtype: str = "bf16",
+    layout: str = "contiguous",
+    channels: int = 256,
+    kernel: int = 3,
+    stride: int = 1,
+    groups: int = 1,
+) -> Call:
+    """Images of 32 x 32 pixels, 64 of them."""
+    more: dict[str, Argument] = {"stride": (stride, stride), "groups": groups, "transposed": False}
+    return call(
+        "convolution",
+        laid(layout, 64, channels, 32 // stride, 32 // stride, dtype=dtype),
+        input=laid(layout, 64, channels, 32, 32, dtype=dtype),
+        weight=laid(layout, channels, channels // groups, kernel, kernel, dtype=dtype),
+        **more,
+    )
+
+
+def test_a_convolution_on_tensor_cores_copies_channels_first_into_channels_last() -> None:
+    of = card(convolution__relayout=0.5, stream__start=1e-6)
+    first, last = (seconds(convolved(layout=layout), of) for layout in ("contiguous", "channels_last"))
+    # Input and result of 33.6 MB are read and written once more at half of 1 TB/s, and the weights (1.2 MB) from L2.
+    copies = 3e-6 + 4 * 33_554_432 / 0.5e12 + 2 * 1_179_648 / min(0.5e12 * 1e9, of.per_second("stream.cached"))
+    assert first - last == pytest.approx(copies)
+    assert seconds(convolved(kernel=1), of) == pytest.approx(seconds(convolved(kernel=1, layout="channels_last"), of))
+    assert seconds(convolved("fp32"), of) == pytest.approx(seconds(convolved("fp32", "channels_last"), of))
+
+
+def test_kernels_of_an_earlier_generation_serve_few_channels() -> None:
+    fast, slow = (card(convolution__thin=share) for share in (1.0, 0.5))
+    wide, thin = (convolved(layout="channels_last", channels=channels) for channels in (128, 64))
+    assert seconds(wide, fast) == pytest.approx(seconds(wide, slow))
+    start = fast["convolution.start"]
+    assert seconds(thin, slow) - start == pytest.approx(2 * (seconds(thin, fast) - start), rel=0.02)
+
+
+def test_a_depthwise_convolution_pays_for_taps_and_not_for_products() -> None:
+    of = card(stream__start=0, depthwise__planar_output=10, depthwise__planar_tap=1)
+    outputs = 64 * 256 * 32 * 32
+    for kernel in (3, 7):
+        each = (10 + kernel**2) / (100 * GIGA)
+        assert seconds(convolved("fp32", kernel=kernel, groups=256), of) == pytest.approx(outputs * each)
+
+
+def test_each_gradient_of_a_convolution_has_its_own_time() -> None:
+    of = card()
+    forward = convolved(layout="channels_last")
+
+    def gradients(for_input: bool, for_weight: bool) -> float:
+        arguments = dict(forward.arguments)
+        return seconds(
+            call(
+                "convolution_backward", forward.outputs[0], grad_output=forward.outputs[0],
+                output_mask=(for_input, for_weight, False), **arguments,
+            ),
+            of,
+        )  # fmt: skip
+
+    both, one, other = gradients(True, True), gradients(True, False), gradients(False, True)
+    assert both == pytest.approx(one + other, rel=0.1)
+    assert one == pytest.approx(seconds(forward, of), rel=0.1)  # the same product, the other way round
+
+
+# Norms, attention, lists
+
+
+def test_a_batch_norm_is_bound_by_planes_where_they_are_small() -> None:
+    of = card(stream__start=0, norm__planes=1e-3, norm__alone=0)
+    small = tensor(100, 1000, 2, 2)
+    vectors = {name: tensor(1000) for name in ("weight", "bias", "running_mean", "running_var")}
+    plain = call("native_batch_norm", small, input=small, training=False, **vectors)
+    assert seconds(plain, of) == pytest.approx(100_000 / (1e-3 * 100 * GIGA))  # 1 ms; its bytes take microseconds
+    training = call("native_batch_norm", small, input=small, training=True, **vectors)
+    assert seconds(training, of) == pytest.approx(1.5e-3)  # the input is read once more
+
+
+def test_attention_in_fp32_takes_no_heed_of_tf32_and_a_causal_one_does_half() -> None:
+    of = card(attention__start=0, attention__fp32=0.5, attention__flash=0.25)
+    many = tensor(8, 100, 1024, 64)  # 6400 blocks of 128 queries: 64 full waves
+
+    def attending(operand: Tensor, causal: bool, dtype: str = "fp32") -> float:
+        what = call("attention", (operand, tensor(1)), query=operand, key=operand, value=operand, causal=causal)
+        return seconds(what, of, dtype)
+
+    flops = 8 * 100 * 1024 * 1024 * 2 * 2 * 64
+    assert attending(many, False) == attending(many, False, "tf32") == pytest.approx(flops / (0.5 * 10 * TERA))
+    narrow = tensor(8, 100, 1024, 64, dtype="bf16")
+    assert attending(narrow, False) == pytest.approx(flops / (0.25 * 100 * TERA))
+    assert attending(narrow, True) == pytest.approx(attending(narrow, False) * 1025 / 2048)
+
+
+def test_one_query_reads_its_cache() -> None:
+    of = card(attention__start=5e-6, attention__decode=0.5)
+    query, held = tensor(16, 32, 1, 128, dtype="bf16"), tensor(16, 32, 4096, 128, dtype="bf16")
+    one = call("attention", (query, tensor(1)), query=query, key=held, value=held, causal=False)
+    assert seconds(one, of) == pytest.approx(5e-6 + 2 * held.nbytes / 0.5e12, rel=1e-3)
+
+
+def test_a_list_of_many_small_tensors_costs_launches() -> None:
+    of = card(optimizer__start=4e-6, optimizer__tensors=100, optimizer__chunks=320)
+    small = tuple(tensor(10) for _ in range(250))
+    assert seconds(call("_foreach_mul_", small, self=small, scalar=0.9), of) == pytest.approx(3 * 4e-6, rel=0.01)
+    # Two lists have half as many tensors in a launch.
+    assert seconds(call("_foreach_add_", small, self=small, other=small), of) == pytest.approx(5 * 4e-6, rel=0.01)
+
+
+# Levels
+
+
+def test_the_level_says_how_the_constants_are_known() -> None:
+    assert constants_of(device("Hopper GH100")).level == "datasheet"
+    assert constants_of(device("Nothing NV99")).level == "datasheet, unknown generation"
+    measured = generation("hopper").measured({"stream.start": 5e-6}, "this card", "a suite")
+    assert (measured.level, measured.values["stream.start"]) == ("calibrated", 5e-6)
+    assert measured.values["stream.cached"] == generation("hopper").values["stream.cached"]
+    with pytest.raises(KeyError, match="no constant"):
+        generation("hopper").measured({"stream.begin": 1.0}, "this card", "a suite")
+
+
+def test_every_constant_has_a_source_and_a_general_value() -> None:
+    general: Constants = generation("general")
+    for name in (*generations(), "general"):
+        constants = generation(name)
+        assert constants.values.keys() == general.values.keys()
+        assert {key.partition(".")[0] for key in constants.values} == constants.sources.keys()
+
+
+def test_a_processor_and_a_pair_of_cards_have_no_prediction() -> None:
+    assert card_of(rl.device("epyc-7763")) is None
+    assert card_of(rl.device("2x h100-sxm")) is None
