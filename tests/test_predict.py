@@ -9,7 +9,15 @@ from tests.calls import call, tensor
 
 import rooflens as rl
 from rooflens.costs import Arithmetic, cost
-from rooflens.predict import Constants, card_of, constants_of, expected_seconds, generation, generations, calls_on_device
+from rooflens.predict import (
+    Constants,
+    calls_on_device,
+    card_of,
+    constants_of,
+    expected_seconds,
+    generation,
+    generations,
+)
 from rooflens.predict.card import Card
 from rooflens.predict.effects.copies import addressing
 from rooflens.predict.effects.products import product_sizes, tiled

@@ -1,7 +1,7 @@
 """From the bound to the expected time: what each call costs on the device and on the host, with a band."""
 
+from rooflens.predict.call_on_device import CallOnDevice, calls_on_device
 from rooflens.predict.card import Card, card_of
 from rooflens.predict.constants import Constants, Level, constants_of, generation, generations
 from rooflens.predict.expected import expected_seconds
-from rooflens.predict.call_on_device import CallOnDevice, calls_on_device
 from rooflens.predict.step import ALONE, Conduct, Prediction, Way, fuses, predicted, way_of

@@ -51,7 +51,9 @@ class CallOnDevice:
         return self.main.dtype in NARROW
 
 
-def calls_on_device(record: Record, held: float | None = None, own: float = 1.0) -> tuple[tuple[CallOnDevice, int], ...]:
+def calls_on_device(
+    record: Record, held: float | None = None, own: float = 1.0
+) -> tuple[tuple[CallOnDevice, int], ...]:
     """Return the calls of a record, one for each layout, with how many there are; none where it has no call."""
     work = record.written
     if work is None or record.call is None or "dram" not in work.bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.attention_kernels import attention
 from rooflens.predict.effects.convolutions import convolution
@@ -16,7 +17,6 @@ from rooflens.predict.effects.products import contraction, product
 from rooflens.predict.effects.recurrent_layers import recurrent
 from rooflens.predict.effects.row_passes import row_passes
 from rooflens.predict.effects.streams import moved, stream, stream_share
-from rooflens.predict.call_on_device import CallOnDevice
 
 Effect = Callable[[CallOnDevice, Card], float]
 

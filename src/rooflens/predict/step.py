@@ -14,10 +14,10 @@ from typing import Literal
 from rooflens.costs import Arithmetic, cost
 from rooflens.predict import host
 from rooflens.predict.bands import Regime, band
+from rooflens.predict.call_on_device import CallOnDevice, calls_on_device
 from rooflens.predict.card import Card
 from rooflens.predict.constants import Level
 from rooflens.predict.expected import expected_seconds
-from rooflens.predict.call_on_device import CallOnDevice, calls_on_device
 from rooflens.records import HostCalls, Phase, Record, Scalar
 
 Way = Literal["eager", "compiled", "graph"]

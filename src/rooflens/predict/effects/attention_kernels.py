@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from math import ceil, prod
 
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.products import HALF, contraction
 from rooflens.predict.effects.streams import moved
-from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.records import Tensor
 
 FEW = 16

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.depthwise import depthwise
 from rooflens.predict.effects.products import HALF, SPLITS, contraction, tiled
 from rooflens.predict.effects.streams import bytes_time, moved
-from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.records import Call, Tensor
 
 PLAIN = frozenset({"convolution", "_convolution", "cudnn_convolution", "convolution_overrideable"})

@@ -6,9 +6,9 @@ fixed number of elements per second. Rates: a trial on an H100 (300 to 375, 210 
 
 from __future__ import annotations
 
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import stream
-from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.records import Call, Tensor
 
 SHIFTS = frozenset({"roll", "constant_pad_nd", "flip", "reflection_pad2d", "replication_pad2d", "im2col", "col2im"})

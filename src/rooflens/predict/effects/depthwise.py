@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from math import prod
 
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved
-from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.records import Tensor
 
 

@@ -6,9 +6,9 @@ gradient of an embedding is sorted by index first (torch's embedding_dense_backw
 
 from __future__ import annotations
 
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved
-from rooflens.predict.call_on_device import CallOnDevice
 
 
 def lookup(piece: CallOnDevice, card: Card) -> float:

@@ -8,9 +8,9 @@ training reads it twice, and backward reads input and gradient twice; what fits 
 
 from __future__ import annotations
 
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved, stream
-from rooflens.predict.call_on_device import CallOnDevice
 
 TRAINING, BACKWARD = 3 / 2, 5 / 3
 """Passes over tensors, over those of one pass: in, in, out for in, out; two of gradient and input, and out."""

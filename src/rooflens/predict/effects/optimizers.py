@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from math import ceil
 
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import bytes_time
-from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.records import Tensor
 
 CHUNK = 65_536

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from math import ceil, prod
 
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import bytes_time, cached_share, stream
-from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.records import Call, Tensor
 
 TILES = ((256, 128), (128, 128), (128, 64), (64, 64), (64, 32), (32, 32))

@@ -6,9 +6,9 @@ products of the inputs run at once before (cuDNN), so only half of the arithmeti
 
 from __future__ import annotations
 
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.products import full_rate
-from rooflens.predict.call_on_device import CallOnDevice
 
 
 def recurrent(piece: CallOnDevice, card: Card) -> float:

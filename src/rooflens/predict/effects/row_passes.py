@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved
-from rooflens.predict.call_on_device import CallOnDevice
 
 
 def row_passes(piece: CallOnDevice, card: Card) -> float:

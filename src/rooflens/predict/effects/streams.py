@@ -7,8 +7,8 @@ Results that were just written are read from L2 while the working set is below 0
 
 from __future__ import annotations
 
-from rooflens.predict.card import Card
 from rooflens.predict.call_on_device import CallOnDevice
+from rooflens.predict.card import Card
 
 
 def stream(piece: CallOnDevice, card: Card) -> float:
