@@ -39,6 +39,7 @@ def counters(
     compile: bool = False,
     cache: str = "all",
     limit: float = LIMIT,
+    every: bool = False,
     roof: str | Device | None = None,
     estimate: bool = True,
     keep: str | Path | None = None,
@@ -54,6 +55,8 @@ def counters(
         cache: ``all`` empties the caches before each kernel, so that bytes repeat; ``none`` keeps what earlier kernels
             left there.
         limit: seconds of counting per batch; then ncu is stopped, and what it has is kept.
+        every: count each launch. By default one of each kernel, grid, block and operands is counted, and the others
+            take its counts; where values decide the work, each launch stands for itself.
         roof: the device whose ceilings hold: a name, a device file, or ``measured``. Default: the catalogue's entry.
         estimate: also estimate the same cases: algorithmic FLOP and compulsory bytes beside what was executed.
         keep: a folder for ncu's reports and the profiler's traces; by default they are thrown away.
@@ -80,7 +83,7 @@ def counters(
     runs = own_runs(requests, limit) if asked is None else [run for one in asked for run in one.runs]
     machine = this_machine(None, roof, progress)
     beside = estimated_beside(runs, asked, machine.device, limit, None) if estimate else RecordSet(())
-    counts = counted(runs, machine, cache=cache, limit=limit, keep=keep, progress=progress)
+    counts = counted(runs, machine, cache=cache, limit=limit, every=every, keep=keep, progress=progress)
     return RecordSet(
         (*beside.records, *counts.records),
         devices=counts.devices,

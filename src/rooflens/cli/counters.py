@@ -64,6 +64,11 @@ class ModelOrProgram(click.Command):
     "--time-limit",
     "limit",
 )
+@click.option(
+    "--every",
+    is_flag=True,
+    help="Count each launch. By default, one of each kernel, grid, block and operands is counted for all.",
+)
 @roof_option()
 @estimate_option
 @click.option(

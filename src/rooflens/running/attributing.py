@@ -7,14 +7,17 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 
 from rooflens.costs import family_of
-from rooflens.records import Record, Timing
+from rooflens.records import Record, Timing, Work
 from rooflens.results import UNATTRIBUTED
+from rooflens.running.observations import Plan
 from rooflens.sources.counters import short
 from rooflens.sources.profile import TimeShare
 from rooflens.sources.profile.events import DeviceActivity
 
 REPLAYED = "the time is ncu's own, of a replayed kernel: no launch of a plain run stands beside it"
 UNCOUNTED = "copies and fills have a time and no counters"
+EQUAL = "counts are those of an equal launch: the same kernel, grid, block and operands"
+UNREACHED = "not counted, and no launch that does the same: its FLOP and bytes are unknown"
 
 
 def attributed(counted: Sequence[Record], shares: Iterable[TimeShare], *, whole: bool = True) -> list[Record]:
@@ -39,9 +42,40 @@ def attributed(counted: Sequence[Record], shares: Iterable[TimeShare], *, whole:
     return joined
 
 
+def spread(counted: Sequence[Record], shares: Iterable[TimeShare], plan: Plan) -> list[Record]:
+    """Return every kernel of a step, each with the counts of the launch that stands for it.
+
+    Args:
+        counted: kernels in the order in which they were counted.
+        shares: the profile of the step for which the plan was made.
+    """
+    launched = _in_order(shares)
+    kernels = [launch for launch in launched if launch[1].kind == "kernel"]
+    planned = [short(kernels[n][1].name) for n in plan.counted]
+    partners = {a: plan.counted[b] for a, b in _pairs([short(r.name) for r in counted], planned)}
+    found = {launch: counted[n] for n, launch in partners.items()}
+    joined = []
+    for n, (share, activity) in enumerate(kernels):
+        theirs = found.get(plan.stands[n])
+        if n in found:
+            joined.append(_joined(found[n], share))
+        elif theirs is not None:
+            joined.append(_joined(replace(theirs, notes=(*theirs.notes, EQUAL)), share))
+        else:
+            joined.append(_unreached(share, activity, counted[0]))
+    strangers = [replayed(record) for n, record in enumerate(counted) if n not in partners]
+    copies = [_uncounted(*launch, counted[0]) for launch in launched if launch[1].kind != "kernel"] if counted else []
+    return [*joined, *strangers, *copies]
+
+
 def replayed(record: Record) -> Record:
     """Return a kernel with a note that its time is ncu's."""
     return replace(record, notes=(*record.notes, REPLAYED))
+
+
+def kernels_of(shares: Iterable[TimeShare]) -> list[TimeShare]:
+    """Return the kernels of a profile, in the order in which the host launched them."""
+    return [share for share, activity in _in_order(shares) if activity.kind == "kernel"]
 
 
 def _in_order(shares: Iterable[TimeShare]) -> list[tuple[TimeShare, DeviceActivity]]:
@@ -70,6 +104,13 @@ def _joined(record: Record, share: TimeShare) -> Record:
         timing=Timing(samples=(share.seconds,), origin="profiler"),
         recomputed=share.place.recomputed,
     )
+
+
+def _unreached(share: TimeShare, activity: DeviceActivity, like: Record) -> Record:
+    work = Work(origin="executed", missing=frozenset({short(activity.name)}))
+    name, notes = activity.name, (UNREACHED,)
+    bare = Record(case=like.case, source=like.source, scope="kernel", name=name, work=work, notes=notes)
+    return _joined(bare, share)
 
 
 def _uncounted(share: TimeShare, activity: DeviceActivity, like: Record) -> Record:

@@ -185,7 +185,7 @@ def counting(folder: StudyFolder) -> AbstractContextManager[CellRunner]:
         run = _checked(cell.case, folder.home)
         machine = this_machine(None, roof, progress)
         limit = settings.limits["counters"]
-        records = counted([run], machine, cache=settings.cache, limit=limit, keep=None, progress=progress)
+        records = counted([run], machine, cache=settings.cache, limit=limit, every=False, keep=None, progress=progress)
         return _of_cell(cell, records.contents)
 
     return nullcontext(count)

@@ -9,6 +9,7 @@ import msgspec
 from rooflens.errors import LONGEST_MESSAGE, RooflensError, as_told, cut
 from rooflens.records import Device
 from rooflens.runs.run import Place, Request, Run
+from rooflens.sources.profile.launches import Round
 
 JobKind = Literal["estimate", "measure", "profile", "rank"]
 """What the jobs of a worker are."""
@@ -67,18 +68,28 @@ class Measure(Message, frozen=True, kw_only=True):
 
 
 class Profile(Message, frozen=True, kw_only=True):
-    """Run a step under torch's profiler; its trace is kept too."""
+    """Run a step under torch's profiler; its trace is kept too.
+
+    Attributes:
+        launches: where to write the kernels by the calls that launched them, for :class:`Count`.
+    """
 
     run: Run
     device: str
     trace: str
     out: str
+    launches: str
 
 
 class Count(Message, frozen=True, kw_only=True):
-    """Run a step between the marks of Nsight Compute: the one job of a process that ncu started."""
+    """Run a step between the marks of Nsight Compute: the one job of a process that ncu started.
+
+    Attributes:
+        rounds: what is counted in each run of the step; all of one run without any.
+    """
 
     run: Run
+    rounds: tuple[Round, ...] = ()
 
 
 class Rank(Message, frozen=True, kw_only=True):

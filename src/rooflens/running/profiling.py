@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from rooflens.errors import RooflensError
 from rooflens.models import Step, Workload, compiled, eager, placed, running, switches, workload_of
@@ -13,6 +17,11 @@ from rooflens.running.outcomes import contents
 from rooflens.runs.run import is_own_file
 from rooflens.sources import measure
 from rooflens.sources.profile import profiled_step
+from rooflens.sources.profile.launches import CalledLaunch
+
+PATIENCE = 3600.0
+"""Seconds for a step to be profiled, with the longest compilation; then whoever asked is gone."""
+_LOOKS = 0.02
 
 
 def begin(start: Start) -> Serve:
@@ -25,7 +34,8 @@ def begin(start: Start) -> Serve:
             step = _step(workload_of(job.run), start.where)
             stage = "profile"
             tell(StageEntered(name=stage))
-            file = contents(profiled_step.records(step, case, start.where, keep=job.trace), start.command)
+            found = profiled_step.records(step, case, start.where, keep=job.trace, found=partial(_write, job.launches))
+            file = contents(found, start.command)
         except RooflensError as error:
             file = contents([measure.failure(case, error, stage)], start.command)
         write_records(Path(job.out), file)
@@ -34,11 +44,21 @@ def begin(start: Start) -> Serve:
     return do
 
 
-def count(job: Count) -> None:
-    """Run one step between the marks at which ncu starts and stops."""
+def count(path: Path) -> None:
+    """Run a step between the marks at which ncu starts and stops, once its job is in a file."""
+    until = time.monotonic() + PATIENCE
+    while not path.exists():  # its caller profiles the same step meanwhile
+        if time.monotonic() > until:
+            raise SystemExit(f"{str(path)!r} did not come within {PATIENCE:g} s")
+        time.sleep(_LOOKS)
+    job = msgspec.json.decode(path.read_bytes(), type=Count)
     step = _step(workload_of(job.run), "cuda")
     with switches(job.run.dtype), running(step.name):
-        profiled_step.counted(step, eager(step, "cuda"))
+        profiled_step.counted(step, eager(step, "cuda"), job.rounds)
+
+
+def _write(path: str, launches: tuple[CalledLaunch, ...]) -> None:
+    Path(path).write_bytes(msgspec.json.encode(launches))
 
 
 def _step(asked: Workload, where: str) -> Step:

@@ -1,6 +1,6 @@
 """The process in which jobs are done: ``python -m rooflens.running.worker [JOB]``.
 
-Without an argument it serves whoever started it. With the file of a job, as under ncu, it counts one step and ends.
+Without an argument it serves whoever started it. With the file of a job, as under ncu, it counts a step and ends.
 """
 
 from __future__ import annotations
@@ -8,11 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import msgspec
-
 from rooflens.errors import RooflensError
 from rooflens.running.isolation import AnswerListener, Serve, serve
-from rooflens.running.jobs import Count, Job, ModelRead, ReadModel, Refused, StageEntered, Start
+from rooflens.running.jobs import Job, ModelRead, ReadModel, Refused, StageEntered, Start
 
 
 def begin(start: Start) -> Serve:
@@ -62,6 +60,6 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         from rooflens.running import profiling
 
-        profiling.count(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Count))
+        profiling.count(Path(sys.argv[1]))
     else:
         serve(begin)

@@ -8,13 +8,14 @@ from urllib.parse import quote, unquote
 from rooflens.records import PHASES, Phase
 
 OURS = "rooflens:"
-_MODULE, _PHASE = f"{OURS}module:", f"{OURS}phase:"
+_MODULE, _PHASE, _CALL = f"{OURS}module:", f"{OURS}phase:", f"{OURS}call:"
 _TORCH_MODULE = "nn.Module: "
 """How torch.profiler names the calls of modules (`with_stack`, `with_modules`): class and a number."""
 _OPTIMIZER = "Optimizer."
 """torch.optim names its own ranges ``Optimizer.step#SGD.step``."""
 OPTIMIZER_PATH = "(optimizer)"
 """The path of what an optimizer does."""
+_MOST_DIGITS = 10
 _EMITTED = re.compile(r", (?:(?:stashed )?seq ?= ?(\d{1,18})|(?:op_id|sizes|input_op_ids) = )")
 """What torch writes behind the name of an operation or a range; until 2020 it marked the number of a node."""
 
@@ -30,6 +31,21 @@ def module_range(path: str) -> str:
 def phase_range(phase: Phase) -> str:
     """Return the name of the range of a phase."""
     return _PHASE + phase
+
+
+def call_range(number: int) -> str:
+    """Return the name of the range around a call of an operation; calls of a step are numbered from 0."""
+    return f"{_CALL}{number}"
+
+
+def call_of(name: str) -> int | None:
+    """Return the number of the call whose range has this name, None if it is no such range.
+
+    >>> call_of(call_range(12)), call_of("rooflens:call:x"), call_of("aten::mm")
+    (12, None, None)
+    """
+    number = name.removeprefix(_CALL)
+    return int(number) if number != name and number.isdecimal() and len(number) < _MOST_DIGITS else None
 
 
 def module_of(name: str, inside: str | None) -> str | None:

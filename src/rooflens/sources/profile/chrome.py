@@ -140,6 +140,8 @@ _ARGUMENTS = {
     "device": "device",
     "stream": "stream",
     "shapes": "Input Dims",
+    "grid": "grid",
+    "block": "block",
 }
 """The arguments that are read, and what they are called in a file."""
 _NO_ARGUMENTS = SimpleNamespace(**dict.fromkeys(_ARGUMENTS))
@@ -153,6 +155,7 @@ def _types() -> tuple[Any, Any]:
     word, number = int | str | None, int | None
     kinds: dict[str, Any] = dict.fromkeys(_ARGUMENTS, number) | {"shapes": list[Any] | None}
     kinds |= dict.fromkeys(("identity", "old_identity", "device", "stream"), word)
+    kinds |= dict.fromkeys(("grid", "block"), Any)  # who writes them as text is not refused for that
     arguments = [(name, kind, None) for name, kind in kinds.items()]
     args = msgspec.defstruct("Arguments", arguments, rename=_ARGUMENTS, gc=False)
     fields: dict[str, Any] = dict.fromkeys(("cat", "name"), str | None) | dict.fromkeys(("ts", "dur"), float | None)
@@ -227,6 +230,7 @@ class _TraceReader:
             correlation=args.correlation,
             # Until 2024 Kineto wrote the correlation here too, which names no operation.
             identity=None if identity == args.correlation else identity,
+            shape=_launch_shape(args.grid, args.block),
         )
 
     def _times(self, number: int, event: Any) -> tuple[float, float]:
@@ -306,6 +310,12 @@ def _whole(value: int | str | None) -> int | None:
         value = value.removeprefix("stream ")
         return int(value, 0) if re.fullmatch(r"-?(?:0x[0-9a-fA-F]{1,16}|[1-9][0-9]{0,18}|0)", value) else None
     return value
+
+
+def _launch_shape(grid: Any, block: Any) -> tuple[int, ...]:
+    """Grid and block of a kernel in one, () where one is not written as three numbers."""
+    sizes = [*grid, *block] if isinstance(grid, list) and isinstance(block, list) else []
+    return tuple(sizes) if len(sizes) == 6 and all(isinstance(size, int) for size in sizes) else ()
 
 
 def _shapes(sizes: Iterable[Any]) -> tuple[tuple[int, ...], ...]:

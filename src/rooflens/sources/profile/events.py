@@ -66,6 +66,7 @@ class DeviceActivity:
         correlation: number of the launch, None where the profiler gives none.
         identity: number of the operation that launched it, None where the profiler gives none.
         process: the process whose stream it is, None where the file holds one only.
+        shape: blocks of the grid and threads of a block in three dimensions each, () where the file lacks them.
     """
 
     name: str
@@ -77,6 +78,7 @@ class DeviceActivity:
     correlation: int | None = None
     identity: int | None = None
     process: int | None = None
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +18,10 @@ from rooflens.errors import ModelError
 from rooflens.models import Executable, Step, eager, running, switches, unwrapped
 from rooflens.records import Case, Record
 from rooflens.sources.profile.attribution import attribute
+from rooflens.sources.profile.calls import CallWindows, NumberedCalls
 from rooflens.sources.profile.chrome import read_trace
 from rooflens.sources.profile.events import Events
+from rooflens.sources.profile.launches import CalledLaunch, Round, called_launches
 from rooflens.sources.profile.marking import ModuleRanges, phases_as_ranges
 from rooflens.sources.profile.operation_records import records_of
 from rooflens.sources.profile.own_threads import lacking, of_the_step
@@ -34,7 +36,13 @@ _LOG_LEVEL = "KINETO_LOG_LEVEL"
 
 
 def records(
-    step: Step, case: Case, where: str, *, warmup: int = WARMUP, keep: str | Path | None = None
+    step: Step,
+    case: Case,
+    where: str,
+    *,
+    warmup: int = WARMUP,
+    keep: str | Path | None = None,
+    found: Callable[[tuple[CalledLaunch, ...]], None] | None = None,
 ) -> Iterator[Record]:
     """Profile one run of a step: the time of each operation, by module and phase.
 
@@ -45,18 +53,23 @@ def records(
         case: the cell that the records name.
         warmup: runs before the profiled one.
         keep: where to leave the Chrome trace of the run.
+        found: given the kernels of one more run by the calls that launched them; those of compiled code are not known.
 
     Raises:
         ModelError: the module raised, or the profiler saw nothing of the device.
     """
     with switches(case.dtype), running(step.name):
-        events = profiled(step, eager(step, where), where, warmup=warmup, keep=keep)
+        run = eager(step, where)
+        events = profiled(step, run, where, warmup=warmup, keep=keep)
+        if found is not None and not is_compiled(step.module):
+            calls = NumberedCalls()
+            found(tuple(called_launches(_profile(step, run, where, None, calls), calls.groups)))
     if where != "cpu" and not events.activities:
         raise ModelError(
             f"the profiler saw no kernel of {step.name}: another profiler may hold the device, or this user may not"
             " read it; measure without a profile"
         )
-    notes = (COMPILED, *events.notes) if _is_compiled(step.module) else events.notes
+    notes = (COMPILED, *events.notes) if is_compiled(step.module) else events.notes
     yield from records_of(attribute(events, outside(step.training)), case, notes=notes)
 
 
@@ -76,8 +89,18 @@ def profiled(step: Step, run: Executable, where: str, *, warmup: int, keep: str 
     return of_the_step(replace(events, notes=(*events.notes, note)))
 
 
-def _profile(step: Step, run: Executable, where: str, keep: str | Path | None) -> Events:
-    """The events of one run, through torch's own trace file: its form is promised, and the same in every version."""
+def _profile(
+    step: Step,
+    run: Executable,
+    where: str,
+    keep: str | Path | None,
+    around: AbstractContextManager[object] | None = None,
+) -> Events:
+    """The events of one run, through torch's own trace file: its form is promised, and the same in every version.
+
+    Args:
+        around: entered around the run.
+    """
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if where == "cuda" else [])]
     with tempfile.TemporaryDirectory() as folder, _quiet():
         path = Path(folder) / "trace.json"
@@ -89,11 +112,11 @@ def _profile(step: Step, run: Executable, where: str, keep: str | Path | None) -
             acc_events=True,
         ) as profiler:
             # Hooks would be compiled too.
-            with nullcontext() if _is_compiled(step.module) else ModuleRanges(unwrapped(step.module)).followed():
+            with nullcontext() if is_compiled(step.module) else ModuleRanges(unwrapped(step.module)).followed():
                 run.once(lambda: None)
                 _wait(where)
                 profiler.step()
-                with phases_as_ranges(run) as mark:
+                with around or nullcontext(), phases_as_ranges(run) as mark:
                     run.once(mark)
                 _wait(where)
             profiler.step()
@@ -102,33 +125,53 @@ def _profile(step: Step, run: Executable, where: str, keep: str | Path | None) -
         return read_trace(path)
 
 
-def counted(step: Step, run: Executable) -> None:
-    """Run one warm step between the marks by which Nsight Compute starts and stops, for a process under ncu.
+def counted(step: Step, run: Executable, rounds: Sequence[Round] = ()) -> None:
+    """Run a warm step between the marks by which Nsight Compute starts and stops, for a process under ncu.
 
     It runs what :func:`profiled` runs, as often, so that both see the same kernels in the same order. Modules, phases
     and operations are NVTX ranges.
+
+    Args:
+        rounds: what is counted of a step in each run; one whole step without any.
     """
     for _ in range(WARMUP + 1):
         run.once(lambda: None)
-    with marked(step.module), phases_as_ranges(run) as mark:
-        run.once(mark)
+    for of in rounds or (None,):
+        with marked(step.module, of), phases_as_ranges(run) as mark:
+            run.once(mark)
 
 
 @contextmanager
-def marked(module: torch.nn.Module | None) -> Iterator[None]:
-    """Between the marks by which ncu starts and stops; operations, and calls in `module`, are NVTX ranges."""
+def marked(module: torch.nn.Module | None, of: Round | None = None) -> Iterator[None]:
+    """Between the marks by which ncu starts and stops; operations, and calls in `module`, are NVTX ranges.
+
+    Args:
+        of: what is counted; everything by default.
+    """
     # Hooks would be compiled too.
-    plain = None if module is None or _is_compiled(module) else unwrapped(module)
+    plain = None if module is None or is_compiled(module) else unwrapped(module)
     with nullcontext() if plain is None else ModuleRanges(plain).followed():
         torch.cuda.synchronize()
-        torch.cuda.profiler.start()
-        with torch.autograd.profiler.emit_nvtx():
+        if of is None:
+            _mark(True)
+        windows = None if of is None else CallWindows(of.during, of.after, _mark)
+        with torch.autograd.profiler.emit_nvtx(), nullcontext() if windows is None else windows.over_step():
             yield
         torch.cuda.synchronize()
+        if of is None:
+            _mark(False)
+
+
+def _mark(start: bool) -> None:
+    """Tell ncu to start or to stop: what is launched between is counted."""
+    if start:
+        torch.cuda.profiler.start()
+    else:
         torch.cuda.profiler.stop()
 
 
-def _is_compiled(module: torch.nn.Module) -> bool:
+def is_compiled(module: torch.nn.Module) -> bool:
+    """True for a module in torch.compile."""
     return isinstance(module, OptimizedModule)
 
 

@@ -20,6 +20,8 @@ from rooflens.progress import Progress
 
 GRACE_SECONDS = 60.0
 """For ncu to write what it has when it is told to stop; after that it is killed."""
+PLAIN = {"LC_ALL": "C", "NV_COMPUTE_PROFILER_DISABLE_SW_PRE_PASS": "1"}
+"""Environment of ncu: numbers as in C, and no pass that only looks which functions a kernel calls."""
 _PROFILING = re.compile(r'==PROF== Profiling "(.*?)"(?:.*- (\d+) pass(?:es)?)?')
 _TROUBLE = re.compile(r"==(ERROR|WARNING)==\s*(.*)")
 _NOTHING = "No kernels were profiled"
@@ -67,35 +69,36 @@ def collect(
     report: Path,
     *,
     limit: float,
-    expected: int | None = None,
+    meanwhile: Callable[[], int] | None = None,
     progress: Progress | None = None,
     environment: Mapping[str, str] | None = None,
     echo: Callable[[str], None] | None = None,
     grace: float = GRACE_SECONDS,
 ) -> CollectedReport:
-    """Run ncu to its end. After `limit` seconds it is told to stop, and writes what it has.
+    """Run ncu to its end. After `limit` seconds of counting it is told to stop, and writes what it has.
 
     Args:
         command: of ncu, with the program that it runs.
         report: what the command writes.
-        expected: launches, for the time that is left.
+        meanwhile: run once ncu has started, before the time limit begins; returns how many launches to expect, for the
+            time that is left. What it raises ends ncu.
         echo: given what the program prints.
 
     Raises:
         CountersUnavailable: counters are locked, or nothing was counted; ncu's own words are quoted.
     """
     begun = time.monotonic()
-    output = _Output(expected, progress, echo)
     run = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env=os.environ | {"LC_ALL": "C"} | dict(environment or {}),
+        env=os.environ | PLAIN | dict(environment or {}),
         start_new_session=True,  # so that what it starts can be ended with it
     )
     try:
-        stopped = _followed(run, output, begun + limit, grace)
+        output = _Output(None if meanwhile is None else meanwhile(), progress, echo)
+        stopped = _followed(run, output, time.monotonic() + limit, grace)
     finally:
         _kill(run)
     done = CollectedReport(

@@ -22,6 +22,13 @@ VARIABLE = "ROOFLENS_NCU"
 ASK_SECONDS = 60.0
 PRINT_SECONDS = 600.0
 CACHES = ("all", "none")
+_LEAN = {
+    "--import-sass": ("no",),
+    "--import-source": ("no",),
+    "--apply-rules": ("no",),
+    "--disable-extra-suffixes": (),
+}
+"""What a report does not need: code, advice, and other forms of each counter. Versions differ in what they know."""
 _VERSION = re.compile(r"Version (\d[\w.]*)")
 
 
@@ -47,7 +54,7 @@ class Tool:
             *("--clock-control", "none"),
             *("--cache-control", cache),
             *("--profile-from-start", "off"),
-            *(("--import-sass", "no") if "--import-sass" in self.options else ()),
+            *(word for option, value in _LEAN.items() if option in self.options for word in (option, *value)),
             "--nvtx",
             *("--metrics", ",".join(metrics)),
             *program,

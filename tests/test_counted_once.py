@@ -1,0 +1,339 @@
+"""Launches that do the same are counted once: which they are, in which windows, and who takes their counts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from tests.test_counters_joined import counted, launched
+from torch import nn
+
+import rooflens as rl
+from rooflens.machine import Machine
+from rooflens.records import Failure, Record, RecordFile, write_records
+from rooflens.results import RecordSet
+from rooflens.running import counting
+from rooflens.running.attributing import EQUAL, REPLAYED, UNREACHED, spread
+from rooflens.running.counting import plan_of
+from rooflens.running.jobs import Done
+from rooflens.running.observations import Plan, planned, standing
+from rooflens.runs.run import Run
+from rooflens.sources.counters.ncu import Tool
+from rooflens.sources.profile.calls import Calls, CallWindows, NumberedCalls
+from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
+from rooflens.sources.profile.launches import CalledLaunch, Round, called_launches
+from rooflens.sources.range_names import call_of, call_range
+
+
+def groups_of(*calls: Any) -> list[int | None]:
+    numbered = NumberedCalls()
+    with torch.no_grad(), numbered:
+        for call in calls:
+            call()
+    return numbered.groups
+
+
+def test_calls_with_equal_operands_are_of_one_group() -> None:
+    a, b, wide = torch.ones(4, 4), torch.zeros(4, 4), torch.ones(4, 8)
+    same = groups_of(lambda: torch.mm(a, b), lambda: torch.mm(b, b), lambda: torch.mm(a, wide), lambda: torch.add(a, b))
+    assert same == [0, 0, 1, 2]
+    layouts = groups_of(lambda: torch.mm(a, b.t()), lambda: torch.mm(a, b))
+    assert len({*layouts[-2:]}) == 2  # before the first product there is the call that transposes
+    assert groups_of(lambda: a * 2, lambda: a * 2.0, lambda: a.double() * 2, lambda: a * 3)[::1] == [0, 1, 2, 3, 4]
+    lists = groups_of(lambda: torch._foreach_add([a, b], 1.0), lambda: torch._foreach_add([b, a], 1.0))
+    assert lists == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, i: x.index_add(0, i, x),
+        lambda x, i: x.scatter(0, i[:, None], x),
+        lambda x, i: nn.functional.embedding(i, x),
+        lambda x, i: x.sort(),
+        lambda x, i: x.topk(2),
+        lambda x, i: x.nonzero(),
+        lambda x, i: torch.sparse.mm(x.to_sparse_coo(), x),
+        lambda x, i: x.masked_select(x > 0),
+    ],
+)
+def test_where_values_decide_the_work_a_call_stands_for_itself(call: Any) -> None:
+    x, i = torch.randn(4, 4), torch.arange(4)
+    assert None in groups_of(lambda: call(x, i))
+
+
+def test_backward_and_the_optimizer_are_numbered_too_and_equal_layers_are_one() -> None:
+    """Three equal layers: of 8 products (forward, and backward without the gradient of the input) 3 are distinct."""
+    model = nn.Sequential(*(nn.Linear(8, 8, bias=False) for _ in range(3)))
+    update = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    names: list[str] = []
+
+    class Named(NumberedCalls):
+        def see(self, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            names.append(str(operation))
+            super().see(operation, args, kwargs)
+
+    numbered = Named()
+    with numbered:
+        model(torch.ones(2, 8)).square().sum().backward()
+        update.step()
+    products = [group for name, group in zip(names, numbered.groups, strict=True) if name == "aten.mm.default"]
+    assert len(products) == 3 + 3 + 2
+    assert len(set(products)) == 3
+    assert any("_foreach" in name or "add_" in name for name in names)
+
+
+def test_ranges_compute_nothing_and_have_no_number() -> None:
+    seen = Calls(lambda _: nullcontext())
+    with seen:
+        with torch.profiler.record_function("mine"):
+            torch.ones(1)
+        torch.ones(1)
+    assert seen.begun == 2
+
+
+def test_windows_open_during_and_after_the_calls_that_are_asked_for() -> None:
+    told: list[object] = []
+    windows = CallWindows(frozenset({1, 2}), frozenset({-1, 3}), told.append)
+    with windows.over_step():
+        for n in range(5):
+            told.append(f"launch {n}?")
+            torch.ones(1)
+    # Open before the first; from the second to the end of the third; after the fourth, until the fifth begins.
+    assert told == [True, "launch 0?", False, "launch 1?", True, False, "launch 2?", True, False, "launch 3?", True, "launch 4?", False]  # fmt: skip  # noqa: E501
+    with pytest.raises(KeyError), windows.over_step():
+        raise KeyError
+    assert told[-2:] == [True, False]
+
+
+def test_kernels_belong_to_the_call_that_launched_them() -> None:
+    """Two calls on two threads, and a kernel between them that no call launched."""
+
+    def kernel(number: int) -> DeviceActivity:
+        return DeviceActivity(
+            name=f"k{number}",
+            kind="kernel",
+            start=10.0 - number,
+            seconds=1,
+            correlation=number,
+            shape=(1, 1, 1, 32, 1, 1),
+        )
+
+    def launch(number: int, start: float, thread: int = 0) -> LaunchCall:
+        return LaunchCall(name="cudaLaunchKernel", start=start, seconds=0.1, thread=thread, correlation=number)
+
+    events = Events(
+        ranges=(
+            NamedRange(name="rooflens:phase:forward", start=1, seconds=9, thread=0),
+            NamedRange(name=call_range(0), start=2, seconds=1, thread=0),
+            NamedRange(name=call_range(1), start=5, seconds=1, thread=1),
+        ),
+        operations=(HostOperation(name="aten::mm", start=2.1, seconds=0.8, thread=0),),
+        launches=(launch(1, 0.5), launch(2, 1.5), launch(3, 2.5), launch(4, 4.0), launch(5, 5.5, 1)),
+        activities=tuple(kernel(n) for n in (5, 4, 3, 2, 1)),
+    )
+    found = list(called_launches(events, [7, None]))
+    # The first was launched before the step began.
+    assert [(its.name, its.call, its.inside, its.group) for its in found] == [
+        ("k2", -1, False, None),
+        ("k3", 0, True, 7),
+        ("k4", 0, False, None),
+        ("k5", 1, True, None),
+    ]
+    assert call_of("rooflens:call:" + "9" * 40) is None
+
+
+def launches(*rows: tuple[str, int, int | None]) -> list[CalledLaunch]:
+    """Kernels by name, call and group; what has a negative call lies between calls."""
+    return [
+        CalledLaunch(name=name, shape=(1,), call=abs(call), inside=call >= 0, group=group) for name, call, group in rows
+    ]
+
+
+def test_the_nth_of_a_kernel_in_equal_calls_is_one_observation() -> None:
+    rows = launches(("a", 0, 0), ("b", 0, 0), ("a", 1, 0), ("b", 1, 0), ("a", 2, 1), ("x", 3, None), ("x", 4, None))
+    assert standing(rows, [1.0] * 7) == (0, 1, 0, 1, 4, 5, 6)
+
+
+def test_in_one_call_only_launches_that_take_equally_long_are_one() -> None:
+    """An optimizer over many parameters: full launches take 100 us, the last one 40."""
+    rows = launches(*[("step", 0, 0)] * 4, *[("step", 1, 0)] * 4)
+    seconds = [100.0, 101.0, 40.0, 99.0]
+    assert standing(rows, [*seconds, 100.0, 100.0, 41.0, 150.0]) == (0, 0, 2, 0, 0, 0, 2, 0)
+
+
+def test_what_stands_for_most_time_is_counted_first() -> None:
+    """Calls 0 and 2 are equal and take 95 of 100 s: the first run counts one of them, the second the rest."""
+    rows = launches(("gemm", 0, 0), ("relu", 1, 1), ("gemm", 2, 0), ("triton", -2, None))
+    plan = planned(rows, [50.0, 2.0, 45.0, 3.0])
+    assert plan.stands == (0, 1, 0, 3)
+    assert plan.rounds == (
+        Round(during=frozenset({0})),
+        Round(during=frozenset({1}), after=frozenset({2})),
+    )
+    assert plan.counted == (0, 1, 3)
+    assert plan.distinct == 3
+
+
+def test_a_call_is_counted_whole() -> None:
+    rows = launches(("a", 0, 0), ("b", 0, 0))
+    plan = planned(rows, [1.0, 1.0])
+    assert (plan.rounds, plan.counted) == ((Round(during=frozenset({0})),), (0, 1))
+
+
+def spread_plan() -> tuple[list[Any], Plan]:
+    shares = [launched("gemm", 1, path="fc1"), launched("relu", 2, "relu", "act"), launched("gemm", 3, path="fc2")]
+    rows = launches(("gemm", 0, 0), ("relu", 1, 1), ("gemm", 2, 0))
+    return shares, planned(rows, [share.seconds for share in shares])
+
+
+def test_equal_launches_take_the_counts_and_keep_their_time_and_place() -> None:
+    shares, plan = spread_plan()
+    first, relu, second = spread([counted("gemm", 70), counted("relu", 5)], shares, plan)
+    assert (first.path, second.path) == ("fc1", "fc2")
+    assert first.work == second.work == counted("gemm", 70).work
+    assert [r.timing.samples for r in (first, relu, second) if r.timing is not None] == [(1.0,), (2.0,), (3.0,)]
+    assert [EQUAL in r.notes for r in (first, relu, second)] == [False, False, True]
+
+
+def test_what_was_not_reached_has_a_time_and_no_counts() -> None:
+    shares, plan = spread_plan()
+    first, relu, second = spread([counted("gemm", 70)], shares, plan)
+    assert first.work == second.work
+    assert relu.work is not None
+    assert (relu.work.missing, dict(relu.work.bytes), relu.notes) == (frozenset({"relu"}), {}, (UNREACHED,))
+    assert relu.timing is not None
+
+
+def test_a_counted_kernel_that_no_plan_has_stays_and_says_so() -> None:
+    shares, plan = spread_plan()
+    *_, stranger = spread([counted("gemm"), counted("odd"), counted("relu")], shares, plan)
+    assert (stranger.name, REPLAYED in stranger.notes) == ("odd", True)
+
+
+def test_every_launch_is_counted_where_equal_ones_cannot_be_told() -> None:
+    shares, _ = spread_plan()
+    rows = launches(("gemm", 0, 0), ("relu", 1, 1), ("gemm", 2, 0))
+    plan, notes = plan_of(shares, rows, False)
+    assert plan is not None
+    assert not notes
+    assert plan_of(shares, rows, True) == (None, ())
+    for other, why in ((None, "compiled"), (rows[:2], "different kernels")):
+        none, (note,) = plan_of(shares, other, False)
+        assert none is None
+        assert why in note
+
+
+class PlayedTool(Tool):
+    """An ncu whose report is the file of launches that it was given."""
+
+    def command(self, metrics: Any, report: Path, *, cache: str, program: Any) -> list[str]:
+        return [sys.executable, self.path, str(report), program[-1]]
+
+
+NCU = """
+import json, pathlib, sys, time
+report, job = map(pathlib.Path, sys.argv[1:])
+while not job.exists():
+    time.sleep(0.01)
+rounds = json.loads(job.read_bytes())["rounds"]
+names = ["gemm", "relu"] if rounds else ["gemm", "relu", "gemm"]
+for n, name in enumerate(names):
+    print(f'==PROF== Profiling "{name}" - {n}: 0%....50%....100% - 3 passes', flush=True)
+head = ["ID", "Process ID", "Kernel Name", "Device", "CC", "gpu__time_duration.sum", "dram__bytes.sum"]
+rows = [head, ["", "", "", "", "", "ns", "byte"]]
+rows += [[str(n), "1", name, "0", "9.0", "1000", "2000" if name == "gemm" else "30"] for n, name in enumerate(names)]
+report.write_text("\\n".join(",".join(f'"{cell}"' for cell in row) for row in rows) + "\\n")
+"""
+
+
+class PlayedWorkers:
+    """Profiles nothing: leaves the files that a worker leaves."""
+
+    def __init__(self, compiled: bool = False, fails: bool = False) -> None:
+        self._compiled, self._fails = compiled, fails
+
+    def run(self, job: Any, tell: Any) -> Done:
+        names = ("gemm", "relu", "gemm")
+        case = job.run.case(job.device)
+        record = Record(case=case, source="profile", scope="model", notes=("busy",))
+        failure = Failure(case=case, source="profile", stage="build", kind="error", message="no room")
+        items = {"records": (), "failures": (failure,)} if self._fails else {"records": (record,)}
+        write_records(Path(job.out), RecordFile(**items))  # type: ignore[arg-type]
+        events: list[dict[str, Any]] = [
+            {
+                "ph": "X",
+                "cat": "user_annotation",
+                "name": "rooflens:phase:forward",
+                "pid": 1,
+                "tid": 1,
+                "ts": 1,
+                "dur": 99,
+            }
+        ]
+        for n, name in enumerate(names, start=1):
+            at: dict[str, Any] = {"ph": "X", "pid": 1, "tid": 1, "ts": 10 * n, "dur": 2}
+            events.append(at | {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"correlation": n}})
+            of = {"correlation": n, "device": 0, "stream": 7, "grid": [1, 1, 1], "block": "odd"}
+            events.append(at | {"cat": "kernel", "name": name, "args": of})
+        Path(job.trace).write_text(json.dumps({"traceEvents": events}))
+        if not self._compiled:
+            rows = launches(("gemm", 0, 0), ("relu", 1, 1), ("gemm", 2, 0))
+            Path(job.launches).write_bytes(msgspec.json.encode(rows))
+        return Done(fit=True)
+
+
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: bool = False, **workers: bool) -> RecordFile:
+    script = tmp_path / "ncu.py"
+    script.write_text(NCU)
+    monkeypatch.setattr(counting.ncu, "find", lambda: PlayedTool(path=str(script), version="1", options=frozenset()))
+    monkeypatch.setattr(PlayedTool, "printed", lambda _, report: nullcontext(iter(report.read_text().splitlines(True))))
+    monkeypatch.setattr(counting, "_capability", lambda: "9.0")
+    run = Run(model="net", batch=2)
+    machine = Machine(where="cuda", title="H200", known=None, stored=tmp_path, device=rl.device("h200-sxm-141gb"))
+    one = counting._Counting(
+        run=run,
+        case=run.case("h200-sxm-141gb"),
+        machine=machine,
+        stem=tmp_path / "net",
+        cache="all",
+        limit=20,
+        every=every,
+    )
+    found = one.file(PlayedWorkers(**workers), lambda share, what: None)  # type: ignore[arg-type]
+    assert not list(tmp_path.glob("*.json*")) or [path.name for path in tmp_path.glob("*.json")] == ["net.trace.json"]
+    return found
+
+
+def test_a_step_is_profiled_while_ncu_starts_and_then_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two products are equal: of three launches two are counted, 2000 and 30 bytes, and the total is 4030."""
+    found = RecordSet(played(tmp_path, monkeypatch).records)
+    assert found.total().bytes["dram"] == 4030
+    assert [record.seconds for record in found] == [2e-6] * 3
+    assert any(note.startswith("2 launches were counted for 3") for note in found.notes)
+    assert any("3 passes per kernel" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("how", [{"every": True}, {"compiled": True}])
+def test_every_launch_is_counted_where_it_is_asked_for_or_nothing_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: dict[str, bool]
+) -> None:
+    found = RecordSet(played(tmp_path, monkeypatch, **how).records)
+    assert found.total().bytes["dram"] == 4030
+    assert not any("were counted for" in note for note in found.notes)
+    assert any("compiled code" in note for note in found.notes) == ("compiled" in how)
+
+
+def test_a_step_that_cannot_be_profiled_ends_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = played(tmp_path, monkeypatch, fails=True)
+    assert not found.records
+    (failure,) = found.failures
+    assert (failure.source, failure.message) == ("counters", "no room")
