@@ -265,7 +265,7 @@ class PlayedWorkers:
         record = Record(case=case, source="profile", scope="model", notes=("busy",))
         failure = Failure(case=case, source="profile", stage="build", kind="error", message="no room")
         items = {"records": (), "failures": (failure,)} if self._fails else {"records": (record,)}
-        write_records(Path(job.out), RecordFile(**items))  # type: ignore[arg-type]
+        write_records(Path(job.out), RecordFile(**items))
         events: list[dict[str, Any]] = [
             {
                 "ph": "X",

@@ -211,7 +211,18 @@ class _Counting:
     every: bool
 
     def file(self, workers: Workers, progress: Progress) -> RecordFile:
-        """What came of it. The process that is counted starts at once, and waits for the profile of the step."""
+        """What came of it."""
+        passing = [self._path(suffix) for suffix in ("job.json", "job.part", "launches.json")]
+        for path in passing:  # what a run that was killed left would be taken for this one's
+            path.unlink(missing_ok=True)
+        try:
+            return self._file(workers, progress)
+        finally:
+            for path in passing:
+                path.unlink(missing_ok=True)
+
+    def _file(self, workers: Workers, progress: Progress) -> RecordFile:
+        """The process that is counted starts at once, and waits for the profile of the step."""
         try:
             if self.machine.where != "cuda":
                 raise CountersUnavailable(NO_GPU)
@@ -220,7 +231,6 @@ class _Counting:
             return self._uncounted(workers, progress, error)
         ready: list[Profiled] = []
         job, report = self._path("job.json"), self._path("ncu-rep")
-        job.unlink(missing_ok=True)  # of a run that was killed: it would be taken for this one's
 
         def prepare() -> int:
             ready.append(self._profiled(workers, progress))
@@ -252,8 +262,6 @@ class _Counting:
             if not ready:
                 return self._uncounted(workers, progress, error)
             records = _marked(ready[0].timed.records, str(error))
-        finally:
-            job.unlink(missing_ok=True)
         return replace(ready[0].timed, records=tuple(records))
 
     def _path(self, suffix: str) -> Path:
@@ -284,19 +292,15 @@ class _Counting:
             timed = self._timed(workers, progress)
         except _NotProfiled as failed:
             return failed.file
-        finally:
-            self._path("launches.json").unlink(missing_ok=True)
         return replace(timed, records=tuple(_marked(timed.records, str(why))))
 
     def _profiled(self, workers: Workers, progress: Progress) -> Profiled:
         """The profile of the step, and what of it is to be counted."""
-        found = self._path("launches.json")
-        found.unlink(missing_ok=True)
         timed = self._timed(workers, progress)
         events = profile.read_trace(self._path("trace.json"))
         shares = profile.attribute(events, profile.outside(self.case.mode == "train"))
+        found = self._path("launches.json")
         launches = msgspec.json.decode(found.read_bytes(), type=list[CalledLaunch]) if found.exists() else None
-        found.unlink(missing_ok=True)
         plan, note = plan_of(kernels_of(shares), launches, self.every)
         return Profiled(timed=timed, shares=shares, plan=plan, notes=(*events.notes, *note))
 
