@@ -22,7 +22,7 @@ from rooflens.running import counting
 from rooflens.running.attributing import EQUAL, REPLAYED, UNREACHED, spread
 from rooflens.running.counting import plan_of
 from rooflens.running.jobs import Done
-from rooflens.running.observations import Plan, planned, standing
+from rooflens.running.observations import CountingPlan, planned, standing
 from rooflens.runs.run import Run
 from rooflens.sources.counters.ncu import Tool
 from rooflens.sources.profile.calls import Calls, CallWindows, NumberedCalls
@@ -187,7 +187,7 @@ def test_a_call_is_counted_whole() -> None:
     assert (plan.rounds, plan.counted) == ((Round(during=frozenset({0})),), (0, 1))
 
 
-def spread_plan() -> tuple[list[Any], Plan]:
+def spread_plan() -> tuple[list[Any], CountingPlan]:
     shares = [launched("gemm", 1, path="fc1"), launched("relu", 2, "relu", "act"), launched("gemm", 3, path="fc2")]
     rows = launches(("gemm", 0, 0), ("relu", 1, 1), ("gemm", 2, 0))
     return shares, planned(rows, [share.seconds for share in shares])

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from rooflens.costs import family_of
 from rooflens.records import Record, Timing, Work
 from rooflens.results import UNATTRIBUTED
-from rooflens.running.observations import Plan
+from rooflens.running.observations import CountingPlan
 from rooflens.sources.counters import short
 from rooflens.sources.profile import TimeShare
 from rooflens.sources.profile.events import DeviceActivity
@@ -42,7 +42,7 @@ def attributed(counted: Sequence[Record], shares: Iterable[TimeShare], *, whole:
     return joined
 
 
-def spread(counted: Sequence[Record], shares: Iterable[TimeShare], plan: Plan) -> list[Record]:
+def spread(counted: Sequence[Record], shares: Iterable[TimeShare], plan: CountingPlan) -> list[Record]:
     """Return every kernel of a step, each with the counts of the launch that stands for it.
 
     Args:

@@ -22,7 +22,7 @@ from rooflens.results import RecordSet
 from rooflens.running.attributing import UNREACHED, attributed, kernels_of, replayed, spread
 from rooflens.running.isolation import WORKER, Lost, Workers, search_path
 from rooflens.running.jobs import Count, Profile, Start
-from rooflens.running.observations import Plan, planned
+from rooflens.running.observations import CountingPlan, planned
 from rooflens.running.outcomes import lost, taken, telling, why_all_failed
 from rooflens.runs.run import Run
 from rooflens.sources import counters as source
@@ -179,7 +179,7 @@ class Profiled:
 
     timed: RecordFile
     shares: tuple[TimeShare, ...]
-    plan: Plan | None
+    plan: CountingPlan | None
     notes: tuple[str, ...]
 
     @property
@@ -307,7 +307,7 @@ class _Counting:
 
 def plan_of(
     kernels: Sequence[TimeShare], launches: Sequence[CalledLaunch] | None, every: bool
-) -> tuple[Plan | None, tuple[str, ...]]:
+) -> tuple[CountingPlan | None, tuple[str, ...]]:
     """Return what is counted of a step, None for every launch; and a note where equal launches cannot be told.
 
     Args:
@@ -348,7 +348,7 @@ def joined(tool: Tool, done: CollectedReport, case: Case, profiled: Profiled, ca
     return [replace(first, notes=(*first.notes, *counted[0].notes, *notes, *profiled.notes)), *others]
 
 
-def _stood_for(counted: Sequence[Record], plan: Plan, kernels: int) -> list[str]:
+def _stood_for(counted: Sequence[Record], plan: CountingPlan, kernels: int) -> list[str]:
     """A note on how many launches were counted for how many."""
     if len(plan.counted) == kernels:
         return []

@@ -18,7 +18,7 @@ _Window = tuple[bool, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class CountingPlan:
     """What is counted of a step.
 
     Attributes:
@@ -37,7 +37,7 @@ class Plan:
         return len(set(self.stands))
 
 
-def planned(launches: Sequence[CalledLaunch], seconds: Sequence[float]) -> Plan:
+def planned(launches: Sequence[CalledLaunch], seconds: Sequence[float]) -> CountingPlan:
     """Return the plan that counts each distinct launch once, those that stand for most time first.
 
     Args:
@@ -53,7 +53,7 @@ def planned(launches: Sequence[CalledLaunch], seconds: Sequence[float]) -> Plan:
         rounds[left <= 0].add(window)
         left -= weights[window]
     filled = [its for its in rounds if its]
-    return Plan(
+    return CountingPlan(
         stands=stands,
         rounds=tuple(
             Round(
