@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -47,7 +48,7 @@ def launch(at: float, number: int, thread: int = MAIN) -> LaunchCall:
     return LaunchCall(name="cudaLaunchKernel", start=at, seconds=0.1, thread=thread, correlation=number)
 
 
-def kernel(number: int | None, seconds: float = 1.0, **more: int) -> DeviceActivity:
+def kernel(number: int | None, seconds: float = 1.0, **more: Any) -> DeviceActivity:
     return DeviceActivity(
         name=f"kernel {number}",
         kind="kernel",
