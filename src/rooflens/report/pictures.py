@@ -15,6 +15,7 @@ from rooflens.errors import InvalidValue
 from rooflens.report.charts import Chart
 from rooflens.report.figures.saving import Picture
 from rooflens.report.study.agreement import against_measured, pairs
+from rooflens.report.study.causes import memory_by_cause, time_by_cause
 from rooflens.report.study.latency import against
 from rooflens.report.study.throughput import against_batch
 from rooflens.results import RecordSet, join
@@ -51,10 +52,22 @@ def throughput(records: RecordSet) -> Chart | None:
     return against_batch(several) if several else None
 
 
+def spent_on(records: RecordSet) -> Chart | None:
+    """Return the bound of each case by what it waits for; None where no case has a bound."""
+    return time_by_cause(join(records))
+
+
+def held_for(records: RecordSet) -> Chart | None:
+    """Return the memory at the peak of each case by cause; None where no estimate knows it."""
+    return memory_by_cause(join(records))
+
+
 CHARTS: Mapping[str, tuple[Callable[[RecordSet], Chart | None], str]] = {
     "agreement": (agreement, "a step with an estimate on a device and a measured time"),
     "latency": (latency, "two steps with a time and FLOP"),
+    "memory-by-cause": (held_for, "an estimate"),
     "throughput": (throughput, "a model with times at two batches or more"),
+    "time-by-cause": (spent_on, "an estimate on a device"),
 }
 """By name: a function, which returns None where the records hold nothing for its chart, and what the chart needs."""
 

@@ -81,6 +81,14 @@ class Bar:
         return sum(part.value for part in self.parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What no bar should pass: a line across all bars."""
+
+    label: str
+    value: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
     """Bars of pieces, one below the other.
@@ -88,6 +96,7 @@ class Bars:
     Attributes:
         groups: names of the pieces to colours, in the order in which they are stacked.
         unit: base unit of the values; ``%`` for shares.
+        limits: lines across the bars.
     """
 
     key: str
@@ -97,11 +106,13 @@ class Bars:
     bars: tuple[Bar, ...]
     groups: dict[str, str]
     notes: tuple[str, ...] = ()
+    limits: tuple[Limit, ...] = ()
 
     @property
     def scale(self) -> Axis:
-        """The axis along the bars: up to all of it for shares, else up to the longest bar."""
-        longest = 1.0 if self.unit == "%" else max((bar.length for bar in self.bars), default=0.0) or 1.0
+        """The axis along the bars: up to all of it for shares, else up to the longest bar or limit."""
+        ends = [*(bar.length for bar in self.bars), *(1.02 * limit.value for limit in self.limits)]
+        longest = 1.0 if self.unit == "%" else max(ends, default=0.0) or 1.0
         return Axis(label=self.axis, low=0.0, high=longest, unit=self.unit, scale="linear")
 
 

@@ -158,6 +158,9 @@ def _bars(chart: Bars) -> Iterator[str]:
                 size = f'x="{x:.1f}" y="{y:.1f}" width="{max(long, 0.3):.1f}" height="{_BAR:g}"'
                 yield f'<rect {size} class="c f" {_ink(chart.groups[part.group])}{_tip(part.tip)}/>'
             x += long
+    for limit in chart.limits:
+        x = left + width * place(axis, limit.value)
+        yield f'<path d="M{x:.1f},{_EDGE}V{_EDGE + height}" class="limit"{_tip([limit.label])}/>'
     yield _text(left + width / 2, _EDGE + height + 38, chart.axis)
 
 

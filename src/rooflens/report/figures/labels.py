@@ -26,6 +26,7 @@ from rooflens.report.figures.roofline_data import CeilingLine, RooflineData
 SMALL, NORMAL, HEADING, TITLE = 8.0, 8.6, 9.4, 13.0
 """Sizes of type, in points."""
 LINE_HEIGHT = 1.3
+_GROWING = {"batch": "its batch", "img_size": "its image size", "seq_len": "its length"}
 _LONGEST_LABEL, _LONGEST_TITLE, _LONGEST_KEY = 30, 36, 28
 
 
@@ -166,12 +167,12 @@ class LegendRow:
     """A row of the legend.
 
     Attributes:
-        kind: heading; group (a colour); source (a symbol); whole, tie, pair, flag and rug: the signs that need a word.
+        kind: heading; group (a colour); source (a symbol); the others are the signs that need a word.
         symbol, colour: of a group or source.
         hollow: the group has no mark but whole cases.
     """
 
-    kind: Literal["heading", "group", "source", "whole", "tie", "pair", "flag", "rug"]
+    kind: Literal["heading", "group", "source", "whole", "tie", "pair", "trail", "flag", "rug"]
     text: TextLine
     symbol: Symbol = "circle"
     colour: str = SIGN
@@ -202,6 +203,8 @@ def legend(figure: RooflineData, colours: Mapping[str, str]) -> list[LegendRow]:
         rows.append(LegendRow("tie", TextLine("the same at each level")))
     if figure.links:
         rows.append(LegendRow("pair", TextLine("the same, estimated and observed")))
+    if figure.trails:
+        rows.append(LegendRow("trail", TextLine(f"a step as {_GROWING[figure.trails[0].number]} grows")))
     if any(mark.above_roof for mark in figure.marks):
         rows.append(LegendRow("flag", TextLine("above its roof, see note")))
     if figure.rug:

@@ -30,10 +30,12 @@ class Placement:
     Attributes:
         numbered: how many kernels have numbers; `listing` says what these stand for.
         left_out: what has no room on the figure, a sentence each.
+        steps: the marks of whole cases and phases, with the pieces that they stand for.
         works: the work of the marks by device; it chooses the ceilings.
     """
 
     marks: list[Mark] = field(default_factory=list)
+    steps: list[tuple[Piece, Mark]] = field(default_factory=list)
     ties: list[Tie] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     rug: list[RugMark] = field(default_factory=list)
@@ -244,6 +246,7 @@ def _draw_piece(placement: Placement, placed: PlacedPiece, under: CaseDevice, nu
     ]
     for row in rows:
         placement.marks += row
+        placement.steps += [(piece, mark) for mark in row if not several and under.own]
         if len(row) > 1:
             ends = sorted((mark.x, mark.y) for mark in row)
             placement.ties.append(Tie(start=ends[0], end=ends[-1]))

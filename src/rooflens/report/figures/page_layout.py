@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rooflens import units
 from rooflens.report.escape import printable
@@ -124,6 +125,7 @@ class _Surroundings:
             radius = drawn.reach + (4.0 if drawn.mark.above_roof else 1.0)
             spots.append(Spot(Box(x - radius, y - radius, x + radius, y + radius), x))
         ends = [(line.start, line.end) for lines in (figure.ceilings, figure.links, figure.ties) for line in lines]
+        ends += [ends for trail in figure.trails for ends in pairwise(trail.points)]
         segments = [(*plane.at(start), *plane.at(end)) for start, end in ends]
         return cls(plane, Box(left + GAP, box.bottom + GAP, box.right - GAP, box.top - GAP), spots, segments)
 

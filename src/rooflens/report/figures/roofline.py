@@ -18,6 +18,7 @@ from rooflens.report.figures.memory_levels import definitions, shown_levels, wit
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, WHOLE
 from rooflens.report.figures.roofline_data import Mark, RugMark
 from rooflens.report.figures.saving import Figure
+from rooflens.report.figures.trails import trails
 from rooflens.results import Evidence, RecordSet, join
 
 ABOVE = (
@@ -142,6 +143,10 @@ def _figure(
         marks=tuple(replace(mark, group=groups[mark.group]) for mark in placed.marks),
         ties=tuple(placed.ties),
         links=tuple(replace(link, group=groups[link.group]) for link in placed.links),
+        trails=tuple(
+            replace(trail, group=groups.get(trail.group, ""))
+            for trail in (trails(placed.steps) if by not in _PARTS and not several else ())
+        ),
         rug=tuple(replace(mark, group=groups[mark.group]) for mark in placed.rug),
         groups=shown,
         group_title=group_title,

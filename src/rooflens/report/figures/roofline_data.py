@@ -94,6 +94,21 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trail:
+    """A line through the marks of one step while one number of its case grows.
+
+    Attributes:
+        number: what grows: batch, img_size or seq_len.
+        group: that of its marks, "" where they have several.
+        points: its marks, in the order of the number.
+    """
+
+    number: str
+    group: str
+    points: tuple[XY, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RugMark:
     """A piece without FLOP: no place on a logarithmic plane, but a share of the time.
 
@@ -142,6 +157,7 @@ class RooflineData:
     marks: tuple[Mark, ...] = ()
     ties: tuple[Tie, ...] = ()
     links: tuple[Link, ...] = ()
+    trails: tuple[Trail, ...] = ()
     rug: tuple[RugMark, ...] = ()
     groups: tuple[str, ...] = ()
     group_title: str = ""

@@ -42,6 +42,7 @@ _SIZE: Mapping[Symbol, float] = {
     "cross": math.pi / 4 / (5 / 9),
 }
 _LINES, _MARKS, _TEXT = 2.0, 3.0, 4.0
+_TRAIL = (0, (3, 1.5))
 _SHORT = 3
 """Decades of an axis that has other ticks than powers of ten too."""
 
@@ -122,6 +123,9 @@ def _lines(plane: Axes, page: Page) -> None:
     thin: dict[str, Any] = {"linewidth": 0.7, "zorder": _LINES}
     for tie in figure.ties:
         plane.plot(*zip(tie.start, tie.end, strict=True), color=GREY, alpha=0.7, **thin)
+    for trail in figure.trails:
+        colour = page.colours[trail.group] if trail.group else GREY
+        plane.plot(*zip(*trail.points, strict=True), color=colour, alpha=0.6, linestyle=_TRAIL, **thin)
     for link in figure.links:
         colour = page.colours[link.group]
         plane.plot(*zip(link.start, link.end, strict=True), color=colour, linewidth=1.0, alpha=0.8, zorder=_LINES)
@@ -184,6 +188,8 @@ def _legend_row(paper: Axes, row: LegendRow, box: Box) -> None:
             paper.scatter(x, y, s=size, facecolor="none", edgecolor=colour, linewidth=1.6, **marker)
         case "tie" | "pair":
             paper.plot((x - 5, x + 5), (y, y), color=GREY, linewidth=1.0 if row.kind == "pair" else 0.7)
+        case "trail":
+            paper.plot((x - 5, x + 5), (y, y), color=GREY, linewidth=0.7, linestyle=_TRAIL)
         case "rug":
             paper.add_patch(Rectangle((x - RUG_WIDTH / 2, y - 5), RUG_WIDTH, 10, facecolor=SIGN, linewidth=0))
     _write(paper, row.text, box.left if row.kind == "heading" else box.left + KEY_INDENT, y)

@@ -47,6 +47,7 @@ _SIZES = {
     "triangle-down": math.sqrt(math.pi / 1.73),
     "cross": math.sqrt(math.pi / 3.2),
 }
+_TRAIL = {"width": 0.9, "dash": "4px,2px"}
 _RUG_AXES = {"xaxis": "x2", "yaxis": "y2"}
 
 
@@ -167,6 +168,9 @@ def _groups(page: Page) -> Iterator[dict[str, Any]]:
     figure = page.figure
     if figure.ties:
         yield _trace("lines", _segments(figure.ties), line={"color": GREY, "width": 0.9}, opacity=0.7)
+    for trail in figure.trails:
+        if not trail.group:
+            yield _trace("lines", trail.points, line={"color": GREY} | _TRAIL, opacity=0.6)
     rows = [row for row, _ in page.legend if row.kind == "group"]
     for group, row in zip(figure.groups, rows, strict=True):
         entry = {
@@ -180,6 +184,10 @@ def _groups(page: Page) -> Iterator[dict[str, Any]]:
         links = [link for link in figure.links if link.group == group]
         if links:
             yield _trace("lines", _segments(links), legendgroup=group, line={"color": row.colour, "width": 1.2})
+        for trail in figure.trails:
+            if trail.group == group:
+                look = {"legendgroup": group, "line": {"color": row.colour} | _TRAIL}
+                yield _trace("lines", trail.points, opacity=0.6, **look)
         marks = [drawn for drawn in page.marks if drawn.mark.group == group]
         by_symbol: dict[Symbol, list[DrawnMark]] = {}
         for drawn in sorted(marks, key=lambda drawn: list(SHAPES).index(drawn.mark.source)):
@@ -235,6 +243,7 @@ def _signs(page: Page) -> Iterator[dict[str, Any]]:
     open_circle = {"symbol": "circle-open", "line": {"width": 2}}
     looks: dict[str, dict[str, Any]] = {
         "pair": {"line": {"color": GREY, "width": 1.2}},
+        "trail": {"line": {"color": GREY} | _TRAIL},
         "tie": {"line": {"color": GREY, "width": 0.9}},
         "whole": {"marker": open_circle | {"size": 9, "color": GREY}},
         "flag": {"marker": open_circle | {"size": 12, "color": FLAG}},

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Literal
 
 from rooflens import units
-from rooflens.records import MEMORY_CAUSES, Case
+from rooflens.records import Case
 from rooflens.report.charts import Bar, BarPiece, Bars
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
 from rooflens.report.series import phases_table
 from rooflens.report.study.cases import device_note, naming
+from rooflens.report.study.causes import Amounts, memory_by_cause
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
 from rooflens.report.summary import memory as memory_table
@@ -33,8 +34,6 @@ _AMOUNTS = (
     ("memory", "Memory written", "B"),
 )
 """What is broken down: its key, its title and its unit."""
-Amounts = Mapping[str, float]
-"""How much of something each group has."""
 By = Literal["family", "phase"]
 
 
@@ -60,7 +59,7 @@ def memory(view: StudyView) -> Section | None:
     table = memory_table(view.records)
     if not table.rows:
         return None
-    chart = _by_cause(view.evidence)
+    chart = memory_by_cause(view.evidence)
     drawn = () if chart is None else (FigureBlock(chart=chart),)
     return Section(key="memory", title="Memory by cause", blocks=(*drawn, TableBlock(key="memory", table=table)))
 
@@ -146,33 +145,3 @@ def _parts(amounts: Amounts, colours: Mapping[str, str], unit: str) -> Iterator[
     rest = sum(amount for name, amount in amounts.items() if name not in colours)
     if rest:
         yield BarPiece(OTHER, rest / whole, (OTHER, units.show(rest, unit), f"{percent(rest / whole)} of the step"))
-
-
-def _by_cause(evidence: Iterable[Evidence]) -> Bars | None:
-    """Estimated bytes alive at the peak, cause by cause, of the steps that need most."""
-    rows: dict[Case, Bar] = {}
-    known = [
-        (replace(item.case, device=None), item.work.memory)
-        for item in evidence
-        if item.work is not None and item.work.memory is not None
-    ]
-    causes = [cause for cause in MEMORY_CAUSES if any(getattr(memory, cause) for _, memory in known)]
-    if not causes:
-        return None
-    colours = group_colours([cause.replace("_", " ") for cause in causes])
-    named = naming([case for case, _ in known])
-    for case, memory in known:
-        amounts = {cause.replace("_", " "): getattr(memory, cause) or 0 for cause in causes}
-        parts = (BarPiece(name, n, (name, units.show(n, "B"))) for name, n in amounts.items() if n)
-        rows.setdefault(case, Bar(named(case), tuple(parts)))
-    bars = sorted(rows.values(), key=lambda bar: -bar.length)
-    notes = [f"the {MOST} steps that need most of {len(bars)}; the table has all"] if len(bars) > MOST else []
-    return Bars(
-        key="memory-by-cause",
-        title="Memory at the peak, by cause",
-        axis="estimated memory",
-        unit="B",
-        bars=tuple(bars[:MOST]),
-        groups=colours,
-        notes=tuple(notes),
-    )

@@ -1,0 +1,163 @@
+"""What time and memory of a step are spent on, case beside case: a batch or a context grows, and the causes shift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from rooflens import units
+from rooflens.errors import MissingCeiling
+from rooflens.records import MEMORY_CAUSES, Case, Memory, Record
+from rooflens.report.charts import Bar, BarPiece, Bars, Limit
+from rooflens.report.figures.palette import group_colours
+from rooflens.report.study.cases import device_note, naming
+from rooflens.report.table import percent
+from rooflens.results import Evidence
+
+MOST = 40
+"""Bars of a chart: of more cases, those that need most."""
+_WORKSPACE = "workspace"
+_TIME_COLOURS: Mapping[str, str] = {
+    "weights": "#0072b2",
+    "cache": "#56b4e9",
+    "products": "#d55e00",
+    "attention": "#cc79a7",
+    "other": "#9aa2ab",
+}
+"""What a step waits for, in the order of the bars."""
+_PRODUCTS = ("matmul", "convolution")
+_READ_THE_CACHE = ("attention", "matmul", "scan")
+"""Families that read what earlier tokens left, where a step decodes and they have no weights."""
+_TIME_NOTES = (
+    "weights, cache: the bound is that of reading them; products, attention: that of their arithmetic;",
+    "other: element-wise work, norms, and the reading and writing of activations",
+)
+Amounts = Mapping[str, float]
+"""How much of something each group has."""
+
+
+def time_by_cause(evidence: Iterable[Evidence]) -> Bars | None:
+    """Return the bound of each case by what it waits for, None where no case has a bound."""
+    rows = {item.case: amounts for item in evidence if (amounts := _seconds(item))}
+    if not rows:
+        return None
+    return _bars(
+        rows,
+        key="time-by-cause",
+        title="What the bound is spent on",
+        axis="bound",
+        unit="s",
+        groups=_TIME_COLOURS,
+        notes=(*device_note(rows), *_TIME_NOTES),
+    )
+
+
+def memory_by_cause(evidence: Iterable[Evidence]) -> Bars | None:
+    """Return what is alive at the peak of each case by cause, with what its device holds; None where nobody knows."""
+    rows: dict[Case, Amounts] = {}
+    limits: dict[str, Limit] = {}
+    for item in evidence:
+        memory = None if item.work is None else item.work.memory
+        if memory is None or not (amounts := _bytes(memory)):
+            continue
+        # Without a workspace the bytes are those of every device.
+        for_any = not memory.workspace
+        rows.setdefault(replace(item.case, device=None) if for_any else item.case, amounts)
+        if item.room is not None and item.device is not None:
+            limits.setdefault(item.device.title, Limit(item.device.title, item.room.memory))
+    if not rows:
+        return None
+    causes = [
+        name for cause in (*MEMORY_CAUSES, _WORKSPACE) if any((name := _words(cause)) in row for row in rows.values())
+    ]
+    return _bars(
+        rows,
+        key="memory-by-cause",
+        title="Memory at the peak, by cause",
+        axis="estimated memory",
+        unit="B",
+        groups=group_colours(causes),
+        notes=device_note(rows),
+        limits=tuple(limits.values()),
+    )
+
+
+def _bars(
+    rows: Mapping[Case, Amounts],
+    *,
+    key: str,
+    title: str,
+    axis: str,
+    unit: str,
+    groups: Mapping[str, str],
+    notes: Sequence[str],
+    limits: tuple[Limit, ...] = (),
+) -> Bars:
+    named = naming(list(rows))
+    order = _order(rows)
+    left_out = (f"the {MOST} that need most of {len(rows)}",) if len(rows) > MOST else ()
+    bars = (Bar(named(case), tuple(_pieces(rows[case], groups, unit))) for case in order)
+    return Bars(
+        key=key,
+        title=title,
+        axis=axis,
+        unit=unit,
+        bars=tuple(bars),
+        groups=dict(groups),
+        notes=(*left_out, *notes),
+        limits=limits,
+    )
+
+
+def _order(rows: Mapping[Case, Amounts]) -> list[Case]:
+    """Return the cases as they came where one step grows, else those that need most first; `MOST` of them."""
+    largest = sorted(rows, key=lambda case: -sum(rows[case].values()))[:MOST]
+    kinds = {(case.model, case.dtype, case.mode, case.device) for case in rows}
+    if len(kinds) > 1:
+        return largest
+    kept = set(largest)
+    return [case for case in rows if case in kept]
+
+
+def _pieces(amounts: Amounts, groups: Iterable[str], unit: str) -> Iterator[BarPiece]:
+    whole = sum(amounts.values())
+    for name in groups:
+        if amount := amounts.get(name):
+            yield BarPiece(name, amount, (name, units.show(amount, unit), f"{percent(amount / whole)} of it"))
+
+
+def _bytes(memory: Memory) -> Amounts:
+    """Return the bytes at the peak by cause, the workspace beside them."""
+    known = {cause: getattr(memory, cause) for cause in (*MEMORY_CAUSES, _WORKSPACE)}
+    return {_words(cause): amount for cause, amount in known.items() if amount}
+
+
+def _words(cause: str) -> str:
+    return cause.replace("_", " ")
+
+
+def _seconds(item: Evidence) -> Amounts:
+    """Return the bound of a case by what it waits for; nothing where the case has no bound."""
+    if item.work is None or item.device is None:
+        return {}
+    amounts: dict[str, float] = {}
+    for record in item.work:
+        if record.scope == "model" or record.needed is None:
+            continue
+        try:
+            bound = item.work.bound(record.needed, item.device)
+        except MissingCeiling:
+            return {}
+        cause = _cause(record, bound.bound_by, decodes=item.case.mode == "decode")
+        amounts[cause] = amounts.get(cause, 0.0) + bound.seconds * record.calls
+    return amounts
+
+
+def _cause(record: Record, bound_by: str, *, decodes: bool) -> str:
+    """Return what one operation waits for: its arithmetic, or whatever most of its bytes are."""
+    if bound_by != "dram":
+        return "products" if record.kind in _PRODUCTS else "attention" if record.kind == "attention" else "other"
+    moved = record.traffic
+    if moved is not None and moved.weights >= moved.inputs + moved.outputs:
+        return "weights"
+    return "cache" if decodes and record.kind in _READ_THE_CACHE else "other"

@@ -1,0 +1,137 @@
+"""Pictures of a step that grows: its trail over the roofline, and what its bound and its memory are spent on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.figure_samples import device, operation, records
+
+import rooflens as rl
+from rooflens.records import Case, Memory, Record, Traffic
+from rooflens.records.device import Fact
+from rooflens.report.charts import Bars, svg
+from rooflens.results import RecordSet
+
+TOY = replace(device(), facts={"memory": Fact(value=80e9)})
+"""1 TB/s, 100 TFLOP/s of products, 80 GB."""
+
+
+def step(batch: int, tokens: int, mode: str = "decode") -> Case:
+    return Case(model="net", device="toy-100", batch=batch, mode=mode, options=(("seq_len", tokens),))
+
+
+def decoding(case: Case) -> list[Record]:
+    """Weights of 1 GB, a cache of 1 MB per sequence and token, an arithmetic of 0.1 ms per sequence."""
+    tokens = dict(case.options)["seq_len"]
+    assert case.batch is not None
+    assert isinstance(tokens, int)
+    cache = 1e6 * case.batch * tokens
+    product = operation(case, "fc", "matmul", matmul=1e10 * case.batch, dram=1e9)
+    attention = operation(case, "attn", "attention", matmul=1e6, dram=cache)
+    return [
+        replace(product, traffic=Traffic(weights=1e9, inputs=0.0, outputs=0.0)),
+        replace(attention, traffic=Traffic(weights=0.0, inputs=cache, outputs=0.0)),
+        operation(case, "norm", "normalization", vector=1e3, dram=1e6),
+        Record(
+            case=case,
+            source="estimate",
+            scope="model",
+            memory=Memory(peak=int(1e9 + cache), parameters=10**9, kv_cache=int(cache)),
+        ),
+    ]
+
+
+def grown(*cases: Case) -> RecordSet:
+    return records([record for case in cases for record in decoding(case)], [TOY])
+
+
+def trails(rs: RecordSet, by: str = "model") -> list[tuple[str, list[float]]]:
+    """What grows, and the intensities along each trail."""
+    figure = rl.roofline(rs, by=by)
+    return [(trail.number, [x for x, _ in trail.points]) for trail in figure.trails]
+
+
+def test_a_trail_follows_the_length_of_each_batch() -> None:
+    cases = [step(batch, tokens) for tokens in (1000, 100) for batch in (1, 8)]
+    # Batch 1 with 100 tokens: 10 GFLOP and a little over 1 GB + 0.1 GB + 1 MB; the smallest length comes first.
+    flops = {batch: 1e10 * batch + 1e6 + 1e3 for batch in (1, 8)}
+    expected = [("seq_len", [flops[b] / (1e9 + 1e6 * b * tokens + 1e6) for tokens in (100, 1000)]) for b in (1, 8)]
+    assert trails(grown(*cases)) == [(name, pytest.approx(xs)) for name, xs in expected]
+
+
+def test_a_trail_follows_the_batch_where_nothing_else_grows() -> None:
+    ((name, points),) = trails(grown(*(step(batch, 100) for batch in (8, 1, 64))))
+    assert name == "batch"
+    assert points == sorted(points)
+    assert len(points) == 3
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        [step(1, 100)],
+        [step(1, 100), step(1, 100, mode="prefill")],
+        [step(1, 100), step(8, 1000)],
+    ],
+    ids=["one case", "two modes", "both numbers differ"],
+)
+def test_no_trail_joins_steps_that_differ_in_more(cases: list[Case]) -> None:
+    assert trails(grown(*cases)) == []
+
+
+def test_parts_of_a_step_have_no_trail() -> None:
+    assert trails(grown(step(1, 100), step(1, 1000)), by="module") == []
+
+
+@pytest.mark.parametrize("suffix", ["svg", "html"])
+def test_a_legend_explains_the_trail(tmp_path: Path, suffix: str) -> None:
+    figure = rl.roofline(grown(step(1, 100), step(1, 1000)), by="model")
+    assert "a step as its length grows" in figure.save(tmp_path / f"a.{suffix}").read_text()
+
+
+def spent(chart: Bars) -> dict[str, dict[str, float]]:
+    return {bar.label: {part.group: part.value for part in bar.parts} for bar in chart.bars}
+
+
+def test_time_by_cause() -> None:
+    picture = rl.chart("time-by-cause", grown(step(1, 1000), step(64, 1000)))
+    assert isinstance(picture.chart, Bars)
+    # Batch 1: 1 GB of weights take 1 ms, longer than the 0.1 ms of its arithmetic; the cache of 1 GB 1 ms.
+    # Batch 64: the arithmetic takes 6.4 ms, longer than reading the weights; the cache of 64 GB 64 ms.
+    assert spent(picture.chart) == {
+        "batch 1": pytest.approx({"weights": 1e-3, "cache": 1e-3, "other": 1e-6}),
+        "batch 64": pytest.approx({"products": 6.4e-3, "cache": 64e-3, "other": 1e-6}),
+    }
+
+
+def test_attention_of_a_prompt_reads_no_cache() -> None:
+    picture = rl.chart("time-by-cause", grown(step(1, 1000, mode="prefill")))
+    assert isinstance(picture.chart, Bars)
+    assert spent(picture.chart) == {"net": pytest.approx({"weights": 1e-3, "other": 1.001e-3})}
+
+
+def test_memory_by_cause_and_the_limit_of_the_device() -> None:
+    picture = rl.chart("memory-by-cause", grown(step(1, 1000), step(64, 2000)))
+    chart = picture.chart
+    assert isinstance(chart, Bars)
+    assert list(spent(chart).values()) == [
+        {"parameters": 1e9, "kv cache": 1e9},
+        {"parameters": 1e9, "kv cache": 128e9},
+    ]
+    assert [(limit.label, limit.value) for limit in chart.limits] == [("Toy 100", 80e9)]
+    # The axis holds the longest bar as well as the limit.
+    assert chart.scale.high == 129e9
+    assert 'class="limit"' in svg.draw(chart)
+    assert picture.drawn("svg").count(b"Toy 100") >= 1
+
+
+def test_bars_keep_the_order_of_a_sweep_and_rank_different_models() -> None:
+    rising = rl.chart("time-by-cause", grown(step(1, 100), step(8, 100), step(1, 1000))).chart
+    assert isinstance(rising, Bars)
+    assert [bar.label for bar in rising.bars] == ["batch 1 seq_len=100", "batch 8 seq_len=100", "batch 1 seq_len=1000"]
+    small, large = step(1, 100), replace(step(1, 10_000), model="large")
+    ranked = rl.chart("time-by-cause", grown(small, large)).chart
+    assert isinstance(ranked, Bars)
+    assert [bar.label.split()[0] for bar in ranked.bars] == ["large", "net"]
