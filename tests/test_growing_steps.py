@@ -12,6 +12,7 @@ import rooflens as rl
 from rooflens.records import Case, Memory, Record, Traffic
 from rooflens.records.device import Fact
 from rooflens.report.charts import Bars, svg
+from rooflens.report.figures.case_pieces import PieceKind
 from rooflens.results import RecordSet
 
 TOY = replace(device(), facts={"memory": Fact(value=80e9)})
@@ -47,7 +48,7 @@ def grown(*cases: Case) -> RecordSet:
     return records([record for case in cases for record in decoding(case)], [TOY])
 
 
-def trails(rs: RecordSet, by: str = "model") -> list[tuple[str, list[float]]]:
+def trails(rs: RecordSet, by: PieceKind = "model") -> list[tuple[str, list[float]]]:
     """What grows, and the intensities along each trail."""
     figure = rl.roofline(rs, by=by)
     return [(trail.number, [x for x, _ in trail.points]) for trail in figure.trails]
@@ -57,8 +58,10 @@ def test_a_trail_follows_the_length_of_each_batch() -> None:
     cases = [step(batch, tokens) for tokens in (1000, 100) for batch in (1, 8)]
     # Batch 1 with 100 tokens: 10 GFLOP and a little over 1 GB + 0.1 GB + 1 MB; the smallest length comes first.
     flops = {batch: 1e10 * batch + 1e6 + 1e3 for batch in (1, 8)}
-    expected = [("seq_len", [flops[b] / (1e9 + 1e6 * b * tokens + 1e6) for tokens in (100, 1000)]) for b in (1, 8)]
-    assert trails(grown(*cases)) == [(name, pytest.approx(xs)) for name, xs in expected]
+    found = trails(grown(*cases))
+    assert [name for name, _ in found] == ["seq_len", "seq_len"]
+    for batch, (_, points) in zip((1, 8), found, strict=True):
+        assert points == pytest.approx([flops[batch] / (1e9 + 1e6 * batch * n + 1e6) for n in (100, 1000)])
 
 
 def test_a_trail_follows_the_batch_where_nothing_else_grows() -> None:

@@ -137,7 +137,7 @@ def _bars(plane: Axes, chart: Bars) -> None:
         plane.barh(range(len(labels)), widths, left=lefts, color=colour, height=0.68, edgecolor="white", linewidth=0.4)
     for limit in chart.limits:
         plane.axvline(limit.value, color=INK, linewidth=1.2, linestyle=(0, (4, 2)))
-        words = {"fontsize": 7.4, "color": INK, "ha": "right", "va": "bottom"}
+        words: dict[str, Any] = {"fontsize": 7.4, "color": INK, "ha": "right", "va": "bottom"}
         plane.annotate(_plain(limit.label), (limit.value, -0.6), xytext=(0, 2), textcoords="offset points", **words)
     _axis(plane, "x", chart.scale)
     plane.set_yticks(range(len(labels)), labels)
