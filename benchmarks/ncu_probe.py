@@ -1,6 +1,6 @@
 """Ask ncu on this card what its manual leaves open: passes and seconds per kernel, filters, and what runs beside it.
 
-    PYTHONPATH=src:. python benchmarks/ncu_probe.py OUT [SECONDS]
+    PYTHONPATH=src:. python benchmarks/ncu_probe.py OUT [SECONDS] [--sets]
 
 Each variant runs one small program under ncu. A table goes to the standard output and to OUT/probe.json; a variant that
 does not fit into SECONDS (default 170) is left out, so the most important ones come first.
@@ -76,10 +76,36 @@ def variants(every: tuple[str, ...]) -> list[Variant]:
     ]  # fmt: skip
 
 
+def sets(every: tuple[str, ...]) -> list[Variant]:
+    """Which counters go together in one pass, which needs no memory to be saved and put back."""
+    hardware = tuple(name for name in every if not name.startswith(_PATCHED))
+    plain = tuple(name for name in hardware if _TENSOR not in name)
+    patched = tuple(name for name in every if name.startswith(_PATCHED))
+    hgmma, hmma = (f"{_TENSOR}_op_{op}_src_bf16_dst_fp32_sparsity_off.sum" for op in ("hgmma", "hmma"))
+    total, time_only = f"{_TENSOR}_src_bf16_dst_fp32.sum", "gpu__time_duration.sum"
+    asked = {
+        "plain": plain,
+        "plain and hgmma": (*plain, hgmma),
+        "plain and hmma": (*plain, hmma),
+        "total alone": (total,),
+        "hgmma and hmma alone": (hgmma, hmma),
+        "patched and time": (*patched, time_only),
+        "patched and hgmma": (*patched, hgmma),
+        "patched and total": (*patched, total),
+        "dram and time": (time_only, *(name for name in plain if name.startswith("dram__"))),
+        "lts, l1tex and time": (time_only, *(name for name in plain if name.startswith(("lts__", "l1tex__")))),
+        "pipe and cycles": tuple(name for name in plain if name.startswith("sm__")),
+        "three tensor totals": (*(f"{_TENSOR}_{name}.sum" for name in ("src_fp16", "src_tf32_dst_fp32")), total),
+    }
+    no_pre_pass = {"NV_COMPUTE_PROFILER_DISABLE_SW_PRE_PASS": "1"}
+    return [Variant(name=name, metrics=metrics, environment=no_pre_pass) for name, metrics in asked.items()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("seconds", type=float, nargs="?", default=170.0)
+    parser.add_argument("--sets", action="store_true", help="ask which counters take one pass together")
     parser.add_argument("--child", nargs="*", help="be the program that runs under ncu")
     asked = parser.parse_args()
     if asked.child is not None:
@@ -91,7 +117,7 @@ def main() -> None:
     asked.out.mkdir(parents=True, exist_ok=True)
     every = metric_set(".".join(map(str, torch.cuda.get_device_capability())), "bf16")
     print(f"ncu {tool.version}, {torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
-    for variant in variants(every):
+    for variant in (sets if asked.sets else variants)(every):
         if time.monotonic() > until - 10:
             print(f"left out: {variant.name}")
             continue
