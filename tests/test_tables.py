@@ -65,6 +65,7 @@ def test_summary_of_an_estimate() -> None:
         "seconds": pytest.approx(90.232e-6),
         "bound_by": "matmul.fp32",
         "whole_model_seconds": pytest.approx(75.776e-6),
+        "attainable_mfu": pytest.approx(75.776 / 90.232),
         "throughput": pytest.approx(2 / 90.232e-6),
         "throughput_from": "bound",
     }
@@ -89,6 +90,7 @@ def test_summary_of_an_estimate_beside_a_measurement() -> None:
         "measured_cold": 0.5,
         "efficiency": pytest.approx(0.45116),
         "mfu": pytest.approx(0.37888),
+        "attainable_mfu": pytest.approx(75.776 / 90.232),
         "throughput": pytest.approx(10_000),
         "throughput_from": "measured",
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rooflens.costs import Calculation, arithmetic_of, calculate
@@ -42,12 +42,38 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Utilisation:
+    """How a training step uses a device.
+
+    Attributes:
+        flops: matrix FLOP of the model by unit; `repeated`: those that checkpointing runs again.
+        bound: seconds; None where FLOP of some operation are unknown.
+        measured: seconds; None where nothing was measured.
+    """
+
+    device: Device
+    flops: Mapping[str, float]
+    repeated: Mapping[str, float]
+    bound: float | None
+    measured: float | None = None
+
+    def seconds(self, flops: Mapping[str, float]) -> float:
+        """Return the time that FLOP take at the peaks of their units."""
+        return sum(n / self.device.require(unit).rate for unit, n in flops.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
-    """The operations of one case, of a whole model with its cache; `title` is empty for an operation with shapes."""
+    """The operations of one case; `title` is empty for an operation with shapes.
+
+    Attributes:
+        kv_cache, utilisations: of a whole model: its cache, and how a training step uses each device.
+    """
 
     title: str
     operations: tuple[Explained, ...]
     kv_cache: KvCache | None = None
+    utilisations: tuple[Utilisation, ...] = ()
 
 
 def calculations(call: Call, dtype: str, devices: Sequence[Device]) -> Iterator[tuple[Calculation, tuple[Device, ...]]]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from rooflens.costs import Cost
 from rooflens.errors import InvalidValue, UnknownName
-from rooflens.explanation.chapters import Chapter, Explained, calculations
+from rooflens.explanation.chapters import Chapter, Explained, Utilisation, calculations
 from rooflens.records import Case, Device, Phase, Record, Work
-from rooflens.results import RecordSet
+from rooflens.results import RecordSet, join
 
 LISTED_PATHS = 12
 
@@ -48,6 +48,7 @@ def explain_records(
             title=case.label(),
             operations=tuple(one for group in groups.values() for one in _explained(group, records, devices)),
             kv_cache=None if path else next((r.kv_cache for r in records.records if _has_cache(r, case)), None),
+            utilisations=() if path or case.mode != "train" else tuple(_utilisations(records, case, phase)),
         )
         for case, groups in chapters.items()
     )
@@ -55,6 +56,28 @@ def explain_records(
 
 def _has_cache(record: Record, case: Case) -> bool:
     return record.kv_cache is not None and replace(record.case, device=None) == case
+
+
+def _utilisations(records: RecordSet, case: Case, phase: Phase | None) -> Iterator[Utilisation]:
+    """How the training step of a case uses each of its devices, or a phase of it."""
+    for item in join(records):
+        total = item.total(phase)
+        if replace(item.case, device=None) != case or item.device is None or total is None:
+            continue
+        model, repeated = (_matrix(work) for work in (total.work, total.recomputed_work))
+        measured = item.measured(phase)
+        if model:
+            yield Utilisation(
+                device=item.device,
+                flops=model,
+                repeated=repeated,
+                bound=None if total.missing else total.seconds,
+                measured=None if measured is None else measured.seconds,
+            )
+
+
+def _matrix(work: Work | None) -> dict[str, float]:
+    return {} if work is None else {unit: n for unit, n in work.flops.items() if unit.startswith("matmul.")}
 
 
 def _inside(records: Sequence[Record], path: str | None) -> Sequence[Record]:

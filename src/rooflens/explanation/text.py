@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rooflens.costs import WorkTerm, result_names
-from rooflens.explanation.chapters import Chapter, Explained
+from rooflens.explanation.chapters import Chapter, Explained, Utilisation
 from rooflens.records import Argument, Call, Device, Floor, KvCache, Tensor, Work
 from rooflens.roofline import bound
 from rooflens.units import show
@@ -40,6 +40,9 @@ def lines_of(chapters: Sequence[Chapter]) -> Iterator[str]:
         if chapter.kv_cache is not None:
             yield from _wrapped("cache after the step", "", "  ")
             yield from [*_laid_out([*_cached(chapter.kv_cache)]), ""]
+        for use in chapter.utilisations:
+            yield from _wrapped(f"use of {use.device.name}", "", "  ")
+            yield from [*_laid_out([*_used(use)]), ""]
         for place, operation in enumerate(chapter.operations):
             yield from [""] * bool(place)
             yield from _wrapped(_title(operation), "", "  ")
@@ -58,6 +61,27 @@ def _cached(cache: KvCache) -> Iterator[_Block]:
     yield _Labelled("held", f"together {_number(cache.held)} B")
     yield _Labelled("in use", f"together {_number(cache.used)} B: what the next step needs")
     yield _Labelled("per token", f"{_number(cache.per_token)} B: what the next token of one sequence adds")
+
+
+def _used(use: Utilisation) -> Iterator[_Block]:
+    """MFU and HFU: the time that matrix FLOP take at the peak, over the bound and over a measured time."""
+    yield (
+        "MFU takes the matrix FLOP of the model, attention as it is counted; HFU also those that checkpointing runs"
+        " again. Both are the time that these take at the peak of their unit, over the time of the step."
+    )
+    for what, flops in (("model", use.flops), ("again", use.repeated)):
+        for unit, n in flops.items():
+            peak = use.device.require(unit)
+            time = show(n / peak.rate, "s")
+            rate = show(peak.rate, "FLOP/s")
+            yield _Labelled(what, f"{unit}, {_number(n)} FLOP / {rate} ({peak.origin}) = {time}")
+    model, again = use.seconds(use.flops), use.seconds(use.repeated)
+    for what, seconds in (("at the bound", use.bound), ("measured", use.measured)):
+        if seconds:
+            yield _Labelled(f"MFU {what}", f"{show(model, 's')} / {show(seconds, 's')} = {100 * model / seconds:.3g} %")
+        if seconds and again:
+            both = f"({show(model, 's')} + {show(again, 's')}) / {show(seconds, 's')}"
+            yield _Labelled(f"HFU {what}", f"{both} = {100 * (model + again) / seconds:.3g} %")
 
 
 def _title(explained: Explained) -> str:

@@ -13,6 +13,7 @@ from rooflens.results.quantities import (
     ALL_FLOPS,
     ANSWERS,
     AS_WRITTEN,
+    ATTAINABLE_MFU,
     BOUND,
     EFFICIENCY,
     ENERGY_PER_SAMPLE,
@@ -107,7 +108,7 @@ def _phase(item: Evidence, phase: Phase | None) -> dict[str, Any] | None:
         "whole_model_seconds": WHOLE_MODEL.of(total).value,
         "lower_bound": bool(total.missing),
         "measured_seconds": TIME.read(item, phase).value,
-        **{quantity.name: quantity.read(item, phase).value for quantity in (EFFICIENCY, MFU, HFU)},
+        **{quantity.name: quantity.read(item, phase).value for quantity in (EFFICIENCY, MFU, HFU, ATTAINABLE_MFU)},
     }
 
 

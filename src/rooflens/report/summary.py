@@ -36,6 +36,7 @@ from rooflens.results.evidence import only_failed, piecewise
 from rooflens.results.quantities import (
     ANSWERS,
     AS_WRITTEN,
+    ATTAINABLE_MFU,
     EFFICIENCY,
     ENERGY_PER_SAMPLE,
     ENERGY_PER_TOKEN,
@@ -157,6 +158,7 @@ _SUMMARY = (
     _of_both(EFFICIENCY, "always", most=1),
     _of_both(MFU, "files"),
     _of_both(HFU, "files"),
+    _time(ATTAINABLE_MFU.name, ATTAINABLE_MFU.header, PERCENT, lambda row: ATTAINABLE_MFU.of(row.total).value, "files"),
     _time("throughput", THROUGHPUT.header, "", _rate),
     replace(_time("throughput_from", "throughput from", "", "rate.1", "files"), align="left"),
     *map(_answer, (*_IN_TOKENS, ENERGY_PER_TOKEN)),
@@ -279,11 +281,21 @@ def summary(rs: RecordSet) -> Table:
         rows += _failed_rows(rs, evidence)
     if len(evidence) + len(rs.failures) > 1:
         notes += batch_notes(evidence, rs.failures)
-    in_tokens = all(row.case.mode in ANSWERS for row in rows)
-    columns = [
-        replace(column, show="files") if in_tokens and column.key == THROUGHPUT.name else column for column in _SUMMARY
-    ]
+    shown = _shown_here(rows)
+    columns = [replace(column, show=shown.get(column.key, column.show)) for column in _SUMMARY]
     return build("Summary", columns, rows, notes=notes)
+
+
+def _shown_here(rows: Sequence[_Row]) -> dict[str, Show]:
+    """Return which columns are shown otherwise than elsewhere: people ask for tokens, or how training uses a device."""
+    shown: dict[str, Show] = {}
+    if all(row.case.mode in ANSWERS for row in rows):
+        shown[THROUGHPUT.name] = "files"
+    if any(row.case.mode == "train" for row in rows):
+        shown |= {MFU.name: "always", ATTAINABLE_MFU.name: "room"}
+        if any(row.total is not None and row.total.recomputed_flops for row in rows):
+            shown[HFU.name] = "always"
+    return shown
 
 
 def _failed_rows(rs: RecordSet, evidence: Sequence[Evidence]) -> Iterator[_Row]:

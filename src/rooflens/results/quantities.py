@@ -278,6 +278,9 @@ PERFORMANCE = Quantity(
 )
 EFFICIENCY = Quantity("efficiency", "efficiency", better="more", number=_observed(efficiency), timed=True, grows=True)
 MFU = Quantity("mfu", "MFU", better="more", number=_observed(mfu), timed=True, grows=True)
+ATTAINABLE_MFU = Quantity(
+    "attainable_mfu", "MFU at the bound", better="more", total=lambda t: None if t.missing else mfu(t, t.seconds)
+)
 HFU = Quantity("hfu", "HFU", better="more", number=_observed(hfu), timed=True, grows=True)
 TIME_TO_FIRST_TOKEN = Quantity(
     "time_to_first_token",
@@ -350,7 +353,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     quantity.name: quantity
     for quantity in (
         TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, ALL_FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
-        ACTIVATIONS, RECOMPUTED_FLOPS, MACS, AS_WRITTEN, WHOLE_MODEL, PREDICTED, MFU, HFU,
+        ACTIVATIONS, RECOMPUTED_FLOPS, MACS, AS_WRITTEN, WHOLE_MODEL, PREDICTED, MFU, HFU, ATTAINABLE_MFU,
         KV_CACHE, TIME_TO_FIRST_TOKEN, PROMPT_RATE, TIME_PER_OUTPUT_TOKEN, SEQUENCE_RATE, TOKEN_RATE, ENERGY_PER_TOKEN,
         ENERGY_PER_SAMPLE,
     )
