@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rooflens.compare.executed_work import executed
+from rooflens.compare.speed_of_light import speed_of_light
 from rooflens.records import Case, KvCache, Memory, Phase, Source
 from rooflens.report.breakdown import families, module_tree
 from rooflens.report.case_names import differing, name_of
@@ -29,6 +30,7 @@ from rooflens.report.columns import (
 from rooflens.report.executed_work import by_family, by_module
 from rooflens.report.memory_steps import memory_steps
 from rooflens.report.scaling import scaling
+from rooflens.report.speed_of_light import kernels_table
 from rooflens.report.sweep_notes import batch_notes
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Sign, Table, build
 from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordSet, Room, Total, join
@@ -237,6 +239,7 @@ def tables_of(records: RecordSet, depth: int = 1) -> list[Table]:
         tables += [families(estimates[0]), module_tree(estimates[0], depth=depth, times=times)]
     if "counters" in records.sources:
         tables += _counted(records, depth)
+        tables += _under_ceilings(records)
     if any(record.memory is not None for record in records.records):
         tables.append(memory(records))
     if sum(source == "measure" for _, source, _ in records.split()) == 1:
@@ -344,6 +347,13 @@ def _counted(records: RecordSet, depth: int) -> list[Table]:
     placed = any(r.path != UNATTRIBUTED for r in counters if r.scope == "kernel")
     modules = [by_module(executed(records, "module"), case, depth)] if placed else []
     return [by_family(by_kind, case, coverage), *modules]
+
+
+def _under_ceilings(records: RecordSet) -> list[Table]:
+    """Return what the kernels of one counted case reach."""
+    reached = speed_of_light(records)
+    case = next((r.case for r in records if r.source == "counters"), None)
+    return [kernels_table(reached, case)] if reached and case is not None else []
 
 
 def _notes_on_tokens(rows: Sequence[_Row]) -> Iterator[str]:

@@ -1,0 +1,73 @@
+"""What kernels reach of each ceiling: shares that can be reckoned by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.test_counters_joined import CASE, counted
+
+import rooflens as rl
+from rooflens.compare.speed_of_light import speed_of_light
+from rooflens.records import Ceiling, Device, Record, Timing, Work
+from rooflens.results import RecordSet
+
+RATES = {"matmul.bf16": (1000.0, "tensor"), "vector.fp32": (100.0, "fma"), "l2": (40.0, "memory"), "dram": (10.0, "memory")}  # fmt: skip  # noqa: E501
+DEVICE = Device(
+    name="h200-sxm-141gb",
+    title="a card",
+    vendor="nvidia",
+    kind="gpu",
+    arch="Hopper",
+    facts={},
+    ceilings=tuple(
+        Ceiling(resource=name, rate=rate, silicon=silicon, origin="user", reference="by hand")  # type: ignore[arg-type]
+        for name, (rate, silicon) in RATES.items()
+    ),
+)
+
+
+def kernel(name: str, seconds: float, flops: dict[str, float], moved: dict[str, float], **more: object) -> Record:
+    work = Work(flops=flops, bytes=moved, origin="executed")
+    record = replace(counted(name), work=work, timing=Timing(samples=(seconds,), origin="profiler"))
+    return replace(record, **more)  # type: ignore[arg-type]
+
+
+def test_shares_of_ceilings() -> None:
+    """Two launches in 4 s: 2000 of 4000 FLOP on tensor cores, 40 of 400 elsewhere, 80 of 160 bytes at L2, 10 of 40."""
+    flops, moved = {"matmul.bf16": 1000.0, "vector.fp32": 20.0}, {"l1": 500.0, "l2": 40.0, "dram": 5.0}
+    found = RecordSet(
+        [
+            kernel("gemm", 1.0, flops, moved),
+            kernel("gemm", 3.0, flops, moved),
+            kernel("copy", 6.0, {}, {"l2": 60.0, "dram": 60.0}, path="fc"),
+        ],
+        devices={DEVICE.name: DEVICE},
+    )
+    copy, gemm = speed_of_light(found)
+    assert (gemm.key, gemm.launches, gemm.seconds, gemm.share) == ("gemm", 2, 4.0, 0.4)
+    assert gemm.ceilings == {"tensor cores": 0.5, "general lanes": 0.1, "l1": None, "l2": 0.5, "dram": 0.25}
+    assert copy.ceilings == {"tensor cores": 0, "general lanes": 0, "l1": None, "l2": 0.25, "dram": 1.0}
+    assert copy.highest == "dram"
+    assert [row.key for row in speed_of_light(found, "module")] == ["fc", "(unattributed)"]
+    text = rl.table(found, width=200)
+    assert "Kernels under each ceiling" in text
+    assert "100 %" in text
+
+
+def test_what_means_nothing_or_has_no_rate_is_unknown() -> None:
+    note = "l2 bytes miss what went past it"
+    odd = kernel("odd", 1.0, {"vector.fp64": 5.0, "matmul.bf16": 500.0}, {"l2": 4.0, "dram": 1.0}, notes=(note,))
+    (row,) = speed_of_light(RecordSet([odd], devices={DEVICE.name: DEVICE}))
+    assert row.ceilings == {"tensor cores": 0.5, "general lanes": None, "l1": None, "l2": None, "dram": 0.1}
+    lacking = replace(odd, work=Work(flops={"matmul.bf16": 500.0}, origin="executed", missing=frozenset({"odd"})))
+    (row,) = speed_of_light(RecordSet([lacking], devices={DEVICE.name: DEVICE}))
+    assert row.missing
+    assert row.ceilings["dram"] is None
+
+
+@pytest.mark.parametrize("devices", [{}, {DEVICE.name: DEVICE}])
+def test_without_a_device_or_counted_work_there_is_no_table(devices: dict[str, Device]) -> None:
+    bare = replace(counted("gemm"), work=None if devices else counted("gemm").work)
+    assert speed_of_light(RecordSet([bare], devices=devices)) == ()
+    assert speed_of_light(RecordSet([replace(bare, case=replace(CASE, batch=9)), bare], devices=devices)) == ()
