@@ -6,6 +6,8 @@ The process is forked, so that imports are paid for once and each run begins in 
 from __future__ import annotations
 
 import multiprocessing
+import resource
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -21,11 +23,15 @@ class Outcome:
     message: str = ""
 
 
-def apart(function: Callable[[], Any], limit: float) -> Outcome:
-    """Call `function` in a forked process for at most `limit` seconds and return its result."""
+def apart(function: Callable[[], Any], limit: float, *, processor: int | None = None) -> Outcome:
+    """Call `function` in a forked process for at most `limit` seconds and return its result.
+
+    Args:
+        processor: seconds of the processor that it may take too, which other programs do not change.
+    """
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(function, theirs), daemon=True)
+    process = context.Process(target=_answer, args=(function, theirs, processor), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -35,6 +41,8 @@ def apart(function: Callable[[], Any], limit: float) -> Outcome:
         return found
     except EOFError:
         process.join()
+        if process.exitcode == -signal.SIGXCPU:
+            return Outcome(error="time limit", message=f"more than {processor} s of processor time")
         return Outcome(error="crash", message=f"the process ended with {process.exitcode}")
     finally:
         process.kill()
@@ -42,7 +50,9 @@ def apart(function: Callable[[], Any], limit: float) -> Outcome:
         ours.close()
 
 
-def _answer(function: Callable[[], Any], connection: Connection) -> None:
+def _answer(function: Callable[[], Any], connection: Connection, processor: int | None) -> None:
+    if processor is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (processor, processor + 1))
     try:
         outcome = Outcome(value=function())
     except Exception as error:  # noqa: BLE001  whatever a tool raises is what is reported

@@ -13,7 +13,7 @@ from benchmarks import hf_models
 from benchmarks.hf_models import small
 
 import rooflens as rl
-from rooflens.errors import InvalidValue, UnknownModel
+from rooflens.errors import InvalidValue, ModelError, UnknownModel
 from rooflens.models import find
 from rooflens.models.configuration import configuration
 from rooflens.models.heads import families, head
@@ -268,6 +268,63 @@ def test_an_image_among_tokens_is_measured(written: Write) -> None:
     name = written("llava", text_config=TEXT, vision_config=tower, image_token_index=7, vision_feature_layer=-1)
     found = rl.measure(name, seq_len=20, mode="prefill", device="cpu", budget=0.1)
     assert any(record.timing is not None for record in found)
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "shapes"),
+    [
+        # 256 patches of 3 x 16 x 16 numbers, 16 in each direction.
+        (
+            "siglip2_vision_model",
+            {},
+            {"pixel_values": (2, 256, 768), "spatial_shapes": (2, 2), "pixel_attention_mask": (2, 256)},
+        ),
+        # An image of 448 has 27 patches of 16 in each direction: 9 pooled ones of 3.
+        ("gemma4_vision", {}, {"pixel_values": (2, 729, 768), "pixel_position_ids": (2, 729, 2)}),
+        ("fuyu", {}, {"input_ids": (2, 512), "position_ids": (2, 512), "pixel_values": (2, 100, 2700)}),
+        ("idefics", {}, {"pixel_values": (2, 1, 3, 224, 224), "image_attention_mask": (2, 512, 1)}),
+        ("lxmert", {}, {"input_ids": (2, 512), "visual_feats": (2, 36, 2048), "visual_pos": (2, 36, 4)}),
+        ("decision_transformer", {}, {"states": (2, 20, 17), "returns_to_go": (2, 20, 1), "timesteps": (2, 20)}),
+        ("gemma3n_audio", {}, {"audio_mel": (2, 1000, 128), "audio_mel_mask": (2, 1000)}),
+        # Four streams of each sequence, one after the other.
+        ("musicgen", {}, {"input_ids": (8, 512)}),
+        (
+            "time_series_transformer",
+            {"prediction_length": 24, "context_length": 48, "num_time_features": 2},
+            # What is to come, and lags of up to 7 before what is known.
+            {"past_values": (2, 55), "past_time_features": (2, 55, 2), "future_time_features": (2, 24, 2)},
+        ),
+    ],
+)
+def test_what_a_family_takes(family: str, fields: dict[str, Any], shapes: dict[str, Any], written: Write) -> None:
+    blueprint = find(written(family, **fields))
+    assert blueprint.example is not None
+    given = blueprint.example(2).kwargs
+    assert given is not None
+    assert {name: tuple(given[name].shape) for name in shapes} == shapes
+
+
+def test_series_of_any_length_are_a_list(written: Write) -> None:
+    blueprint = find(written("timesfm", context_length=96))
+    assert blueprint.example is not None
+    given = blueprint.example(3).kwargs
+    assert given is not None
+    assert [tuple(series.shape) for series in given["past_values"]] == [(96,)] * 3
+
+
+@pytest.mark.parametrize("family", ["gemma4", "gemma4_unified"])
+def test_a_configuration_without_eyes_reads_words(family: str, written: Write) -> None:
+    inner = {"hidden_size": D, "intermediate_size": MLP, "num_hidden_layers": 1, "num_attention_heads": HEADS,
+             "num_key_value_heads": HEADS, "vocab_size": WORDS, "vocab_size_per_layer_input": WORDS}  # fmt: skip
+    blueprint = find(written(family, text_config=inner))
+    assert blueprint.example is not None
+    assert not blueprint.images or "pixel_values" not in (blueprint.example(1).kwargs or {})
+
+
+def test_a_size_that_may_be_nothing_is_no_error(written: Write) -> None:
+    assert configuration(written("glm5_next_text", head_dim=0))[1].model_type == "glm5_next_text"
+    with pytest.raises(ModelError, match="head_dim is 0; it has to be a whole number of at least 1"):
+        configuration(written("llama", head_dim=0))
 
 
 def test_the_page_has_the_results_of_the_sweep() -> None:

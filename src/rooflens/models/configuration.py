@@ -51,10 +51,14 @@ def _of_file(source: str) -> Any:
     family = fields.pop("model_type")
     if family not in families():
         raise UnknownModel("transformers family", family, families(), f" (in {source})")
+    usual: set[tuple[str, float]] | None = None
     for name, value in _numbers(fields):
         if value > MOST_REPEATED and _REPEATED.search(name):
             raise ModelError(f"{source!r}: {name} is {value}; at most {MOST_REPEATED} are built")
         if value < 1 and _DIVIDING.search(name):
+            usual = set(_numbers(_made(source, family, {}).to_dict())) if usual is None else usual
+            if (name, value) in usual:  # of a family that makes another size of it
+                continue
             raise ModelError(f"{source!r}: {name} is {value}; it has to be a whole number of at least 1")
     return _made(source, family, fields)
 

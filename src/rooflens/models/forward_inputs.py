@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from rooflens.models.companions import companions
+
 DEFAULT_TOKENS = 512
 DEFAULT_IMAGE = 448
 """Height and width of an image where the model takes any."""
@@ -19,7 +21,7 @@ SAMPLES, FRAMES, SECONDS = 16_000, 100, 10
 """Of sound: samples and frames of a second, and seconds."""
 VIDEO_FRAMES = 8
 LONGEST = ("max_position_embeddings", "max_target_positions", "n_positions", "max_seq_len")
-IMAGE_TOKENS = ("image_token_id", "image_token_index", "media_token_id", "im_patch_token_id")
+IMAGE_TOKENS = ("image_token_id", "image_token_index", "media_token_id", "im_patch_token_id", "video_token_index")
 AUDIO_TOKENS = ("audio_token_id", "audio_token_index")
 MEL = ("num_mel_bins", "feature_size", "input_feat_per_channel", "input_feat_size", "feature_projection_input_dim",
        "input_dim", "num_mel_filters", "n_mels", "input_size")  # fmt: skip
@@ -67,10 +69,13 @@ def default_tokens(config: Any, decoding: bool) -> int:
     return min([DEFAULT_TOKENS, *(limit - decoding for limit in limits)])
 
 
-def ids(sizes: InputSizes, begin: int, end: int) -> torch.Tensor:
-    """Return random tokens at some positions."""
+def ids(sizes: InputSizes, begin: int, end: int, *, read: bool = False) -> torch.Tensor:
+    """Return random tokens at some positions; what is not only read may have several streams in each sequence."""
     vocabulary = getattr(text_of(sizes.config), "vocab_size", None) or getattr(sizes.config, "vocab_size", None) or 2
-    return torch.randint(0, vocabulary, (sizes.batch, end - begin), device="cpu")
+    rows = sizes.batch * _of(
+        sizes.part("decoder", "decoder_config"), *STREAMS.get(sizes.config.model_type, ()), default=1
+    )
+    return torch.randint(0, vocabulary, (rows, end - begin), device="cpu")
 
 
 def positions(sizes: InputSizes, begin: int, end: int) -> dict[str, torch.Tensor]:
@@ -86,8 +91,14 @@ def media(sizes: InputSizes) -> dict[str, Any]:
     for name, make in MAKERS.items():
         wanted = name in sizes.accepted and (name in ALWAYS or name == sizes.main or name in sizes.needed)
         if wanted and not (name in INSTEAD and INSTEAD[name] & made.keys()):
-            made |= make(sizes)
-    return made
+            made |= {} if _left_out(sizes.config, name) else make(sizes)
+    return made | companions(sizes, made)
+
+
+def _left_out(config: Any, name: str) -> bool:
+    """True if a configuration leaves out the part that reads an input."""
+    part = {"pixel_values": "vision_config", "input_features": "audio_config"}.get(name, "")
+    return getattr(config, part, config) is None
 
 
 def placeholders(sizes: InputSizes, tokens: torch.Tensor, counts: Mapping[str, int]) -> torch.Tensor:
@@ -130,7 +141,11 @@ def _of(part: Any, *names: str, default: int) -> int:
 def _image_size(sizes: InputSizes, part: Any) -> tuple[int, int]:
     if sizes.image is not None:
         return sizes.image, sizes.image
-    found = (getattr(one, name, None) for one in (part, sizes.config) for name in ("image_size", "img_size", "size"))
+    ratios = getattr(part, "scaled_images_ratios", None)
+    if ratios:  # of which the smallest has the size of a patch
+        return _square(round(part.patch_size / min(ratios)))
+    names = ("image_size", "img_size", "size", "input_size")
+    found = (getattr(one, name, None) for one in (part, sizes.config) for name in names)
     return _square(next((size for size in found if size is not None and not isinstance(size, str)), DEFAULT_IMAGE))
 
 
@@ -138,9 +153,10 @@ def _vision(sizes: InputSizes) -> Any:
     whole = getattr(sizes.config, "vlm_config", None)
     if whole is not None:
         return _vision(replace(sizes, config=whole))
-    return sizes.part(
+    part = sizes.part(
         "vision_config", "image_config", "encoder", "vision", "backbone_config", "image_encoder", "vision_tower_config"
     )
+    return replace(sizes, config=part).part("vision_config")
 
 
 def _pixels(sizes: InputSizes) -> dict[str, Any]:
@@ -150,6 +166,10 @@ def _pixels(sizes: InputSizes) -> dict[str, Any]:
     height, width = _image_size(sizes, part)
     if {"image_grid_thw", "grid_thw"} & set(sizes.accepted):
         return _patches(sizes, part, channels)
+    if FLAT & set(sizes.accepted) or sizes.config.model_type == "fuyu":
+        return _flat(sizes, part, channels, height)
+    if "target_sizes" in sizes.accepted:
+        return _strip(sizes, part, channels, height)
     if "aspect_ratio_ids" in sizes.accepted:
         return _tiles(sizes, part, (channels, height, width))
     shape: tuple[int, ...] = (sizes.batch, channels, height, width)
@@ -176,27 +196,68 @@ def _tiles(sizes: InputSizes, part: Any, image: tuple[int, int, int]) -> dict[st
     }
 
 
+def _flat(sizes: InputSizes, part: Any, channels: int, height: int) -> dict[str, Any]:
+    """Patches of each image, row by row, with their places or their number in height and width."""
+    patch, pooled = _of(part, "patch_size", default=16), _of(part, "pooling_kernel_size", default=1)
+    native = _of(part, "num_patches", default=0)
+    side = round(native**0.5) if native and sizes.image is None else max(1, height // patch // pooled) * pooled
+    made: dict[str, Any] = {"pixel_values": torch.randn(sizes.batch, side * side, channels * patch * patch)}
+    if "spatial_shapes" in sizes.accepted:
+        made["spatial_shapes"] = torch.tensor([[side, side]] * sizes.batch, device="cpu")
+        made["pixel_attention_mask"] = torch.ones(sizes.batch, side * side, dtype=torch.int64, device="cpu")
+    places = torch.cartesian_prod(*[torch.arange(side, device="cpu")] * 2).expand(sizes.batch, -1, -1)
+    return made | {name: places for name in ("image_position_ids", "pixel_position_ids") if name in sizes.accepted}
+
+
+def _strip(sizes: InputSizes, part: Any, channels: int, height: int) -> dict[str, Any]:
+    """Patches of all images in one row, and how many each image has in height and width."""
+    patch = _of(part, "patch_size", default=14)
+    side = max(4, height // patch // 4 * 4)
+    grid = torch.tensor([[side, side]] * sizes.batch, device="cpu")
+    return {"pixel_values": torch.randn(1, channels, patch, patch * side * side * sizes.batch), "target_sizes": grid}
+
+
 def _patches(sizes: InputSizes, part: Any, channels: int) -> dict[str, Any]:
     """Patches of images, row by row, and how many there are in time, height and width."""
     patch, merge = _of(part, "patch_size", default=14), _of(part, "spatial_merge_size", "merge_size", default=2)
     step = patch * merge
     side = max(1, (sizes.image or DEFAULT_IMAGE) // step) * merge
-    width = channels * _of(part, "temporal_patch_size", default=1) * patch * patch
+    width = channels * _of(part, "temporal_patch_size", "patch_temporal", default=1) * patch * patch
     grid = torch.tensor([[1, side, side]] * sizes.batch, device="cpu")
     name = "image_grid_thw" if "image_grid_thw" in sizes.accepted else "grid_thw"
-    values = torch.randn(sizes.batch * side * side, width)
+    values = torch.randn(_shaped(sizes, (channels, patch, merge), (side * side, width)))
     flat = "pixel_values" if "pixel_values" in sizes.accepted else "hidden_states"
     return {flat: values, name: grid}
+
+
+def _shaped(sizes: InputSizes, parts: tuple[int, int, int], flat: tuple[int, int]) -> tuple[int, ...]:
+    """The shape of all patches, as a family has it."""
+    (channels, patch, merge), (count, width), family = parts, flat, sizes.config.model_type
+    if family == "colqwen2":
+        return sizes.batch, count, width
+    if family.startswith("kimi_k25"):
+        return sizes.batch * count, channels, patch, patch
+    if family.startswith("inkling"):
+        return sizes.batch * count // merge**2, merge * patch, merge * patch, channels
+    return sizes.batch * count, width
 
 
 def _features(sizes: InputSizes) -> dict[str, Any]:
     """Spectra of sound: bins by frames where the encoder takes a fixed number of frames, else frames by bins."""
     part = sizes.part("audio_config", "encoder_config", "speech_encoder", "audio_encoder")
     fixed = _of(part, "max_source_positions", default=0)
-    bins = _of(part, *MEL, default=80)
-    turned = _of(part, "num_mel_bins", default=0) and (fixed or sizes.config.model_type in TURNED)
+    family = sizes.config.model_type
+    if getattr(part, "conv_kernel", None) and "input_values" in sizes.accepted:  # it reads samples
+        return {"input_values": torch.randn(sizes.batch, SAMPLES * SECONDS)}
+    bins = BINS.get(family) or _of(part, *MEL, default=80) * _of(part, "num_stacked_frames", default=1)
+    if family == "clap":
+        return {"input_features": torch.randn(sizes.batch, 1, FRAMES * SECONDS + 1, bins)}
+    turned = family in TURNED or (_of(part, "num_mel_bins", default=0) and fixed)
     frames = 2 * fixed if fixed and turned else FRAMES * SECONDS
     shape = (sizes.batch, bins, frames) if turned else (sizes.batch, frames, bins)
+    if "audio_mel" in sizes.accepted:
+        heard = torch.zeros(sizes.batch, frames, dtype=torch.bool, device="cpu")
+        return {"audio_mel": torch.randn(shape), "audio_mel_mask": heard}
     masks = {"input_features_mask", "feature_attention_mask"} & set(sizes.accepted)
     heard = dict.fromkeys(masks, torch.ones(sizes.batch, frames, dtype=torch.int64, device="cpu"))
     if "feature_attention_mask" in masks and "attention_mask" in sizes.accepted:  # only together
@@ -229,6 +290,8 @@ def _past(sizes: InputSizes) -> dict[str, Any]:
     channels = _of(sizes.config, "num_input_channels", "input_size", default=1)
     length = _of(sizes.config, "context_length", "prediction_length", default=64)
     lags = max(getattr(sizes.config, "lags_sequence", None) or [0])
+    if sizes.config.model_type.startswith("timesfm"):
+        return {"past_values": [torch.randn(length) for _ in range(sizes.batch)]}
     shape = (sizes.batch, length + lags) if channels == 1 and lags else (sizes.batch, length, channels)
     made = {"past_values": torch.randn(shape)}
     if "past_time_features" in sizes.needed:
@@ -244,6 +307,7 @@ MAKERS: Mapping[str, Maker] = {
     "pixel_values_videos": lambda s: {"pixel_values_videos": _video(s)},
     "hidden_states": lambda s: _patches(s, s.config, _of(s.config, "in_channels", "num_channels", default=3)),
     "input_features": _features,
+    "audio_mel": _features,
     "input_values": _values,
     "bbox": _boxes,
     "past_values": _past,
@@ -259,14 +323,30 @@ INSTEAD: Mapping[str, set[str]] = {
 """Inputs that others stand for."""
 CROPPED: Mapping[str, int] = {
     **dict.fromkeys(("idefics", "idefics2", "idefics3", "smolvlm", "colmodernvbert", "modernvbert"), 1),
+    **dict.fromkeys(("granite_docling", "ultravbert"), 1),
     **dict.fromkeys(("superglue", "lightglue", "efficientloftr"), 2),
-    **dict.fromkeys(("llava_next", "llava_onevision", "granite4_vision"), 3),
+    **dict.fromkeys(("llava_next", "llava_next_video", "llava_onevision", "granite4_vision"), 3),
+    "instructblipvideo": 4,
 }
 """Families whose images come as crops or in pairs, and how many there are."""
 TURNED = frozenset(("glmasr", "glmasr_encoder", "voxtral_realtime", "voxtral_realtime_encoder", "clvp"))
 """Families of sound of any length that take bins before frames."""
-WAVES = frozenset(["dac", "mimi", "xcodec", "xcodec2", "neucodec", "wavtokenizer", "vibevoice_acoustic_tokenizer"])
+WAVES = frozenset(["dac", "mimi", "xcodec", "xcodec2", "neucodec", "wavtokenizer", "vibevoice_acoustic_tokenizer"]) | {
+    "vibevoice_acoustic_tokenizer_encoder"
+}
 """Codecs of sound, whose samples have channels."""
+BINS: Mapping[str, int] = {
+    **dict.fromkeys(("gemma4_audio", "gemma3n_audio"), 128),
+    **dict.fromkeys(("granite_speech5_ctc", "granite_speech5_encoder"), 320),
+}
+"""Bins of sound where the configuration does not tell them."""
+FLAT = {"spatial_shapes", "image_position_ids", "pixel_position_ids"}
+"""Arguments of models that take the patches of an image."""
+STREAMS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("musicgen_decoder", "musicgen_melody_decoder"), ("num_codebooks",)),
+    "dia": ("num_channels",),
+}
+"""Families whose decoder writes several streams of tokens, and the field that tells how many."""
 
 
 def _video(sizes: InputSizes) -> torch.Tensor:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 import torch
 
-from rooflens.errors import InvalidValue, ModelError, RooflensError, class_of, first_line
+from rooflens.errors import InvalidValue
 from rooflens.known_models import known_model, unknown_model
 from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.checkpointing import checkpointed
 from rooflens.models.configuration import PREFIX
+from rooflens.models.construction import first_that_works, on_place
 from rooflens.models.dtypes import FLOATING_TYPES
-from rooflens.models.process import meta_parameters, neutral
 from rooflens.models.step import ONE_DICT, Loss, Step, argument_names
 from rooflens.runs.options import OPTIONS, Options
 from rooflens.runs.run import check_word
@@ -93,36 +90,6 @@ def _blueprint(model: str, options: Options, mode: str) -> Blueprint:
     return blueprint
 
 
-def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
-    """Return the module of a blueprint on `device`; one that was handed in stays where it is.
-
-    A function of the user's makes its module with its inputs: see :attr:`Blueprint.make`.
-
-    On meta nothing is allocated. Models that read values while they are built cannot be built there: everything but
-    their parameters lies on the CPU meanwhile, and for those that read parameters too, these as well. On a card the
-    values are made there, where that takes no time; models that mix devices while they are built, or are too large for
-    it in fp32, are made on the CPU.
-    """
-    if blueprint.module is not None:
-        return blueprint.module
-    assert blueprint.build is not None
-    make = blueprint.build
-
-    def with_values() -> torch.nn.Module:
-        with meta_parameters():
-            return on_cpu()
-
-    def on_cpu() -> torch.nn.Module:
-        return _on("cpu", make).to(device)
-
-    what = f"cannot build {blueprint.name}"
-    if device == "cpu":
-        return _guarded(what, on_cpu)
-    if device == "meta":
-        return _first_that_works(what, lambda: _on("meta", make), with_values, on_cpu)
-    return _first_that_works(what, lambda: _on(device, make), on_cpu)
-
-
 def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Example:
     """Return inputs of a blueprint on a device; on meta, code that reads values gets them on the CPU.
 
@@ -132,46 +99,10 @@ def make_example(blueprint: Blueprint, batch: int | None, device: str) -> Exampl
     assert blueprint.example is not None
     make = partial(blueprint.example, batch)
     if blueprint.module is not None:  # inputs of any batch may come from a function of the user's
-        return _on(device, make)
+        return on_place(device, make)
     what = f"cannot make inputs of {blueprint.name}" + (f" for batch {batch}" if batch is not None else "")
     places = ("meta", "cpu") if device == "meta" else (device,)
-    return _first_that_works(what, *(partial(_on, place, make) for place in places))
-
-
-Made = TypeVar("Made")
-
-
-def _on(place: str, make: Callable[[], Made]) -> Made:
-    with torch.device(place):
-        return make()
-
-
-def _first_that_works(what: str, first: Callable[[], Made], *others: Callable[[], Made]) -> Made:
-    """Return what the first way makes, or the next one if code reads values that are not there."""
-    try:
-        return _guarded(what, first)
-    except ModelError as error:
-        if not others or not isinstance(_cause(error), RuntimeError | NotImplementedError):
-            raise
-    return _first_that_works(what, *others)
-
-
-def _cause(error: BaseException) -> BaseException:
-    while isinstance(error, ModelError) and error.__cause__ is not None:
-        error = error.__cause__
-    return error
-
-
-def _guarded(what: str, call: Callable[[], Made]) -> Made:
-    """Run code of a provider or the user; errors become a sentence, and what it changes is put back."""
-    with neutral("fp32"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # providers warn about initialisation, which does not matter here
-        try:
-            return call()
-        except RooflensError:
-            raise
-        except Exception as error:
-            raise ModelError(f"{what}: {class_of(error)}: {first_line(error)}") from error
+    return first_that_works(what, *(partial(on_place, place, make) for place in places))
 
 
 def make_step(

@@ -12,12 +12,15 @@ from functools import cached_property, partial
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.utils._pytree import tree_map_only
 
-from rooflens.errors import InvalidValue, MissingDependency
+from rooflens.errors import InvalidValue, MissingDependency, ModelError
 from rooflens.models.asked_caches import asked_cache
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.configuration import configuration
+from rooflens.models.construction import build
+from rooflens.models.fakes import usual_methods, without_memory
 from rooflens.models.forward_inputs import (
     DEFAULT_TOKENS,
     InputSizes,
@@ -40,10 +43,13 @@ FILLING = {"use_cache": True, "logits_to_keep": 1}
 """Inputs of a run that fills the cache and needs only the last token's logits, where the model can leave out others."""
 READERS = (("image", "get_image_features", "pixel_values"), ("audio", "get_audio_features", "input_features"))
 """What may stand among tokens, the method that makes vectors of it, and its input."""
+UNREAD: Mapping[str, int] = {"qwen2_audio": 4}
+"""Families without such a method, and the frames of sound that become one of their tokens."""
 VALUED = frozenset(
     ("image_grid_thw", "grid_thw", "image_sizes", "input_features_mask", "feature_attention_mask", "spatial_shapes")
-)
+) | {"target_sizes", "image_position_ids", "pixel_position_ids", "image_merge_sizes", "merge_sizes", "tile_fine_mask"}
 """Inputs whose values decide shapes."""
+VALUES_DECIDE = (DataDependentOutputException, DynamicOutputShapeException)
 LABELS = 20
 """Words of a recording."""
 
@@ -185,20 +191,21 @@ class Built:
         words = self.kind.main_input_name == "input_ids" if self.encodes_first else "input_ids" in self.parameters
         if not words or (self.mode == "decode" and not self.encodes_first):
             return {}
+        given = media(self._sizes(1))
+        if self.config.model_type in UNREAD:
+            return {"audio": given["input_features"].shape[-1] // UNREAD[self.config.model_type]}
         return {
             what: self._tried(partial(_vectors_of, reader))
-            for what, reader, given in READERS
-            if given in self.parameters and hasattr(self.kind, reader)
+            for what, reader, name in READERS
+            if name in given and hasattr(self.kind, reader)
         }
 
     def _tried(self, ask: Callable[[Any, dict[str, Any]], Any]) -> Any:
         """Return what a function tells of the module and one image or recording; nothing is computed."""
-        from transformers.initialization import no_init_weights
-
-        with running(self.name), neutral("fp32"), KnownValues(), torch.no_grad():
-            with no_init_weights():
-                module = self.module()
-            return ask(module.eval(), media(self._sizes(1)))
+        module = build(Blueprint(name=self.name, build=self.module, loss=loss_of(self.purpose)), "meta")
+        known = KnownValues()
+        with running(self.name), neutral("fp32"), known, usual_methods(), torch.no_grad():
+            return ask(without_memory(module.eval(), known), media(self._sizes(1)))
 
     def _whole(self, sizes: InputSizes) -> dict[str, Any]:
         """Inputs of all tokens at once, with an image or sound."""
@@ -214,7 +221,7 @@ class Built:
         """Inputs of the encoder: tokens, sound, an image, or tokens with an image."""
         if "input_ids" not in self.parameters or (given and self.kind.main_input_name != "input_ids"):
             return given
-        return {"input_ids": placeholders(sizes, ids(sizes, 0, sizes.tokens), self.marked), **given}
+        return {"input_ids": placeholders(sizes, ids(sizes, 0, sizes.tokens, read=True), self.marked), **given}
 
     def _decoding(self, sizes: InputSizes) -> Example:
         """A token after the others. The last of these comes by a step of its own too: what prefill leaves is gone."""
@@ -240,7 +247,8 @@ class Built:
         )
 
     def _encoded(self, sizes: InputSizes) -> dict[str, Any]:
-        """What the encoder has made of its input before the step."""
+        """What the encoder has made of its input before the step: of tokens alone a vector for each."""
+        from transformers.modeling_outputs import BaseModelOutput
 
         def outputs(module: Any, given: dict[str, Any]) -> Any:
             encoder = module.get_encoder()
@@ -248,8 +256,14 @@ class Built:
             read = {name: value for name, value in self._read(self.sizes, given).items() if name in taken}
             return tree_map_only(torch.Tensor, _Shape.of, encoder(**read))
 
-        encoded = tree_map_only(_Shape, lambda shape: shape.made(sizes.batch), self._tried(outputs))
-        return {"encoder_outputs": encoded}
+        try:
+            tried = self._tried(outputs)
+        except ModelError as error:
+            words = self._read(self.sizes, media(self.sizes)).keys() == {"input_ids"}
+            if not words or not isinstance(error.__cause__, VALUES_DECIDE):
+                raise
+            tried = BaseModelOutput(last_hidden_state=_Shape((self.tokens, self.config.hidden_size), torch.float32))
+        return {"encoder_outputs": tree_map_only(_Shape, lambda shape: shape.made(sizes.batch), tried)}
 
     def _targets(self, sizes: InputSizes) -> Any:
         n, kind = sizes.batch, self.purpose.targets

@@ -11,8 +11,9 @@ from torch.utils._pytree import tree_leaves
 
 from rooflens.errors import InvalidValue
 from rooflens.models.blueprint import Blueprint, Example
+from rooflens.models.construction import build
 from rooflens.models.forms import example_of
-from rooflens.models.load import build, check_not_generating, find, make_example, make_step
+from rooflens.models.load import check_not_generating, find, make_example, make_step
 from rooflens.models.step import Step, sum_of_outputs
 from rooflens.models.userfile import CallAgain
 from rooflens.records import AS_IS

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -91,6 +92,10 @@ class Copies(ABC):
         return {name: self.of(tensor) for name, tensor in own_state(module).items()}
 
     @abstractmethod
+    def are_inputs(self, copies: Iterable[Tensor]) -> None:
+        """Take down which copies are of inputs."""
+
+    @abstractmethod
     def standing_for(self, tensor: Tensor) -> Tensor:
         """What the step uses instead of a tensor that it reaches in a way of its own, like a global one."""
 
@@ -158,6 +163,11 @@ class FakeCopies(Copies):
         fake = FakeTensor(self._fake, self._laid_out(meta), CPU)
         return keep(self._fake, fake, tensor) if isinstance(self._fake, KnownValues) else fake
 
+    def are_inputs(self, copies: Iterable[Tensor]) -> None:
+        if isinstance(self._fake, KnownValues):  # rooflens makes them of random numbers
+            for copy in copies:
+                self._fake.is_random(copy)
+
 
 class RealCopies(Copies):
     """Copies on the CPU. A meta tensor gets random values whose size layers keep."""
@@ -165,6 +175,9 @@ class RealCopies(Copies):
     def __init__(self, cast: torch.dtype | None = None, channels_last: bool = False) -> None:
         super().__init__(cast, channels_last)
         self.mode = nullcontext()
+
+    def are_inputs(self, copies: Iterable[Tensor]) -> None:
+        pass  # they have values
 
     def standing_for(self, tensor: Tensor) -> Tensor:
         return tensor

@@ -22,6 +22,8 @@ from rooflens.models import Step, running
 from rooflens.trace.modules import ModulePaths
 from rooflens.units import show
 
+_NOT_ALLOCATED = "its data is not allocated yet"
+"""What torch says where code in C++ reads values of a fake tensor, as of numbers in a list of indices."""
 _NO_FAKE = re.compile(r"There was no fake impl registered for <CustomOpDef\((.+?)\)>")
 """What torch says of a custom operator that knows no shapes."""
 
@@ -96,6 +98,10 @@ def model_errors(step: Step, paths: ModulePaths) -> Iterator[None]:
         except UnsupportedOperatorException as error:
             raise _without_fake(step, str(error)) from error
         except RuntimeError as error:
+            if _NOT_ALLOCATED in str(error):
+                raise DataDependent(
+                    f"{step.name}: it reads values of a tensor, and an estimate has only shapes"
+                ) from error
             operator = _NO_FAKE.search(str(error))
             if operator is None:
                 raise

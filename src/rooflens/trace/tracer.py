@@ -28,6 +28,7 @@ from rooflens.models import (
     valid_parts,
     with_results,
 )
+from rooflens.models.fakes import usual_methods
 from rooflens.models.holders import Holders
 from rooflens.records import AS_IS, Cached, KvCache, Mask, Memory, Trace
 from rooflens.trace.autocast import cuda_casts, other_casts
@@ -174,6 +175,7 @@ class _Run:
             self.scans.replaced(),
             nested_layers(),
             flexible_attention(),
+            usual_methods(),
             known_masks(self._see_mask),
             torch.set_grad_enabled(step.training),
         ):
@@ -248,7 +250,9 @@ class _Run:
         objects = Holders(given)
         try:
             objects.exchange(self.copies.of)
-            for tensor in self.copies.made[before:]:
+            made = self.copies.made[before:]
+            self.copies.are_inputs(made)
+            for tensor in made:
                 self.lifetimes.label(tensor, "inputs")
             yield given
         finally:
