@@ -54,7 +54,7 @@ def test_modules_of_fake_tensors_are_converted_and_copied(dtype: torch.dtype) ->
         layer = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
     known = KnownValues()
     with known, usual_methods(), torch.no_grad():
-        layer = without_memory(layer, known).to(dtype)
+        without_memory(layer, known).to(dtype)
         assert layer[0].weight.dtype == layer[1].running_mean.dtype == dtype
         again = copy.deepcopy(layer)
         assert again[0].weight is not layer[0].weight

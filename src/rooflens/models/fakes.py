@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 import torch
@@ -38,12 +38,12 @@ def usual_methods() -> Iterator[None]:
 
     torch exchanges what tensors hold, or their storage, which fake ones do not allow.
     """
-    theirs = nn.Module._apply
+    theirs: Any = nn.Module._apply
 
     def converted(module: nn.Module, fn: Convert, recurse: bool = True) -> nn.Module:
         held: list[dict[str, Any]] = [module._parameters, module._buffers]
         if not any(isinstance(tensor, FakeTensor) for tensors in held for tensor in tensors.values()):
-            return theirs(module, fn, recurse)
+            return cast(nn.Module, theirs(module, fn, recurse))
         for child in module.children() if recurse else ():
             child._apply(fn)
         for tensors in held:

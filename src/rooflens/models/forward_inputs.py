@@ -256,8 +256,8 @@ def _features(sizes: InputSizes) -> dict[str, Any]:
     frames = 2 * fixed if fixed and turned else FRAMES * SECONDS
     shape = (sizes.batch, bins, frames) if turned else (sizes.batch, frames, bins)
     if "audio_mel" in sizes.accepted:
-        heard = torch.zeros(sizes.batch, frames, dtype=torch.bool, device="cpu")
-        return {"audio_mel": torch.randn(shape), "audio_mel_mask": heard}
+        padded = torch.zeros(sizes.batch, frames, dtype=torch.bool, device="cpu")
+        return {"audio_mel": torch.randn(shape), "audio_mel_mask": padded}
     masks = {"input_features_mask", "feature_attention_mask"} & set(sizes.accepted)
     heard = dict.fromkeys(masks, torch.ones(sizes.batch, frames, dtype=torch.int64, device="cpu"))
     if "feature_attention_mask" in masks and "attention_mask" in sizes.accepted:  # only together
