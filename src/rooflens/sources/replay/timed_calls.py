@@ -1,0 +1,76 @@
+"""Times one call alone: captured several times in a CUDA graph, so that no host is in the time.
+
+Operands stay where the repetition leaves them: small ones in L2, as in a step whose operations hand on their results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+
+import torch
+
+from rooflens.records import Call
+from rooflens.sources.replay.operands import Runner, Untimed, operand_bytes, runner
+
+ENOUGH = 200e-6
+"""Seconds that the calls of one graph take together, about."""
+MOST = 20
+REPEATS = 5
+SHARE = 0.4
+"""Of the card's memory: larger calls are not replayed."""
+
+
+@contextmanager
+def products_in(tf32: bool) -> Iterator[None]:
+    """Run products and convolutions on fp32 operands in TF32, or in fp32; the switches are put back."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = tf32
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
+def timed_call(call: Call, expected: float = 20e-6) -> float:
+    """Return the seconds of one call on the device, the median of several graphs of it.
+
+    Args:
+        expected: about how long it takes, which says how many are captured.
+
+    Raises:
+        Untimed: the call cannot be made, or fails.
+    """
+    if operand_bytes(call) > SHARE * torch.cuda.get_device_properties(0).total_memory:
+        raise Untimed("its operands take too much of the memory")
+    stream = torch.cuda.Stream()
+    try:
+        with torch.cuda.stream(stream), torch.no_grad():
+            return graph_seconds(runner(call), stream, min(MOST, max(1, round(ENOUGH / expected))))
+    except (RuntimeError, TypeError, ValueError, KeyError, IndexError) as error:
+        raise Untimed(
+            f"{call.name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        ) from error
+
+
+def graph_seconds(run: Runner, stream: torch.cuda.Stream, count: int) -> float:
+    """Return the seconds of one run, captured `count` times in a graph on a stream."""
+    for _ in range(2):  # algorithms are chosen, workspaces allocated
+        run()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(count):
+            run()
+    graph.replay()
+    times = []
+    for _ in range(REPEATS):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record(stream)
+        graph.replay()
+        end.record(stream)
+        times.append((begin, end))
+    stream.synchronize()
+    return median(begin.elapsed_time(end) for begin, end in times) / 1e3 / count
