@@ -224,7 +224,7 @@ def _events(run: Any) -> tuple[torch.cuda.Event, torch.cuda.Event]:
 
 def _elapsed(events: tuple[torch.cuda.Event, torch.cuda.Event]) -> float:
     events[1].synchronize()
-    return events[0].elapsed_time(events[1]) / 1e3
+    return float(events[0].elapsed_time(events[1])) / 1e3
 
 
 def _write(file: TextIO, row: dict[str, Any]) -> None:

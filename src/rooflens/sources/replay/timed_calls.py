@@ -73,4 +73,4 @@ def graph_seconds(run: Runner, stream: torch.cuda.Stream, count: int) -> float:
         end.record(stream)
         times.append((begin, end))
     stream.synchronize()
-    return median(begin.elapsed_time(end) for begin, end in times) / 1e3 / count
+    return float(median(begin.elapsed_time(end) for begin, end in times)) / 1e3 / count
