@@ -61,7 +61,7 @@ FAULTS: Mapping[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
-def begin(setup: dict[str, Any]) -> isolation.Serve:
+def begin(setup: dict[str, Any], _: isolation.AnswerListener) -> isolation.Serve:
     served = 0
 
     def run(cell: dict[str, Any], tell: isolation.AnswerListener) -> bool:

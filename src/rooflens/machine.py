@@ -21,12 +21,30 @@ PLACES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """The device that runs.
+class FoundDevice:
+    """The device that torch runs on here.
 
     Attributes:
         where: torch's device type, ``cpu`` or ``cuda``.
         title: the system's name of the card or processor.
+        torch: its version.
+        threads: on a processor.
+        cards: how many torch finds.
+    """
+
+    where: str
+    title: str
+    torch: str
+    threads: int | None
+    cards: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The device that runs.
+
+    Attributes:
+        where, title, cards: as of a :class:`FoundDevice`.
         known: its entry in the catalogue.
         stored: the file for its measured ceilings, which may not exist yet.
         device: the ceilings that hold for it; None if unknown.
@@ -34,6 +52,7 @@ class Machine:
 
     where: str
     title: str
+    cards: int
     known: Device | None
     stored: Path
     device: Device | None
@@ -62,25 +81,56 @@ def this_machine(
         InvalidValue: torch cannot run there.
         UnknownDevice: `roof` names no device.
     """
+    return machine_of(found_device(where), roof, progress)
+
+
+def found_device(where: str | None = None) -> FoundDevice:
+    """Return torch's card if it finds one, else the processor, unless `where` says which.
+
+    Raises:
+        InvalidValue: torch cannot run there.
+    """
+    check_where(where)
     check_torch()
     import torch
 
     from rooflens.sources import environment
 
     where = where or ("cuda" if torch.cuda.is_available() else "cpu")
-    if where not in PLACES:
-        raise InvalidValue(f"cannot measure on {where!r}; this version measures on {' and '.join(PLACES)}")
     if where == "cuda" and not torch.cuda.is_available():
         raise InvalidValue("torch finds no CUDA device here; measure with device 'cpu', or install a driver")
     title = torch.cuda.get_device_name() if where == "cuda" else environment.cpu_name()
-    known = by_title(title, "gpu" if where == "cuda" else "cpu")
-    stored = stored_path(title, torch.__version__, torch.get_num_threads() if where == "cpu" else None)
-    here = Machine(where=where, title=title, known=known, stored=stored, device=known)
+    return FoundDevice(
+        where=where,
+        title=title,
+        torch=str(torch.__version__),
+        threads=torch.get_num_threads() if where == "cpu" else None,
+        cards=torch.cuda.device_count(),
+    )
+
+
+def check_where(where: str | None) -> None:
+    """Raise InvalidValue for what is no place of this version; None lets torch choose."""
+    if where is not None and where not in PLACES:
+        raise InvalidValue(f"cannot measure on {where!r}; this version measures on {' and '.join(PLACES)}")
+
+
+def machine_of(found: FoundDevice, roof: str | Device | None = None, progress: Progress | None = None) -> Machine:
+    """Return a device of this machine with its ceilings; `roof` and errors as in :func:`this_machine`."""
+    known = by_title(found.title, "gpu" if found.where == "cuda" else "cpu")
+    here = Machine(
+        where=found.where,
+        title=found.title,
+        cards=found.cards,
+        known=known,
+        stored=stored_path(found.title, found.torch, found.threads),
+        device=known,
+    )
     if roof is None:
         return here
     if roof != MEASURED:
         return replace(here, device=roof_of(roof))
-    return replace(here, device=load_file(stored) if stored.exists() else _measured_now(here, progress))
+    return replace(here, device=load_file(here.stored) if here.stored.exists() else _measured_now(here, progress))
 
 
 def roof_of(roof: object) -> Device:

@@ -11,8 +11,9 @@ from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.regions import COUNTERS
 from rooflens.results import RecordSet
+from rooflens.running.beside import estimated_beside
 from rooflens.running.counting import check_settings, counted, counted_program
-from rooflens.running.estimating import estimated_beside, own_runs, read_by_worker
+from rooflens.running.estimating import own_runs, read_by_worker
 from rooflens.runs.run import Request
 
 LIMIT = 600.0

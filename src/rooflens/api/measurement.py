@@ -6,25 +6,27 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rooflens.errors import InvalidValue, ModelError, check_torch, checked
-from rooflens.machine import this_machine
+from rooflens.machine import check_where
 from rooflens.progress import Progress, within
 from rooflens.records import Device
 from rooflens.results import RecordSet
-from rooflens.running.estimating import check_limit, check_seconds, estimated_beside, read_by_worker
+from rooflens.running.beside import ESTIMATE, begin, disturbs
+from rooflens.running.estimating import check_limit, check_seconds
+from rooflens.running.measuring import cannot_run, check_can_run
 from rooflens.running.outcomes import why_all_failed
 from rooflens.running.sweep import Collected, search_largest
 from rooflens.runs.run import Request, Run
+from rooflens.stopwatch import END, Stopwatch
 from rooflens.timing import Policy
 
 if TYPE_CHECKING:
     import torch
 
-    from rooflens.models import Loss, Workload
+    from rooflens.models import Loss
 
 LIMIT = 600.0
 """Seconds for one cell."""
@@ -64,6 +66,7 @@ def measure(
     limit: float = LIMIT,
     largest_batch: bool = False,
     save: str | Path | None = None,
+    timings: dict[str, float] | None = None,
     progress: Progress | None = None,
 ) -> RecordSet:
     """Run a step on this machine and time it: forward, or forward, backward and optimizer.
@@ -90,6 +93,7 @@ def measure(
         largest_batch: search for the largest batch that fits: twice as many from `batch` (default 1) on until memory
             runs out or `limit` is over, then the numbers between.
         save: a record file, written anew after each batch, so that nothing is lost if this program ends.
+        timings: filled with the seconds of wall time of each part of this call, in the order in which they began.
         (others): as in :func:`estimate`.
 
     Returns:
@@ -101,57 +105,51 @@ def measure(
     """
     requests = Request.each_of(locals())
     check_torch()
-    from rooflens.models import workload
-    from rooflens.running.measuring import Measurer, cannot_run, check_can_run, measurer_here, measurer_in_workers
-
+    check_where(device)
     check_seconds("budget", budget)
     check_limit(limit)
     Policy(budget=budget)
-    own = isolated is not False and read_by_worker(requests[0])
     checked(*(request.check_words for request in requests))
-    asked = None if own else [workload(request) for request in requests]
-    machine = this_machine(device, roof, progress)
-    here = None if asked is None or _is_isolated(asked[0], isolated) else asked
-    collected = Collected(machine=machine, save=None if save is None else Path(save))
-
-    def estimates(runs: Sequence[Run]) -> RecordSet:
-        return estimated_beside(runs, asked, machine.device, limit, progress)
-
+    in_workers = _is_isolated(requests[0], isolated)
+    watch = Stopwatch()
     with ExitStack() as stack:
-        measured: Measurer
-        if here is not None:
-            measured = stack.enter_context(measurer_here(here, machine.where))
-            parts = [one.runs for one in here]
-        else:
-            measured = stack.enter_context(measurer_in_workers(machine.where, limit=limit, fresh=fresh))
-            parts = [measured.runs(one) for one in requests] if asked is None else [one.runs for one in asked]
-        runs = list(chain.from_iterable(parts))
+        begun = begin(stack, requests, device, roof, in_workers, fresh, limit, estimate, watch, progress)
+        runs, machine = begun.runs, begun.machine
         if len(runs) == 1:
-            check_can_run(runs[0], machine.where, isolated=here is None)
+            check_can_run(runs[0], machine, isolated=in_workers)
         if largest_batch and (len(runs) > 1 or runs[0].batch is None):
             raise InvalidValue("the largest batch is searched for a named model, from one batch on; give one or none")
+        collected = Collected(machine=machine, save=None if save is None else Path(save))
         if estimate:  # before anything runs: what an estimate refuses costs no measurement
-            collected.estimate = estimates(runs)
+            watch.enter(ESTIMATE)
+            collected.expect(begun.estimate(runs), wait=disturbs(machine.where))
         if largest_batch:
             first, show = runs[0], within(progress, 0, math.inf)  # how many batches it takes is not known
 
             def fits(run: Run, probe: bool) -> bool:
-                return collected.add(measured(run, machine.name, None if probe else budget, show))
+                return collected.add(begun.measure(run, machine, None if probe else budget, show))
 
             search_largest(first, fits, collected)
             if estimate and collected.records:
-                collected.estimate = estimates([replace(first, batch=size) for size in collected.batches])
-                collected.keep()
+                watch.enter(ESTIMATE)
+                collected.expect(begun.estimate([replace(first, batch=size) for size in collected.batches]), wait=True)
         else:
             for n, run in enumerate(runs):
-                cannot = cannot_run(run, machine.name, machine.where, isolated=here is None)
-                collected.add(cannot or measured(run, machine.name, budget, within(progress, n, len(runs))))
+                cannot = cannot_run(run, machine, isolated=in_workers)
+                collected.add(cannot or begun.measure(run, machine, budget, within(progress, n, len(runs))))
+        watch.enter(ESTIMATE)
+        collected.complete()
+        watch.enter(END)
+    watch.enter(END)
+    if timings is not None:
+        timings |= watch.seconds
     if not collected.records:
         raise ModelError(why_all_failed(collected.failures))
     return collected.so_far()
 
 
-def _is_isolated(asked: Workload, wanted: bool | None) -> bool:
-    if wanted and asked.local:
+def _is_isolated(asked: Request, wanted: bool | None) -> bool:
+    handed = asked.loss is not None or not isinstance(asked.model, str)
+    if wanted and handed:
         raise InvalidValue("a module or a loss that is handed in cannot be sent to a worker; leave isolated out")
-    return not asked.local if wanted is None else wanted
+    return not handed if wanted is None else wanted

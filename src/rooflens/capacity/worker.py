@@ -107,7 +107,7 @@ def _beside(out: Path) -> Path:
     return out.with_suffix(".json")
 
 
-def begin(start: Start) -> Serve:
+def begin(start: Start, _: AnswerListener) -> Serve:
     """The worker's side."""
     from rooflens.models import CallAgain, kept_switches
 

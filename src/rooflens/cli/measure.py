@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Timer
 from typing import Any
 
 import click
@@ -20,6 +23,7 @@ from rooflens.cli.options import (
     roof_option,
     run_options,
 )
+from rooflens.stopwatch import CALL, END, PRINT, START, Stopwatch, process_began
 
 
 @click.command(
@@ -48,21 +52,30 @@ from rooflens.cli.options import (
     "Seconds that one batch may take, building the model included. After that, rooflens kills its worker and"
     " begins the next batch."
 )
+@click.option("--timings", is_flag=True, help="Also print the parts of the wall time, on stderr.")
 @estimate_option
 @output_options
-def measure(model: str, shown: Shown, **options: Any) -> None:
+def measure(model: str, shown: Shown, timings: bool, **options: Any) -> None:
     """Run a model on this machine and time it: forward, and in train mode backward and optimizer.
 
     Weights and inputs are random. rooflens keeps every sample, and keeps the first call and the warm-up apart. Batches
     run in a worker process: if one crashes, hangs or runs out of memory, the others still run. An estimate of the same
     step shows how near the time is to the bound.
     """
+    watch = Stopwatch(since=process_began())
+    spent: dict[str, float] = {}
     with TemporaryDirectory(prefix="rooflens-") as folder:
         kept = _record_file(shown.outputs) or Path(folder) / f"kept{RECORDS}"
         already = kept.stat().st_mtime_ns if kept.exists() else None
         try:
+            # What prints is loaded while the worker loads torch: it would take a third of a second at the end.
+            loading = Timer(0.5, import_module, ["rooflens.api.showing"])
+            loading.daemon = True
+            loading.start()
             with progress_bar() as tell:
-                records = rl.measure(model, progress=tell, save=kept, **options)
+                watch.enter(CALL)
+                records = rl.measure(model, progress=tell, save=kept, timings=spent, **options)
+                watch.enter(PRINT)
         except KeyboardInterrupt:
             if not kept.exists() or kept.stat().st_mtime_ns == already:
                 raise
@@ -70,6 +83,17 @@ def measure(model: str, shown: Shown, **options: Any) -> None:
             shown.emit(rl.RecordSet.load(kept))
             raise
     shown.emit(records)
+    if timings:
+        watch.enter(END)
+        click.echo(_timings(watch.seconds, spent), err=True, nl=False)
+
+
+def _timings(around: Mapping[str, float], within: Mapping[str, float]) -> str:
+    """Return lines with the seconds of each part: what the program does around a call, and the parts of the call."""
+    parts = {START: around[START], **{part: within[part] for part in within if part != START}, PRINT: around[PRINT]}
+    parts[START] += within.get(START, 0.0)
+    lines = {**parts, "in all": sum(parts.values())}
+    return "".join(f"{part:<12}{seconds:8.2f} s\n" for part, seconds in lines.items())
 
 
 def _record_file(outputs: tuple[Path, ...]) -> Path | None:

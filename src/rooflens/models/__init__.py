@@ -13,6 +13,7 @@ from rooflens.models.step import (
     Step,
     as_result,
     check_whole,
+    is_compiled,
     make_optimizer,
     sum_of_outputs,
     unwrapped,

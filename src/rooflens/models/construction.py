@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import nullcontext
+from typing import Any, TypeVar
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from rooflens.errors import ModelError, RooflensError, class_of, first_line
 from rooflens.models.blueprint import Blueprint
@@ -45,8 +47,24 @@ def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
     return first_that_works(what, lambda: on_place(device, make), on_cpu)
 
 
+_RANDOM = frozenset(
+    getattr(torch.Tensor, f"{name}_")
+    for name in ("bernoulli", "cauchy", "exponential", "geometric", "log_normal", "normal", "random", "uniform")
+)
+"""Methods that write random numbers into a tensor."""
+
+
+class _Unfilled(TorchFunctionMode):
+    """Random numbers are not written on meta, where nothing is: torch would load its compiler for that."""
+
+    def __torch_function__(self, called: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if called in _RANDOM and args[0].is_meta:
+            return args[0]
+        return called(*args, **kwargs or {})
+
+
 def on_place(place: str, make: Callable[[], Made]) -> Made:
-    with torch.device(place):
+    with torch.device(place), _Unfilled() if place == "meta" else nullcontext():
         return make()
 
 

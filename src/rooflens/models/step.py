@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import MethodType
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
@@ -158,12 +159,16 @@ def make_optimizer(name: str, parameters: Sequence[torch.Tensor], fused: bool = 
     return kind(parameters, lr=1e-3, foreach=not fused, fused=fused)
 
 
+def is_compiled(module: torch.nn.Module) -> TypeGuard[Any]:
+    """True for what torch.compile returns. Its package is not loaded for that, which takes as long as torch itself."""
+    compiler = sys.modules.get("torch._dynamo")
+    return compiler is not None and isinstance(module, compiler.OptimizedModule)
+
+
 def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
     """Return the model inside of torch.compile, DataParallel and DistributedDataParallel."""
-    from torch._dynamo import OptimizedModule  # seconds, which most runs need not spend
-
     while True:
-        if isinstance(module, OptimizedModule):
+        if is_compiled(module):
             module = module._orig_mod
         elif isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
             module = module.module

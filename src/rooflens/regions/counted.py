@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._dynamo import OptimizedModule
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from rooflens.errors import InvalidValue, ModelError
-from rooflens.models import unwrapped
+from rooflens.models import is_compiled, unwrapped
 from rooflens.records import Call, Operation, Trace
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
@@ -90,9 +89,7 @@ def check_countable(model: nn.Module) -> None:
     Raises:
         InvalidValue: a compiled model (it would run without its compiled kernels), or one that runs in several threads.
     """
-    compiled = isinstance(model, OptimizedModule) or any(
-        isinstance(part, OptimizedModule) or part._compiled_call_impl is not None for part in model.modules()
-    )
+    compiled = any(is_compiled(part) or part._compiled_call_impl is not None for part in model.modules())
     name = type(unwrapped(model)).__name__
     if compiled:
         raise InvalidValue(

@@ -16,7 +16,7 @@ from rooflens.records import Case, Device, RecordFile
 from rooflens.running.counting import counted
 from rooflens.running.estimating import Estimator, estimated_here, estimator_in_worker
 from rooflens.running.outcomes import contents
-from rooflens.runs.run import Run, is_own_file, recorded_name
+from rooflens.runs.run import Request, Run, is_own_file, recorded_name
 from rooflens.study import Cell, CellRunner, StudyFolder, could_not, stated
 
 
@@ -153,23 +153,25 @@ def estimating(folder: StudyFolder, cells: Iterable[Cell], beside: int = 1) -> I
 @contextmanager
 def measuring(folder: StudyFolder) -> Iterator[CellRunner]:
     """Measure cells on this machine one after another, in one worker process."""
-    from rooflens.running.measuring import Measurer, check_can_run, measurer_in_workers
+    from rooflens.running.measuring import WorkerMeasurer, check_can_run, measurer_in_workers
 
     settings = folder.study.settings
     with ExitStack() as stack:
-        measurers: dict[str, Measurer] = {}
+        measurers: dict[str, WorkerMeasurer] = {}
 
         def measure(cell: Cell, progress: Progress) -> RecordFile:
             machine = _machine(cell.case.device, settings.roofs.get("measure"), folder.home)
-            run = _checked(cell.case, folder.home)
-            check_can_run(run, machine.where, isolated=True)
             if machine.where not in measurers:
                 stack.close()  # a worker holds its device, and processor time: one at a time
                 measurers.clear()
                 measurers[machine.where] = stack.enter_context(
                     measurer_in_workers(machine.where, limit=settings.limits["measure"], fresh=settings.fresh)
                 )
-            file = measurers[machine.where](run, machine.name, settings.budget, progress)
+            run = run_of(cell.case, folder.home)
+            if not is_own_file(run.model):
+                (run,) = measurers[machine.where].runs(Request.of_run(run))
+            check_can_run(run, machine, isolated=True)
+            file = measurers[machine.where](run, machine, settings.budget, progress)
             return _named(cell, replace(file, devices=machine.devices))
 
         yield measure

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 TRACE = "trace"
 """The stage of an estimate."""
-_REMEDY = "this is the estimate beside the measurement; leave it out with estimate=False (--no-estimate)"
 
 
 def estimable(asked: Request) -> Estimable:
@@ -187,7 +186,9 @@ def estimated_requests(
         runs = [run for request in requests for run in estimator.runs(request)]
         if len(runs) == 1:
             return _whole(RecordSet.of(estimator(runs[0], known, progress)))
-        sets = [_or_failure(estimator, run, known, within(progress, n, len(runs))) for n, run in enumerate(runs)]
+        sets = [
+            estimated_or_failed(estimator, run, known, within(progress, n, len(runs))) for n, run in enumerate(runs)
+        ]
     return _whole(RecordSet.union(sets))
 
 
@@ -252,6 +253,10 @@ class WorkerEstimator:
         """What a request asks to run, as :func:`rooflens.running.outcomes.runs_in`."""
         return runs_in(self._workers, replace(asked, options=_counted(asked)))
 
+    def rest(self) -> None:
+        """End the worker; the next run begins another."""
+        self._workers.dismiss()
+
     def __call__(self, run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordFile:
         case = run.case(devices[0].name if devices else None)
         show = telling(progress, f"estimate of {case.label()}")
@@ -274,64 +279,24 @@ class WorkerEstimator:
 
 
 @contextmanager
-def estimator_in_worker(limit: float, beside: int = 1) -> Iterator[WorkerEstimator]:
+def estimator_in_worker(limit: float, beside: int = 1, *, start: bool = True) -> Iterator[WorkerEstimator]:
     """An :class:`Estimator` in a worker process, which is killed after `limit` seconds for a run.
 
     Args:
         beside: workers that share the memory of this machine, with this one.
+        start: at once, or with the first run.
     """
-    start = Start(kind="estimate", command=tuple(sys.argv), beside=beside)
-    with Workers(start, limit=limit) as workers, tempfile.TemporaryDirectory(prefix="rooflens-") as folder:
-        workers.prepare()
+    first = Start(kind="estimate", command=tuple(sys.argv), beside=beside)
+    with Workers(first, limit=limit) as workers, tempfile.TemporaryDirectory(prefix="rooflens-") as folder:
+        if start:
+            workers.prepare()
         yield WorkerEstimator(workers, Path(folder) / "estimate.jsonl")
 
 
-def estimated_beside(
-    runs: Sequence[Run],
-    asked: Sequence[Workload] | None,
-    device: Device | None,
-    limit: float,
-    progress: Progress | None,
+def estimated_or_failed(
+    estimate: Estimator, run: Run, devices: Sequence[Device], progress: Progress | None
 ) -> RecordSet:
-    """The estimate of what is measured too.
-
-    Args:
-        asked: what the runs are of, which differ in sizes; None: a file of the user's own, each of whose runs is
-            estimated in a worker. One that raises, crashes or hangs there is a failure.
-        limit: seconds for each run in a worker.
-
-    A measurement needs no rate: where the device has none for a dtype, that is a failure too.
-
-    Raises:
-        RooflensError: the estimate is refused; a note says how to go on without it.
-    """
-    devices = () if device is None else (device,)
-
-    def counted(those: Sequence[Run]) -> tuple[Run, ...]:
-        return tuple(replace(run, options=run.options.of_source("estimate")) for run in those)
-
-    try:
-        if asked is not None:
-            those = [runs] if len(asked) == 1 else [one.runs for one in asked]
-            return _unless_no_rate(
-                [replace(one, runs=counted(its)) for one, its in zip(asked, those, strict=True)], devices
-            )
-        with estimator_in_worker(limit) as estimate:
-            return RecordSet.union(_or_failure(estimate, run, devices, progress) for run in counted(runs))
-    except RooflensError as error:
-        error.add_note(_REMEDY)
-        raise
-
-
-def _unless_no_rate(asked: Sequence[Estimable], devices: Sequence[Device]) -> RecordSet:
-    try:
-        return estimated(asked, devices)
-    except MissingCeiling as error:
-        runs = [run for one in asked for run in one.runs]
-        return RecordSet((), failures=[f for run in runs for f in not_estimated(run, devices, error)])
-
-
-def _or_failure(estimate: Estimator, run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordSet:
+    """Return an estimate, or why a step cannot be traced or has no rate there, as failures."""
     try:
         return RecordSet.of(estimate(run, devices, progress))
     except (ModelError, MissingCeiling) as error:

@@ -9,6 +9,7 @@ found by a mark in its environment, and killed with the worker.
 
 from __future__ import annotations
 
+import gc
 import os
 import queue
 import signal
@@ -17,8 +18,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,8 +27,9 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
+from rooflens.errors import RooflensError
 from rooflens.running.endings import NEXT_JOB, EndedProcess, Tail, ending, last_words
-from rooflens.running.jobs import Answer, Done, Job, Ready, StageEntered, Start
+from rooflens.running.jobs import Answer, Done, Job, Ready, Refused, StageEntered, Start
 from rooflens.sources.container import memory_kills
 
 START_SECONDS = 300.0
@@ -139,10 +141,15 @@ class _Worker:
 
     def run(self, job: object, limit: float, tell: AnswerListener) -> Done | Lost:
         stage = "start"
-        if not self._ready:
-            if not isinstance(hello := self._answer(time.monotonic() + START_SECONDS), Ready):
+        starts_until = time.monotonic() + START_SECONDS
+        while not self._ready:
+            hello = self._answer(starts_until)
+            if isinstance(hello, str):
                 return self._lost(hello, stage, START_SECONDS)
-            self._ready = True
+            self._ready = isinstance(hello, Ready)
+            tell(hello)
+            if isinstance(hello, Refused):
+                return Done(fit=False)
         deadline = time.monotonic() + limit
         self._send(job)
         while True:
@@ -229,14 +236,28 @@ def _kill_marked(mark: str) -> None:
                 os.kill(int(folder.name), signal.SIGKILL)
 
 
-def serve(begin: Callable[[Any], Serve], start: Any = Start, job: Any = Job) -> NoReturn:
+@contextmanager
+def loading() -> Iterator[None]:
+    """Import what stays for the life of this process: it is never looked at for garbage, now or later.
+
+    Otherwise each collection takes a third of a second, and there are several beside each measurement.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def serve(begin: Callable[[Any, AnswerListener], Serve], start: Any = Start, job: Any = Job) -> NoReturn:
     """The worker's side: take jobs from standard input until it closes, and answer each.
 
     What the program or a library prints goes to standard error, and what reads standard input finds its end: nobody is
     there to answer. The process ends at once when the caller is gone, also in the middle of a job.
 
     Args:
-        begin: given the first line, makes what does the jobs.
+        begin: given the first line and what tells, makes what does the jobs.
         start, job: the types of these lines.
     """
     answers, asked = os.fdopen(os.dup(1), "wb", buffering=0), os.dup(0)
@@ -261,7 +282,12 @@ def serve(begin: Callable[[Any], Serve], start: Any = Start, job: Any = Job) -> 
         answers.write(msgspec.json.encode(answer) + b"\n")
 
     threading.Thread(target=listen, daemon=True).start()
-    do = begin(msgspec.json.decode(lines.get(), type=start))
+    with loading():
+        try:
+            do = begin(msgspec.json.decode(lines.get(), type=start), tell)
+        except RooflensError as error:
+            tell(Refused.of(error))
+            os._exit(0)
     folder = os.getcwd()
     tell(Ready())
     while True:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 import msgspec
 
 from rooflens.errors import LONGEST_MESSAGE, RooflensError, as_told, cut
+from rooflens.machine import FoundDevice
 from rooflens.records import Device
 from rooflens.runs.run import Place, Request, Run
 from rooflens.sources.profile.launches import Round
 
 JobKind = Literal["estimate", "measure", "profile", "rank"]
 """What the jobs of a worker are."""
+ANYWHERE = "anywhere"
+"""On a card if torch finds one, else on the processor."""
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -24,7 +28,7 @@ class Start(Message, frozen=True, kw_only=True):
 
     Attributes:
         command: the command line that its records name.
-        where: torch's device type, where anything is run.
+        where: torch's device type, where anything is run; `ANYWHERE` lets torch choose.
         beside: workers that share the memory of this machine, with this one.
     """
 
@@ -34,8 +38,17 @@ class Start(Message, frozen=True, kw_only=True):
     beside: int = 1
 
 
+def place_of(start: Start) -> str | None:
+    """Torch's device type, or None where torch chooses."""
+    return None if start.where == ANYWHERE else start.where
+
+
+class FindDevice(Message, frozen=True, kw_only=True):
+    """Say which device the worker runs on."""
+
+
 class ReadModel(Message, frozen=True, kw_only=True):
-    """Read the user's file that a request names, and say what it asks to run."""
+    """Look up the model that a request names, and say what it asks to run."""
 
     asked: Request
 
@@ -106,7 +119,7 @@ class Rank(Message, frozen=True, kw_only=True):
     folder: str
 
 
-Job = ReadModel | Estimate | Measure | Profile | Count | Rank
+Job = FindDevice | ReadModel | Estimate | Measure | Profile | Count | Rank
 
 
 class Ready(Message, frozen=True, kw_only=True):
@@ -119,10 +132,27 @@ class StageEntered(Message, frozen=True, kw_only=True):
     name: str
 
 
+class PartEntered(Message, frozen=True, kw_only=True):
+    """What the worker's wall time goes to from now on.
+
+    Attributes:
+        at: when it began, by the clock of :func:`time.monotonic`, which all processes of a machine share.
+    """
+
+    name: str
+    at: float = msgspec.field(default_factory=time.monotonic)
+
+
 class Share(Message, frozen=True, kw_only=True):
     """How much of a job is done, 0 to 1."""
 
     done: float
+
+
+class DeviceFound(Message, frozen=True, kw_only=True):
+    """The device that the worker runs on, before :class:`Done`."""
+
+    found: FoundDevice
 
 
 class ModelRead(Message, frozen=True, kw_only=True):
@@ -132,7 +162,7 @@ class ModelRead(Message, frozen=True, kw_only=True):
 
 
 class Refused(Message, frozen=True, kw_only=True):
-    """The error that a job came to, before :class:`Done`.
+    """The error that a job came to, before :class:`Done`; or instead of :class:`Ready`, and the worker ends.
 
     Attributes:
         kind: the name of its class, one of :mod:`rooflens.errors`.
@@ -171,4 +201,4 @@ class Done(Message, frozen=True, kw_only=True):
     fit: bool
 
 
-Answer = Ready | StageEntered | Share | ModelRead | CallElsewhere | Refused | Done
+Answer = Ready | StageEntered | PartEntered | Share | DeviceFound | ModelRead | CallElsewhere | Refused | Done

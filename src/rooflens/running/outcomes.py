@@ -11,7 +11,7 @@ from rooflens.progress import Progress
 from rooflens.records import Case, Environment, Failure, Record, RecordFile, Source, read_records
 from rooflens.running.isolation import AnswerListener, Lost, Workers
 from rooflens.running.jobs import Answer, ModelRead, ReadModel, Refused, Share, StageEntered
-from rooflens.runs.run import Request, Run, recorded_name
+from rooflens.runs.run import Request, Run, is_own_file, recorded_name
 from rooflens.sources import environment
 
 
@@ -39,8 +39,8 @@ def taken(path: Path) -> RecordFile | None:
     return written
 
 
-def runs_in(workers: Workers, asked: Request) -> tuple[Run, ...]:
-    """Return the checked runs of a request for a file of the user's own, which a worker reads.
+def runs_in(workers: Workers, asked: Request, tell: AnswerListener = lambda _: None) -> tuple[Run, ...]:
+    """Return the checked runs of a request; a worker looks the model up.
 
     Raises:
         ModelError: the worker was lost.
@@ -49,9 +49,15 @@ def runs_in(workers: Workers, asked: Request) -> tuple[Run, ...]:
     answers: list[Answer] = []
     batch = None if asked.batch is None else [run.batch for run in Run(model=asked.model).with_batches(asked.batch)]
     given = replace(asked, batch=batch, inputs=True if asked.inputs is not None else None)  # which are refused
-    ending = workers.run(ReadModel(asked=given), answers.append)
+
+    def hear(answer: Answer) -> None:
+        answers.append(answer)
+        tell(answer)
+
+    ending = workers.run(ReadModel(asked=given), hear)
     if isinstance(ending, Lost):
-        raise ModelError(f"{recorded_name(asked.model)}: {ending.message} ({ending.kind}, while the file was read)")
+        what = "file" if is_own_file(asked.model) else "model"
+        raise ModelError(f"{recorded_name(asked.model)}: {ending.message} ({ending.kind}, while the {what} was read)")
     for answer in answers:
         if isinstance(answer, Refused):
             raise answer.error

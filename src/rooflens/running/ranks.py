@@ -10,34 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-import torch
 
-from rooflens.errors import InvalidValue, RooflensError
+from rooflens.errors import RooflensError
 from rooflens.models import workload_of
 from rooflens.records import Failure, Record, write_atomically
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
 from rooflens.running.jobs import Done, Measure, Rank, Start
-from rooflens.runs.options import Options
 from rooflens.sources import conditions, measure, parallel
 
 FAILED = "failed.json"
-
-
-def check_gpus(options: Options, where: str, mode: str, named: bool) -> None:
-    """Raise InvalidValue for what several devices cannot do, or are not there for."""
-    if options.gpus == 1:
-        return
-    if mode != "train":
-        raise InvalidValue(f"several devices share a training step, and this is {mode!r}; give mode='train'")
-    if not named:
-        raise InvalidValue("a module or a loss that is handed in cannot be sent to several processes; name the model")
-    if options.profile:
-        raise InvalidValue("a step on several devices is not profiled; leave profile out")
-    if options.cuda_graph:
-        raise InvalidValue("the all-reduce of gradients is not captured in CUDA graphs here; leave cuda_graph out")
-    there = torch.cuda.device_count() if where == "cuda" else options.gpus
-    if there < options.gpus:
-        raise InvalidValue(f"{options.gpus} CUDA devices were asked for, and torch finds {there}")
 
 
 def measured(job: Measure, observer: conditions.Observer, budget: float) -> list[Record | Failure]:

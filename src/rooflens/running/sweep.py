@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ class Collected:
     """What has been measured so far.
 
     Attributes:
-        estimate: of the same cases.
+        estimate: of the same cases; None until it is there.
         save: a record file, rewritten after each run; it is whole at any moment.
     """
 
@@ -27,18 +28,37 @@ class Collected:
     records: list[Record] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     environment: Environment | None = None
+    _expected: Future[RecordSet] | None = None
+
+    def expect(self, estimate: Future[RecordSet], *, wait: bool) -> None:
+        """Take an estimate that is being made when it is there, or wait for it now.
+
+        Raises:
+            RooflensError: the estimate was refused; here, or where a run is added.
+        """
+        self._expected = estimate
+        if wait or estimate.done():
+            self.complete()
+
+    def complete(self) -> None:
+        """Wait for what is expected."""
+        if self._expected is not None:
+            self.estimate, self._expected = self._expected.result(), None
+            self.keep()
 
     def add(self, file: RecordFile) -> bool:
         """Keep records and failures of a run; return True if nothing failed."""
         self.records += file.records
         self.failures += file.failures
         self.environment = file.environment if file.records or self.environment is None else self.environment
+        if self._expected is not None and self._expected.done():
+            self.complete()
         self.keep()
         return not file.failures
 
     def keep(self) -> None:
-        """Rewrite the record file, if there is one."""
-        if self.save is not None:
+        """Rewrite the record file, if there is one and something was measured."""
+        if self.save is not None and (self.records or self.failures):
             self.so_far().save(self.save)
 
     @property

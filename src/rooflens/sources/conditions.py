@@ -57,13 +57,15 @@ class Observer:
 
     Args:
         where: ``cpu`` or ``cuda``.
+        untouched: whether this process has not touched the card; by default, torch is asked.
     """
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, *, untouched: bool | None = None) -> None:
         self.where = where
         self.first = self.look()
-        torch = sys.modules.get("torch")
-        untouched = torch is None or not torch.cuda.is_initialized()
+        if untouched is None:
+            torch = sys.modules.get("torch")
+            untouched = torch is None or not torch.cuda.is_initialized()
         self.held_by_others = card_memory_used() if where == "cuda" and untouched else None
 
     def look(self) -> dict[str, Scalar]:

@@ -27,6 +27,8 @@ from rooflens.runs.options import Options
 from rooflens.sources import conditions
 from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, sample
 
+FIRST_CALL = "first call"
+"""Libraries load their kernels, a compiler compiles, a cache is filled."""
 FLUSH_BYTES = 256 << 20
 """Written before each sample to empty caches: several times a card's last level (as Triton's do_bench does)."""
 
@@ -41,6 +43,7 @@ def records(
     held: Held | None = None,
     progress: Callable[[float], None] | None = None,
     stage: Callable[[str], None] = lambda _: None,
+    part: Callable[[str], None] = lambda _: None,
     disturbed: Sequence[str] = (),
 ) -> Iterator[Record]:
     """Time a step on this machine, phase by phase, with its peak memory and the conditions of the run.
@@ -50,6 +53,7 @@ def records(
         case: of the records.
         observer: its `where` is the device type that runs the step.
         stage: takes the name of what is done next: place, first call, forward, backward, optimizer.
+        part: takes the name of the part that the wall time goes to from then on.
         disturbed: notes on what other threads do, which come as it happens.
         held: made before the step was built; by default, what the step already holds counts as held before.
 
@@ -64,12 +68,13 @@ def records(
         running(step.name, hint=step.hint),
         _Compiling() if options.compile else nullcontext() as compiling,
     ):
-        stage("first call")
+        stage(FIRST_CALL)
+        part(FIRST_CALL)
         switched = settings()
         run = _prepared(step, where, options, held)
         with observer.around() as observation:
             clock = clock_of(where, flush=options.flush)
-            timings = sample(_naming_phases(run, stage), run.phases, clock, policy, progress)
+            timings = sample(_naming_phases(run, stage), run.phases, clock, policy, progress, part)
         set_meanwhile = changed_while_running(step.name, switched, settings())
     for phase, timing in timings.items():
         spent = compiling.seconds if compiling is not None and phase == run.phases[0] else None

@@ -14,6 +14,8 @@ from rooflens.records.timing import Z_95, trend
 from rooflens.timing.clock import Clock
 
 Name = TypeVar("Name", bound=str)
+WARM_UP, SAMPLING = "warm-up", "sampling"
+"""Parts of the wall time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,7 @@ def sample(
     clock: Clock,
     policy: Policy | None = None,
     progress: Callable[[float], None] | None = None,
+    part: Callable[[str], None] = lambda _: None,
     now: Callable[[], float] = time.monotonic,
 ) -> dict[Name, Timing]:
     """Time a run, phase by phase.
@@ -61,6 +64,7 @@ def sample(
         run: does the work once and calls its argument at the end of each phase.
         phases: names of the phases, in order; parts of the same name are one phase, whose time is their sum.
         clock: times the phases.
+        part: told when warm-up and sampling begin.
         now: wall clock that the budgets are kept by.
 
     Returns:
@@ -70,10 +74,12 @@ def sample(
     cold = _once(run, clock, phases)
     if progress is not None:
         progress(0.0)
+    part(WARM_UP)
     warmup: list[list[float]] = []
     begun = now()
     while len(warmup) < policy.warmup and not _warm(warmup, now() - begun, policy):
         warmup.append(_once(run, clock, phases))
+    part(SAMPLING)
     samples: list[list[float]] = []
     begun = now()
     while len(samples) < policy.max_samples:

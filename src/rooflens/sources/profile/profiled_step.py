@@ -11,11 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch._dynamo import OptimizedModule
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from rooflens.errors import ModelError
-from rooflens.models import Executable, Step, eager, running, switches, unwrapped
+from rooflens.models import Executable, Step, eager, is_compiled, running, switches, unwrapped
 from rooflens.records import Case, Record
 from rooflens.sources.profile.attribution import attribute
 from rooflens.sources.profile.calls import CallWindows, NumberedCalls
@@ -168,11 +167,6 @@ def _mark(start: bool) -> None:
         torch.cuda.profiler.start()
     else:
         torch.cuda.profiler.stop()
-
-
-def is_compiled(module: torch.nn.Module) -> bool:
-    """True for a module in torch.compile."""
-    return isinstance(module, OptimizedModule)
 
 
 def _wait(where: str) -> None:

@@ -1,0 +1,199 @@
+"""The estimate of what is measured too."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rooflens.errors import MissingCeiling, ModelError, RooflensError
+from rooflens.machine import Machine, machine_of, this_machine
+from rooflens.progress import Progress
+from rooflens.records import BOUND, Device
+from rooflens.results import RecordSet
+from rooflens.running.estimating import (
+    Estimator,
+    estimated,
+    estimated_or_failed,
+    estimator_in_worker,
+    not_estimated,
+    read_by_worker,
+)
+from rooflens.running.measuring import Measurer, WorkerMeasurer, measurer_in_workers
+from rooflens.running.outcomes import why_all_failed
+from rooflens.runs.run import Request, Run, is_own_file
+from rooflens.sources.conditions import BUSY_CORES
+from rooflens.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from rooflens.models import Workload
+
+ESTIMATE = "estimate"
+"""The part of the wall time in which an estimate is waited for."""
+_REMEDY = "this is the estimate beside the measurement; leave it out with estimate=False (--no-estimate)"
+
+
+def estimated_beside(
+    runs: Sequence[Run],
+    asked: Sequence[Workload] | None,
+    device: Device | None,
+    limit: float,
+    progress: Progress | None,
+) -> RecordSet:
+    """The estimate of what is measured too: here, or in a worker.
+
+    Args:
+        asked: what the runs are of, which differ in sizes; None: it is estimated in a worker, as is what a file of the
+            user's own makes.
+        limit: seconds for each run in a worker.
+
+    A measurement needs no rate: where the device has none for a dtype, that is a failure. In a file of the user's own,
+    what raises, crashes or hangs is one too.
+
+    Raises:
+        RooflensError: the estimate is refused, or no step can be traced; a note says how to go on without it.
+    """
+    if asked is None:
+        with estimator_in_worker(limit) as estimate:
+            return estimated_by(estimate, runs, device, progress)
+    devices = () if device is None else (device,)
+    those = [runs] if len(asked) == 1 else [one.runs for one in asked]
+    counted = [replace(one, runs=_counted(its)) for one, its in zip(asked, those, strict=True)]
+    with _remedy():
+        try:
+            return estimated(counted, devices)
+        except MissingCeiling as error:
+            every = [run for one in counted for run in one.runs]
+            return RecordSet((), failures=[failure for run in every for failure in not_estimated(run, devices, error)])
+
+
+def estimated_by(
+    estimate: Estimator, runs: Sequence[Run], device: Device | None, progress: Progress | None
+) -> RecordSet:
+    """As :func:`estimated_beside`, by an estimator."""
+    devices = () if device is None else (device,)
+    with _remedy():
+        made = RecordSet.union(estimated_or_failed(estimate, run, devices, progress) for run in _counted(runs))
+        traced = made.records or any(failure.stage == BOUND for failure in made.failures)
+        if not traced and not is_own_file(runs[0].model):
+            raise ModelError(why_all_failed(made.failures))
+    return made
+
+
+def _counted(runs: Sequence[Run]) -> tuple[Run, ...]:
+    return tuple(replace(run, options=run.options.of_source("estimate")) for run in runs)
+
+
+@contextmanager
+def _remedy() -> Iterator[None]:
+    try:
+        yield
+    except RooflensError as error:
+        error.add_note(_REMEDY)
+        raise
+
+
+class Beside:
+    """Estimates in a worker that is started at once, made while something is measured if that disturbs no time.
+
+    Args:
+        limit: seconds for each run.
+        start: at once, or when it is first needed.
+    """
+
+    def __init__(self, limit: float, *, start: bool = True) -> None:
+        self._limit, self._start = limit, start
+
+    def __enter__(self) -> Beside:
+        with ExitStack() as stack:
+            self._thread = stack.enter_context(ThreadPoolExecutor(1))
+            self._estimate = stack.enter_context(estimator_in_worker(self._limit, start=self._start))  # ends first
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def begin(self, runs: Sequence[Run], device: Device | None) -> Future[RecordSet]:
+        """Begin to estimate runs."""
+        return self._thread.submit(estimated_by, self._estimate, runs, device, None)
+
+    def rest(self) -> None:
+        """End the worker until it is needed again: it holds memory."""
+        self._estimate.rest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A measurement that has begun.
+
+    Attributes:
+        measure: times a run.
+        estimate: begins to estimate runs.
+    """
+
+    machine: Machine
+    runs: tuple[Run, ...]
+    measure: Measurer
+    estimate: Callable[[Sequence[Run]], Future[RecordSet]]
+
+
+def begin(
+    stack: ExitStack,
+    requests: Sequence[Request],
+    where: str | None,
+    roof: str | Device | None,
+    in_workers: bool,
+    fresh: bool,
+    limit: float,
+    estimate: bool,
+    watch: Stopwatch,
+    progress: Progress | None,
+) -> Begun:
+    """Start workers, and find the machine and what is to be run; this process needs no torch if workers do all.
+
+    A process that has torch looks models up and estimates by itself, save for files of the user's own.
+
+    Args:
+        stack: ends the workers.
+        requests: of one model.
+        in_workers: runs are timed there, and not in this process.
+        estimate: estimates will be asked for.
+    """
+    measurer: WorkerMeasurer | None = None
+    if in_workers:
+        measurer = stack.enter_context(measurer_in_workers(where, limit=limit, fresh=fresh, watch=watch))
+        if "torch" not in sys.modules or read_by_worker(requests[0]):
+            beside = stack.enter_context(Beside(limit, start=estimate))
+            machine = machine_of(measurer.found(), roof, progress)
+            runs = tuple(run for asked in requests for run in measurer.runs(asked))
+            return Begun(
+                machine=machine, runs=runs, measure=measurer, estimate=partial(beside.begin, device=machine.device)
+            )
+    from rooflens.models import workload
+    from rooflens.running.timed import measurer_here
+
+    asked = [workload(request) for request in requests]
+    machine = this_machine(where, roof, progress)
+
+    def estimated_now(runs: Sequence[Run]) -> Future[RecordSet]:
+        done = Future[RecordSet]()
+        done.set_result(estimated_beside(runs, asked, machine.device, limit, progress))
+        return done
+
+    return Begun(
+        machine=machine,
+        runs=tuple(run for one in asked for run in one.runs),
+        measure=measurer or stack.enter_context(measurer_here(asked, machine.where)),
+        estimate=estimated_now,
+    )
+
+
+def disturbs(where: str) -> bool:
+    """True if a process beside a measurement on torch's device type disturbs it, by the rule of its conditions."""
+    return where == "cpu" or BUSY_CORES * (os.cpu_count() or 1) <= 1
