@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +29,8 @@ PROBE = Policy(warmup=1, settle=1, settle_seconds=0.0, min_samples=1, max_sample
 PROFILE = "profile"
 """The stage that comes after all that is timed."""
 DEVICE, LIBRARIES, BUILD, MOVE, RECORDS = "device", "libraries", "build", "move", "records"
-"""Parts of a worker's wall time: to wake the device; torch's libraries; then of each case: its model and inputs are
-made, they are brought into place, and what was measured is written."""
+"""Parts of a worker's wall time: the device is woken; then of each case: torch's libraries are waited for, if they are
+not loaded yet, model and inputs are made, they are brought into place, and what was measured is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +72,10 @@ def begin(start: Start, looked: Callable[[], conditions.Observer | None], tell: 
     if where == "cpu":
         conditions.bound_memory()
     observer = card if card is not None and where == "cuda" else conditions.Observer(where)
-    tell(PartEntered(name=LIBRARIES))
-    source.load_libraries(where)
+    # They load while the model is looked up: neither waits for the other.
+    loader = ThreadPoolExecutor(1)
+    libraries = loader.submit(source.load_libraries, where)
+    loader.shutdown(wait=False)  # its thread ends with that, and leaves the handles that it made to this one
 
     @kept_switches()  # also those that a user's file turns while it is read
     def do(job: Measure, tell: AnswerListener) -> bool:
@@ -94,6 +97,8 @@ def begin(start: Start, looked: Callable[[], conditions.Observer | None], tell: 
             share=lambda done: tell(Share(done=done)),
             part=lambda name: tell(PartEntered(name=name)),
         )
+        told.part(LIBRARIES)
+        libraries.result()
         told.part(BUILD)
         try:
             asked = workload_of(job.run)
