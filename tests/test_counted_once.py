@@ -296,7 +296,9 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: bool = Fal
     monkeypatch.setattr(PlayedTool, "printed", lambda _, report: nullcontext(iter(report.read_text().splitlines(True))))
     monkeypatch.setattr(counting, "_capability", lambda: "9.0")
     run = Run(model="net", batch=2)
-    machine = Machine(where="cuda", title="H200", known=None, stored=tmp_path, device=rl.device("h200-sxm-141gb"))
+    machine = Machine(
+        where="cuda", title="H200", cards=0, known=None, stored=tmp_path, device=rl.device("h200-sxm-141gb")
+    )
     one = counting._Counting(
         run=run,
         case=run.case("h200-sxm-141gb"),

@@ -55,16 +55,16 @@ def test_a_library_that_needs_more_of_it_gets_the_compiler_itself(library: str) 
 
 @pytest.mark.usefixtures("compiler")
 def test_functions_that_are_left_out_of_compiled_code_run_as_ever() -> None:
-    before = torch.compiler.disable
+    before: Any = torch.compiler.disable
+
+    def doubled(x: int) -> int:
+        return 2 * x
+
+    def tripled(x: int) -> int:
+        return 3 * x
+
     with compiler_on_demand():
-
-        @torch.compiler.disable
-        def twice(x: int) -> int:
-            return 2 * x
-
-        @torch.compiler.disable(reason="three")
-        def thrice(x: int) -> int:
-            return 3 * x
-
+        disable: Any = torch.compiler.disable
+        twice, thrice = disable(doubled), disable(reason="three")(tripled)
     assert torch.compiler.disable is before
     assert (twice(4), thrice(4)) == (8, 12)
