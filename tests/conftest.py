@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +18,13 @@ if settings.get_current_profile_name() == "default":  # not in CI, whose profile
     # A time limit per example measures the load of the machine, not the code; budgets have tests of their own.
     settings.register_profile("rooflens", deadline=None)
     settings.load_profile("rooflens")
+
+
+def pytest_configure() -> None:
+    """Let torch compute in one thread, in workers too: several test processes share the cores, and threads that wait
+    for each other spin.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_finish() -> None:

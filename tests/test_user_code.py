@@ -190,14 +190,14 @@ def test_a_measured_model_is_made_by_one_call_in_a_process_of_its_own(tmp_path: 
         "MADE = []\nclass Counted(nn.Linear):\n    def forward(self, x):\n        assert len(MADE) == 1\n"
         "        return super().forward(x)",
     )
-    counts = "torch.set_num_threads(1)\n" + counts.replace(
+    counts = "torch.set_num_threads(3)\n" + counts.replace(
         "    MADE.app", "    torch.backends.cudnn.benchmark = True\n    MADE.app"
     )
     found = rl.measure(own_file(tmp_path, counts), batch=[1, 2], device="cpu", budget=0.02)
     assert (found.failures, {case.batch for case in found.cases}) == ((), {1, 2})
     # What no case decides holds while the step runs, and is in its environment.
     assert found.environment is not None
-    assert (found.environment.machine["threads"], found.environment.flags["cudnn benchmark"]) == (1, True)
+    assert (found.environment.machine["threads"], found.environment.flags["cudnn benchmark"]) == (3, True)
 
 
 def test_in_a_worker_a_further_call_is_asked_for(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import operator
 import sys
 import traceback
 import warnings
@@ -197,7 +198,7 @@ def _guarded(name: str, call: Callable[[], Gives], read: _ReadFile) -> tuple[Giv
     devices: list[Any] = []
     file, _, function = name.rpartition(":")
     said = f"{Path(file or name).name}{':' if file else ''}{function if file else ''}"
-    before = _attributes()
+    before = _holders()
     with neutral("fp32"), warnings.catch_warnings(), patch.object(torch, "set_default_device", devices.append):
         warnings.simplefilter("ignore")  # about initialisation, which does not matter here
         as_it_was = settings()
@@ -227,28 +228,45 @@ def _telling(name: str, call: Callable[[], Gives]) -> Gives:
         ) from error
 
 
-def _attributes() -> dict[str, Any]:
-    """Return what torch's modules hold, and its classes, by name."""
-    found: dict[str, Any] = {}
-    modules = [(name, module) for name, module in list(sys.modules.items()) if name.partition(".")[0] == "torch"]
-    for name, module in modules:
-        for key, value in list(vars(module).items()) if type(module) is ModuleType else ():
-            # Not isinstance: that would load modules that load when they are used.
-            if not issubclass(type(value), type):
-                found[f"{name}.{key}"] = value
-            elif str(value.__module__).partition(".")[0] == "torch":
-                found |= {f"{value.__module__}.{value.__qualname__}.{k}": v for k, v in vars(value).items()}
-    return found
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A module or a class of torch, and what it holds at one moment, by name."""
+
+    name: str
+    holder: Any
+    held: dict[str, Any]
+
+
+def _holders() -> list[_Holder]:
+    """Return torch's modules, and its classes that stand in them."""
+    names = [name for name in list(sys.modules) if name.partition(".")[0] == "torch"]
+    modules = [_Holder(name, sys.modules[name], dict(vars(sys.modules[name]))) for name in names if _is_plain(name)]
+    # By identity, since a class stands in many modules. Not isinstance: that would load modules that load when used.
+    held = [value for module in modules for value in module.held.values() if issubclass(type(value), type)]
+    classes = {id(value): value for value in held}.values()
+    return modules + [
+        _Holder(f"{value.__module__}.{value.__qualname__}", value, dict(vars(value)))
+        for value in classes
+        if str(value.__module__).partition(".")[0] == "torch"
+    ]
+
+
+def _is_plain(name: str) -> bool:
+    return type(sys.modules[name]) is ModuleType
 
 
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, staticmethod, classmethod)
 
 
-def _replaced(before: dict[str, Any]) -> list[str]:
+def _replaced(before: list[_Holder]) -> list[str]:
     """Return the names of functions in whose place the user's code has put its own. A package does so only once."""
-    now = _attributes()
+    # What is added stands at the end: of most holders nothing else is different, and nothing is read by name.
+    different = [b for b in before if not all(map(operator.is_, b.held.values(), list(vars(b.holder).values())))]
     return [
-        name
-        for name, value in before.items()
-        if type(value) in (*_FUNCTIONS, property) and now.get(name, value) is not value and is_own_function(now[name])
+        f"{each.name}.{key}"
+        for each in different
+        for key, now in list(vars(each.holder).items())
+        if (value := each.held.get(key, now)) is not now
+        and type(value) in (*_FUNCTIONS, property)
+        and is_own_function(now)
     ]
