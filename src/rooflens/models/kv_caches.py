@@ -150,8 +150,12 @@ def valid_parts(cache: Any, tokens: int) -> Iterator[tuple[torch.Tensor, int]]:
             yield tensor, round(tensor.numel() * _filled(owner, tokens))
 
 
-def kv_cache(cache: Any, batch: int, tokens: int) -> KvCache:
-    """Return what a cache holds that has seen `tokens` tokens of each of `batch` sequences."""
+def kv_cache(cache: Any, batch: int, tokens: int, times: Callable[[torch.Tensor], int] = lambda _: 1) -> KvCache:
+    """Return what a cache holds that has seen `tokens` tokens of each of `batch` sequences.
+
+    Args:
+        times: for how many tensors that are alike one stands.
+    """
     storages: set[int] = set()
     alike: Counter[CachePart] = Counter()
     for name, tensor, owner in _named(cache):
@@ -170,7 +174,7 @@ def kv_cache(cache: Any, batch: int, tokens: int) -> KvCache:
             used=round(nbytes * share),
             per_token=_per_token(name, owner, tensor, tokens) * nbytes,
         )
-        alike[part] += 1
+        alike[part] += times(tensor)
     parts = tuple(replace(part, tensors=count) for part, count in alike.items())
     return KvCache(batch=batch, tokens=tokens, parts=parts)
 

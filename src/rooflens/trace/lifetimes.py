@@ -8,7 +8,8 @@ autograd saved.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -16,6 +17,15 @@ from torch import Tensor
 
 from rooflens.records import Access, Memory, MemoryBlock, allocated, peak_memory
 from rooflens.trace.plain_tensors import plain_tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A block of memory that a part of a step makes. Moments are since its begin; no death: it outlives the part."""
+
+    nbytes: int
+    birth: int
+    death: int | None
 
 
 class Lifetimes:
@@ -26,7 +36,8 @@ class Lifetimes:
         self.held = 0
         self._alive: dict[int, int] = {}
         self._watches: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-        self._clock = 0
+        self._lasting: set[int] = set()
+        self.clock = 0
 
     def see(self, tensor: Tensor, cause: str = "temporaries") -> None:
         """Note the storages of `tensor` that are new."""
@@ -35,16 +46,12 @@ class Lifetimes:
 
     def _block(self, tensor: Tensor, cause: str = "temporaries") -> MemoryBlock:
         storage = tensor.untyped_storage()
-        key = storage._cdata
-        known = self._alive.get(key)
+        known = self._alive.get(storage._cdata)
         if known is not None:
             return self.blocks[known]
-        self._clock += 1
-        block = MemoryBlock(allocated(storage.nbytes()), birth=self._clock, cause=cause)
-        self.held += block.nbytes
-        self._alive[key] = len(self.blocks)
-        self.blocks.append(block)
-        self._watches[key] = weakref.ref(storage, partial(self._freed, key))
+        self.clock += 1
+        block = MemoryBlock(allocated(storage.nbytes()), birth=self.clock, cause=cause)
+        self._watch(tensor, self._add(block))
         return block
 
     def number(self, tensor: Tensor) -> int:
@@ -68,7 +75,47 @@ class Lifetimes:
     @property
     def lasting(self) -> frozenset[int]:
         """Numbers of the blocks that are still allocated: results, state, and what the step began with."""
-        return frozenset(self._alive.values())
+        return frozenset((*self._lasting, *self._alive.values()))
+
+    def add_like(self, number: int) -> int:
+        """Add a block without a tensor, like another one that was there from the start; return its number."""
+        other = self.blocks[number]
+        return self._add(MemoryBlock(other.nbytes, birth=other.birth, cause=other.cause))
+
+    def _add(self, block: MemoryBlock) -> int:
+        number = len(self.blocks)
+        self.blocks.append(block)
+        if block.death is None:
+            self.held += block.nbytes
+            self._lasting.add(number)
+        return number
+
+    def end(self, number: int, moment: int) -> None:
+        """Let a block without a tensor end."""
+        self.blocks[number].death = moment
+        self.held -= self.blocks[number].nbytes
+        self._lasting.discard(number)
+
+    def replay(self, made: Sequence[Made], moments: int, results: Mapping[int, Tensor]) -> int:
+        """Add blocks that live as others did in so many moments; return the number of the first.
+
+        Args:
+            results: the tensors of some of them, which live on.
+        """
+        first = len(self.blocks)
+        for n, one in enumerate(made):
+            death = None if one.death is None else self.clock + one.death
+            number = self._add(MemoryBlock(one.nbytes, birth=self.clock + one.birth, death=death))
+            if n in results:
+                self._watch(results[n], number)
+        self.clock += moments
+        return first
+
+    def _watch(self, tensor: Tensor, number: int) -> None:
+        storage = tensor.untyped_storage()
+        self._lasting.discard(number)
+        self._alive[storage._cdata] = number
+        self._watches[storage._cdata] = weakref.ref(storage, partial(self._freed, storage._cdata))
 
     def label(self, tensor: Tensor, cause: str, *, from_start: bool = False) -> None:
         """Say why the storages of `tensor` are there, and whether they were from the start."""
@@ -85,9 +132,9 @@ class Lifetimes:
                 self.blocks[number].cause = cause
 
     def _freed(self, key: int, _: object) -> None:
-        self._clock += 1
+        self.clock += 1
         block = self.blocks[self._alive.pop(key)]
-        block.death = self._clock
+        block.death = self.clock
         self.held -= block.nbytes
         del self._watches[key]
 

@@ -64,6 +64,8 @@ NOTES = {
 }
 """What to know of a step with such an operation."""
 
+Counts = tuple[tuple[tuple[str, Phase], int], ...]
+"""How many there are, by path and phase."""
 QUANTISING = frozenset({"quantize_per_channel", "quantize_per_tensor", "quantize_per_tensor_dynamic"})
 """Operations that make torch's quantised tensors, of which there are no fake ones."""
 
@@ -163,6 +165,23 @@ class Recorder(TorchDispatchMode):
             for path, phase in pieces
         )
 
+    @property
+    def counts(self) -> tuple[Counter[tuple[str, Phase]], Counter[tuple[str, Phase]]]:
+        """Views and calls of modules so far, by path and phase."""
+        return self._views.copy(), self._module_calls.copy()
+
+    def count_again(self, views: Counts, module_calls: Counts, path: str) -> None:
+        """Count views and calls below a path."""
+        for counter, more in ((self._views, views), (self._module_calls, module_calls)):
+            for (below, phase), n in more:
+                counter[path + below, phase] += n
+
+    def add(self, operation: Operation, held: int) -> None:
+        """Note an operation that has run."""
+        self.operations.append(operation)
+        self.times.append(self.stands_for)
+        self.held.append(held)
+
     def _count_module_call(self, path: str) -> None:
         self._module_calls[path, self.phase] += self.stands_for
 
@@ -214,9 +233,8 @@ class Recorder(TorchDispatchMode):
             if schema.view:
                 self._views[path, self.phase] += self.stands_for
             elif not schema.free:
-                self.operations.append(self._operation(schema, args, kwargs, outputs, path, recomputed))
-                self.times.append(self.stands_for)
-                self.held.append(self._lifetimes.held)
+                operation = self._operation(schema, args, kwargs, outputs, path, recomputed)
+                self.add(operation, self._lifetimes.held)
         return results
 
     def _ours(self, value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -45,6 +45,7 @@ from rooflens.trace.refusals import (
     refuse_sparse_gradients,
     refuse_what_does_not_fit,
 )
+from rooflens.trace.repeated_layers import NotRepeated, RepeatedLayers
 from rooflens.trace.replaced_calls import OPERATORS, AcceleratorCalls, without_mkldnn
 from rooflens.trace.replaced_operators import replaced
 from rooflens.trace.scan_calls import Scans
@@ -72,7 +73,7 @@ def trace(step: Step) -> Trace:
     with neutral(step.dtype) as disturbed, patch.object(_FAKE_TENSOR_LOG, "disabled", True):
         try:
             _refuse_what_has_no_fake(step)
-            done = _run(step, FakeCopies(step.cast, step.channels_last, step.known))
+            done = _run_on_fakes(step)
         except DataDependent as error:
             refuse_what_does_not_fit(step, error)
             real = step if step.with_values is None else step.with_values()
@@ -87,9 +88,22 @@ def trace(step: Step) -> Trace:
         return replace(done, notes=(*done.notes, *disturbed))
 
 
-def _run(step: Step, copies: Copies) -> Trace:
+def _run_on_fakes(step: Step) -> Trace:
+    """A trace in which equal layers run once, or each for itself where that could miss something."""
+    layers: list[RepeatedLayers] = []
+    try:
+        return _run(step, FakeCopies(step.cast, step.channels_last, step.known), layers.append)
+    except NotRepeated:
+        pass
+    except ModelError:
+        if not any(one.used for one in layers):
+            raise
+    return _run(step, FakeCopies(step.cast, step.channels_last, step.known))
+
+
+def _run(step: Step, copies: Copies, repeating: Callable[[RepeatedLayers], None] | None = None) -> Trace:
     with own_thread(step.name) as notes:
-        done = _Run(step, copies).trace()
+        done = _Run(step, copies, repeating).trace()
     return replace(done, notes=(*done.notes, *notes))
 
 
@@ -132,7 +146,12 @@ def _refuse_what_has_no_fake(step: Step) -> None:
 class _Run:
     """One trace in progress."""
 
-    def __init__(self, step: Step, copies: Copies) -> None:
+    def __init__(self, step: Step, copies: Copies, repeating: Callable[[RepeatedLayers], None] | None = None) -> None:
+        """Begin.
+
+        Args:
+            repeating: is given what lets equal layers run once; None: each runs.
+        """
         self.step = step
         self.module = unwrapped(step.module)
         self.copies = copies
@@ -148,6 +167,8 @@ class _Run:
         self.cache: tuple[Cached, ...] = ()
         self.masks: list[Mask] = []
         self.recorder = Recorder(self.paths, self.lifetimes, names, self._adopted)
+        self.layers = RepeatedLayers(self.paths, self.lifetimes, self.recorder, self.masks)
+        self.repeating = repeating
         self.outside: list[tuple[Tensor, Tensor | None]] = []
         self.parameters = [self.state[name] for name, _ in self.module.named_parameters()]
 
@@ -160,6 +181,9 @@ class _Run:
                 contexts.enter_context(without_mkldnn())
                 contexts.enter_context(torch.jit.optimized_execution(False))
             self._label_state()
+            if self.repeating is not None:
+                self.repeating(self.layers)
+                self.layers.take_over(self.module)
             return self._trace(*contexts.enter_context(self._given()))
 
     def _trace(self, args: Any, kwargs: Any, targets: Any) -> Trace:
@@ -190,6 +214,7 @@ class _Run:
                     output = self._forward(args, kwargs, targets)
                     cache = None if step.cache is None else output.get(step.cache)
                     self._label_cache(cache)
+        begun = self.layers.finish(self.cache)
         lasting = self.lifetimes.lasting
         held = self._held_by(cache)
         memory = self._memory(held)
@@ -197,7 +222,7 @@ class _Run:
         return Trace(
             lasting=lasting,
             serving=step.mode in ("prefill", "decode"),
-            cache=self.cache,
+            cache=begun,
             masks=tuple(self.masks),
             operations=tuple(self.recorder.operations),
             times=tuple(self.recorder.times) if step.accumulation_steps > 1 else (),
@@ -286,7 +311,7 @@ class _Run:
             return None
         tensors = torch.utils._pytree.tree_leaves(self.step.kwargs)
         batch = next(tensor.shape[0] for tensor in tensors if isinstance(tensor, Tensor))
-        return kv_cache(cache, batch, self.step.seen)
+        return kv_cache(cache, batch, self.step.seen, self.layers.times)
 
     def _memory(self, cache: KvCache | None) -> Memory:
         """Bytes at the peak, of a cache what it holds: a longer one beside its old one, and rounding, are temporary."""

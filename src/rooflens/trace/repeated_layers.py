@@ -1,0 +1,260 @@
+"""Equal layers run once: the first two of a kind run, and the others take over what these did.
+
+What a module does follows from the module and its arguments. So of equal modules that are called with arguments of the
+same sizes, all others do what the first two did: the same operations with the same shapes, on their own parameters and
+their own part of a cache. The code around the layers runs as it is, so a layer that is left out of a stack, called with
+another mask or on other sizes is seen. What cannot be told is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rooflens.records import Access, Cached, Mask, Operation
+from rooflens.trace.equal_modules import equal_modules, own_tensors, places
+from rooflens.trace.lifetimes import Lifetimes, Made
+from rooflens.trace.modules import ModulePaths
+from rooflens.trace.recorder import Recorder
+from rooflens.trace.seen_calls import (
+    Argument,
+    Done,
+    Given,
+    Result,
+    Role,
+    SeenCall,
+    Unlike,
+    output_of,
+    rebuilt,
+    roles_in,
+    shared,
+    touched_by,
+)
+
+
+class NotRepeated(Exception):
+    """What a layer took over from another one cannot be all that it does: the step has to be run without that."""
+
+
+class RepeatedLayers:
+    """Runs equal layers of a model once in a trace."""
+
+    def __init__(self, paths: ModulePaths, lifetimes: Lifetimes, recorder: Recorder, masks: Sequence[Mask]) -> None:
+        self._paths, self._lifetimes, self._recorder, self._masks = paths, lifetimes, recorder, masks
+        self._first: dict[Hashable, SeenCall] = {}
+        self._known: dict[Hashable, SeenCall | None] = {}
+        self._before: dict[nn.Module, tuple[int, ...]] = {}
+        self._taken: set[nn.Module] = set()
+        self._used: dict[int, SeenCall] = {}
+        self._copies: dict[int, list[int]] = {}
+        self._late: list[tuple[int, int]] = []
+        self._kinds: dict[Hashable, int] = {}
+        self._running = False
+
+    def take_over(self, root: nn.Module) -> None:
+        """Let equal layers of a module take over, until whoever traces it puts its attributes back."""
+        for module, kind in equal_modules(root).items():
+            vars(module)["forward"] = self._instead(module, kind, module.forward)
+
+    @property
+    def used(self) -> bool:
+        """True if some layer did not run."""
+        return bool(self._taken)
+
+    def _instead(self, module: nn.Module, kind: Hashable, forward: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(forward)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._running or torch.is_grad_enabled():
+                return forward(*args, **kwargs)
+            given = Given(args, kwargs)
+            history = self._before.get(module, ())
+            told = given.kind(places(module), first=not history)
+            key = (kind, history, self._recorder.is_watching(), told, torch.is_autocast_enabled("cpu"))
+            self._before[module] = (*history, self._kinds.setdefault(key, len(self._kinds)))
+            template = self._known.get(key)
+            if template is not None:
+                return self._take_over(template, module, given)
+            if module in self._taken:
+                raise NotRepeated
+            return self._run(module, key, given, lambda: forward(*args, **kwargs))
+
+        return call
+
+    def _run(self, module: nn.Module, key: Hashable, given: Given, call: Callable[[], Any]) -> Any:
+        """Run a layer, and keep what it did if the others may take it over."""
+        watch, masks = _Watch(self._paths, self._lifetimes, self._recorder), len(self._masks)
+        self._running = True
+        try:
+            output = call()
+        finally:
+            self._running = False
+        if key in self._known:
+            return output
+        try:
+            if len(self._masks) > masks:
+                raise Unlike
+            seen = watch.seen(module, given, output)
+            if key not in self._first:
+                self._first[key] = seen
+            else:
+                self._known[key] = shared(self._first[key], seen, self._lifetimes)
+        except Unlike:
+            self._known[key] = None
+        return output
+
+    def _take_over(self, template: SeenCall, module: nn.Module, given: Given) -> Any:
+        """Note what a layer does, and return what it returns."""
+        self._taken.add(module)
+        results: dict[int, Tensor] = {}
+
+        def made(leaf: Any) -> Any:
+            if isinstance(leaf, Argument):
+                return given.leaves[leaf.place]
+            if not isinstance(leaf, Result):
+                return leaf
+            assert given.fake is not None
+            tensor = leaf.new(given.fake)
+            if leaf.made is not None:
+                results[leaf.made] = tensor
+            return tensor
+
+        output = rebuilt(template.output, made)
+        if self._recorder.is_watching():
+            self._note(template, module, given, results)
+        return output
+
+    def _note(self, template: SeenCall, module: nn.Module, given: Given, results: dict[int, Tensor]) -> None:
+        """Note the operations and the memory of a call that did what another one did."""
+        lifetimes = self._lifetimes
+        self._used.setdefault(id(template), template)
+        states = [self._like(number) for number in template.states]
+        held, begin = lifetimes.held, lifetimes.clock
+        for (_, n), moment in template.died:
+            lifetimes.end(states[n], begin + moment)
+        first = lifetimes.replay(template.made, template.moments, results)
+        for n in template.kept:
+            self._copies.setdefault(template.first + n, []).append(first + n)
+        own, path = list(own_tensors(module)), self._paths.current
+
+        def block(role: Role) -> int:
+            whose, n = role
+            if whose in ("own", "given"):
+                return lifetimes.number(own[n] if whose == "own" else given.leaves[n])
+            return {"made": first + n, "state": states[n] if whose == "state" else 0, "other": n}[whose]
+
+        for done in template.operations:
+            self._recorder.add(_again(done, path, block), held + done.held)
+        self._recorder.count_again(template.views, template.module_calls, path)
+
+    def _like(self, other: int) -> int:
+        """The number of a block that is there when the step begins, like another one."""
+        number = self._lifetimes.add_like(other)
+        self._copies.setdefault(other, []).append(number)
+        self._late.append((len(self._recorder.operations), self._lifetimes.blocks[number].nbytes))
+        return number
+
+    def finish(self, cache: Sequence[Cached]) -> tuple[Cached, ...]:
+        """Settle what is known only when the step has ended, and return the whole cache of which a part is given.
+
+        Raises:
+            NotRepeated: what layers took over is not all that they do.
+        """
+        if not self._used:
+            return tuple(cache)
+        blocks, operations = self._lifetimes.blocks, self._recorder.operations
+        for template in self._used.values():
+            mine = range(template.begin, template.begin + len(template.operations))
+            dead = {n for (_, n), _ in template.died}
+            lasting = [number for n, number in enumerate(template.states) if n not in dead]
+            lasting += [template.first + n for n in template.kept]
+            others = (o for n, o in enumerate(operations) if n not in mine)
+            read = {access.block for operation in others for access in operation.reads}
+            if any(blocks[number].death is not None for number in lasting) or read.intersection(lasting):
+                raise NotRepeated
+        touched = {access.block for operation in operations for access in operation.reads}
+        if any(part.nbytes and part.block not in touched for part in cache):
+            raise NotRepeated
+        for number, copies in self._copies.items():
+            for copy in copies:
+                blocks[copy].cause = blocks[number].cause
+        for before, nbytes in self._late:
+            self._recorder.held[:before] = [held + nbytes for held in self._recorder.held[:before]]
+        more = (replace(part, block=copy) for part in cache for copy in self._copies.get(part.block, ()))
+        return (*cache, *more)
+
+    def times(self, tensor: Tensor) -> int:
+        """Of how many layers a tensor of a cache stands for the same."""
+        return 1 + len(self._copies.get(self._lifetimes.number(tensor), ()))
+
+
+class _Watch:
+    """Sees what a call does."""
+
+    def __init__(self, paths: ModulePaths, lifetimes: Lifetimes, recorder: Recorder) -> None:
+        self._path, self._lifetimes, self._recorder = paths.current, lifetimes, recorder
+        self._begin, self._first = len(recorder.operations), len(lifetimes.blocks)
+        self._clock, self._held, self._alive = lifetimes.clock, lifetimes.held, lifetimes.lasting
+        self._counts = recorder.counts
+
+    def seen(self, module: nn.Module, given: Given, output: Any) -> SeenCall:
+        """What it did.
+
+        Raises:
+            Unlike: more than can be told.
+        """
+        lifetimes, recorder, first = self._lifetimes, self._recorder, self._first
+        roles = roles_in(module, given, lifetimes)
+        made = tuple(
+            Made(
+                block.nbytes,
+                (block.birth or 0) - self._clock,
+                None if block.death is None else block.death - self._clock,
+            )
+            for block in lifetimes.blocks[first:]
+        )
+        died = [(roles.get(n, ("other", n)), n) for n in sorted(self._alive - lifetimes.lasting)]
+        operations = zip(recorder.operations[self._begin :], recorder.held[self._begin :], strict=True)
+        views, calls = (
+            tuple(((self._below(path), phase), n) for (path, phase), n in more.items())
+            for more in (now - before for now, before in zip(recorder.counts, self._counts, strict=True))
+        )
+        return SeenCall(
+            path=self._path,
+            operations=tuple(
+                Done(
+                    operation=operation,
+                    layout=operation.call.layout,
+                    path=self._below(operation.path),
+                    reads=touched_by(operation.reads, roles, first),
+                    writes=touched_by(operation.writes, roles, first),
+                    held=held - self._held,
+                )
+                for operation, held in operations
+            ),
+            begin=self._begin,
+            made=made,
+            first=first,
+            moments=lifetimes.clock - self._clock,
+            died=tuple((role, (lifetimes.blocks[n].death or 0) - self._clock) for role, n in died),
+            views=views,
+            module_calls=calls,
+            output=output_of(output, given, first if recorder.is_watching() else None, lifetimes),
+        )
+
+    def _below(self, path: str) -> str:
+        if path != self._path and not path.startswith(f"{self._path}."):
+            raise Unlike
+        return path.removeprefix(self._path)
+
+
+def _again(done: Done, path: str, block: Callable[[Role], int]) -> Operation:
+    reads, writes = (
+        tuple(Access(block(touched.role), touched.nbytes, touched.elements) for touched in accesses)
+        for accesses in (done.reads, done.writes)
+    )
+    return replace(done.operation, path=path + done.path, reads=reads, writes=writes)
