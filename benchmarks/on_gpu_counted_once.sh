@@ -2,6 +2,7 @@
 # Distinct launches counted once, as docs/counters.md tells: sh benchmarks/on_gpu_counted_once.sh OUT [CASE]...
 # Without a case all run, the most wanted first. OUT/counted-once.tgz has records and texts; what matters is printed.
 set -u
+export PYTHONPATH=".:src:${PYTHONPATH:-}"
 out=$1
 shift
 cases="$*"
@@ -23,7 +24,7 @@ count() {
     echo "$name: $took s, report $size bytes; $notes"
 }
 decoder() {
-    PYTHONPATH=. python3 -c "
+    python3 -c "
 import json
 from benchmarks.memory import DECODER
 print(json.dumps(DECODER | {'num_hidden_layers': $1}))"
@@ -37,5 +38,5 @@ count decoder-short "hf:$keep/decoder-short.json" -b 1 --seq-len 512 --dtype bf1
 count resnet18-every resnet18 -b 32 --dtype amp-bf16 --mode train --every
 count decoder-short-every "hf:$keep/decoder-short.json" -b 1 --seq-len 512 --dtype bf16 --mode train --every
 count vit-every vit_b_16 -b 16 --dtype bf16 --mode train --every
-PYTHONPATH=src:. python3 benchmarks/counted_once.py "$made"
+python3 benchmarks/counted_once.py "$made"
 tar -czf "$out/counted-once.tgz" --exclude keep -C "$made" .

@@ -18,16 +18,17 @@ import rooflens as rl
 from rooflens.machine import Machine
 from rooflens.records import Failure, Record, RecordFile, write_records
 from rooflens.results import RecordSet
-from rooflens.running import counting
+from rooflens.running import counted_step
 from rooflens.running.attributing import EQUAL, REPLAYED, UNREACHED, spread
-from rooflens.running.counting import plan_of
+from rooflens.running.counted_step import StepCounting, plan_of
 from rooflens.running.jobs import Done
-from rooflens.running.observations import CountingPlan, planned, standing
+from rooflens.running.observations import CountingPlan, every_launch, planned, standing
 from rooflens.runs.run import Run
+from rooflens.sources.counters import short
 from rooflens.sources.counters.ncu import Tool
 from rooflens.sources.profile.calls import Calls, CallWindows, NumberedCalls
 from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
-from rooflens.sources.profile.launches import CalledLaunch, Round, called_launches
+from rooflens.sources.profile.launches import CalledLaunch, Round, StepLaunches, called_launches
 from rooflens.sources.range_names import call_of, call_range
 
 
@@ -195,7 +196,7 @@ def spread_plan() -> tuple[list[Any], CountingPlan]:
 
 def test_equal_launches_take_the_counts_and_keep_their_time_and_place() -> None:
     shares, plan = spread_plan()
-    first, relu, second = spread([counted("gemm", 70), counted("relu", 5)], shares, plan)
+    first, relu, second = spread({0: counted("gemm", 70), 1: counted("relu", 5)}, [], shares, plan)
     assert (first.path, second.path) == ("fc1", "fc2")
     assert first.work == second.work == counted("gemm", 70).work
     assert [r.timing.samples for r in (first, relu, second) if r.timing is not None] == [(1.0,), (2.0,), (3.0,)]
@@ -204,16 +205,16 @@ def test_equal_launches_take_the_counts_and_keep_their_time_and_place() -> None:
 
 def test_what_was_not_reached_has_a_time_and_no_counts() -> None:
     shares, plan = spread_plan()
-    first, relu, second = spread([counted("gemm", 70)], shares, plan)
+    first, relu, second = spread({0: counted("gemm", 70)}, [], shares, plan)
     assert first.work == second.work
     assert relu.work is not None
     assert (relu.work.missing, dict(relu.work.bytes), relu.notes) == (frozenset({"relu"}), {}, (UNREACHED,))
     assert relu.timing is not None
 
 
-def test_a_counted_kernel_that_no_plan_has_stays_and_says_so() -> None:
+def test_a_counted_kernel_that_the_profile_does_not_have_stays_and_says_so() -> None:
     shares, plan = spread_plan()
-    *_, stranger = spread([counted("gemm"), counted("odd"), counted("relu")], shares, plan)
+    *_, stranger = spread({0: counted("gemm"), 1: counted("relu")}, [counted("odd")], shares, plan)
     assert (stranger.name, REPLAYED in stranger.notes) == ("odd", True)
 
 
@@ -221,34 +222,62 @@ def test_every_launch_is_counted_where_equal_ones_cannot_be_told() -> None:
     shares, _ = spread_plan()
     rows = launches(("gemm", 0, 0), ("relu", 1, 1), ("gemm", 2, 0))
     plan, notes = plan_of(shares, rows, False)
-    assert plan is not None
+    assert plan.rounds
     assert not notes
-    assert plan_of(shares, rows, True) == (None, ())
+    assert plan_of(shares, rows, True) == (every_launch(3), ())
     for other, why in ((None, "compiled"), (rows[:2], "different kernels")):
         none, (note,) = plan_of(shares, other, False)
-        assert none is None
+        assert none == every_launch(3)
         assert why in note
+
+
+def test_a_plan_can_be_narrowed_to_some_launches() -> None:
+    """What the calls of those launch beside them is counted too."""
+    rows = launches(("gemm", 0, 0), ("cast", 0, 0), ("relu", 1, 1), ("triton", -1, None))
+    plan = planned(rows, [50.0, 1.0, 2.0, 3.0])
+    only = plan.only({0, 3}, rows)
+    assert (only.counted, only.stands) == ((0, 1, 3), plan.stands)
+    assert [its.during for its in only.rounds] == [frozenset({0}), frozenset()]
+    assert plan.only(set(), rows).counted == ()
+    assert every_launch(4).only({1}, rows) == every_launch(4)  # one run has them all
 
 
 class PlayedTool(Tool):
     """An ncu whose report is the file of launches that it was given."""
 
     def command(self, metrics: Any, report: Path, *, cache: str, program: Any) -> list[str]:
-        return [sys.executable, self.path, str(report), program[-1]]
+        return [sys.executable, self.path, str(report), program[-1], ",".join(metrics), json.dumps(VALUES)]
 
 
+VALUES = {
+    "gpu__time_duration.sum": (1000, 1000),
+    "dram__bytes.sum": (2000, 30),
+    "sm__inst_executed_pipe_tensor.sum": (8, 0),
+    "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": (10, 5),
+    "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum": (64, 0),
+}
+"""Counters of a product and of an element-wise kernel."""
 NCU = """
 import json, pathlib, sys, time
-report, job = map(pathlib.Path, sys.argv[1:])
-while not job.exists():
-    time.sleep(0.01)
-rounds = json.loads(job.read_bytes())["rounds"]
-names = ["gemm", "relu"] if rounds else ["gemm", "relu", "gemm"]
+
+report, job, metrics, values = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3].split(","), sys.argv[4]
+values = json.loads(values)
+def awaited(path):
+    while not path.exists():
+        time.sleep(0.01)
+    return json.loads(path.read_bytes())
+rounds = awaited(pathlib.Path(awaited(job)["rounds"]))
+step = ["gemm", "relu", "gemm"]
+names = [step[n] for its in rounds for n in sorted(its["during"])] if rounds else step
 for n, name in enumerate(names):
-    print(f'==PROF== Profiling "{name}" - {n}: 0%....50%....100% - 3 passes', flush=True)
-head = ["ID", "Process ID", "Kernel Name", "Device", "CC", "gpu__time_duration.sum", "dram__bytes.sum"]
-rows = [head, ["", "", "", "", "", "ns", "byte"]]
-rows += [[str(n), "1", name, "0", "9.0", "1000", "2000" if name == "gemm" else "30"] for n, name in enumerate(names)]
+    print(f'==PROF== Profiling "{name}" - {n}: 0%....50%....100% - 1 pass', flush=True)
+rows = [["ID", "Process ID", "Kernel Name", "Device", "CC", *metrics], ["", "", "", "", ""]]
+units = {"per_second": "hz", "time": "ns", "bytes": "byte"}
+rows[1] += [next((unit for part, unit in units.items() if part in m), "") for m in metrics]
+rows += [
+    [str(n), "1", name, "0", "9.0", *(str(values.get(m, [0, 0])[name == "relu"]) for m in metrics)]
+    for n, name in enumerate(names)
+]
 report.write_text("\\n".join(",".join(f'"{cell}"' for cell in row) for row in rows) + "\\n")
 """
 
@@ -285,21 +314,26 @@ class PlayedWorkers:
         Path(job.trace).write_text(json.dumps({"traceEvents": events}))
         if not self._compiled:
             rows = launches(("gemm", 0, 0), ("relu", 1, 1), ("gemm", 2, 0))
-            Path(job.launches).write_bytes(msgspec.json.encode(rows))
+            Path(job.launches).write_bytes(msgspec.json.encode(StepLaunches(launches=tuple(rows), held=1)))
         return Done(fit=True)
 
 
-def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: bool = False, **workers: bool) -> RecordFile:
+def played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: bool = False, room: int = 1000, **workers: bool
+) -> RecordFile:
     script = tmp_path / "ncu.py"
     script.write_text(NCU)
-    monkeypatch.setattr(counting.ncu, "find", lambda: PlayedTool(path=str(script), version="1", options=frozenset()))
+    monkeypatch.setattr(
+        counted_step.ncu, "find", lambda: PlayedTool(path=str(script), version="1", options=frozenset())
+    )
     monkeypatch.setattr(PlayedTool, "printed", lambda _, report: nullcontext(iter(report.read_text().splitlines(True))))
-    monkeypatch.setattr(counting, "_capability", lambda: "9.0")
-    run = Run(model="net", batch=2)
+    monkeypatch.setattr(counted_step, "capability", lambda: "9.0")
+    monkeypatch.setattr(counted_step, "memory", lambda: room)
+    run = Run(model="net", batch=2, dtype="bf16")
     machine = Machine(
         where="cuda", title="H200", cards=0, known=None, stored=tmp_path, device=rl.device("h200-sxm-141gb")
     )
-    one = counting._Counting(
+    one = StepCounting(
         run=run,
         case=run.case("h200-sxm-141gb"),
         machine=machine,
@@ -309,19 +343,26 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: bool = Fal
         every=every,
     )
     found = one.file(PlayedWorkers(**workers), lambda share, what: None)  # type: ignore[arg-type]
-    assert not list(tmp_path.glob("*.json*")) or [path.name for path in tmp_path.glob("*.json")] == ["net.trace.json"]
+    assert [path.name for path in tmp_path.glob("*.json*")] == ["net.trace.json"]
     return found
 
 
+@pytest.mark.parametrize("room", [1000, 2])  # where there is no room for several, one process follows the other
 def test_a_step_is_profiled_while_ncu_starts_and_then_counted_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    """Two products are equal: of three launches two are counted, 2000 and 30 bytes, and the total is 4030."""
-    found = RecordSet(played(tmp_path, monkeypatch).records)
+    """Two products are equal: of three launches two are counted, 2000 and 30 bytes, and the total is 4030.
+
+    Each product does 64 FLOP on tensor cores and 20 elsewhere, the third kernel 10.
+    """
+    found = RecordSet(played(tmp_path, monkeypatch, room=room).records)
     assert found.total().bytes["dram"] == 4030
+    assert found.total().matmul_flops == 128
+    assert found.total().flops == 128 + 50
     assert [record.seconds for record in found] == [2e-6] * 3
     assert any(note.startswith("2 launches were counted for 3") for note in found.notes)
-    assert any("3 passes per kernel" in note for note in found.notes)
+    assert any("3 passes per kernel in 3 runs" in note for note in found.notes)
+    assert sorted(path.name for path in tmp_path.glob("*.ncu-rep")) == ["net.2.ncu-rep", "net.3.ncu-rep", "net.ncu-rep"]
 
 
 @pytest.mark.parametrize("how", [{"every": True}, {"compiled": True}])
@@ -334,8 +375,27 @@ def test_every_launch_is_counted_where_it_is_asked_for_or_nothing_is_known(
     assert any("compiled code" in note for note in found.notes) == ("compiled" in how)
 
 
+def test_counters_of_a_run_that_failed_are_missing_and_the_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "NCU", NCU.replace("rounds = awaited", "if 'smsp' in sys.argv[3]: sys.exit(3)\nrounds = awaited"))  # fmt: skip  # noqa: E501
+    found = RecordSet(played(tmp_path, monkeypatch).records)
+    assert found.total().bytes["dram"] == 4030
+    assert all(record.work is not None and record.work.missing for record in found)
+    assert any(note.startswith("not counted: smsp__sass") for note in found.notes)
+
+
 def test_a_step_that_cannot_be_profiled_ends_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = played(tmp_path, monkeypatch, fails=True)
     assert not found.records
     (failure,) = found.failures
     assert (failure.source, failure.message) == ("counters", "no room")
+
+
+def test_names_in_the_compilers_spelling_are_those_of_the_same_kernel() -> None:
+    ours, theirs = (
+        "_ZN17cutlass__5x_cudnn6KernelINS_4conv6kernel23ImplicitEEEvNT_6ParamsE",
+        "void cutlass::Kernel<A>(P)",
+    )
+    assert short(ours) == short(theirs) == "Kernel"
+    assert short("_Z9broken") == "_Z9broken"

@@ -7,12 +7,13 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rooflens.errors import CountersUnavailable, InvalidValue
 from rooflens.sources.counters.metrics import chips_of, chips_with
-from rooflens.sources.counters.ncu import Tool, collect, find, metric_set
+from rooflens.sources.counters.ncu import CollectedReport, Tool, find, metric_groups, metric_set, started
 
 CAPABILITIES = ("7.0", "7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "10.3", "11.0", "12.0", "12.1")
 PATCHED = {f"smsp__sass_thread_inst_executed_op_{p}{op}_pred_on.sum" for p in "dfh" for op in ("add", "mul", "fma")}
@@ -46,6 +47,16 @@ def test_names_that_differ_by_chip() -> None:
     assert not any(tensor in name for name in metric_set("9.0", "fp32"))
 
 
+@pytest.mark.parametrize("cc", CAPABILITIES)
+def test_groups_hold_each_counter_once_and_are_apart_only_where_one_pass_was_seen(cc: str) -> None:
+    groups = metric_groups(cc, "bf16")
+    assert sorted(name for group in groups for name in group) == sorted(metric_set(cc, "bf16"))
+    assert all(groups)
+    assert (len(groups) > 1) == (cc == "9.0")
+    assert set(metric_groups("9.0", "fp32")[1]) == PATCHED  # without tensor counters there are two
+    assert len(metric_groups("9.0", "fp32")) == 2
+
+
 def test_a_chip_that_is_not_known_is_told() -> None:
     with pytest.raises(InvalidValue, match=r"compute capability 99\.9"):
         metric_set("99.9", "fp32")
@@ -65,6 +76,11 @@ def test_the_command_says_all_that_versions_differ_in() -> None:
     assert "--nvtx" in command
     old = Tool(path="/opt/ncu", version="2020.1", options=frozenset())
     assert "--import-sass" not in old.command([], Path("x"), cache="all", program=["p"])
+
+
+def collect(command: list[str], report: Path, **how: Any) -> CollectedReport:
+    with started(command) as run:
+        return run.followed(report, **how)
 
 
 def played(tmp_path: Path, text: str) -> list[str]:
@@ -90,7 +106,7 @@ def test_a_run_is_followed(tmp_path: Path) -> None:
         played(tmp_path, "say('loss 0.5')\n" + KERNELS),
         tmp_path / "run.ncu-rep",
         limit=30,
-        meanwhile=lambda: 4,
+        expected=4,
         progress=lambda share, what: told.append((share, what)),
         echo=heard.append,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 
@@ -32,7 +32,7 @@ def attributed(counted: Sequence[Record], shares: Iterable[TimeShare], *, whole:
     """
     launched = _in_order(shares)
     kernels = [(share, activity) for share, activity in launched if activity.kind == "kernel"]
-    partners = dict(_pairs([short(r.name) for r in counted], [short(activity.name) for _, activity in kernels]))
+    partners = dict(pairs([short(r.name) for r in counted], [short(activity.name) for _, activity in kernels]))
     joined = [
         _joined(record, kernels[partners[n]][0]) if n in partners else replayed(record)
         for n, record in enumerate(counted)
@@ -42,18 +42,19 @@ def attributed(counted: Sequence[Record], shares: Iterable[TimeShare], *, whole:
     return joined
 
 
-def spread(counted: Sequence[Record], shares: Iterable[TimeShare], plan: CountingPlan) -> list[Record]:
-    """Return every kernel of a step, each with the counts of the launch that stands for it.
+def spread(
+    found: Mapping[int, Record], strangers: Sequence[Record], shares: Iterable[TimeShare], plan: CountingPlan
+) -> list[Record]:
+    """Return every kernel of a step, each with the counts of the launch that stands for it; then copies and fills.
 
     Args:
-        counted: kernels in the order in which they were counted.
+        found: what was counted, by the number of the launch.
+        strangers: kernels that were counted, and that the profile does not have.
         shares: the profile of the step for which the plan was made.
     """
     launched = _in_order(shares)
     kernels = [launch for launch in launched if launch[1].kind == "kernel"]
-    planned = [short(kernels[n][1].name) for n in plan.counted]
-    partners = {a: plan.counted[b] for a, b in _pairs([short(r.name) for r in counted], planned)}
-    found = {launch: counted[n] for n, launch in partners.items()}
+    like = next(iter((*found.values(), *strangers)))
     joined = []
     for n, (share, activity) in enumerate(kernels):
         theirs = found.get(plan.stands[n])
@@ -62,10 +63,9 @@ def spread(counted: Sequence[Record], shares: Iterable[TimeShare], plan: Countin
         elif theirs is not None:
             joined.append(_joined(replace(theirs, notes=(*theirs.notes, EQUAL)), share))
         else:
-            joined.append(_unreached(share, activity, counted[0]))
-    strangers = [replayed(record) for n, record in enumerate(counted) if n not in partners]
-    copies = [_uncounted(*launch, counted[0]) for launch in launched if launch[1].kind != "kernel"] if counted else []
-    return [*joined, *strangers, *copies]
+            joined.append(_unreached(share, activity, like))
+    copies = [_uncounted(*launch, like) for launch in launched if launch[1].kind != "kernel"]
+    return [*joined, *map(replayed, strangers), *copies]
 
 
 def replayed(record: Record) -> Record:
@@ -84,7 +84,7 @@ def _in_order(shares: Iterable[TimeShare]) -> list[tuple[TimeShare, DeviceActivi
     return sorted(launched, key=lambda item: (item[1].correlation is None, item[1].correlation or 0, item[1].start))
 
 
-def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int]]:
+def pairs(ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield indices of equal names, in order on both sides."""
     same = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
     yield from ((n, n) for n in range(same))

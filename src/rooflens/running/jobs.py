@@ -11,7 +11,6 @@ from rooflens.errors import LONGEST_MESSAGE, RooflensError, as_told, cut
 from rooflens.machine import FoundDevice
 from rooflens.records import Device
 from rooflens.runs.run import Place, Request, Run
-from rooflens.sources.profile.launches import Round
 
 JobKind = Literal["estimate", "measure", "profile", "rank"]
 """What the jobs of a worker are."""
@@ -98,11 +97,11 @@ class Count(Message, frozen=True, kw_only=True):
     """Run a step between the marks of Nsight Compute: the one job of a process that ncu started.
 
     Attributes:
-        rounds: what is counted in each run of the step; all of one run without any.
+        rounds: the file that will say what is counted in each run of the step; all of one run if nothing.
     """
 
     run: Run
-    rounds: tuple[Round, ...] = ()
+    rounds: str
 
 
 class Rank(Message, frozen=True, kw_only=True):

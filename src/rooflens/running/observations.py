@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from rooflens.sources.profile.launches import CalledLaunch, Round
@@ -31,10 +31,37 @@ class CountingPlan:
     rounds: tuple[Round, ...]
     counted: tuple[int, ...]
 
+    def only(self, launches: Set[int], every: Sequence[CalledLaunch]) -> CountingPlan:
+        """Return the plan that counts some launches only, with what their calls launch beside them.
+
+        Args:
+            every: all launches of the step.
+        """
+        if not self.rounds:
+            return self
+        windows = {_window(every[n]) for n in launches}
+        rounds = [
+            Round(
+                during=frozenset(call for call in its.during if (True, call) in windows),
+                after=frozenset(call for call in its.after if (False, call) in windows),
+            )
+            for its in self.rounds
+        ]
+        return CountingPlan(
+            stands=self.stands,
+            rounds=tuple(its for its in rounds if its != Round()),
+            counted=tuple(n for n in self.counted if _window(every[n]) in windows),
+        )
+
     @property
     def distinct(self) -> int:
         """How many launches stand for all."""
         return len(set(self.stands))
+
+
+def every_launch(number: int) -> CountingPlan:
+    """Return the plan that counts each of so many launches, in one run."""
+    return CountingPlan(stands=tuple(range(number)), rounds=(), counted=tuple(range(number)))
 
 
 def planned(launches: Sequence[CalledLaunch], seconds: Sequence[float]) -> CountingPlan:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+import torch
 
 from rooflens.errors import RooflensError
 from rooflens.models import Step, Workload, compiled, eager, placed, running, switches, workload_of
@@ -17,7 +18,7 @@ from rooflens.running.outcomes import contents
 from rooflens.runs.run import is_own_file
 from rooflens.sources import measure
 from rooflens.sources.profile import profiled_step
-from rooflens.sources.profile.launches import CalledLaunch
+from rooflens.sources.profile.launches import CalledLaunch, Round, StepLaunches
 
 PATIENCE = 3600.0
 """Seconds for a step to be profiled, with the longest compilation; then whoever asked is gone."""
@@ -46,19 +47,29 @@ def begin(start: Start) -> Serve:
 
 def count(path: Path) -> None:
     """Run a step between the marks at which ncu starts and stops, once its job is in a file."""
+    job = msgspec.json.decode(_awaited(path), type=Count)  # its caller profiles the same step meanwhile
+
+    def rounds() -> list[Round]:
+        return msgspec.json.decode(_awaited(Path(job.rounds)), type=list[Round])
+
+    step = _step(workload_of(job.run), "cuda")
+    with switches(job.run.dtype), running(step.name):
+        profiled_step.counted(step, eager(step, "cuda"), rounds)
+
+
+def _awaited(path: Path) -> bytes:
+    """What stands in a file, once it is there."""
     until = time.monotonic() + PATIENCE
-    while not path.exists():  # its caller profiles the same step meanwhile
+    while not path.exists():
         if time.monotonic() > until:
             raise SystemExit(f"{str(path)!r} did not come within {PATIENCE:g} s")
         time.sleep(_LOOKS)
-    job = msgspec.json.decode(path.read_bytes(), type=Count)
-    step = _step(workload_of(job.run), "cuda")
-    with switches(job.run.dtype), running(step.name):
-        profiled_step.counted(step, eager(step, "cuda"), job.rounds)
+    return path.read_bytes()
 
 
 def _write(path: str, launches: tuple[CalledLaunch, ...]) -> None:
-    Path(path).write_bytes(msgspec.json.encode(launches))
+    held = torch.cuda.max_memory_reserved() if torch.cuda.is_available() else 0
+    Path(path).write_bytes(msgspec.json.encode(StepLaunches(launches=launches, held=held)))
 
 
 def _step(asked: Workload, where: str) -> Step:

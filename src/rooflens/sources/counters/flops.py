@@ -150,6 +150,12 @@ def _counted(plan: CounterPlan, doubtful: bool, counters: Counters) -> Counted:
     return counts
 
 
+def may_use_tensor_cores(counters: Counters) -> bool:
+    """True unless counters of instructions say that a launch had none for tensor cores."""
+    pipes = [value for name in (f"{PIPE}.sum", f"{PIPE}_v2.sum") if (value := counters.get(name)) is not None]
+    return not pipes or pipes[0] > (counters.get(MOVES) or 0)
+
+
 def uncounted(every: Iterable[str]) -> tuple[str, ...]:
     """Return the precisions of the general lanes of which a file counts nothing."""
     there = {lane.precision.resource for lane in _plan(names_of(tuple(every)), None).lanes}

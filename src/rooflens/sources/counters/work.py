@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -12,6 +13,7 @@ from rooflens.sources.counters.metrics import TIME, ByteFormula, traffic
 from rooflens.sources.counters.printed_numbers import CounterValue
 
 _SECTOR = 32
+_LENGTH = re.compile(r"\d{1,3}")
 _FAR_BELOW = 0.5
 _TMA = 9.0
 """Compute capability from which tensor kernels load past L1TEX's tags."""
@@ -115,7 +117,11 @@ def short(name: str) -> str:
 
     >>> short("void at::native::relu<float, Op<(int)4>>(int, T2)"), short("ampere_sgemm_128x64_tn")
     ('relu', 'ampere_sgemm_128x64_tn')
+    >>> short("_ZN7cutlass4conv6KernelINS_3ArgEEEvT_")  # as the compiler writes it: some profilers do not read it
+    'Kernel'
     """
+    if name.startswith("_Z") and (parts := _mangled(name)):
+        return parts[-1]
     kept, depth = [], 0
     text = name.replace("(anonymous namespace)", "").replace("<unnamed>", "").replace("->", "")
     for character in text:
@@ -127,6 +133,15 @@ def short(name: str) -> str:
         depth -= character in ">)]}" and depth > 0
     words = "".join(kept).rsplit("::", 1)[-1].split()
     return words[-1] if words else name
+
+
+def _mangled(name: str) -> list[str]:
+    """The namespaces and the name of a function in the compiler's spelling: each has its length before it."""
+    parts, rest = [], name.removeprefix("_Z").removeprefix("N")
+    while (size := _LENGTH.match(rest)) is not None and size.end() + int(size[0]) <= len(rest):
+        parts.append(rest[size.end() : size.end() + int(size[0])])
+        rest = rest[size.end() + int(size[0]) :]
+    return parts
 
 
 @lru_cache(maxsize=4096)

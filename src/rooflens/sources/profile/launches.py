@@ -34,6 +34,14 @@ class CalledLaunch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepLaunches:
+    """The kernels of a step in the order of launches, and how many bytes of the card the step held."""
+
+    launches: tuple[CalledLaunch, ...]
+    held: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """What is counted in one run of a step: launches during calls, and after calls, before the next."""
 

@@ -124,18 +124,19 @@ def _profile(
         return read_trace(path)
 
 
-def counted(step: Step, run: Executable, rounds: Sequence[Round] = ()) -> None:
+def counted(step: Step, run: Executable, rounds: Callable[[], Sequence[Round]]) -> None:
     """Run a warm step between the marks by which Nsight Compute starts and stops, for a process under ncu.
 
     It runs what :func:`profiled` runs, as often, so that both see the same kernels in the same order. Modules, phases
     and operations are NVTX ranges.
 
     Args:
-        rounds: what is counted of a step in each run; one whole step without any.
+        rounds: asked once the step is warm: what is counted of it in each run; one whole step without any.
     """
     for _ in range(WARMUP + 1):
         run.once(lambda: None)
-    for of in rounds or (None,):
+    torch.cuda.synchronize()
+    for of in rounds() or (None,):
         with marked(step.module, of), phases_as_ranges(run) as mark:
             run.once(mark)
 

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,30 +64,59 @@ class CollectedReport:
         return self.code == 0 and not self.stopped and not self.errors
 
 
-def collect(
-    command: Sequence[str],
-    report: Path,
-    *,
-    limit: float,
-    meanwhile: Callable[[], int] | None = None,
-    progress: Progress | None = None,
-    environment: Mapping[str, str] | None = None,
-    echo: Callable[[str], None] | None = None,
-    grace: float = GRACE_SECONDS,
-) -> CollectedReport:
-    """Run ncu to its end. After `limit` seconds of counting it is told to stop, and writes what it has.
+class NcuRun:
+    """An ncu that runs, with its program."""
+
+    def __init__(self, run: subprocess.Popen[bytes]) -> None:
+        self._run, self._begun = run, time.monotonic()
+
+    def followed(
+        self,
+        report: Path,
+        *,
+        limit: float,
+        expected: int | None = None,
+        progress: Progress | None = None,
+        echo: Callable[[str], None] | None = None,
+        grace: float = GRACE_SECONDS,
+    ) -> CollectedReport:
+        """Follow it to its end. After `limit` seconds from now it is told to stop, and writes what it has.
+
+        Args:
+            report: what its command writes.
+            expected: launches, for the time that is left.
+            echo: given what the program prints.
+
+        Raises:
+            CountersUnavailable: counters are locked, or nothing was counted; ncu's own words are quoted.
+        """
+        output = _Output(expected, progress, echo)
+        try:
+            stopped = _followed(self._run, output, time.monotonic() + limit, grace)
+        finally:
+            _kill(self._run)
+        done = CollectedReport(
+            report=report,
+            kernels=output.kernels,
+            passes=output.passes,
+            seconds=time.monotonic() - self._begun,
+            stopped=stopped,
+            code=self._run.returncode,
+            errors=tuple(output.errors),
+            output=tuple(output.program),
+        )
+        if not report.exists():
+            raise CountersUnavailable(_no_report(done, limit))
+        return done
+
+
+@contextmanager
+def started(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[NcuRun]:
+    """Start ncu; it ends with the context.
 
     Args:
         command: of ncu, with the program that it runs.
-        report: what the command writes.
-        meanwhile: run once ncu has started, before the time limit begins; returns how many launches to expect, for the
-            time that is left. What it raises ends ncu.
-        echo: given what the program prints.
-
-    Raises:
-        CountersUnavailable: counters are locked, or nothing was counted; ncu's own words are quoted.
     """
-    begun = time.monotonic()
     run = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -97,23 +126,9 @@ def collect(
         start_new_session=True,  # so that what it starts can be ended with it
     )
     try:
-        output = _Output(None if meanwhile is None else meanwhile(), progress, echo)
-        stopped = _followed(run, output, time.monotonic() + limit, grace)
+        yield NcuRun(run)
     finally:
         _kill(run)
-    done = CollectedReport(
-        report=report,
-        kernels=output.kernels,
-        passes=output.passes,
-        seconds=time.monotonic() - begun,
-        stopped=stopped,
-        code=run.returncode,
-        errors=tuple(output.errors),
-        output=tuple(output.program),
-    )
-    if not report.exists():
-        raise CountersUnavailable(_no_report(done, limit))
-    return done
 
 
 def _followed(run: subprocess.Popen[bytes], output: _Output, deadline: float, grace: float) -> bool:
