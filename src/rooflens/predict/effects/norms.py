@@ -25,9 +25,10 @@ def norm(piece: CallOnDevice, card: Card) -> float:
         inputs = piece.call.tensor("input")
         rows = inputs.elements / max(1, inputs.shape[-1] if inputs.shape else 1)
         speed = card.per_second("norm.rows_narrow" if piece.narrow else "norm.rows_wide")
-        passes = 1.3 if "backward" in name else 1.0  # the gradients of weight and bias are a kernel of their own
-        starts = card["stream.start"] if "backward" in name else 0.0
-        return starts + passes * max(stream(piece, card), rows / speed)
+        passes = card["norm.row_passes"]
+        if "backward" in name:  # the gradients of weight and bias are a kernel of their own
+            return card["stream.start"] + 1.3 * passes * max(stream(piece, card), rows / speed)
+        return max(passes * stream(piece, card), rows / speed)
     if "group_norm" in name:  # statistics, then scaled: two kernels
         return card["stream.start"] + card["stream.start"] + moved(piece, card, card["norm.planar_share"], TRAINING)
     return stream(piece, card)

@@ -18,6 +18,8 @@ ENOUGH = 200e-6
 """Seconds that the calls of one graph take together, about."""
 MOST = 20
 REPEATS = 5
+UNCAPTURED = frozenset({"embedding_dense_backward", "masked_select", "nonzero", "_local_scalar_dense", "item"})
+"""Operations whose host waits for the device: a graph cannot hold them, and a failed capture harms what follows."""
 SHARE = 0.4
 """Of the card's memory: larger calls are not replayed."""
 
@@ -48,7 +50,8 @@ def timed_call(call: Call, expected: float = 20e-6) -> float:
     stream = torch.cuda.Stream()
     try:
         with torch.cuda.stream(stream), torch.no_grad():
-            return graph_seconds(runner(call), stream, min(MOST, max(1, round(ENOUGH / expected))))
+            run, count = runner(call), min(MOST, max(1, round(ENOUGH / expected)))
+            return one_by_one(run, stream, count) if call.name in UNCAPTURED else graph_seconds(run, stream, count)
     except (RuntimeError, TypeError, ValueError, KeyError, IndexError) as error:
         raise Untimed(
             f"{call.name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
@@ -65,12 +68,28 @@ def graph_seconds(run: Runner, stream: torch.cuda.Stream, count: int) -> float:
         for _ in range(count):
             run()
     graph.replay()
+    return _seconds(graph.replay, stream) / count
+
+
+def one_by_one(run: Runner, stream: torch.cuda.Stream, count: int) -> float:
+    """Return the seconds of one run, launched by the host `count` times: of a small call, the host's seconds."""
+
+    def several() -> None:
+        for _ in range(count):
+            run()
+
+    several()
+    return _seconds(several, stream) / count
+
+
+def _seconds(run: Runner, stream: torch.cuda.Stream) -> float:
+    """Return the median of several runs on a stream."""
     times = []
     for _ in range(REPEATS):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record(stream)
-        graph.replay()
+        run()
         end.record(stream)
         times.append((begin, end))
     stream.synchronize()
-    return float(median(begin.elapsed_time(end) for begin, end in times)) / 1e3 / count
+    return float(median(begin.elapsed_time(end) for begin, end in times)) / 1e3
