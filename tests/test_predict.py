@@ -9,6 +9,7 @@ from tests.calls import call, tensor
 
 import rooflens as rl
 from rooflens.costs import Arithmetic, cost
+from rooflens.errors import InvalidValue
 from rooflens.predict import (
     Constants,
     calls_on_device,
@@ -274,7 +275,7 @@ def test_the_level_says_how_the_constants_are_known() -> None:
     measured = generation("hopper").measured({"stream.start": 5e-6}, "this card", "a suite")
     assert (measured.level, measured.values["stream.start"]) == ("calibrated", 5e-6)
     assert measured.values["stream.cached"] == generation("hopper").values["stream.cached"]
-    with pytest.raises(KeyError, match="no constant"):
+    with pytest.raises(InvalidValue, match="no constant"):
         generation("hopper").measured({"stream.begin": 1.0}, "this card", "a suite")
 
 

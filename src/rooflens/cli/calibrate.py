@@ -15,6 +15,7 @@ from rooflens.cli.options import OutputPath, emit_text, examples, progress_bar
         "rooflens calibrate",
         "rooflens calibrate --device cpu --quick",
         "rooflens calibrate -o my-machine.toml",
+        "rooflens calibrate --suite",
         "rooflens estimate resnet18 --device measured",
     )
 )
@@ -31,7 +32,12 @@ from rooflens.cli.options import OutputPath, emit_text, examples, progress_bar
     "--budget", type=click.FloatRange(1.0), help="Seconds for the whole calibration; default: 90, or 30 with --quick."
 )
 @click.option("--quick", is_flag=True, help="Try fewer shapes and sizes.")
-def calibrate(device: str | None, output: Path | None, budget: float | None, quick: bool) -> None:
+@click.option(
+    "--suite",
+    is_flag=True,
+    help="Then also time a suite of operations, for up to 90 s: the expected time on this GPU becomes 'calibrated'.",
+)
+def calibrate(device: str | None, output: Path | None, budget: float | None, quick: bool, suite: bool) -> None:
     """Measure the ceilings of this machine: rates of matrix, vector and special units, bandwidths of memory, caches and
     links. Also measure overheads.
 
@@ -44,7 +50,7 @@ def calibrate(device: str | None, output: Path | None, budget: float | None, qui
 
     here = this_machine(device)
     with progress_bar() as tell:
-        measured = rl.calibrate(device, output=output, budget=budget, quick=quick, progress=tell)
+        measured = rl.calibrate(device, output=output, budget=budget, quick=quick, suite=suite, progress=tell)
     tables = [rates(measured, here.known), amounts(measured)]
     emit_text(lambda wanted, color: render(tables, wanted, color=color), "table", ())
     click.echo(f"wrote {output or here.stored}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -46,6 +47,8 @@ VALUES: Mapping[str, Mapping[str, str | None]] = {
     "bandwidth": dict.fromkeys((*LEVELS, *LINKS), "B/s"),
 }
 """The tables of a device file: their keys, and the unit of each."""
+CONSTANTS = "constants"
+"""The table of constants of predictions: names like ``stream.start``, and plain numbers."""
 _DEFAULTS = ("accumulate", "silicon")
 """Keys that a compute table may hold for all of its rates."""
 _EXAMPLES = {"FLOP/s": "312 TFLOP/s", "B/s": "1555 GB/s", "B": "40 GB", "Hz": "1410 MHz", "W": "400 W", "s": "5 us"}
@@ -136,7 +139,7 @@ class _DeviceTable:
     def __init__(self, where: str, table: dict[str, Any]) -> None:
         self.where = where
         self.table = table
-        self._known("", table, (*_TEXT, *_LISTS, *VALUES, "evidence"))
+        self._known("", table, (*_TEXT, *_LISTS, *VALUES, CONSTANTS, "evidence"))
         self.origin = self._choice("origin", table.get("origin", "user"), ORIGINS)
         self.references = self._list("reference") or (f"device file {Path(where).name}",)
         self.evidence = self._evidence()
@@ -172,6 +175,7 @@ class _DeviceTable:
             facts=facts,
             aliases=(*self._list("aliases"), *reported),
             notes=text["notes"].strip(),
+            constants=dict(self._constants()),
         )
         return DeviceFile(device=device, model=text["model"], words=self._list("words"), reported=reported)
 
@@ -243,6 +247,13 @@ class _DeviceTable:
         if place in self.evidence["database"]:
             references = (*references, "seen in databases only, in no document of the vendor")
         return references
+
+    def _constants(self) -> Iterator[tuple[str, float]]:
+        """The constants of predictions, which a suite has measured; predict/ knows their names."""
+        for name, number in self._table(CONSTANTS).items():
+            if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < math.inf:
+                self._fail(f"{CONSTANTS}.{name}", f"is {number!r}; it must be a number, zero or above")
+            yield name, float(number)
 
     def _evidence(self) -> dict[str, tuple[str, ...]]:
         table = self._table("evidence")

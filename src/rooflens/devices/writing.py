@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from rooflens.devices.files import VALUES, slug
+from rooflens.devices.files import CONSTANTS, VALUES, slug
 from rooflens.errors import InvalidValue
 from rooflens.records import UNITS, Ceiling, Device, Fact
 from rooflens.units import parse, show
@@ -28,6 +28,8 @@ def device_text(device: Device) -> str:
         blocks.append(_table(unit, rates))
     blocks.append(_table("bandwidth", {c.resource: c for c in device.ceilings if not c.computes}))
     blocks.append(_table("facts", device.facts))
+    constants = [f"{_quoted(name)} = {value!r}" for name, value in sorted(device.constants.items())]
+    blocks.append([f"[{CONSTANTS}]", *constants] if constants else [])
     return "\n".join("".join(f"{line}\n" for line in block) for block in blocks if block)
 
 

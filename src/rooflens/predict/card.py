@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rooflens.predict.constants import Constants, Level, constants_of
-from rooflens.records import Device
+from rooflens.predict.constants import Constants, Level, constants_of, generation_of
+from rooflens.records import Ceiling, Device
 
 LANES = 256
 """FLOP in fp32 of one unit in one cycle, where units and clock are not known: 128 lanes with a multiply-add each."""
@@ -69,8 +69,20 @@ _KNOWN: dict[int, tuple[Device, Card | None]] = {}
 """Cards of devices that are in use, by identity: each is made once."""
 
 
+SHARES = {"dram": "stream.share_wide", "matmul.fp32": "product.rate_fp32", "matmul.tf32": "product.rate_tf32"}
+SHARES |= dict.fromkeys(("matmul.bf16", "matmul.fp16"), "product.rate_half") | {"matmul.int8": "product.rate_int8"}
+"""The share of each rate that is reached at best."""
+
+
+def _full(ceiling: Ceiling, device: Device) -> float:
+    """The rate of which effects reach a share: that of a data sheet. A measured one is such a share already."""
+    if ceiling.origin != "measured" or ceiling.resource not in SHARES:
+        return ceiling.rate
+    return ceiling.rate / generation_of(device).values[SHARES[ceiling.resource]]
+
+
 def _card(device: Device, constants: Constants) -> Card | None:
-    rates = {ceiling.resource: ceiling.rate for ceiling in device.ceilings}
+    rates = {ceiling.resource: _full(ceiling, device) for ceiling in device.ceilings}
     if device.kind != "gpu" or device.count != 1 or "dram" not in rates:
         return None
     facts = {name: fact.value for name, fact in device.facts.items()}

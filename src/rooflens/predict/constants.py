@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from rooflens.errors import InvalidValue
 from rooflens.records import Device
 
 Level = Literal["datasheet", "datasheet, unknown generation", "calibrated", "replayed"]
@@ -37,11 +38,11 @@ class Constants:
         """Return these constants with those that were measured on a device: the level is ``calibrated``.
 
         Raises:
-            KeyError: there is no constant of a name.
+            InvalidValue: there is no constant of a name.
         """
         unknown = values.keys() - self.values.keys()
         if unknown:
-            raise KeyError(f"there is no constant {min(unknown)!r}; known: {', '.join(sorted(self.values))}")
+            raise InvalidValue(f"there is no constant {min(unknown)!r}; known: {', '.join(sorted(self.values))}")
         sources = dict.fromkeys((name.partition(".")[0] for name in values), source)
         return replace(
             self,
@@ -53,14 +54,24 @@ class Constants:
 
 
 def constants_of(device: Device | None) -> Constants:
-    """Return the constants of a device's generation, known by the beginning of its ``arch``; general ones of others."""
-    return generation(_generation_of(device))
+    """Return the constants of a device: those that were measured on it, else of its generation, else general ones.
+
+    The generation is known by the beginning of the device's ``arch``.
+
+    Raises:
+        InvalidValue: the device has a constant of a name that is not known.
+    """
+    known = generation_of(device)
+    if device is None or not device.constants:
+        return known
+    return known.measured(device.constants, device.name, "a suite of micro-measurements on the device")
 
 
-def _generation_of(device: Device | None) -> str:
+def generation_of(device: Device | None) -> Constants:
+    """Return the constants of a device's generation, or general ones; nothing that was measured on the device."""
     words = "" if device is None else device.arch.lower()
     known = (name for name in generations() if words.startswith(name.replace("-", " ")))
-    return max(known, key=len, default=GENERAL)
+    return generation(max(known, key=len, default=GENERAL))
 
 
 @cache

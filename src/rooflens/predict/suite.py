@@ -43,7 +43,8 @@ def suite() -> tuple[SuiteCall, ...]:
     return tuple(item for part in parts for item in part)
 
 
-def _tensor(*shape: int, dtype: str = "fp32", layout: str = NCHW) -> Tensor:
+def dense(*shape: int, dtype: str = "fp32", layout: str = NCHW) -> Tensor:
+    """Return a tensor whose elements lie one behind the other; a layout other than row-major is for images."""
     strides = dense_strides(shape, layout if len(shape) == 4 else NCHW)
     return Tensor(shape, dtype, prod(shape) * ELEMENT_BYTES[dtype], None, strides, 0)
 
@@ -59,7 +60,7 @@ def made(name: str, outputs: Tensor | tuple[Tensor, ...], **arguments: Argument)
 def _streams() -> Iterator[SuiteCall]:
     for dtype in ("fp32", "bf16"):
         for power in (10, 14, 17, 19, 20, 21, 22, 23, 24, 26, 28):
-            t = _tensor(1 << power, dtype=dtype)
+            t = dense(1 << power, dtype=dtype)
             yield SuiteCall("stream", made("relu", t, self=t))
             yield SuiteCall("stream", made("add", t, self=t, other=t))
 
@@ -71,7 +72,7 @@ def _products() -> Iterator[SuiteCall]:
             for m in (1, 8, 64, 197, 1024, 4096, 12608):
                 if m * n * k > (1 << 38) or (dtype == "fp32" and not tf32 and m * n * k > 1 << 36):
                     continue
-                x, w, out = (_tensor(*shape, dtype=dtype) for shape in ((m, k), (k, n), (m, n)))
+                x, w, out = (dense(*shape, dtype=dtype) for shape in ((m, k), (k, n), (m, n)))
                 yield SuiteCall("product", made("mm", out, self=x, mat2=w), tf32)
         for batch, m, n, k in (
             (768, 49, 49, 32),
@@ -80,7 +81,7 @@ def _products() -> Iterator[SuiteCall]:
             (96, 512, 64, 512),
             (16, 2048, 2048, 128),
         ):
-            x, w, out = (_tensor(*shape, dtype=dtype) for shape in ((batch, m, k), (batch, k, n), (batch, m, n)))
+            x, w, out = (dense(*shape, dtype=dtype) for shape in ((batch, m, k), (batch, k, n), (batch, m, n)))
             yield SuiteCall("product", made("bmm", out, self=x, mat2=w), tf32)
 
 
@@ -93,9 +94,9 @@ def convolved(
     side = (pixels + 2 * pad - kernel) // stride + 1
     return made(
         "convolution",
-        _tensor(batch, outer, side, side, dtype=dtype, layout=layout),
-        input=_tensor(batch, inner, pixels, pixels, dtype=dtype, layout=layout),
-        weight=_tensor(outer, inner // groups, kernel, kernel, dtype=dtype, layout=layout),
+        dense(batch, outer, side, side, dtype=dtype, layout=layout),
+        input=dense(batch, inner, pixels, pixels, dtype=dtype, layout=layout),
+        weight=dense(outer, inner // groups, kernel, kernel, dtype=dtype, layout=layout),
         bias=None,
         stride=(stride, stride),
         padding=(pad, pad),
@@ -164,9 +165,9 @@ def _grouped() -> Iterator[SuiteCall]:
 
 def _batch_norm(batch: int, channels: int, dtype: str, layout: str, training: bool) -> Call:
     pixels = PIXELS[channels]
-    image = _tensor(batch, channels, pixels, pixels, dtype=dtype, layout=layout)
+    image = dense(batch, channels, pixels, pixels, dtype=dtype, layout=layout)
     vectors: dict[str, Argument] = {
-        n: _tensor(channels, dtype=dtype) for n in ("weight", "bias", "running_mean", "running_var")
+        n: dense(channels, dtype=dtype) for n in ("weight", "bias", "running_mean", "running_var")
     }
     return made("native_batch_norm", image, input=image, **vectors, training=training, momentum=0.1, eps=1e-5)
 
@@ -179,7 +180,7 @@ def _norms() -> Iterator[SuiteCall]:
                     yield SuiteCall("norm", _batch_norm(batch, channels, dtype, layout, training))
                 if batch == 64:
                     call = _batch_norm(batch, channels, dtype, layout, True)
-                    x, vector = call.outputs[0], _tensor(channels, dtype=dtype)
+                    x, vector = call.outputs[0], dense(channels, dtype=dtype)
                     yield SuiteCall(
                         "norm",
                         made(
@@ -200,7 +201,7 @@ def _norms() -> Iterator[SuiteCall]:
             (4096, 4096),
             (784, 384),
         ):
-            x, weight, row = _tensor(rows, width, dtype=dtype), _tensor(width, dtype=dtype), _tensor(rows, 1)
+            x, weight, row = dense(rows, width, dtype=dtype), dense(width, dtype=dtype), dense(rows, 1)
             given_: dict[str, Argument] = {"input": x, "normalized_shape": (width,)}
             yield SuiteCall(
                 "norm", made("native_layer_norm", (x, row, row), **given_, weight=weight, bias=weight, eps=1e-5)
@@ -222,14 +223,14 @@ def _attention() -> Iterator[SuiteCall]:
     )  # fmt: skip
     for dtype in ("bf16", "fp32"):
         for batch, heads, length, width in sizes:
-            q = _tensor(batch, heads, length, width, dtype=dtype)
-            rows = _tensor(batch, heads, length)
+            q = dense(batch, heads, length, width, dtype=dtype)
+            rows = dense(batch, heads, length)
             for causal in (False, True):
                 call = made(
                     "attention", (q, rows), query=q, key=q, value=q, mask=None, dropout=0.0, causal=causal, saving=False
                 )
                 yield SuiteCall("attention", call)
-            mask = _tensor(1, 1, length, length, dtype=dtype)
+            mask = dense(1, 1, length, length, dtype=dtype)
             masked = made(
                 "attention", (q, rows), query=q, key=q, value=q, mask=mask, dropout=0.0, causal=False, saving=False
             )
@@ -249,9 +250,9 @@ def _attention() -> Iterator[SuiteCall]:
         (64, 32, 8, 512),
         (64, 32, 8, 4096),
     ):
-        q, k = _tensor(batch, heads, 1, 128, dtype="bf16"), _tensor(batch, kept, length, 128, dtype="bf16")
+        q, k = dense(batch, heads, 1, 128, dtype="bf16"), dense(batch, kept, length, 128, dtype="bf16")
         call = made(
-            "attention", (q, _tensor(0)), query=q, key=k, value=k, mask=None, dropout=0.0, causal=False, saving=False
+            "attention", (q, dense(0)), query=q, key=k, value=k, mask=None, dropout=0.0, causal=False, saving=False
         )
         yield SuiteCall("attention", call)
 
@@ -259,25 +260,25 @@ def _attention() -> Iterator[SuiteCall]:
 def _copies() -> Iterator[SuiteCall]:
     for dtype in ("fp32", "bf16"):
         for batch in (1, 32, 128):
-            image, last = (_tensor(batch, 128, 56, 56, dtype=dtype, layout=layout) for layout in (NCHW, NHWC))
-            row, plane = _tensor(1, 128, 1, 1, dtype=dtype), _tensor(batch, 128, 1, 1, dtype=dtype)
+            image, last = (dense(batch, 128, 56, 56, dtype=dtype, layout=layout) for layout in (NCHW, NHWC))
+            row, plane = dense(1, 128, 1, 1, dtype=dtype), dense(batch, 128, 1, 1, dtype=dtype)
             for name, other in (("add", row), ("mul", plane)):
                 yield SuiteCall("copy", made(name, image, self=image, other=other))
                 yield SuiteCall("copy", made(name, last, self=last, other=other))
             yield SuiteCall("copy", made("clone", last, self=image, memory_format="torch.channels_last"))
             yield SuiteCall("copy", made("clone", image, self=last, memory_format="torch.contiguous_format"))
             yield SuiteCall("copy", made("roll", image, self=image, shifts=(3, 3), dims=(2, 3)))
-            padded = _tensor(batch, 128, 58, 58, dtype=dtype)
+            padded = dense(batch, 128, 58, 58, dtype=dtype)
             yield SuiteCall("copy", made("constant_pad_nd", padded, self=image, pad=(1, 1, 1, 1), value=0.0))
-            both = _tensor(batch, 256, 56, 56, dtype=dtype)
+            both = dense(batch, 256, 56, 56, dtype=dtype)
             yield SuiteCall("copy", made("cat", both, tensors=(image, image), dim=1))
-            heads = _tensor(batch, 197, 12, 64, dtype=dtype)
+            heads = dense(batch, 197, 12, 64, dtype=dtype)
             turned = Tensor((batch, 12, 197, 64), dtype, heads.nbytes, None, (197 * 768, 64, 768, 1), 0)
             yield SuiteCall(
                 "copy",
                 made(
                     "clone",
-                    _tensor(batch, 12, 197, 64, dtype=dtype),
+                    dense(batch, 12, 197, 64, dtype=dtype),
                     self=turned,
                     memory_format="torch.contiguous_format",
                 ),
@@ -289,17 +290,17 @@ def _copies() -> Iterator[SuiteCall]:
 def _rows() -> Iterator[SuiteCall]:
     for dtype in ("fp32", "bf16"):
         for rows, width in ((12 * 197, 197), (64 * 12 * 197, 197), (64, 1000), (4096, 32000), (200704, 49)):
-            x = _tensor(rows, width, dtype=dtype)
+            x = dense(rows, width, dtype=dtype)
             yield SuiteCall("rows", made("_softmax", x, self=x, dim=-1, half_to_float=False))
             yield SuiteCall("rows", made("_log_softmax", x, self=x, dim=-1, half_to_float=False))
-            yield SuiteCall("rows", made("sum", _tensor(1, width, dtype=dtype), self=x, dim=(0,), keepdim=True))
+            yield SuiteCall("rows", made("sum", dense(1, width, dtype=dtype), self=x, dim=(0,), keepdim=True))
         for batch, channels in ((1, 512), (64, 512), (64, 2048), (256, 64)):
             pixels = PIXELS[channels]
             for layout in (NCHW, NHWC):
-                x = _tensor(batch, channels, pixels, pixels, dtype=dtype, layout=layout)
+                x = dense(batch, channels, pixels, pixels, dtype=dtype, layout=layout)
                 yield SuiteCall(
                     "rows",
-                    made("mean", _tensor(batch, channels, 1, 1, dtype=dtype), self=x, dim=(-1, -2), keepdim=True),
+                    made("mean", dense(batch, channels, 1, 1, dtype=dtype), self=x, dim=(-1, -2), keepdim=True),
                 )
 
 
@@ -312,9 +313,9 @@ def _pooling() -> Iterator[SuiteCall]:
             (64, 480, 28, 3, 1),
         ):
             side = (pixels + 2 * (kernel // 2) - kernel) // stride + 1
-            x = _tensor(batch, channels, pixels, pixels, dtype=dtype, layout=layout)
-            out = _tensor(batch, channels, side, side, dtype=dtype, layout=layout)
-            places = _tensor(batch, channels, side, side, dtype="int64", layout=layout)
+            x = dense(batch, channels, pixels, pixels, dtype=dtype, layout=layout)
+            out = dense(batch, channels, side, side, dtype=dtype, layout=layout)
+            places = dense(batch, channels, side, side, dtype="int64", layout=layout)
             window: dict[str, Argument] = {
                 "kernel_size": (kernel, kernel), "stride": (stride, stride), "padding": (kernel // 2, kernel // 2),
             }  # fmt: skip
@@ -344,8 +345,8 @@ def _gradients() -> Iterator[SuiteCall]:
 def _lookups() -> Iterator[SuiteCall]:
     for dtype in ("fp32", "bf16"):
         for rows, width, tokens in ((32000, 4096, 2048), (50257, 768, 8192), (32000, 4096, 1)):
-            table, indices = _tensor(rows, width, dtype=dtype), _tensor(tokens, dtype="int64")
-            out = _tensor(tokens, width, dtype=dtype)
+            table, indices = dense(rows, width, dtype=dtype), dense(tokens, dtype="int64")
+            out = dense(tokens, width, dtype=dtype)
             yield SuiteCall("lookup", made("embedding", out, weight=table, indices=indices))
             yield SuiteCall("lookup", made("index_select", out, self=table, dim=0, index=indices))
             if tokens > 1:
@@ -358,7 +359,7 @@ def _lookups() -> Iterator[SuiteCall]:
 
 def _lists() -> Iterator[SuiteCall]:
     for count, size in ((64, 1 << 10), (320, 1 << 10), (64, 1 << 20), (320, 1 << 18), (16, 1 << 24)):
-        some = tuple(_tensor(size) for _ in range(count))
+        some = tuple(dense(size) for _ in range(count))
         yield SuiteCall("list", made("_foreach_mul_", some, self=some, scalar=0.9), phase="optimizer")
         yield SuiteCall("list", made("_foreach_add_", some, self=some, other=some, alpha=0.1), phase="optimizer")
         call = made("_foreach_addcdiv_", some, self=some, tensor1=some, tensor2=some, value=0.1)

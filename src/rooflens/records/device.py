@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from rooflens.errors import InvalidValue, MissingCeiling
@@ -67,6 +67,7 @@ class Device:
         title: the name as its maker writes it.
         kind: gpu, cpu, tpu, soc or accelerator.
         facts: memory (bytes), clock (Hz), power (W), l2 (bytes), units (count), year.
+        constants: of predictions, by name, where a suite has measured them on the device.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Device:
     aliases: tuple[str, ...] = ()
     notes: str = ""
     count: int = 1
+    constants: dict[str, float] = field(default_factory=dict)
 
     def ceiling(self, resource: str) -> Ceiling | None:
         """The ceiling of `resource`, or None."""

@@ -203,11 +203,11 @@ class RecordSet:
             chosen = [r for r in self.records if phase in (None, r.phase)]
             if phase == "forward" and not chosen:  # every step has one; without operations it is all of the step
                 chosen = [r for r in self.records if r.scope == "model" and r.source == "estimate"]
-            self._totals[key] = Total(chosen, device, self._bounds, self._conduct(way), phase)
+            self._totals[key] = Total(chosen, device, self._bounds, self.conduct(way), phase)
         return self._totals[key]
 
-    def _conduct(self, way: Way | None) -> Conduct:
-        """How the step of the set runs, as far as its case and the record of its model tell."""
+    def conduct(self, way: Way | None = None) -> Conduct:
+        """Return how the step of the set runs, as far as its case and the record of its model tell."""
         model = next((r for r in self.records if r.scope == "model" and r.source == "estimate"), None)
         if model is None:
             return ALONE

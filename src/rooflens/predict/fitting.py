@@ -1,0 +1,129 @@
+"""Reads constants off the times of a suite: each effect's own, from its own calls.
+
+Constants are moved one after the other, by ever smaller factors, while the mean absolute error of the logarithm of the
+times falls. Operations are fitted, never steps: a fit of steps finds absurd constants that suit no other model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import log
+from typing import NamedTuple
+
+from rooflens.costs import Arithmetic, cost
+from rooflens.predict.call_on_device import CallOnDevice
+from rooflens.predict.card import card_of
+from rooflens.predict.constants import Constants, generation_of
+from rooflens.predict.effects.products import TILES
+from rooflens.predict.expected import expected_seconds
+from rooflens.predict.suite import SuiteCall
+from rooflens.records import Device
+
+_TILES = tuple(f"tile.{how}_{wide}x{thin}" for wide, thin in TILES[1:] for how in ("alone", "together"))
+STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        ("stream",),
+        tuple(f"stream.{name}" for name in ("start", "share_wide", "share_narrow", "cached", "full", "empty")),
+    ),
+    (("copy",), ("copy.broadcast", "copy.shift", "copy.transpose")),
+    (
+        ("product",),
+        (
+            *("product.start", "product.rate_fp32", "product.rate_tf32", "product.rate_half", "product.streamed"),
+            *("product.depth_fp32", "product.depth_tf32", "product.depth_half", *_TILES),
+        ),
+    ),
+    (
+        ("convolution", "stem", "grouped"),
+        tuple(f"convolution.{name}" for name in ("start", "relayout", "few", "stem", "thin", "fp32", "fft_saves")),
+    ),
+    (
+        ("depthwise",),
+        tuple(f"depthwise.{name}" for name in ("planar_output", "planar_tap", "last_output", "last_tap", "share")),
+    ),
+    (("gradient",), ("depthwise.weights",)),
+    (
+        ("norm",),
+        tuple(
+            f"norm.{name}"
+            for name in (
+                *("planar_share", "planes", "alone", "last_share", "last_start", "row_passes"),
+                *("rows_wide", "rows_narrow"),
+            )
+        ),
+    ),
+    (
+        ("attention",),
+        tuple(
+            f"attention.{name}"
+            for name in ("start", "fp32", "flash", "flash_wide", "backward", "masked", "ragged", "decode")
+        ),
+    ),
+    (("rows",), ("rows.start", "rows.share")),
+    (("pooling",), ("pooling.share", "pooling.output", "pooling.tap")),
+    (("lookup",), ("lookup.share", "lookup.sorted")),
+    (("list",), ("optimizer.start", "optimizer.share", "optimizer.tensors", "optimizer.chunks")),
+)  # fmt: skip
+"""Effects whose calls are fitted together, and their constants; a later stage builds on the earlier ones."""
+FACTORS = (1.5, 1.2, 1.1, 1.04)
+ROUNDS = 2
+WIDEST = 5.0
+"""A constant that would leave its start by more than this factor stays: its calls do not tell it."""
+
+
+class TimedCall(NamedTuple):
+    """A call of the suite, and the seconds that it took."""
+
+    item: SuiteCall
+    seconds: float
+
+
+def fitted(times: Iterable[TimedCall], device: Device) -> dict[str, float]:
+    """Return the constants that the times of a suite on a device tell; the search starts at those of its generation."""
+    start = generation_of(device)
+    values: dict[str, float] = {}
+    calls = list(times)
+    for effects, names in STAGES:
+        mine = [(priced(item), seconds) for item, seconds in calls if item.effect in effects]
+        if mine:
+            values |= _stage(mine, names, start, values, device)
+    return values
+
+
+def priced(item: SuiteCall) -> CallOnDevice:
+    """Return a call of the suite as the effects see it."""
+    one = cost(item.call, Arithmetic("tf32", "tf32") if item.tf32 else Arithmetic())
+    work = one.work if one.kernel_work is None else one.kernel_work
+    return CallOnDevice(item.call, one.family, work.flops, work.bytes["dram"], 0.0, 1.0, item.phase, None)
+
+
+def _stage(
+    calls: Sequence[tuple[CallOnDevice, float]],
+    names: Sequence[str],
+    start: Constants,
+    known: Mapping[str, float],
+    device: Device,
+) -> dict[str, float]:
+    """The constants of a stage, moved until no factor makes the error smaller."""
+    found = {name: start.values[name] for name in names}
+    least = error(calls, start, {**known, **found}, device)
+    for factor in FACTORS:
+        for _ in range(ROUNDS):
+            for name in names:
+                for step in (factor, 1 / factor):
+                    tried = found[name] * step
+                    while start.values[name] / WIDEST <= tried <= start.values[name] * WIDEST:
+                        seen = error(calls, start, {**known, **found, name: tried}, device)
+                        if seen >= least - 1e-6:
+                            break
+                        found[name], least, tried = tried, seen, tried * step
+    return found
+
+
+def error(
+    calls: Sequence[tuple[CallOnDevice, float]], start: Constants, values: Mapping[str, float], device: Device
+) -> float:
+    """Return the mean absolute error of the logarithm of the times, with some constants."""
+    card = card_of(device, start.measured(values, device.name, "a suite"))
+    assert card is not None
+    return sum(abs(log(expected_seconds(call, card) / seconds)) for call, seconds in calls) / len(calls)
