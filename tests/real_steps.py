@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -24,10 +26,11 @@ class Watching(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         results = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(results):
-            if isinstance(tensor, torch.Tensor):
-                self.lifetimes.see(tensor)
         name = func._schema.name.split("::")[-1]
+        for tensor in tree_leaves(results):
+            # Optimizers count their steps in memory of the host, also on a GPU.
+            if isinstance(tensor, torch.Tensor) and not (name == "_foreach_add_" and tensor.dim() == 0):
+                self.lifetimes.see(tensor)
         self.names[name] = self.names.get(name, 0) + 1
         return results
 
@@ -40,13 +43,22 @@ def step_of(**arguments: Any) -> Step:
 
 def watched(step: Step) -> tuple[Memory, dict[str, int]]:
     """The memory of a warm step at its peak, and its operations by name."""
-    run = eager(step, "cpu")
+    made: list[Any] = []
+    optimizer_of = Step.optimizer_of
+
+    def remembered(step: Step, parameters: Sequence[torch.Tensor]) -> Any:
+        made.append(optimizer_of(step, parameters))
+        return made[-1]
+
+    with patch.object(Step, "optimizer_of", remembered):
+        run = eager(step, "cpu")
     run.once(lambda: None)
     run.once(lambda: None)
     watching = Watching()
+    state = [value for one in made if one is not None for kept in one.state.values() for value in kept.values()]
     held = (*step.module.parameters(), *step.module.buffers(), *tree_leaves((step.args, step.kwargs, step.targets)))
-    for tensor in held:
-        if isinstance(tensor, torch.Tensor):
+    for tensor in (*held, *state):
+        if isinstance(tensor, torch.Tensor) and tensor.dim():
             watching.lifetimes.see(tensor)
     with watching:
         run.once(lambda: None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rooflens.errors import InvalidValue, check_torch
+from rooflens.errors import InvalidValue, check_torch, checked
 from rooflens.machine import this_machine
 from rooflens.progress import Progress
 from rooflens.records import Device
@@ -28,6 +28,8 @@ def counters(
     mode: str = "inference",
     optimizer: str = "sgd",
     fused: bool = False,
+    optimizer_dtype: str | None = None,
+    master_weights: bool = False,
     checkpoint: bool = False,
     accumulation_steps: int = 1,
     img_size: int | Sequence[int] | None = None,
@@ -82,6 +84,7 @@ def counters(
 
     asked = None if read_by_worker(requests[0]) else [workload(request) for request in requests]
     runs = own_runs(requests, limit) if asked is None else [run for one in asked for run in one.runs]
+    checked(*(run.check_runs for run in runs))
     machine = this_machine(None, roof, progress)
     beside = estimated_beside(runs, asked, machine.device, limit, None) if estimate else RecordSet(())
     counts = counted(runs, machine, cache=cache, limit=limit, every=every, keep=keep, progress=progress)

@@ -38,6 +38,8 @@ def estimate(
     loss: Loss | None = None,
     optimizer: str = "sgd",
     fused: bool = False,
+    optimizer_dtype: str | None = None,
+    master_weights: bool = False,
     checkpoint: bool = False,
     accumulation_steps: int = 1,
     img_size: int | Sequence[int] | None = None,
@@ -77,6 +79,9 @@ def estimate(
             outputs.
         optimizer: ``none``, ``sgd``, ``adam`` or ``adamw``.
         fused: the optimizer updates everything in one kernel, instead of an operation at a time (``foreach``).
+        optimizer_dtype: ``fp32``, ``bf16`` or ``int8``: the type in which the optimizer keeps its state; default: that
+            of the parameters.
+        master_weights: keep copies of 16-bit parameters in fp32, which the optimizer updates.
         checkpoint: keep of each block of layers its input alone, and compute the rest again in backward; of models by
             name.
         accumulation_steps: micro-batches in a training step, each of the batch; gradients add up, and the optimizer
@@ -125,6 +130,8 @@ def largest_batch(
     loss: Loss | None = None,
     optimizer: str = "sgd",
     fused: bool = False,
+    optimizer_dtype: str | None = None,
+    master_weights: bool = False,
     checkpoint: bool = False,
     accumulation_steps: int = 1,
     img_size: int | None = None,

@@ -44,6 +44,8 @@ def measure(
     loss: Loss | None = None,
     optimizer: str = "sgd",
     fused: bool = False,
+    optimizer_dtype: str | None = None,
+    master_weights: bool = False,
     checkpoint: bool = False,
     accumulation_steps: int = 1,
     img_size: int | Sequence[int] | None = None,

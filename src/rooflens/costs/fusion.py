@@ -115,7 +115,7 @@ def _flow(operations: Sequence[Operation]) -> _Flow:
     flow = _Flow(nodes=[])
     versions: dict[int, int] = {}
     for index, operation in enumerate(operations):
-        reads = [((r.block, versions.get(r.block, 0)), r) for r in operation.reads]
+        reads = [((r.block, versions.get(r.block, 0)), r) for r in _reads(operation)]
         for access in operation.writes:
             versions[access.block] = versions.get(access.block, 0) + 1
         writes = [((r.block, versions[r.block]), r) for r in operation.writes]
@@ -126,6 +126,12 @@ def _flow(operations: Sequence[Operation]) -> _Flow:
         for value, _ in writes:
             flow.makers[value] = node
     return flow
+
+
+def _reads(operation: Operation) -> Sequence[Access]:
+    """What an operation reads: a copy takes its target, which comes first, and overwrites it."""
+    reads, target = operation.reads, operation.writes[:1]
+    return reads[1:] if operation.call.name == "copy_" and reads[:1] == target else reads
 
 
 def _kind(operation: Operation) -> str:

@@ -31,6 +31,20 @@ def adam(call: Call) -> Demand:
     return _update(call, vector=12 + decay + bool(call["amsgrad"]), special=1)
 
 
+@register("elementwise", "blockwise_update")
+def blockwise(call: Call) -> Demand:
+    """Per element as :func:`sgd` or :func:`adam`, in fp32. State in 8 bits is a code's value times a scale (1).
+
+    It is scaled again: its magnitude, the largest of its block, a division (3). The search for a code is not counted.
+    """
+    weight, decay = call.tensor("self"), bool(call["weight_decay"])
+    coded = sum(state.dtype == "uint8" for state in call.tensors("states"))
+    name = call["optimizer"]
+    plain = 4 + 2 * decay if name == "sgd" else 12 + (0 if not decay else 1 if name == "adamw" else 2)
+    flops = pointwise(weight, vector=(plain + 4 * coded) * weight.elements, special=weight.elements * (name != "sgd"))
+    return Demand(flops=flops)
+
+
 def _update(call: Call, vector: int, special: int) -> Demand:
     """Work on every parameter. Gradients are written only where the kernel takes their scale away (1 per element)."""
     scaled = call.get("grad_scale") is not None

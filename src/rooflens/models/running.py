@@ -18,7 +18,7 @@ from rooflens.errors import InvalidValue, ModelError, RooflensError, class_of, e
 from rooflens.models.holders import Holders
 from rooflens.models.kv_caches import Restored, begun_cache, cache_tensors
 from rooflens.models.precisions import precisions
-from rooflens.models.step import Step, as_result, check_whole, make_optimizer, with_results
+from rooflens.models.step import Step, as_result, check_whole, with_results
 from rooflens.records import AS_IS, Phase
 
 PhaseEnd = Callable[[], None]
@@ -114,7 +114,7 @@ def eager(step: Step, device: str, *, capturable: bool = False, begun: Callable[
     inputs = Holders(step.args, step.kwargs)
     if not step.training:
         return Executable(once=lambda mark: _leaving(inputs, lambda: _infer(step, device, mark)), phases=("forward",))
-    optimizer = make_optimizer(step.optimizer, [p for p in step.module.parameters() if p.requires_grad], step.fused)
+    optimizer = step.optimizer_of([p for p in step.module.parameters() if p.requires_grad])
     for group in optimizer.param_groups if optimizer is not None else ():
         if "capturable" in group:
             group["capturable"] = capturable

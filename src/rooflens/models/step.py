@@ -16,6 +16,7 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from rooflens.errors import InvalidValue
+from rooflens.models.mixed_optimizers import MixedOptimizer, needs_mixing
 from rooflens.records import AS_IS
 from rooflens.runs.options import OPTIONS
 
@@ -46,6 +47,8 @@ class Step:
         loss: used in train mode.
         optimizer: used in train mode.
         fused: the optimizer updates all parameters in one kernel, instead of an operation at a time.
+        optimizer_dtype: type of the optimizer's state, or None for that of the parameters.
+        master_weights: the optimizer updates copies of 16-bit parameters in fp32.
         accumulation_steps: how often forward and backward run before the optimizer does.
         cast: type to which the floating tensors of module and inputs are brought, or None to leave them.
         autocast: element type under autocast, or None.
@@ -70,6 +73,8 @@ class Step:
     loss: Loss
     optimizer: str = "sgd"
     fused: bool = False
+    optimizer_dtype: str | None = None
+    master_weights: bool = False
     accumulation_steps: int = 1
     cast: torch.dtype | None = None
     autocast: torch.dtype | None = None
@@ -95,6 +100,12 @@ class Step:
     def scaled(self) -> bool:
         """True if the loss is scaled, without which fp16 gradients underflow."""
         return self.training and self.autocast is torch.float16
+
+    def optimizer_of(self, parameters: Sequence[torch.Tensor]) -> torch.optim.Optimizer | None:
+        """Return the optimizer of its parameters; None where it stops after backward."""
+        return make_optimizer(
+            self.optimizer, list(parameters), self.fused, state=self.optimizer_dtype, master=self.master_weights
+        )
 
     def loss_of(self, output: Any, targets: Any) -> torch.Tensor:
         """Return the loss of an output; of several micro-batches, its share in their mean."""
@@ -134,6 +145,14 @@ def as_result(tensor: torch.Tensor) -> torch.Tensor:
     return result
 
 
+_ADAM = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8}
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "sgd": {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4},
+    "adam": _ADAM | {"weight_decay": 0.0},
+    "adamw": _ADAM | {"weight_decay": 1e-2},
+}
+
+
 def with_results(inputs: Any) -> Any:
     """Return inputs for one run: those that are results of operations anew, since the run may change them in place."""
     tensors = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
@@ -142,21 +161,35 @@ def with_results(inputs: Any) -> Any:
     return tree_map_only(torch.Tensor, lambda tensor: tensor if tensor.is_leaf else as_result(tensor), inputs)
 
 
-def make_optimizer(name: str, parameters: Sequence[torch.Tensor], fused: bool = False) -> torch.optim.Optimizer | None:
+def make_optimizer(
+    name: str,
+    parameters: Sequence[torch.Tensor],
+    fused: bool = False,
+    *,
+    state: str | None = None,
+    master: bool = False,
+) -> torch.optim.Optimizer | None:
     """Return the optimizer of a training step, in torch's form ``foreach`` or fused; None for "none".
 
     SGD has the ImageNet example's momentum of 0.9 and weight decay of 1e-4; Adam and AdamW have torch's defaults.
 
+    Args:
+        state: type of what it keeps of each parameter; None is that of the parameter.
+        master: it updates copies of 16-bit parameters in fp32.
+
     Raises:
-        InvalidValue: the name is unknown.
+        InvalidValue: the name is unknown, or there is nothing to copy.
     """
     OPTIONS["optimizer"].check(name)
     if name == "none" or not parameters:
         return None
+    if (state is not None or master) and needs_mixing(parameters, state, master):
+        settings = _SETTINGS[name] | ({} if name == "sgd" else {"capturable": False})
+        return MixedOptimizer(name, parameters, state=state, master=master, **settings)
     if name == "sgd":
-        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4, foreach=not fused, fused=fused)
+        return torch.optim.SGD(parameters, **_SETTINGS[name], foreach=not fused, fused=fused)
     kind = torch.optim.Adam if name == "adam" else torch.optim.AdamW
-    return kind(parameters, lr=1e-3, foreach=not fused, fused=fused)
+    return kind(parameters, **_SETTINGS[name], foreach=not fused, fused=fused)
 
 
 def is_compiled(module: torch.nn.Module) -> TypeGuard[Any]:

@@ -110,7 +110,8 @@ class Workload:
             channels_last=run.options.channels_last,
             notes=notes,
         )
-        step = _accumulating(step, run)
+        kept = replace(step, optimizer_dtype=run.options.optimizer_dtype, master_weights=run.options.master_weights)
+        step = _accumulating(kept, run)
         if self.blueprint.module is not None and run.dtype != AS_IS and step.cast is None:
             step = replace(step, cast=torch.float32)  # a named model is built in fp32, this one may be of any type
         return step

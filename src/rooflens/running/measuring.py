@@ -44,6 +44,7 @@ def check_can_run(run: Run, machine: Machine, *, isolated: bool) -> None:
         raise InvalidValue(
             f"CUDA graphs need a CUDA device, and this measures on {machine.where!r}; leave cuda_graph out"
         )
+    run.check_runs()
     _check_gpus(run.options, machine, run.mode, named=isolated)
     if machine.where == "cpu" and run.dtype == "tf32":
         raise InvalidValue("a CPU has no TF32; measure fp32 or bf16")

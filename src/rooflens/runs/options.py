@@ -41,6 +41,7 @@ OF_GROUPS = ("int8", "int4", "nf4")
 """Formats of weights whose groups have a size to choose."""
 CACHES = ("dynamic", "static")
 KV_DTYPES = ("fp8", "int8", "int4")
+STATE_DTYPES = ("fp32", "bf16", "int8")
 OPTIMIZERS = ("none", "sgd", "adam", "adamw")
 
 
@@ -120,6 +121,21 @@ class Options:
         "sgd", "Optimizer of a training step; none stops after backward.", choices=OPTIMIZERS, modes=TRAINING
     )
     fused: bool = option(False, "Use torch's fused optimizer instead of its foreach form.", modes=TRAINING)
+    optimizer_dtype: str | None = option(
+        None,
+        "Type in which the optimizer keeps its state; default: that of the parameters. int8: bitsandbytes' layout,"
+        " estimated and not run.",
+        kind=str,
+        choices=STATE_DTYPES,
+        modes=TRAINING,
+        about=_TRAINING,
+    )
+    master_weights: bool = option(
+        False,
+        "Keep copies of 16-bit parameters in fp32, which the optimizer updates.",
+        modes=TRAINING,
+        about=_TRAINING,
+    )
     checkpoint: bool = option(
         False,
         "Keep of each block of layers its input alone, and compute the rest again in backward.",
@@ -234,6 +250,7 @@ class Options:
                 f" kv_dtype is {self.kv_dtype}"
             )
 
+        self._check_optimizer()
         if self.checkpoint and self.cuda_graph:
             raise InvalidValue(
                 "checkpoint=True saves the state of random numbers before each block, which torch refuses while it"
@@ -243,6 +260,17 @@ class Options:
             raise InvalidValue(
                 f"weights_group_size={self.weights_group_size} says how many weights share a scale in"
                 f" {', '.join(OF_GROUPS)}, and weights is {self.weights}"
+            )
+
+    def _check_optimizer(self) -> None:
+        """Raise InvalidValue if an optimizer that torch has not is asked of torch, or none is there to have state."""
+        asked = [name for name in ("optimizer_dtype", "master_weights") if getattr(self, name) != OPTIONS[name].default]
+        if asked and self.optimizer == "none":
+            raise InvalidValue(f"{asked[0]} is about the state of an optimizer, and optimizer is none; leave one out")
+        if asked and self.fused:
+            raise InvalidValue(
+                f"fused=True is a kernel of torch's, which updates parameters with state of their own type; leave out"
+                f" fused or {asked[0]}"
             )
 
     @classmethod

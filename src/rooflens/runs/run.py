@@ -55,6 +55,14 @@ class Run:
             raise InvalidValue(f"batch {self.batch!r} cannot be run; give whole numbers of at least 1")
         self.options.check_mode(self.mode)
 
+    def check_runs(self) -> None:
+        """Raise InvalidValue for what is counted and never run."""
+        if self.options.optimizer_dtype == "int8":
+            raise InvalidValue(
+                "optimizer_dtype='int8' is state in 8 bits as bitsandbytes keeps it, whose kernels rooflens counts and"
+                " does not run; leave it out, or estimate it"
+            )
+
     def case(self, device: str | None = None) -> Case:
         """The case of its records; a file is named without its folder."""
         return Case(

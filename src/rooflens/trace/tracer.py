@@ -21,7 +21,6 @@ from rooflens.models import (
     changed_while_running,
     check_whole,
     kv_cache,
-    make_optimizer,
     neutral,
     settings,
     unwrapped,
@@ -364,7 +363,7 @@ class _Run:
         That step is of length zero, since the values of parameters may decide what runs.
         """
         trainable = [p for p in self.parameters if p.requires_grad]
-        optimizer = make_optimizer(self.step.optimizer, list(trainable), self.step.fused)
+        optimizer = self.step.optimizer_of(trainable)
         if optimizer is None:
             return None
         for parameter in trainable:
