@@ -20,7 +20,8 @@ from rooflens.records import Failure, Record, RecordFile, write_records
 from rooflens.results import RecordSet
 from rooflens.running import counted_step
 from rooflens.running.attributing import EQUAL, REPLAYED, UNREACHED, spread
-from rooflens.running.counted_step import StepCounting, plan_of
+from rooflens.running.counted_step import plan_of
+from rooflens.running.counting import Counter
 from rooflens.running.jobs import Done
 from rooflens.running.observations import CountingPlan, every_launch, planned, standing
 from rooflens.runs.run import Run
@@ -285,8 +286,11 @@ report.write_text("\\n".join(",".join(f'"{cell}"' for cell in row) for row in ro
 class PlayedWorkers:
     """Profiles nothing: leaves the files that a worker leaves."""
 
-    def __init__(self, compiled: bool = False, fails: bool = False) -> None:
-        self._compiled, self._fails = compiled, fails
+    def __init__(self, room: int, compiled: bool = False, fails: bool = False) -> None:
+        self._room, self._compiled, self._fails = room, compiled, fails
+
+    def dismiss(self) -> None:
+        """Nothing runs."""
 
     def run(self, job: Any, tell: Any) -> Done:
         names = ("gemm", "relu", "gemm")
@@ -314,7 +318,9 @@ class PlayedWorkers:
         Path(job.trace).write_text(json.dumps({"traceEvents": events}))
         if not self._compiled:
             rows = launches(("gemm", 0, 0), ("relu", 1, 1), ("gemm", 2, 0))
-            Path(job.launches).write_bytes(msgspec.json.encode(StepLaunches(launches=tuple(rows), held=1)))
+            Path(job.launches).write_bytes(
+                msgspec.json.encode(StepLaunches(launches=tuple(rows), held=1, memory=self._room))
+            )
         return Done(fit=True)
 
 
@@ -323,28 +329,23 @@ def played(
 ) -> RecordFile:
     script = tmp_path / "ncu.py"
     script.write_text(NCU)
-    monkeypatch.setattr(
-        counted_step.ncu, "find", lambda: PlayedTool(path=str(script), version="1", options=frozenset())
-    )
+    tool = PlayedTool(path=str(script), version="1", options=frozenset())
+    monkeypatch.setattr(counted_step.ncu, "find", lambda: tool)
+    monkeypatch.setattr(counted_step.ncu, "capability", lambda: "9.0")
     monkeypatch.setattr(PlayedTool, "printed", lambda _, report: nullcontext(iter(report.read_text().splitlines(True))))
-    monkeypatch.setattr(counted_step, "capability", lambda: "9.0")
-    monkeypatch.setattr(counted_step, "memory", lambda: room)
     run = Run(model="net", batch=2, dtype="bf16")
     machine = Machine(
         where="cuda", title="H200", cards=0, known=None, stored=tmp_path, device=rl.device("h200-sxm-141gb")
     )
-    one = StepCounting(
-        run=run,
-        case=run.case("h200-sxm-141gb"),
-        machine=machine,
-        stem=tmp_path / "net",
+    counts = Counter(
+        PlayedWorkers(room, **workers),  # type: ignore[arg-type]
         cache="all",
         limit=20,
         every=every,
+        keep=tmp_path / "kept",
     )
-    found = one.file(PlayedWorkers(**workers), lambda share, what: None)  # type: ignore[arg-type]
-    assert [path.name for path in tmp_path.glob("*.json*")] == ["net.trace.json"]
-    return found
+    counts.start("fp16")  # what was started for another type is not used
+    return counts._file(run, machine, lambda share, what: None)
 
 
 @pytest.mark.parametrize("room", [1000, 2])  # where there is no room for several, one process follows the other
@@ -362,7 +363,9 @@ def test_a_step_is_profiled_while_ncu_starts_and_then_counted_once(
     assert [record.seconds for record in found] == [2e-6] * 3
     assert any(note.startswith("2 launches were counted for 3") for note in found.notes)
     assert any("3 passes per kernel in 3 runs" in note for note in found.notes)
-    assert sorted(path.name for path in tmp_path.glob("*.ncu-rep")) == ["net.2.ncu-rep", "net.3.ncu-rep", "net.ncu-rep"]
+    stem = "net-b2-bf16-inference"
+    kept = [f"{stem}.2.ncu-rep", f"{stem}.3.ncu-rep", f"{stem}.ncu-rep", f"{stem}.trace.json"]
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == kept
 
 
 @pytest.mark.parametrize("how", [{"every": True}, {"compiled": True}])

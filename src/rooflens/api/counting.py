@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from rooflens.errors import InvalidValue, check_torch, checked
-from rooflens.machine import this_machine
+from rooflens.machine import machine_of, this_machine
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.regions import COUNTERS
 from rooflens.results import RecordSet
-from rooflens.running.beside import estimated_beside
-from rooflens.running.counting import check_settings, counted, counted_program
-from rooflens.running.estimating import own_runs, read_by_worker
-from rooflens.runs.run import Request
+from rooflens.running.beside import Beside, disturbs
+from rooflens.running.counting import check_settings, counted_program, counter
+from rooflens.runs.run import Request, is_own_file
 
 LIMIT = 600.0
 """Seconds for counting one batch."""
@@ -80,14 +80,21 @@ def counters(
         )
     check_settings(cache, limit)
     check_torch()
-    from rooflens.models import workload
-
-    asked = None if read_by_worker(requests[0]) else [workload(request) for request in requests]
-    runs = own_runs(requests, limit) if asked is None else [run for one in asked for run in one.runs]
-    checked(*(run.check_runs for run in runs))
-    machine = this_machine(None, roof, progress)
-    beside = estimated_beside(runs, asked, machine.device, limit, None) if estimate else RecordSet(())
-    counts = counted(runs, machine, cache=cache, limit=limit, every=every, keep=keep, progress=progress)
+    checked(*(request.check_words for request in requests))
+    # Each process imports what it needs while the others do.
+    with ExitStack() as stack:
+        counts_of = stack.enter_context(counter(cache=cache, limit=limit, every=every, keep=keep))
+        if not is_own_file(model):
+            counts_of.start(requests[0].dtype or "fp32")
+        estimates = stack.enter_context(Beside(limit, start=estimate))
+        machine = machine_of(counts_of.found(), roof, progress)
+        runs = [run for request in requests for run in counts_of.runs(request)]
+        checked(*(run.check_runs for run in runs))
+        estimated = estimates.begin(runs, machine.device) if estimate else None
+        if estimated is not None and disturbs(machine.where):
+            estimated.result()
+        counts = counts_of.counted(runs, machine, progress)
+        beside = RecordSet(()) if estimated is None else estimated.result()
     return RecordSet(
         (*beside.records, *counts.records),
         devices=counts.devices,

@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 
 from rooflens.errors import InvalidValue, RooflensError
-from rooflens.machine import MEASURED, PLACES, Machine, find, this_machine
+from rooflens.machine import MEASURED, PLACES, Machine, find, machine_of, this_machine
 from rooflens.progress import Progress
 from rooflens.readers import ReadContext, read_file
 from rooflens.records import Case, Device, RecordFile
-from rooflens.running.counting import counted
+from rooflens.running.counting import counter
 from rooflens.running.estimating import Estimator, estimated_here, estimator_in_worker
 from rooflens.running.outcomes import contents
 from rooflens.runs.run import Request, Run, is_own_file, recorded_name
@@ -185,10 +185,11 @@ def counting(folder: StudyFolder) -> AbstractContextManager[CellRunner]:
         place = _place(cell.case.device, folder.home)
         roof = place.roof or _roof(settings.roofs.get("counters"), folder.home)
         run = _checked(cell.case, folder.home)
-        machine = this_machine(None, roof, progress)
         limit = settings.limits["counters"]
-        records = counted([run], machine, cache=settings.cache, limit=limit, every=False, keep=None, progress=progress)
-        return _of_cell(cell, records.contents)
+        with counter(cache=settings.cache, limit=limit, every=False, keep=None) as counts:
+            counts.start(run.dtype)
+            machine = machine_of(counts.found(), roof, progress)
+            return _of_cell(cell, counts.counted([run], machine, progress).contents)
 
     return nullcontext(count)
 

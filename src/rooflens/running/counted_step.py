@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -57,17 +59,20 @@ class ProfiledStep:
     Attributes:
         timed: the profile as a record file.
         shares: what the device did, in time.
-        launches: its kernels by the calls that launched them; empty where these are not known.
-        held: bytes of the card that the step held, 0 where that is not known.
+        told: its kernels by the calls that launched them; None where these are not known.
         notes: on the trace, and on the plan.
     """
 
     timed: RecordFile
     shares: tuple[TimeShare, ...]
-    launches: tuple[CalledLaunch, ...]
-    held: int
+    told: StepLaunches | None
     plan: CountingPlan
     notes: tuple[str, ...]
+
+    @property
+    def launches(self) -> tuple[CalledLaunch, ...]:
+        """Its kernels by the calls that launched them, if these are known."""
+        return () if self.told is None else self.told.launches
 
     @property
     def names(self) -> list[str]:
@@ -76,86 +81,116 @@ class ProfiledStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRuns:
+    """Processes under ncu that import what they need, and wait for their jobs.
+
+    Attributes:
+        groups: of counters, one for each process.
+        folder: where they look for jobs, and write their reports.
+    """
+
+    tool: Tool
+    dtype: str
+    cache: str
+    groups: tuple[tuple[str, ...], ...]
+    runs: tuple[NcuRun, ...]
+    folder: Path
+
+    def job(self, n: int) -> Path:
+        """The file of the job of a process."""
+        return self.folder / f"job{n}.json"
+
+    def rounds(self, n: int) -> Path:
+        """The file that says what it counts."""
+        return self.folder / f"rounds{n}.json"
+
+    def report(self, n: int) -> Path:
+        """What it writes."""
+        return self.folder / f"{n}.ncu-rep"
+
+
+@contextmanager
+def waiting_runs(dtype: str, cache: str) -> Iterator[WaitingRuns]:
+    """Start the processes that count a step of this type of elements on the card of this machine.
+
+    Raises:
+        CountersUnavailable: ncu is missing.
+        InvalidValue: the chip is not known.
+    """
+    tool, capability = ncu.find(), ncu.capability()
+    if capability is None:
+        raise CountersUnavailable(NO_GPU)
+    groups = ncu.metric_groups(capability, dtype)
+    with tempfile.TemporaryDirectory(prefix="rooflens-") as scratch, ExitStack() as stack:
+        waiting = WaitingRuns(tool=tool, dtype=dtype, cache=cache, groups=groups, runs=(), folder=Path(scratch))
+        runs = []
+        for n, group in enumerate(groups):
+            program = [sys.executable, "-m", WORKER, str(waiting.job(n))]
+            command = tool.command(group, waiting.report(n), cache=cache, program=program)
+            runs.append(stack.enter_context(ncu.started(command, {"PYTHONPATH": search_path()})))
+        yield replace(waiting, runs=tuple(runs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepCounting:
     """One run that is counted.
 
     Attributes:
-        stem: what the names of its files begin with.
+        folder: for what only our processes read; it is removed afterwards.
         every: each launch is counted, also where an equal one was.
+        keep: what the names of reports and traces that are kept begin with; None keeps none.
     """
 
     run: Run
     case: Case
     machine: Machine
-    stem: Path
-    cache: str
+    folder: Path
     limit: float
     every: bool
+    keep: Path | None
 
-    def file(self, workers: Workers, progress: Progress) -> RecordFile:
-        """What came of it."""
-        self._tidy()  # what a run that was killed left would be taken for this one's
+    def uncounted(self, workers: Workers, why: Exception, progress: Progress) -> RecordFile:
+        """The profile alone, where nothing can be counted."""
         try:
-            return self._file(workers, progress)
+            timed = self._timed(workers, progress)
         except _NotProfiled as failed:
             return failed.file
-        finally:
-            self._tidy()
+        return replace(timed, records=tuple(marked(timed.records, str(why))))
 
-    def _file(self, workers: Workers, progress: Progress) -> RecordFile:
-        """The processes that are counted start at once, and wait for the profile of the step."""
+    def file(self, workers: Workers, waiting: WaitingRuns, progress: Progress) -> RecordFile:
+        """What came of it. The processes that wait begin when the step is profiled."""
         try:
-            if self.machine.where != "cuda":
-                raise CountersUnavailable(NO_GPU)
-            tool = ncu.find()
-        except CountersUnavailable as error:
-            timed = self._timed(workers, progress)
-            return replace(timed, records=tuple(marked(timed.records, str(error))))
-        groups = ncu.metric_groups(capability(), self.case.dtype)
-        with ExitStack() as stack:
-            runs = [
-                stack.enter_context(
-                    ncu.started(self._command(tool, group, n), environment={"PYTHONPATH": search_path()})
-                )
-                for n, group in enumerate(groups)
-            ]
             step = self._profiled(workers, progress)
-            try:
-                parts = self._counted(tool, runs, groups, step, progress)
-                records = joined(tool, parts, self.case, step, self.cache)
-            except (CountersUnavailable, FileError) as error:
-                records = marked(step.timed.records, str(error))
+        except _NotProfiled as failed:
+            return failed.file
+        try:
+            parts = self._counted(waiting, step, progress)
+            records = joined(waiting, parts, self.case, step)
+        except (CountersUnavailable, FileError) as error:
+            records = marked(step.timed.records, str(error))
+        for n in range(len(waiting.runs)):
+            self._kept(waiting.report(n), "ncu-rep" if n == 0 else f"{n + 1}.ncu-rep")
         return replace(step.timed, records=tuple(records))
 
-    def _path(self, suffix: str) -> Path:
-        return self.stem.with_name(f"{self.stem.name}.{suffix}")
-
-    def _report(self, n: int) -> Path:
-        return self._path("ncu-rep" if n == 0 else f"{n + 1}.ncu-rep")
-
-    def _tidy(self) -> None:
-        """Remove what only processes of ours read."""
-        begins = tuple(f"{self.stem.name}.{kind}" for kind in ("job", "rounds", "launches"))
-        for path in self.stem.parent.glob("*.json*"):
-            if path.name.startswith(begins):
-                path.unlink(missing_ok=True)
-
-    def _command(self, tool: Tool, group: Sequence[str], n: int) -> list[str]:
-        program = [sys.executable, "-m", WORKER, str(self._path(f"job{n}.json"))]
-        return tool.command(group, self._report(n), cache=self.cache, program=program)
+    def _kept(self, path: Path, suffix: str) -> None:
+        """Keep a file under the name of the case, if files are kept."""
+        if self.keep is not None and path.exists():
+            shutil.copyfile(path, self.keep.with_name(f"{self.keep.name}.{suffix}"))
 
     def _timed(self, workers: Workers, progress: Progress) -> RecordFile:
-        """The profile of the step; _NotProfiled where there is none."""
-        out = self._path("profile.jsonl")
+        """The profile of the step; _NotProfiled where there is none. The worker ends: it holds memory of the card."""
+        out, trace = self.folder / "profile.jsonl", self.folder / "trace.json"
         job = Profile(
             run=self.run,
             device=self.machine.name,
-            trace=str(self._path("trace.json")),
+            trace=str(trace),
             out=str(out),
-            launches=str(self._path("launches.json")),
+            launches=str(self.folder / "launches.json"),
         )
         ending = workers.run(job, telling(progress, self.case.label()))
+        workers.dismiss()
         timed = taken(out)
+        self._kept(trace, "trace.json")
         if isinstance(ending, Lost):
             raise _NotProfiled(lost(self.case, "counters", ending))
         assert timed is not None
@@ -166,59 +201,43 @@ class StepCounting:
     def _profiled(self, workers: Workers, progress: Progress) -> ProfiledStep:
         """The profile of the step, and what of it is to be counted."""
         timed = self._timed(workers, progress)
-        events = profile.read_trace(self._path("trace.json"))
+        events = profile.read_trace(self.folder / "trace.json")
         shares = profile.attribute(events, profile.outside(self.case.mode == "train"))
-        found = self._path("launches.json")
+        found = self.folder / "launches.json"
         told = msgspec.json.decode(found.read_bytes(), type=StepLaunches) if found.exists() else None
         plan, note = plan_of(kernels_of(shares), None if told is None else told.launches, self.every)
-        return ProfiledStep(
-            timed=timed,
-            shares=shares,
-            launches=() if told is None else told.launches,
-            held=0 if told is None else told.held,
-            plan=plan,
-            notes=(*events.notes, *note),
-        )
+        return ProfiledStep(timed=timed, shares=shares, told=told, plan=plan, notes=(*events.notes, *note))
 
-    def _counted(
-        self,
-        tool: Tool,
-        runs: Sequence[NcuRun],
-        groups: Sequence[Sequence[str]],
-        step: ProfiledStep,
-        progress: Progress,
-    ) -> list[CountedPart]:
+    def _counted(self, waiting: WaitingRuns, step: ProfiledStep, progress: Progress) -> list[CountedPart]:
         """Let one process after the other count; what the first saw tells which launches tensor counters concern."""
-        begun, jobs = time.monotonic(), [self._path(f"job{n}.json") for n in range(len(runs))]
-        together = 0 < step.held * len(runs) < ROOM * memory()
-        if together:  # each builds its model and warms it up while the others do
-            for n, job in enumerate(jobs):
-                _written(job, Count(run=self.run, rounds=str(self._path(f"rounds{n}.json"))))
+        begun, of = time.monotonic(), len(waiting.runs)
+        together = step.told is not None and 0 < step.told.held * of < ROOM * step.told.memory
+        for n in range(of) if together else ():  # each builds its model and warms it up while the others do
+            _written(waiting.job(n), Count(run=self.run, rounds=str(waiting.rounds(n))))
         parts: list[CountedPart] = []
         with ThreadPoolExecutor(1) as reader:
-            for n, (run, group) in enumerate(zip(runs, groups, strict=True)):
+            for n, (run, group) in enumerate(zip(waiting.runs, waiting.groups, strict=True)):
                 plan = step.plan
                 if all(name.startswith(_TENSOR) for name in group):
                     plan = plan.only(_with_tensor_work(parts[0], step), step.launches)
                     if not plan.counted:
                         continue
                 if not together:
-                    _written(jobs[n], Count(run=self.run, rounds=str(self._path(f"rounds{n}.json"))))
-                _written(self._path(f"rounds{n}.json"), plan.rounds)
-                until = UNTIL[n - len(runs)] * self.limit
+                    _written(waiting.job(n), Count(run=self.run, rounds=str(waiting.rounds(n))))
+                _written(waiting.rounds(n), plan.rounds)
                 try:
                     done = run.followed(
-                        self._report(n),
-                        limit=max(1.0, until - (time.monotonic() - begun)),
+                        waiting.report(n),
+                        limit=max(1.0, UNTIL[n - of] * self.limit - (time.monotonic() - begun)),
                         expected=len(plan.counted),
-                        progress=self._telling(progress, n, len(runs)),
+                        progress=self._telling(progress, n, of),
                     )
                 except CountersUnavailable as error:
                     if not parts:
                         raise
                     parts[0] = replace(parts[0], lacking=(*parts[0].lacking, f"{group[0]} and others: {error}"))
                     continue
-                read = reader.submit(_read, tool, done.report)
+                read = reader.submit(_read, waiting.tool, done.report)
                 parts.append(CountedPart(done=done, read=read, counted=plan.counted))
         return parts
 
@@ -250,11 +269,11 @@ def plan_of(
     return planned(launches, [share.seconds for share in kernels]), ()
 
 
-def joined(tool: Tool, parts: Sequence[CountedPart], case: Case, step: ProfiledStep, cache: str) -> list[Record]:
+def joined(waiting: WaitingRuns, parts: Sequence[CountedPart], case: Case, step: ProfiledStep) -> list[Record]:
     """The counted launches, with time and place of the same launches in the run that was timed."""
     found, strangers = counted_launches(parts, step.names, case)
     first, *others = spread(found, strangers, step.shares, step.plan)
-    notes = notes_on(tool, parts, step.plan, [first, *others], cache)
+    notes = notes_on(waiting.tool, parts, step.plan, [first, *others], waiting.cache)
     return [replace(first, notes=(*first.notes, *notes, *step.notes)), *others]
 
 
@@ -262,21 +281,6 @@ def marked(records: Sequence[Record], why: str) -> list[Record]:
     """Times without counters, so marked that nobody takes estimated work for counted work."""
     note = f"NOT COUNTED: times are the profiler's, and FLOP and bytes, where there are any, are estimated, since {why}"
     return [replace(records[0], notes=(note, *records[0].notes)), *records[1:]]
-
-
-def capability() -> str:
-    """The compute capability of the card, like ``9.0``."""
-    import torch
-
-    return ".".join(map(str, torch.cuda.get_device_capability()))
-
-
-def memory() -> int:
-    """Bytes of the card that are free."""
-    import torch
-
-    free, _ = torch.cuda.mem_get_info()
-    return free
 
 
 def _with_tensor_work(part: CountedPart, step: ProfiledStep) -> set[int]:

@@ -6,24 +6,24 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 from rooflens.devices.files import slug
 from rooflens.errors import CountersUnavailable, InvalidValue, ModelError
-from rooflens.machine import Machine
+from rooflens.machine import FoundDevice, Machine
 from rooflens.progress import Progress, waiting, within
 from rooflens.records import AS_IS, Case, Record, RecordFile
 from rooflens.results import RecordSet
 from rooflens.running.attributing import replayed
 from rooflens.running.counted_parts import caches, why_partial
-from rooflens.running.counted_step import NO_GPU, StepCounting, capability
+from rooflens.running.counted_step import NO_GPU, StepCounting, WaitingRuns, waiting_runs
 from rooflens.running.isolation import Workers
-from rooflens.running.jobs import Start
-from rooflens.running.outcomes import why_all_failed
-from rooflens.runs.run import Run
+from rooflens.running.jobs import ANYWHERE, Start
+from rooflens.running.outcomes import found_in, runs_in, why_all_failed
+from rooflens.runs.run import Request, Run
 from rooflens.sources import counters as source
 from rooflens.sources.counters import ncu
 from rooflens.sources.counters.ncu import CollectedReport, Tool
@@ -41,48 +41,105 @@ def check_settings(cache: str, limit: float) -> None:
         raise InvalidValue(f"a time limit of {limit} s leaves no time to count; give more than 0")
 
 
-def counted(
-    runs: Sequence[Run],
-    machine: Machine,
-    *,
-    cache: str,
-    limit: float,
-    every: bool,
-    keep: str | Path | None,
-    progress: Progress | None,
-) -> RecordSet:
-    """The launches of every run of named models, with times and places.
+class Counter:
+    """Counts runs: each is profiled in a worker, then run under ncu in processes that started meanwhile.
 
     Args:
-        every: each launch is counted, also where an equal one was.
-        keep: a folder for reports and traces; they are thrown away without one.
-
-    Raises:
-        ModelError: every run failed.
+        keep: a folder for reports and traces; None throws them away.
     """
-    start = Start(kind="profile", where=machine.where, command=tuple(sys.argv))
-    files: list[RecordFile] = []
-    # A fresh worker for each: what it holds of the card would be missing where ncu runs the model.
-    with _folder(keep) as folder, Workers(start, limit=limit, fresh=True) as workers:
+
+    def __init__(self, workers: Workers, *, cache: str, limit: float, every: bool, keep: str | Path | None) -> None:
+        self._workers, self._cache, self._limit, self._every = workers, cache, limit, every
+        self._keep = None if keep is None else Path(keep)
+        self._ahead = ExitStack()
+        self._waiting: WaitingRuns | None = None
+
+    def start(self, dtype: str) -> None:
+        """Start what counts runs in a type of elements; what lacks is told when it is needed."""
+        with suppress(CountersUnavailable, InvalidValue):
+            self._wait(dtype)
+
+    def found(self) -> FoundDevice:
+        """The device of the workers."""
+        return found_in(self._workers)
+
+    def runs(self, asked: Request) -> tuple[Run, ...]:
+        """What a request asks to run."""
+        return runs_in(self._workers, asked)
+
+    def counted(self, runs: Sequence[Run], machine: Machine, progress: Progress | None) -> RecordSet:
+        """The launches of every run, with times and places.
+
+        Raises:
+            ModelError: every run failed.
+        """
+        files: list[RecordFile] = []
         for n, run in enumerate(runs):
-            case = run.case(machine.name)
-            counting = StepCounting(
+            tell = within(progress, n, len(runs))
+            with alone_on(machine.where, waiting(tell)):
+                files.append(self._file(run, machine, tell))
+        failures = [failure for file in files for failure in file.failures]
+        records = [record for file in files for record in file.records]
+        if not records:
+            raise ModelError(why_all_failed(failures))
+        return RecordSet(records, devices=machine.devices, failures=failures, environment=files[0].environment)
+
+    def end(self) -> None:
+        """End what waits."""
+        self._waiting = None
+        self._ahead.close()
+
+    def _file(self, run: Run, machine: Machine, progress: Progress) -> RecordFile:
+        case = run.case(machine.name)
+        if self._keep is not None:
+            self._keep.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="rooflens-") as scratch:
+            step = StepCounting(
                 run=run,
                 case=case,
                 machine=machine,
-                stem=folder / _stem(case),
-                cache=cache,
-                limit=limit,
-                every=every,
+                folder=Path(scratch),
+                limit=self._limit,
+                every=self._every,
+                keep=None if self._keep is None else self._keep / _stem(case),
             )
-            tell = within(progress, n, len(runs))
-            with alone_on(machine.where, waiting(tell)):
-                files.append(counting.file(workers, tell))
-    failures = [failure for file in files for failure in file.failures]
-    records = [record for file in files for record in file.records]
-    if not records:
-        raise ModelError(why_all_failed(failures))
-    return RecordSet(records, devices=machine.devices, failures=failures, environment=files[0].environment)
+            try:
+                if machine.where != "cuda":
+                    raise CountersUnavailable(NO_GPU)
+                waits = self._wait(run.dtype)
+            except CountersUnavailable as error:
+                return step.uncounted(self._workers, error, progress)
+            try:
+                return step.file(self._workers, waits, progress)
+            finally:
+                self.end()
+
+    def _wait(self, dtype: str) -> WaitingRuns:
+        """What waits to count runs in a type of elements."""
+        if self._waiting is not None and self._waiting.dtype != dtype:
+            self.end()
+        if self._waiting is None:
+            self._waiting = self._ahead.enter_context(waiting_runs(dtype, self._cache))
+        return self._waiting
+
+
+@contextmanager
+def counter(*, cache: str, limit: float, every: bool, keep: str | Path | None) -> Iterator[Counter]:
+    """Count runs on this machine; the worker that profiles them is started at once.
+
+    Args:
+        limit: seconds for each run to be profiled, and again to be counted.
+        every: each launch is counted, also where an equal one was.
+        keep: a folder for reports and traces; they are thrown away without one.
+    """
+    start = Start(kind="profile", where=ANYWHERE, command=tuple(sys.argv))
+    with Workers(start, limit=limit) as workers:
+        workers.prepare()
+        counts = Counter(workers, cache=cache, limit=limit, every=every, keep=keep)
+        try:
+            yield counts
+        finally:
+            counts.end()
 
 
 def counted_program(
@@ -106,11 +163,13 @@ def counted_program(
     """
     if machine.where != "cuda":
         raise CountersUnavailable(NO_GPU)
-    tool = ncu.find()
+    tool, capability = ncu.find(), ncu.capability()
+    if capability is None:
+        raise CountersUnavailable(NO_GPU)
     case = Case(model=_named(program), device=machine.name, dtype=AS_IS)
     with _folder(keep) as folder, alone_on(machine.where, waiting(progress)):
         report = folder / f"{_stem(case)}.ncu-rep"
-        command = tool.command(ncu.metric_set(capability(), AS_IS), report, cache=cache, program=program)
+        command = tool.command(ncu.metric_set(capability, AS_IS), report, cache=cache, program=program)
         with ncu.started(command, environment) as run:
             done = run.followed(report, limit=limit, progress=progress, echo=echo)
         records = [replayed(record) for record in _read(tool, done, case)]

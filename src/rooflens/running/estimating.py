@@ -237,12 +237,6 @@ def read_by_worker(asked: Request) -> bool:
     return is_own_file(asked.model) and asked.loss is None
 
 
-def own_runs(requests: Sequence[Request], limit: float) -> tuple[Run, ...]:
-    """Return what requests for a file of the user's own ask to run; a worker reads the file."""
-    with Workers(Start(kind="profile"), limit=limit) as workers:
-        return tuple(run for asked in requests for run in runs_in(workers, asked))
-
-
 class WorkerEstimator:
     """An :class:`Estimator` in worker processes."""
 

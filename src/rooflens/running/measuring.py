@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from rooflens.errors import InvalidValue, ModelError
+from rooflens.errors import InvalidValue
 from rooflens.machine import FoundDevice, Machine
 from rooflens.progress import Progress, waiting
 from rooflens.records import Failure, RecordFile
 from rooflens.running.isolation import AnswerListener, Lost, Workers
-from rooflens.running.jobs import ANYWHERE, Answer, DeviceFound, FindDevice, Measure, PartEntered, Refused, Start
-from rooflens.running.outcomes import contents, lost, runs_in, taken, telling
+from rooflens.running.jobs import ANYWHERE, Answer, Measure, PartEntered, Start
+from rooflens.running.outcomes import contents, found_in, lost, runs_in, taken, telling
 from rooflens.runs.options import Options
 from rooflens.runs.run import Request, Run
 from rooflens.sources.device_lock import alone_on
@@ -83,14 +83,7 @@ class WorkerMeasurer:
             InvalidValue: torch cannot run there.
             ModelError: the worker was lost.
         """
-        answers: list[Answer] = []
-        ending = self._workers.run(FindDevice(), self._timed(answers.append))
-        if isinstance(ending, Lost):
-            raise ModelError(f"{ending.message} ({ending.kind}, while it started)")
-        for answer in answers:
-            if isinstance(answer, Refused):
-                raise answer.error
-        return next(answer.found for answer in answers if isinstance(answer, DeviceFound))
+        return found_in(self._workers, self._timed())
 
     def runs(self, asked: Request) -> tuple[Run, ...]:
         """What a request asks to run, as :func:`rooflens.running.outcomes.runs_in`."""

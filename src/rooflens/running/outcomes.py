@@ -7,10 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from rooflens.errors import ModelError
+from rooflens.machine import FoundDevice
 from rooflens.progress import Progress
 from rooflens.records import Case, Environment, Failure, Record, RecordFile, Source, read_records
 from rooflens.running.isolation import AnswerListener, Lost, Workers
-from rooflens.running.jobs import Answer, ModelRead, ReadModel, Refused, Share, StageEntered
+from rooflens.running.jobs import (
+    Answer,
+    DeviceFound,
+    FindDevice,
+    ModelRead,
+    ReadModel,
+    Refused,
+    Share,
+    StageEntered,
+)
 from rooflens.runs.run import Request, Run, is_own_file, recorded_name
 from rooflens.sources import environment
 
@@ -37,6 +47,28 @@ def taken(path: Path) -> RecordFile | None:
     written = read_records(path) if path.exists() else None
     path.unlink(missing_ok=True)
     return written
+
+
+def found_in(workers: Workers, tell: AnswerListener = lambda _: None) -> FoundDevice:
+    """Return the device of workers.
+
+    Raises:
+        InvalidValue: torch cannot run there.
+        ModelError: the worker was lost.
+    """
+    answers: list[Answer] = []
+
+    def hear(answer: Answer) -> None:
+        answers.append(answer)
+        tell(answer)
+
+    ending = workers.run(FindDevice(), hear)
+    if isinstance(ending, Lost):
+        raise ModelError(f"{ending.message} ({ending.kind}, while it started)")
+    for answer in answers:
+        if isinstance(answer, Refused):
+            raise answer.error
+    return next(answer.found for answer in answers if isinstance(answer, DeviceFound))
 
 
 def runs_in(workers: Workers, asked: Request, tell: AnswerListener = lambda _: None) -> tuple[Run, ...]:

@@ -10,10 +10,11 @@ import msgspec
 import torch
 
 from rooflens.errors import RooflensError
+from rooflens.machine import found_device
 from rooflens.models import Step, Workload, compiled, eager, placed, running, switches, workload_of
 from rooflens.records import write_records
 from rooflens.running.isolation import AnswerListener, Serve
-from rooflens.running.jobs import Count, Profile, StageEntered, Start
+from rooflens.running.jobs import Count, Profile, StageEntered, Start, place_of
 from rooflens.running.outcomes import contents
 from rooflens.runs.run import is_own_file
 from rooflens.sources import measure
@@ -29,13 +30,13 @@ def begin(start: Start) -> Serve:
     """The worker's side: profile one step of a run; its records and its trace become files."""
 
     def do(job: Profile, tell: AnswerListener) -> bool:
-        case, stage = job.run.case(job.device), "build"
+        case, stage, where = job.run.case(job.device), "build", found_device(place_of(start)).where
         try:
             tell(StageEntered(name=stage))
-            step = _step(workload_of(job.run), start.where)
+            step = _step(workload_of(job.run), where)
             stage = "profile"
             tell(StageEntered(name=stage))
-            found = profiled_step.records(step, case, start.where, keep=job.trace, found=partial(_write, job.launches))
+            found = profiled_step.records(step, case, where, keep=job.trace, found=partial(_write, job.launches))
             file = contents(found, start.command)
         except RooflensError as error:
             file = contents([measure.failure(case, error, stage)], start.command)
@@ -68,8 +69,10 @@ def _awaited(path: Path) -> bytes:
 
 
 def _write(path: str, launches: tuple[CalledLaunch, ...]) -> None:
-    held = torch.cuda.max_memory_reserved() if torch.cuda.is_available() else 0
-    Path(path).write_bytes(msgspec.json.encode(StepLaunches(launches=launches, held=held)))
+    held = memory = 0
+    if torch.cuda.is_available():
+        held, memory = torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1]
+    Path(path).write_bytes(msgspec.json.encode(StepLaunches(launches=launches, held=held, memory=memory)))
 
 
 def _step(asked: Workload, where: str) -> Step:

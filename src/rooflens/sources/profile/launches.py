@@ -35,10 +35,11 @@ class CalledLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLaunches:
-    """The kernels of a step in the order of launches, and how many bytes of the card the step held."""
+    """The kernels of a step in the order of launches, the bytes of the card that it held, and all that the card has."""
 
     launches: tuple[CalledLaunch, ...]
     held: int
+    memory: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
