@@ -44,6 +44,8 @@ def estimate(
     accumulation_steps: int = 1,
     img_size: int | Sequence[int] | None = None,
     seq_len: int | Sequence[int] | None = None,
+    prompt_len: int | Sequence[int] | None = None,
+    output_len: int | Sequence[int] | None = None,
     dims: Mapping[str, int] | None = None,
     kv_cache: str = "dynamic",
     kv_cache_len: int | None = None,
@@ -74,7 +76,7 @@ def estimate(
             ``amp-bf16`` or ``amp-fp16``; a module is left as it is unless a dtype is given, and an ONNX file always.
             ``as-is`` leaves what a function in a file of your own makes as it is.
         mode: ``inference`` or ``train`` (forward with loss, backward, optimizer); of a language model by name also
-            ``prefill`` or ``decode``.
+            ``prefill``, ``decode`` or ``generate`` (a whole answer; its lengths alone ask for it too).
         loss: from output and targets to a scalar; default: cross entropy for a named model, else the sum of the
             outputs.
         optimizer: ``none``, ``sgd``, ``adam`` or ``adamw``.
@@ -88,6 +90,9 @@ def estimate(
             runs once.
         img_size: height and width of images, one or several, where the model's own is not wanted.
         seq_len: tokens per sequence, one or several.
+        prompt_len: tokens of the prompt of a whole answer, one or several: prefill reads them.
+        output_len: tokens of its output, one or several: the first comes from prefill, each other one from a step of
+            decode, whose cache has grown by one token.
         dims: of an ONNX file: sizes that it leaves open, by the name they have there (``input:1`` where they have
             none). Batch, image size and length of a sequence are mostly recognised and have arguments of their own.
         kv_cache: of prefill and decode: ``dynamic`` grows with each token, ``static`` has a fixed length.

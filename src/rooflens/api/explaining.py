@@ -12,7 +12,7 @@ from rooflens.errors import InvalidValue, UnknownName, check_torch
 from rooflens.explanation import Explanation
 from rooflens.explanation.from_records import explain_records
 from rooflens.machine import find_all
-from rooflens.records import PHASES, Device, Phase, Record
+from rooflens.records import EVERY_PHASE, Device, Phase, Record
 from rooflens.results import RecordSet
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def explain(
         InvalidValue: what is needed is missing, or an argument cannot be used.
         ModelError: torch refuses the shapes.
     """
-    if phase is not None and phase not in PHASES:
-        raise InvalidValue(f"unknown phase {phase!r}; known: {', '.join(PHASES)}")
+    if phase is not None and phase not in EVERY_PHASE:
+        raise InvalidValue(f"unknown phase {phase!r}; known: {', '.join(EVERY_PHASE)}")
     devices = find_all(device)
     if isinstance(what, Record):
         what = RecordSet([what])

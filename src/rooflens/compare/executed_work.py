@@ -6,7 +6,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rooflens.records import PHASES, Phase, Record
+from rooflens.records import EVERY_PHASE, Phase, Record
 from rooflens.results import RecordSet, Total
 from rooflens.results.partners import same_step
 from rooflens.results.quantities import BYTES, ratio
@@ -74,7 +74,7 @@ def executed(rs: RecordSet, by: Literal["family", "module"]) -> tuple[Executed, 
         estimated, lambda r: (r.phase, fused.get((r.phase, r.path), r.kind) if by == "family" else r.path)
     )
     rows = []
-    for piece in sorted(dict.fromkeys((*ours, *theirs)), key=lambda piece: (*PHASES, None).index(piece[0])):
+    for piece in sorted(dict.fromkeys((*ours, *theirs)), key=lambda piece: (*EVERY_PHASE, None).index(piece[0])):
         records = ours.get(piece, [])
         worked = [r for r in records if r.work is not None]
         rows.append(

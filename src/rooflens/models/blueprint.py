@@ -10,6 +10,7 @@ import torch
 
 if TYPE_CHECKING:
     from rooflens.models.step import Loss
+    from rooflens.runs.options import Options
     from rooflens.runs.run import Place
 
 
@@ -57,7 +58,9 @@ class Blueprint:
         batched: a batch can be chosen.
         default_batch: the batch if none is chosen.
         images: its inputs are images whose size can be chosen.
-        tokens: tokens per sequence of a language model; such a model has the modes prefill and decode.
+        tokens: tokens per sequence of a language model; such a model has the modes prefill and decode. Of a whole
+            answer those of its first step, which in an encoder-decoder are those of the decoder.
+        example_of_step: of a whole answer: from mode and options of one of its steps to the inputs for a batch.
         module: the module, if it was handed in: it is never moved, and copied before it runs.
     """
 
@@ -70,4 +73,5 @@ class Blueprint:
     default_batch: int | None = 1
     images: bool = False
     tokens: int | None = None
+    example_of_step: Callable[[str, Options], Callable[[int | None], Example]] | None = None
     module: torch.nn.Module | None = None

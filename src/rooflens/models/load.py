@@ -17,7 +17,7 @@ from rooflens.models.construction import first_that_works, on_place
 from rooflens.models.dtypes import FLOATING_TYPES
 from rooflens.models.step import ONE_DICT, Loss, Step, argument_names
 from rooflens.models.without_compiler import compiler_on_demand
-from rooflens.runs.options import OPTIONS, Options
+from rooflens.runs.options import GENERATING, OPTIONS, Options
 from rooflens.runs.run import check_word
 
 ALL_NAMES = (
@@ -70,7 +70,7 @@ def _refuse(option: str, value: int | None, model: str, why: str) -> None:
 
 def check_not_generating(mode: str, model: str) -> None:
     """Raise InvalidValue for a mode that only language models have."""
-    if mode in ("prefill", "decode"):
+    if mode in GENERATING:
         raise InvalidValue(
             f"mode {mode!r} needs a language model that rooflens can feed (hf:FAMILY), and {model} is not one"
         )

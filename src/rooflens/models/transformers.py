@@ -35,7 +35,7 @@ from rooflens.models.heads import Purpose, head, loss_of
 from rooflens.models.known_values import KnownValues
 from rooflens.models.process import neutral
 from rooflens.models.running import running
-from rooflens.runs.options import GENERATING, Options
+from rooflens.runs.options import ANSWERING, GENERATING, Options
 
 CACHE_NAMES = ("cache", "past_key_values", "cache_params", "state")
 """What the cache is called: it changed from one version of transformers to the next. ``state`` is that of RWKV."""
@@ -61,7 +61,8 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
     configuration says so. Prefill gives the last position's logits only. Decode adds one token to a cache that holds
     `seq_len` of them. An encoder before a decoder reads as many tokens as the decoder writes, or one image or
     recording; it runs in prefill, and no more in decode. Where images or sound stand among the tokens, each sequence
-    has one, but in decode, whose cache does not tell them from words.
+    has one, but in decode, whose cache does not tell them from words. A whole answer begins with all tokens of its
+    prompt; where an encoder reads these, the decoder begins with one.
 
     Raises:
         MissingDependency: transformers is not installed.
@@ -79,6 +80,8 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
     if type(config) is not kind.config_class and type(text) is kind.config_class:
         config = text  # the language model alone, of a configuration with more
     built = Built(name, config, kind, purpose, mode, options)
+    if mode in ANSWERING and built.reads_words_first:
+        built = replace(built, read=options.prompt_len)
     if mode in GENERATING:
         if built.cache is None:
             raise InvalidValue(f"{name} keeps no cache that rooflens knows, so it has no mode {mode!r}")
@@ -90,12 +93,17 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
         loss=loss_of(purpose),
         images="pixel_values" in built.parameters,
         tokens=built.tokens if built.reads_tokens else None,
+        example_of_step=built.example_of_step if mode in ANSWERING else None,
     )
 
 
 @dataclass(frozen=True)
 class Built:
-    """A class of transformers and its configuration, and the inputs for a mode."""
+    """A class of transformers and its configuration, and the inputs for a mode.
+
+    Attributes:
+        read: tokens that an encoder reads, where they are not as many as its decoder's.
+    """
 
     name: str
     config: Any
@@ -103,6 +111,7 @@ class Built:
     purpose: Purpose
     mode: str
     options: Options
+    read: int | None = None
 
     def module(self) -> torch.nn.Module:
         return self.kind._from_config(self.config)  # type: ignore[no-any-return]
@@ -119,6 +128,10 @@ class Built:
         targets, keeps = self._targets(sizes), self.cache if uses_cache else None
         return Example(kwargs=whole, targets=targets, cache=keeps, known=self.has_values)
 
+    def example_of_step(self, mode: str, options: Options) -> Callable[[int | None], Example]:
+        """Return what makes the inputs of one step of a whole answer, from a batch."""
+        return replace(self, mode=mode, options=options).example
+
     @cached_property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
         return inspect.signature(self.kind.forward).parameters
@@ -129,8 +142,9 @@ class Built:
 
     @cached_property
     def seen(self) -> int:
-        """Tokens of each sequence that the cache has seen after the step."""
-        return self.tokens + (self.mode == "decode")
+        """Tokens of each sequence that the cache has seen after the step, or after a whole answer."""
+        more = (self.options.output_len or 1) - 1 if self.mode in ANSWERING else int(self.mode == "decode")
+        return self.tokens + more
 
     def empty_cache(self) -> Callable[[], Any] | None:
         """Return what makes the cache that is asked for; None leaves it to the model."""
@@ -144,6 +158,11 @@ class Built:
     def encodes_first(self) -> bool:
         """True if an encoder runs before the decoder."""
         return {"decoder_input_ids", "encoder_outputs"} <= self.parameters.keys()
+
+    @cached_property
+    def reads_words_first(self) -> bool:
+        """True if the encoder that runs before the decoder reads words, and not sound or an image alone."""
+        return self.encodes_first and "input_ids" in self.parameters and self.kind.main_input_name == "input_ids"
 
     @cached_property
     def reads_tokens(self) -> bool:
@@ -175,15 +194,17 @@ class Built:
     def tokens(self) -> int:
         """Tokens per sequence, with those that stand for an image or sound."""
         marked = sum(self.marked.values())
-        asked = self.options.seq_len or default_tokens(self.config, self.mode == "decode")
-        if asked > marked:
-            return asked
-        if self.options.seq_len is not None:
+        length, given = ("prompt_len", self.options.prompt_len) if self.mode in ANSWERING else ("seq_len", self.read)
+        given = given or self.options.seq_len
+        asked = given or default_tokens(self.config, self.mode == "decode")
+        if asked <= marked and given is not None:
             raise InvalidValue(
-                f"{self.name}: an image takes {marked} tokens of each sequence, so seq_len has to be at least"
+                f"{self.name}: an image takes {marked} tokens of each sequence, so {length} has to be at least"
                 f" {marked + 1}, not {asked}"
             )
-        return marked + DEFAULT_TOKENS
+        if self.read is not None:  # the decoder begins with a token that says so
+            return self.options.seq_len or 1
+        return asked if asked > marked else marked + DEFAULT_TOKENS
 
     @cached_property
     def marked(self) -> dict[str, int]:
@@ -221,7 +242,8 @@ class Built:
         """Inputs of the encoder: tokens, sound, an image, or tokens with an image."""
         if "input_ids" not in self.parameters or (given and self.kind.main_input_name != "input_ids"):
             return given
-        return {"input_ids": placeholders(sizes, ids(sizes, 0, sizes.tokens, read=True), self.marked), **given}
+        words = ids(sizes, 0, self.read or sizes.tokens, read=True)
+        return {"input_ids": placeholders(sizes, words, self.marked), **given}
 
     def _decoding(self, sizes: InputSizes) -> Example:
         """A token after the others. The last of these comes by a step of its own too: what prefill leaves is gone."""

@@ -17,6 +17,7 @@ from rooflens.models.load import check_not_generating, find, make_example, make_
 from rooflens.models.step import Step, sum_of_outputs
 from rooflens.models.userfile import CallAgain
 from rooflens.records import AS_IS
+from rooflens.runs.options import ANSWERING
 from rooflens.runs.run import Place, Request, Run, is_graph, recorded_name
 
 
@@ -37,6 +38,11 @@ class Workload:
     place: Place = "meta"
     anew: bool = False
 
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of each sequence of a language model; of a whole answer those of its first step."""
+        return self.blueprint.tokens
+
     def step(self, run: Run, device: str) -> Step:
         """Return the step of a run with values: its module and its inputs are made on `device`.
 
@@ -44,7 +50,13 @@ class Workload:
         """
         if self.blueprint.make is not None:
             return self._made(run, "cpu")
-        return self._step(run, build(self.blueprint, device), make_example(self.blueprint, run.batch, device))
+        return self._step(run, build(self.blueprint, device), make_example(self.blueprint_of(run), run.batch, device))
+
+    def blueprint_of(self, run: Run) -> Blueprint:
+        """Return the blueprint for a run, or for one of the steps of a whole answer."""
+        if self.blueprint.example_of_step is None:
+            return self.blueprint
+        return replace(self.blueprint, example=self.blueprint.example_of_step(run.mode, run.options))
 
     def untouched_steps(self) -> Callable[[Run], Step]:
         """Return what makes the steps of the runs without values, as far as their code allows; a module is built once.
@@ -57,7 +69,7 @@ class Workload:
         module = build(self.blueprint, "meta")
 
         def step(run: Run) -> Step:
-            made = self._step(run, module, make_example(self.blueprint, run.batch, "meta"))
+            made = self._step(run, module, make_example(self.blueprint_of(run), run.batch, "meta"))
             return replace(made, with_values=lambda: self.step(run, "cpu"))
 
         return step
@@ -156,7 +168,7 @@ def workload(asked: Request) -> Workload:
         run = Run(model=model, dtype=asked.dtype or "fp32", mode=asked.mode, options=options)
         blueprint = find(model, options, asked.mode)
         run = replace(run, model=blueprint.name)  # a well-known model has several
-        if blueprint.tokens is not None:
+        if blueprint.tokens is not None and asked.mode not in ANSWERING:
             run = replace(run, options=replace(options, seq_len=blueprint.tokens))
         own = blueprint.default_batch if blueprint.batched else None
         runs = run.with_batches(own if asked.batch is None else asked.batch)

@@ -11,6 +11,8 @@ from rooflens.records.floor import CAUSES, Cause, Floor
 from rooflens.records.folders import file_name, without_folders
 from rooflens.records.kv_cache import CachePart, KvCache
 from rooflens.records.operation import (
+    ANSWER_PHASES,
+    EVERY_PHASE,
     PHASES,
     Access,
     Argument,

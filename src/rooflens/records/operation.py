@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-Phase = Literal["forward", "backward", "optimizer"]
+Phase = Literal["forward", "backward", "optimizer", "prefill", "decode"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
+"""Of a step."""
+ANSWER_PHASES: tuple[Phase, ...] = ("prefill", "decode")
+"""Of a whole answer: the step that reads the prompt, and all steps that make a token each."""
+EVERY_PHASE = (*PHASES, *ANSWER_PHASES)
 
 
 Strides = tuple[int, ...]

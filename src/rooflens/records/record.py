@@ -28,7 +28,7 @@ FailureKind = Literal["out of memory", "timeout", "crash", "unsupported", "devic
 DTYPES = ("default", "fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
 AS_IS = "as-is"
 """Element type of a module handed in from Python: whatever its tensors are."""
-MODES = ("inference", "train", "prefill", "decode")
+MODES = ("inference", "train", "prefill", "decode", "generate")
 MOST_CALLS = 2**53
 """Beyond this a count is no longer exact in a file."""
 _MOST_SIZE = 2**63 - 1
@@ -170,14 +170,16 @@ class Record:
         kind: operation family (convolution, attention ...), "" for a whole.
         name: operation or kernel name, "" for a whole.
         operation: the operation that launched a kernel, "" where it is not known.
-        phase: forward, backward or optimizer; None where the piece spans several.
+        phase: forward, backward or optimizer, of a whole answer prefill or decode; None where the piece spans several.
+        tokens: in decode of a whole answer, those in the cache when the step begins.
         work: work of one call.
         kernel_work: what a kernel executes, where that is less: a causal attention call is counted in full.
         floor: what every implementation needs, where the code as written does more, and why it does.
         traffic: the DRAM bytes of one call, weights, inputs and outputs apart.
         timing: seconds of one call.
         call: what was called, with which shapes; None for a whole, and where only a name is known.
-        calls: how many calls are this same observation.
+        calls: how many calls are this same observation; in decode of a whole answer also those of steps around this
+            one, whose sum is that of as many calls like this one.
         layouts: a call of each layout and how many there are, where `calls` have several.
         recomputed: the work repeats forward work during backward.
         parameters: parameter elements of a model, shared ones once.
@@ -199,6 +201,7 @@ class Record:
     name: str = ""
     operation: str = ""
     phase: Phase | None = None
+    tokens: int | None = None
     work: Work | None = None
     kernel_work: Work | None = None
     floor: Floor | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from rooflens.records import LEVELS, LINKS, MEMORY_CAUSES, PHASES, Failure, KvCache, Memory, Phase
+from rooflens.records import EVERY_PHASE, LEVELS, LINKS, MEMORY_CAUSES, Failure, KvCache, Memory, Phase
 from rooflens.report.columns import device_notes, total_notes, whole
 from rooflens.results import Evidence, Measured, RecordSet, join
 from rooflens.results.evidence import only_failed
@@ -64,7 +64,7 @@ def _case(item: Evidence, why: Failure | None) -> dict[str, Any]:
         },
         "sources": list(item.sources),
         "parameters": item.parameters,
-        "phases": {phase: _phase(item, phase) for phase in PHASES if phase in phases},
+        "phases": {phase: _phase(item, phase) for phase in EVERY_PHASE if phase in phases},
         "step": _phase(item, None),
         "answers": _answers(item),
         "memory": _memory(None if item.work is None else item.work.memory),

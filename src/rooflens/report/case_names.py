@@ -10,12 +10,16 @@ PHASE_WORDS: Mapping[Phase | None, str] = {
     "forward": "forward",
     "backward": "backward",
     "optimizer": "optimizer",
+    "prefill": "prefill",
+    "decode": "decode",
     None: "whole step",
 }
 SHORT_PHASES: Mapping[Phase | None, str] = {
     "forward": "fwd",
     "backward": "bwd",
     "optimizer": "opt",
+    "prefill": "prefill",
+    "decode": "decode",
     None: "step",
 }
 SOURCE_WORDS: Mapping[Source, str] = {

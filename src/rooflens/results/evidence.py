@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from rooflens.devices.reserves import needed, one_of, reserves
 from rooflens.predict import way_of
-from rooflens.records import PHASES, WITH_THE_BATCH, Case, Device, Failure, Phase, Record, Timing, in_sequence
+from rooflens.records import EVERY_PHASE, WITH_THE_BATCH, Case, Device, Failure, Phase, Record, Timing, in_sequence
 from rooflens.results.partners import EstimatedCases
 from rooflens.results.recordset import RecordSet
 from rooflens.results.totals import Total
@@ -104,7 +104,7 @@ class Evidence:
         seen = {phase for records in sets for phase in records.phases}
         facts = {
             "sources": tuple(dict.fromkeys(source for records in sets for source in records.sources)),
-            "phases": tuple(phase for phase in PHASES if phase in seen),
+            "phases": tuple(phase for phase in EVERY_PHASE if phase in seen),
             "parameters": next((n for records in sets if (n := records.parameters) is not None), None),
             "notes": tuple(dict.fromkeys(note for records in sets for note in records.notes)),
             "pieces": self.time if self.profile is None else self.profile,

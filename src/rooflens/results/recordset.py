@@ -12,7 +12,8 @@ from rooflens.devices import find
 from rooflens.errors import AmbiguousResult, InvalidValue
 from rooflens.predict import ALONE, Conduct, Way, fuses, way_of
 from rooflens.records import (
-    PHASES,
+    ANSWER_PHASES,
+    EVERY_PHASE,
     Bound,
     Case,
     Device,
@@ -188,8 +189,8 @@ class RecordSet:
             AmbiguousResult: the set holds several cases or sources.
             InvalidValue: there is no such phase.
         """
-        if phase is not None and phase not in PHASES:
-            raise InvalidValue(f"unknown phase {phase!r}; known: {', '.join(PHASES)}")
+        if phase is not None and phase not in EVERY_PHASE:
+            raise InvalidValue(f"unknown phase {phase!r}; known: {', '.join(EVERY_PHASE)}")
         return self.under(self.device(), phase)
 
     def under(self, device: Device | None, phase: Phase | None = None, way: Way | None = None) -> Total:
@@ -201,7 +202,9 @@ class RecordSet:
         key = (phase, id(device), way)
         if key not in self._totals:
             chosen = [r for r in self.records if phase in (None, r.phase)]
-            if phase == "forward" and not chosen:  # every step has one; without operations it is all of the step
+            whole_answer = not set(ANSWER_PHASES).isdisjoint(self.phases)
+            if phase == "forward" and not chosen and not whole_answer:
+                # Every step has one; without operations it is all of the step.
                 chosen = [r for r in self.records if r.scope == "model" and r.source == "estimate"]
             self._totals[key] = Total(chosen, device, self._bounds, self.conduct(way), phase)
         return self._totals[key]

@@ -24,6 +24,7 @@ from rooflens.errors import (
 from rooflens.progress import Progress, within
 from rooflens.records import BOUND, Device, Failure, Record, RecordFile, Trace, write_records
 from rooflens.results import RecordSet
+from rooflens.running.answers import counted_run
 from rooflens.running.graphs import GraphWorkload, graph_workload
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
 from rooflens.running.jobs import (
@@ -40,7 +41,6 @@ from rooflens.running.outcomes import lost, runs_in, taken, telling, why_all_fai
 from rooflens.runs.options import Options
 from rooflens.runs.run import Place, Request, Run, is_graph, is_own_file
 from rooflens.sources import conditions, environment
-from rooflens.sources import estimate as source
 
 if TYPE_CHECKING:
     from rooflens.models import Workload
@@ -117,15 +117,13 @@ def estimated(
             n += 1
             try:
                 trace = trace or tracer(one)
-                done = trace(run)
+                counted = counted_run(run, trace, devices, one.tokens)
             except RooflensError as error:
                 failed |= dict.fromkeys(not_estimated(run, devices, error), error)
                 continue
-            operations = source.repeated(done, run.options.fusion)
             for device in devices or (None,):
-                case = run.case(device.name if device else None)
                 try:
-                    records += list(source.records(done, operations, case, device, causal=run.options.causal))
+                    records += list(counted(device))
                 except MissingCeiling as error:
                     failed |= dict.fromkeys(not_estimated(run, [device], error), error)
     if not records:

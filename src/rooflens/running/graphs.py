@@ -31,6 +31,11 @@ class GraphWorkload:
 
         return has_open_batch(self.file, dict(self.runs[0].options.dims))
 
+    @property
+    def tokens(self) -> int | None:
+        """Tokens with which a whole answer begins: no file has one."""
+        return None
+
     def trace(self, run: Run) -> Trace:
         """Read the operations of a run.
 

@@ -16,12 +16,14 @@ from rooflens.errors import InvalidValue
 if TYPE_CHECKING:
     from rooflens.records import Scalar
 
-Concern = Literal["step", "weights", "graph", "counting", "running"]
+Concern = Literal["step", "weights", "answer", "graph", "counting", "running"]
 """What an option is about: what the step computes; how its weights are stored, which rooflens estimates and does not
-run; which sizes an ONNX file takes; how an estimate counts the step; how a measurement runs it."""
+run; how long a whole answer is, likewise; which sizes an ONNX file takes; how an estimate counts the step; how a
+measurement runs it."""
 SOURCES_OF: Mapping[Concern, tuple[str, ...]] = {
     "step": ("estimate", "measure", "counters"),
     "weights": ("estimate",),
+    "answer": ("estimate",),
     "graph": ("estimate",),
     "counting": ("estimate",),
     "running": ("measure",),
@@ -30,7 +32,9 @@ SOURCES_OF: Mapping[Concern, tuple[str, ...]] = {
 Fusion = Literal["none", "pointwise", "attention"]
 FUSIONS: tuple[Fusion, ...] = ("none", "pointwise", "attention")
 TRAINING = ("train",)
-GENERATING = ("prefill", "decode")
+ANSWERING = ("generate",)
+"""The mode of a whole answer: prefill, and a step of decode for each further token. It is estimated, and not run."""
+GENERATING = ("prefill", "decode", *ANSWERING)
 """Modes of a language model that fill a cache, or go on with one."""
 WITHOUT_GRADIENTS = ("inference", *GENERATING)
 _CACHE = "the cache of a language model, which mode {mode!r} does not go on with"
@@ -160,6 +164,25 @@ class Options:
     seq_len: int | None = option(
         None, "Tokens per sequence, one or several: 1024,4096.", kind=int, least=1, several=True
     )
+    prompt_len: int | None = option(
+        None,
+        "Tokens of the prompt of a whole answer, one or several: prefill reads them.",
+        kind=int,
+        least=1,
+        modes=ANSWERING,
+        concerns="answer",
+        several=True,
+    )
+    output_len: int | None = option(
+        None,
+        "Tokens of the output of a whole answer, one or several: the first comes from prefill, each other one from a"
+        " step of decode, whose cache has grown by one token.",
+        kind=int,
+        least=1,
+        modes=ANSWERING,
+        concerns="answer",
+        several=True,
+    )
     kv_cache: str = option(
         "dynamic",
         "Cache of prefill and decode: dynamic grows with each token, static has a fixed length.",
@@ -261,6 +284,12 @@ class Options:
                 f"weights_group_size={self.weights_group_size} says how many weights share a scale in"
                 f" {', '.join(OF_GROUPS)}, and weights is {self.weights}"
             )
+        if (self.prompt_len is None) != (self.output_len is None):
+            given, lacking = ("prompt_len", "output_len") if self.output_len is None else ("output_len", "prompt_len")
+            raise InvalidValue(
+                f"{given}={getattr(self, given)} is a length of a whole answer, which has a prompt and an output; give"
+                f" {lacking} too"
+            )
 
     def _check_optimizer(self) -> None:
         """Raise InvalidValue if an optimizer that torch has not is asked of torch, or none is there to have state."""
@@ -301,6 +330,13 @@ class Options:
 
     def check_mode(self, mode: str) -> None:
         """Raise InvalidValue if an option is given in a mode that has nothing of what it is about."""
+        if mode in ANSWERING:
+            self._check_answer()
+        elif self.output_len is not None:
+            raise InvalidValue(
+                f"prompt_len={self.prompt_len} and output_len={self.output_len} are the lengths of a whole answer, and"
+                f" mode {mode!r} is one step; leave the mode out, or give seq_len instead of the lengths"
+            )
         for name, line in OPTIONS.items():
             value = getattr(self, name)
             if line.about and not line.runs_in(mode) and value != line.default:
@@ -308,6 +344,16 @@ class Options:
                     f"{name}={value!r} is about {line.about.format(mode=mode)}; give mode"
                     f" {' or '.join(line.modes)}, or leave it out"
                 )
+
+    def _check_answer(self) -> None:
+        """Raise InvalidValue if a whole answer has no lengths, or another one."""
+        if self.output_len is None:
+            raise InvalidValue("mode 'generate' is a whole answer; give prompt_len and output_len, its lengths in tokens")
+        if self.seq_len is not None:
+            raise InvalidValue(
+                f"seq_len={self.seq_len} is the length of one step, and prompt_len={self.prompt_len} and"
+                f" output_len={self.output_len} are those of a whole answer; leave one of them out"
+            )
 
     def of_source(self, source: str) -> Options:
         """The same, less what means nothing to a source. In an estimate, a compiler fuses element-wise work."""

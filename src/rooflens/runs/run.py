@@ -82,6 +82,18 @@ class Run:
         options = Options.from_case(case.options)
         return cls(model=case.model, batch=case.batch, dtype=dtype, mode=case.mode, options=options)
 
+    def step_of_answer(self, mode: str, tokens: int, room: int) -> Run:
+        """Return the run of one step of a whole answer.
+
+        Args:
+            tokens: those that it reads in prefill, or finds in its cache.
+            room: tokens that the cache of the whole answer has room for.
+        """
+        options = replace(self.options, prompt_len=None, output_len=None, seq_len=tokens)
+        if options.kv_cache == "static" and options.kv_cache_len is None:
+            options = replace(options, kv_cache_len=room)
+        return replace(self, mode=mode, options=options)
+
     def with_batches(self, batch: object) -> tuple[Run, ...]:
         """A run for each batch, once: of None, of a whole number, or of several.
 
@@ -125,7 +137,10 @@ class Request:
     def of(cls, arguments: Mapping[str, Any]) -> Request:
         """Return the request among the arguments of a call."""
         given = {f.name: arguments[f.name] for f in fields(cls) if f.name in arguments}
-        return cls(**given | {"options": Options.of(arguments)})
+        options = Options.of(arguments)
+        if options.output_len is not None and given.get("mode") == "inference":  # the default of every call
+            given["mode"] = "generate"
+        return cls(**given | {"options": options})
 
     @classmethod
     def each_of(cls, arguments: Mapping[str, Any]) -> tuple[Request, ...]:

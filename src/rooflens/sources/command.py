@@ -15,7 +15,7 @@ from pathlib import PurePath
 from rooflens.devices import find
 from rooflens.errors import RooflensError
 from rooflens.known_models import known_model
-from rooflens.records import DTYPES, MODES, PHASES
+from rooflens.records import DTYPES, EVERY_PHASE, MODES
 from rooflens.runs.options import OPTIONS
 
 LEFT_OUT = "***"
@@ -46,7 +46,7 @@ _WORDS = (
     " measured bound runs evidence kernels devices correlation scaling phases throughput case device batch dtype mode"
     " options info warning error estimate measure counters replay gpu tpu soc accelerator"
 )
-WORDS = frozenset((*_WORDS.split(), *DTYPES, *MODES, *PHASES)) | {
+WORDS = frozenset((*_WORDS.split(), *DTYPES, *MODES, *EVERY_PHASE)) | {
     word for line in OPTIONS.values() for word in line.choices
 }
 """What the choices of the command line are; a test holds them against it."""

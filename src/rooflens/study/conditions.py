@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rooflens.records import AS_IS, DTYPES, MODES, PHASES, Scalar
+from rooflens.records import AS_IS, DTYPES, EVERY_PHASE, MODES, Scalar
 from rooflens.study.grid import COMPARISON, agrees
 from rooflens.study.study import OPTIONS, SOURCES
 from rooflens.study.toml_table import TomlTable, near
@@ -15,7 +15,7 @@ WORDS: Mapping[str, Sequence[str]] = {
     "source": SOURCES,
     "dtype": (*DTYPES, AS_IS),
     "mode": MODES,
-    "phase": PHASES,
+    "phase": EVERY_PHASE,
     **{name: line.choices for name, line in OPTIONS.items() if line.choices},
 }
 

@@ -25,7 +25,13 @@ MOST = 16
 """Steps that have a bar: those whose bound is longest, or that need most memory."""
 _UNKNOWN = "no family"
 _WRITTEN = "bytes of the results that operations write, whether they are kept or not"
-_PHASE_COLOURS: Mapping[str, str] = {"forward": "#0072b2", "backward": "#d55e00", "optimizer": "#009e73"}
+_PHASE_COLOURS: Mapping[str, str] = {
+    "forward": "#0072b2",
+    "backward": "#d55e00",
+    "optimizer": "#009e73",
+    "prefill": "#0072b2",
+    "decode": "#d55e00",
+}
 _AMOUNTS = (
     ("flops", "FLOP", "FLOP"),
     ("bytes", "DRAM bytes", "B"),
@@ -38,7 +44,7 @@ By = Literal["family", "phase"]
 
 
 def breakdown(view: StudyView) -> Section | None:
-    """By family for every kind of step, by phase for training."""
+    """By family for every kind of step, by phase for training and for whole answers."""
     items = representatives(view.evidence)
     training = [item for item in items if len(item.phases) > 1]
     charts = (*_charts(items, "family"), *_charts(training, "phase"))

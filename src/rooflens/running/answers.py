@@ -1,0 +1,173 @@
+"""Whole answers without a trace for each token: the fewest steps of decode whose sum is that of all.
+
+The work of an operation of decode grows with the tokens in the cache: along a straight line, until a window is full, or
+a cache of fixed length ... Over steps in which every operation grows along a line and meets the same ceiling, bytes,
+FLOP and bounds of the middle one, times the number of steps, are exactly their sum. Where it does not, the steps are
+halved, and each half is looked at alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from rooflens.records import Case, Device, Record, Trace, Work
+from rooflens.roofline import Bounds
+from rooflens.runs.options import ANSWERING
+from rooflens.runs.run import Run
+from rooflens.sources import estimate as source
+from rooflens.sources.answers import AnswerStep, answer_records
+
+_NEAR = 2.0
+"""Bytes or FLOP by which whole numbers may be off a line."""
+_SLACK = 1e-9
+
+
+def counted_run(
+    run: Run, trace: Callable[[Run], Trace], devices: Sequence[Device], tokens: int | None
+) -> Callable[[Device | None], Iterator[Record]]:
+    """Trace a step, or the steps of a whole answer, and return what makes its records on one of the devices.
+
+    Args:
+        tokens: with which a whole answer begins.
+    """
+    causal = run.options.causal
+
+    def case(device: Device | None) -> Case:
+        return run.case(device.name if device else None)
+
+    if run.mode in ANSWERING and tokens is not None:
+        steps = answer_steps(run, trace, devices, tokens)
+        return lambda device: answer_records(steps, case(device), device, causal=causal, notes=_notes(steps))
+    done = trace(run)
+    operations = source.repeated(done, run.options.fusion)
+    return lambda device: source.records(done, operations, case(device), device, causal=causal)
+
+
+def _notes(steps: Sequence[AnswerStep]) -> Iterator[str]:
+    """Say which steps stand for which."""
+    decode = [step for step in steps if step.phase == "decode"]
+    count = sum(step.times for step in decode)
+    if count > len(decode):
+        named = ", ".join(f"{step.tokens:,}" for step in decode)
+        yield (
+            f"decode: {count:,} steps, each with a longer cache; those with {named} tokens in the cache stand for all,"
+            " since in between every operation grows along a straight line"
+        )
+
+
+def answer_steps(
+    run: Run, trace: Callable[[Run], Trace], devices: Sequence[Device], begin: int
+) -> tuple[AnswerStep, ...]:
+    """Return the steps of a whole answer: prefill, and those of decode that stand for all, the last one alone.
+
+    Args:
+        trace: traces the run of a step.
+        begin: tokens of the decoder in prefill.
+    """
+    output = run.options.output_len or 1
+    room = begin + output - 1
+
+    @lru_cache(maxsize=None)
+    def traced(mode: str, tokens: int) -> tuple[Trace, tuple[source.Repeated, ...]]:
+        done = trace(run.step_of_answer(mode, tokens, room))
+        return done, source.repeated(done, run.options.fusion)
+
+    done, operations = traced("prefill", begin)
+    steps = [AnswerStep(phase="prefill", trace=done, operations=operations)]
+    if output > 1:
+        growth = _Growth(run, lambda tokens: traced("decode", tokens), devices)
+        for tokens, times in growth.stand_ins(begin, begin + output - 2):
+            done, operations = traced("decode", tokens)
+            steps.append(AnswerStep(phase="decode", tokens=tokens, times=times, trace=done, operations=operations))
+    return tuple(steps)
+
+
+class _Growth:
+    """How steps of decode grow with the tokens in their cache."""
+
+    def __init__(
+        self,
+        run: Run,
+        traced: Callable[[int], tuple[Trace, tuple[source.Repeated, ...]]],
+        devices: Sequence[Device],
+    ) -> None:
+        self._run = run
+        self._traced = traced
+        self._devices = devices or (None,)
+        self._bounds = Bounds()
+        self._known: dict[tuple[int, int], Sequence[Record]] = {}
+
+    def stand_ins(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Yield tokens of steps, and how many each stands for; the last step stands for itself."""
+        yield from self._of(first, last, last)
+
+    def _of(self, first: int, end: int, last: int) -> Iterator[tuple[int, int]]:
+        before = end - (end == last)  # those that one in the middle may stand for
+        count = before - first + 1
+        low, high = (first + before) // 2, (first + before + 1) // 2
+        if count <= 3:
+            yield from ((tokens, 1) for tokens in range(first, end + 1))
+        elif self._grows_along_lines(first, low, low + 1, end):
+            yield from ((low, count),) if low == high else ((low, count // 2), (high, count // 2))
+            yield from ((end, 1),) if end == last else ()
+        else:
+            yield from self._of(first, low, last)
+            yield from self._of(low + 1, end, last)
+
+    def _grows_along_lines(self, *tokens: int) -> bool:
+        return all(self._on_device(n, tokens) for n in range(len(self._devices)))
+
+    def _on_device(self, number: int, tokens: Sequence[int]) -> bool:
+        device = self._devices[number]
+        steps = [self._records(number, n) for n in tokens]
+        if len({len(records) for records in steps}) > 1:
+            return False
+        return all(self._in_a_line(device, tokens, pieces) for pieces in zip(*steps, strict=True))
+
+    def _records(self, number: int, tokens: int) -> Sequence[Record]:
+        """The operations of a step, in their order."""
+        if (number, tokens) not in self._known:
+            device, (done, operations) = self._devices[number], self._traced(tokens)
+            case = self._run.case(device.name if device else None)
+            every = source.records(done, operations, case, device, causal=self._run.options.causal)
+            self._known[number, tokens] = [record for record in every if record.scope == "op"]
+        return self._known[number, tokens]
+
+    def _in_a_line(self, device: Device | None, tokens: Sequence[int], pieces: Sequence[Record]) -> bool:
+        """True if an operation is the same in all steps, but for work that grows along a line under one ceiling."""
+        first, *others = pieces
+        if any(_identity(other) != _identity(first) for other in others):
+            return False
+        if all(other.call == first.call and other.floor == first.floor for other in others):
+            return True
+        for works in zip(*((r.work, r.needed, r.written) for r in pieces), strict=True):
+            known = [work for work in works if work is not None]
+            if len(known) < len(works) or not _line(tokens, [_amounts(work) for work in known]):
+                return False
+            if device is not None and len({self._bounds.of(work, device).bound_by for work in known}) > 1:
+                return False
+        return True
+
+
+def _identity(record: Record) -> tuple[object, ...]:
+    cause = None if record.floor is None else record.floor.cause
+    missing = None if record.work is None else record.work.missing
+    return record.path, record.name, record.kind, record.calls, cause, missing
+
+
+def _amounts(work: Work) -> Mapping[str, float]:
+    return {**work.flops, **work.bytes}
+
+
+def _line(places: Sequence[int], amounts: Sequence[Mapping[str, float]]) -> bool:
+    """True if amounts lie on the line through those of the first and the last place."""
+    first, last = amounts[0], amounts[-1]
+    names = {name for each in amounts for name in each}
+    for name in names:
+        begin, rise = first.get(name, 0), last.get(name, 0) - first.get(name, 0)
+        for place, each in zip(places, amounts, strict=True):
+            expected = begin + rise * (place - places[0]) / max(1, places[-1] - places[0])
+            if abs(each.get(name, 0) - expected) > _NEAR + _SLACK * expected:
+                return False
+    return True
