@@ -15,7 +15,7 @@ from rooflens.report.case_json import promised_json
 from rooflens.report.summary import summary
 from rooflens.report.table import Entry, for_people
 from rooflens.results import QUANTITIES, Evidence, RecordSet, join
-from rooflens.results.quantities import ANSWERS
+from rooflens.results.answers import ANSWERS, COSTS
 from rooflens.study import Claim, Hypothesis, Side, judge
 from rooflens.units import parse
 
@@ -47,7 +47,8 @@ def known(*records: Record, on: Device | None = None) -> Evidence:
 
 
 def answers(evidence: Evidence, **time: Any) -> dict[str, float | None]:
-    return {quantity.name: quantity.read(evidence, **time).value for quantity in ANSWERS[evidence.case.mode]}
+    asked = [quantity for quantity in ANSWERS[evidence.case.mode] if quantity not in COSTS]
+    return {quantity.name: quantity.read(evidence, **time).value for quantity in asked}
 
 
 def test_decode_by_its_bound() -> None:
@@ -158,17 +159,21 @@ def test_json_has_the_answers_of_the_mode() -> None:
     def of(*records: Record) -> Any:
         return promised_json(RecordSet(records, devices={"toy": card(power=100)}))[0]["answers"]
 
-    assert of(step(DECODE, 2e6)) == {"from": "bound"} | answers(known(step(DECODE, 2e6)))
+    no_price = {"cost_per_million_output_tokens": None}
+    assert of(step(DECODE, 2e6)) == {"from": "bound"} | answers(known(step(DECODE, 2e6))) | no_price
     assert of(times(PREFILL, "forward", *SAMPLES)) == {
         "from": "measured",
         "time_to_first_token": 5e-3,
         "prompt_tokens_per_second": None,
         "energy_per_token": None,
+        "cost_per_million_input_tokens": None,
     }
     assert of(step(replace(DECODE, mode="train"), 1e9)) == {
         "from": "bound",
         "throughput": pytest.approx(4),
         "energy_per_sample": pytest.approx(25),
+        "cost_per_step": None,
+        "cost_per_sample": None,
     }
     assert of(step(replace(DECODE, device=None), 2e6)) is None
 

@@ -20,7 +20,7 @@ from rooflens.cli.main import cli
 from rooflens.compare import Agreement, DeviceComparison, KernelComparison, RunComparison
 from rooflens.compare.agreement import LEVELS
 from rooflens.errors import FileError, Incomparable, InvalidValue
-from rooflens.records import PHASES, Case, Failure, Record
+from rooflens.records import EVERY_PHASE, Case, Failure, Record
 from rooflens.results import TIMES, RecordSet
 
 DATA = Path(__file__).parent / "data" / "ncu"
@@ -42,7 +42,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_words_of_the_command_line_are_those_of_the_package() -> None:
     assert command.QUESTIONS == QUESTIONS
     assert {*command.FIELDS} == {field.name for field in fields(Case)}
-    assert (command.PIECES, command.TIMES, command.PHASES) == (LEVELS, TIMES, PHASES)
+    assert (command.PIECES, command.TIMES, command.PHASES) == (LEVELS, TIMES, EVERY_PHASE)
 
 
 def test_two_runs_as_a_table(files: tuple[Path, Path]) -> None:

@@ -15,7 +15,7 @@ import rooflens as rl
 from rooflens.cli import explain as command
 from rooflens.cli.main import cli
 from rooflens.errors import InvalidValue, ModelError, UnknownName
-from rooflens.records import PHASES, Case, Record
+from rooflens.records import EVERY_PHASE, Case, Record
 
 Run = Callable[..., Result]
 
@@ -100,7 +100,7 @@ def test_records_that_cannot_be_explained() -> None:
 
 
 def test_phases_repeated_for_a_light_help_are_those_of_the_records() -> None:
-    assert command.PHASES == PHASES
+    assert command.PHASES == EVERY_PHASE
 
 
 def test_the_command_prints_the_text_of_its_twin(run: Run) -> None:

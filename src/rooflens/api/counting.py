@@ -14,7 +14,7 @@ from rooflens.regions import COUNTERS
 from rooflens.results import RecordSet
 from rooflens.running.beside import Beside, disturbs
 from rooflens.running.counting import check_settings, counted_program, counter
-from rooflens.runs.run import Request, is_own_file
+from rooflens.runs.run import Request, check_runs_here, is_own_file
 
 LIMIT = 600.0
 """Seconds for counting one batch."""
@@ -74,6 +74,7 @@ def counters(
         InvalidValue: an argument cannot be used.
     """
     requests = Request.each_of(locals())
+    check_runs_here(mode)
     if not isinstance(model, str):
         raise InvalidValue(
             "ncu runs a model in a process of its own; name it: resnet18, hf:gpt2, path/file.py:function"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from rooflens.capacity import asked_devices, asked_reserve, searched, searched_in_worker
 from rooflens.errors import InvalidValue, checked
-from rooflens.machine import find_all
+from rooflens.machine import find_all, listed
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.results import Fits, RecordSet
 from rooflens.running.estimating import check_limit, estimable, estimated_requests, read_by_worker
-from rooflens.runs.options import Fusion
+from rooflens.runs.options import ANSWERING, Fusion
 from rooflens.runs.run import Request, is_graph
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def estimate(
     kv_group_size: int | None = None,
     weights: str | None = None,
     weights_group_size: int | None = None,
+    price_per_hour: float | None = None,
     channels_last: bool = False,
     causal: bool = False,
     fusion: Fusion = "none",
@@ -103,6 +104,7 @@ def estimate(
         weights: ``int8``, ``int4``, ``fp8``, ``nf4`` or ``mxfp4``: the format in which weights of products are stored,
             in inference, prefill and decode.
         weights_group_size: weights that share a scale; default: 128 in int4, 64 in nf4, an output channel in int8.
+        price_per_hour: price of the device for an hour, in a currency of yours; costs follow from it.
         channels_last: lay images and convolution weights out with channels last.
         causal: count causal attention as the half that its kernel executes.
         fusion: what runs as one kernel and keeps its intermediate results on the chip: ``none`` (each operation moves
@@ -122,6 +124,7 @@ def estimate(
     """
     requests = Request.each_of(locals())
     check_limit(limit)
+    _check_price(price_per_hour, device)
     return estimated_requests(requests, partial(find_all, device), limit, progress)
 
 
@@ -141,6 +144,8 @@ def largest_batch(
     accumulation_steps: int = 1,
     img_size: int | None = None,
     seq_len: int | None = None,
+    prompt_len: int | None = None,
+    output_len: int | None = None,
     dims: Mapping[str, int] | None = None,
     kv_cache: str = "dynamic",
     kv_cache_len: int | None = None,
@@ -148,6 +153,7 @@ def largest_batch(
     kv_group_size: int | None = None,
     weights: str | None = None,
     weights_group_size: int | None = None,
+    price_per_hour: float | None = None,
     channels_last: bool = False,
     causal: bool = False,
     fusion: Fusion = "none",
@@ -186,6 +192,12 @@ def largest_batch(
         raise InvalidValue(
             "the largest batch is searched for one dtype, length and size; give one dtype, seq_len and img_size"
         )
+    _check_price(price_per_hour, device)
+    if requests[0].mode in ANSWERING:
+        raise InvalidValue(
+            f"the largest batch is searched for one step, and prompt_len={prompt_len} with output_len={output_len} is a"
+            f" whole answer; its last step is mode 'decode' with seq_len={(prompt_len or 0) + (output_len or 0) - 2}"
+        )
     if not isinstance(model, str) and not callable(inputs):
         raise InvalidValue(
             f"the largest batch of {type(model).__name__} needs inputs of any batch; give inputs=function, which takes"
@@ -198,3 +210,14 @@ def largest_batch(
         return searched_in_worker(asked, asked_devices(device), free, limit, progress)
     targets, _ = checked(partial(asked_devices, device), partial(estimable, asked))  # all mistakes in names at once
     return searched(asked, targets, free, progress)
+
+
+def _check_price(price: float | None, device: object) -> None:
+    """Raise InvalidValue for a price of no device, or of several."""
+    named = listed(device)
+    if price is not None and len(named) != 1:
+        which = "none is named" if not named else f"{len(named)} are named"
+        raise InvalidValue(
+            f"price_per_hour={price} is the price of one device, and {which}; name one device (several have a price"
+            " each in 'rooflens compare --question devices --price NAME=PRICE')"
+        )

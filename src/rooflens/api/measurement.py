@@ -19,7 +19,7 @@ from rooflens.running.estimating import check_limit, check_seconds
 from rooflens.running.measuring import cannot_run, check_can_run
 from rooflens.running.outcomes import why_all_failed
 from rooflens.running.sweep import Collected, search_largest
-from rooflens.runs.run import Request, Run
+from rooflens.runs.run import Request, Run, check_runs_here
 from rooflens.stopwatch import END, Stopwatch
 from rooflens.timing import Policy
 
@@ -54,6 +54,7 @@ def measure(
     kv_cache_len: int | None = None,
     kv_dtype: str | None = None,
     kv_group_size: int | None = None,
+    price_per_hour: float | None = None,
     channels_last: bool = False,
     compile: bool = False,
     cuda_graph: bool = False,
@@ -106,6 +107,7 @@ def measure(
         ModelError: every batch failed.
     """
     requests = Request.each_of(locals())
+    check_runs_here(mode)
     check_torch()
     check_where(device)
     check_seconds("budget", budget)

@@ -16,7 +16,7 @@ from rooflens.report.figures.saving import Figure
 from rooflens.report.largest_batches import largest_batches
 from rooflens.report.pictures import ChartPicture, chart_of
 from rooflens.report.render import Format, render
-from rooflens.report.summary import tables_of
+from rooflens.report.summary import summary, tables_of
 from rooflens.report.table import Table
 from rooflens.report.text_formats import as_json
 from rooflens.results import Fits, RecordSet
@@ -56,6 +56,8 @@ def table(
     together = RecordSet.union(sets)
     if format == "json":
         return as_json(promised_json(together))
+    if format == "csv" and together.records:  # one table, which has every column
+        return render(summary(together), format)
     return render(tables_of(together, depth), format, width=width, color=color)
 
 

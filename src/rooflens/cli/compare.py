@@ -28,7 +28,7 @@ QUESTIONS = ("runs", "evidence", "kernels", "devices", "correlation", "scaling",
 FIELDS = ("model", "device", "batch", "dtype", "mode", "options")
 PIECES = ("case", "phase", "module", "family", "op")
 TIMES = ("measured", "bound")
-PHASES = ("forward", "backward", "optimizer")
+PHASES = ("forward", "backward", "optimizer", "prefill", "decode")
 SLOWER = 3
 """Exit code where a step is slower than --fail-if-slower allows, or failed."""
 DOUBTFUL = 4

@@ -15,7 +15,7 @@ from rooflens.cli.options import DTYPES, MODES, IntList, NamedSize, examples, pr
 from rooflens.runs.options import OPTIONS
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
-PHASES = ("forward", "backward", "optimizer")
+PHASES = ("forward", "backward", "optimizer", "prefill", "decode")
 _WORD = re.compile(r"\w+(::\w+)?")
 """An operation or a model by its name, and no file."""
 

@@ -15,7 +15,7 @@ import click
 
 import rooflens as rl
 from rooflens.progress import WAITING
-from rooflens.runs.options import OPTIONS, Option
+from rooflens.runs.options import ANSWERING, OPTIONS, Option
 
 if TYPE_CHECKING:
     from rooflens.report.figures.saving import Picture
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Repeated here so that --help imports nothing; a test compares them with the originals.
 DTYPES = ("default", "fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16")
 AS_IS = "as-is"
-MODES = ("inference", "train", "prefill", "decode")
+MODES = ("inference", "train", "prefill", "decode", "generate")
 FORMATS = ("table", "json", "csv", "md", "tex")
 GROUPINGS = ("model", "phase", "module", "family", "op", "kernel")
 LEVELS = ("dram", "l2", "l1")
@@ -135,10 +135,11 @@ def run_options(source: str) -> Callable[[Command], Command]:
         ),
         click.option(
             "--mode",
-            type=click.Choice(MODES),
+            type=click.Choice([mode for mode in MODES if mode not in ANSWERING or source == "estimate"]),
             default="inference",
             show_default=True,
-            help="Kind of step. train: forward with loss, backward and optimizer. prefill, decode: language models.",
+            help="Kind of step. train: forward with loss, backward and optimizer. prefill, decode: language models."
+            + (" generate: a whole answer; its lengths alone ask for it too." if source == "estimate" else ""),
         ),
         *(table_option(line) for line in OPTIONS.values() if source in line.sources),
         *(_not_run(line) for line in OPTIONS.values() if line.concerns == "weights" and source not in line.sources),
@@ -169,8 +170,8 @@ def table_option(line: Option) -> Callable[[Command], Command]:
         )
     if line.kind is bool:
         return click.option(flag, is_flag=True, help=line.help)
-    number = IntList() if line.several else click.IntRange(line.least)
-    kind = click.Choice(line.choices) if line.choices else number
+    number = click.FloatRange(0, min_open=True) if line.kind is float else click.IntRange(line.least)
+    kind = click.Choice(line.choices) if line.choices else IntList() if line.several else number
     return click.option(flag, type=kind, default=line.default, show_default=line.default is not None, help=line.help)
 
 

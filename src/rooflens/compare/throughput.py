@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from rooflens.compare.doubts import Doubtful
 from rooflens.records import Case, Failure
 from rooflens.results.evidence import Evidence
-from rooflens.results.quantities import RateOrigin, throughput
+from rooflens.results.factors import RateOrigin
+from rooflens.results.quantities import throughput
 
 KNEE = 0.95
 """The knee is the smallest batch that reaches this share of the highest throughput."""

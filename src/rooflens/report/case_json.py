@@ -8,15 +8,15 @@ from typing import Any
 from rooflens.records import EVERY_PHASE, LEVELS, LINKS, MEMORY_CAUSES, Failure, KvCache, Memory, Phase
 from rooflens.report.columns import device_notes, total_notes, whole
 from rooflens.results import Evidence, Measured, RecordSet, join
+from rooflens.results.answers import ANSWERS, SAMPLED
 from rooflens.results.evidence import only_failed
+from rooflens.results.factors import step_time
 from rooflens.results.quantities import (
     ALL_FLOPS,
-    ANSWERS,
     AS_WRITTEN,
     ATTAINABLE_MFU,
     BOUND,
     EFFICIENCY,
-    ENERGY_PER_SAMPLE,
     HFU,
     INTENSITY,
     MACS,
@@ -27,7 +27,6 @@ from rooflens.results.quantities import (
     THROUGHPUT,
     TIME,
     WHOLE_MODEL,
-    step_time,
     throughput,
 )
 
@@ -115,7 +114,7 @@ def _phase(item: Evidence, phase: Phase | None) -> dict[str, Any] | None:
 def _answers(item: Evidence) -> dict[str, Any] | None:
     """What people ask of the step: rates, times of tokens, energies."""
     _, origin = step_time(item.total(), item.measured())
-    asked = ANSWERS.get(item.case.mode, (THROUGHPUT, ENERGY_PER_SAMPLE))
+    asked = ANSWERS.get(item.case.mode) or (THROUGHPUT, *SAMPLED[item.case.mode])
     if origin is None:
         return None
     return {"from": origin, **{quantity.name: quantity.read(item).value for quantity in asked}}

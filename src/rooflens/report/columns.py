@@ -70,6 +70,7 @@ def case_columns(of: str) -> tuple[Column, ...]:
             "options",
             "options",
             read=lambda row: " ".join([f"{name}={value}" for name, value in getattr(row, of).options]) or None,
+            words=True,
             **text,
         ),
         Column("device", "device", read=f"{of}.device", align="left", title="on {}"),

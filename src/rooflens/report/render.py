@@ -108,12 +108,18 @@ class _Grid:
 
     Attributes:
         widths: of each column: numbers whole, headers broken between words.
-        needs: the least width in which nothing but text is folded.
+        least: of each column: the width in which nothing but text is folded; `needs` is that of all.
     """
 
     def __init__(
-        self, headers: Sequence[str], right: Sequence[bool], lines: Sequence[Sequence[str]], summed: bool = False
+        self,
+        headers: Sequence[str],
+        right: Sequence[bool],
+        lines: Sequence[Sequence[str]],
+        summed: bool = False,
+        words: Sequence[int] = (),
     ) -> None:
+        """Lay out lines; `words` are the numbers of columns of words, none of which is folded."""
         from rich.cells import cell_len
 
         self.headers, self.right, self.lines, self.summed = headers, right, lines, summed
@@ -121,7 +127,10 @@ class _Grid:
             max(map(cell_len, [*header.split(), *(line[i] for line in lines)]), default=1)
             for i, header in enumerate(headers)
         ]
-        least = (width if whole else min(width, _FOLDABLE) for width, whole in zip(self.widths, right, strict=True))
+        least = [width if whole else min(width, _FOLDABLE) for width, whole in zip(self.widths, right, strict=True)]
+        for i in words:
+            least[i] = max([least[i], *(cell_len(word) for line in lines for word in line[i].split())])
+        self.least = least
         self.needs = sum(least) + _GAP * (len(headers) - 1)
 
 
@@ -181,6 +190,7 @@ def _grid(table: Table, block: Sequence[int], digits: int = _DIGITS[-1]) -> _Gri
         right=[table.columns[i].align == "right" for i in block],
         lines=[[_shown(row[i], table.columns[i], digits) for i in block] for row in rows],
         summed=table.total is not None,
+        words=[n for n, i in enumerate(block) if table.columns[i].words],
     )
 
 
@@ -221,11 +231,12 @@ def _rich(grid: _Grid) -> RenderableType:
         padding=(0, _GAP - 1, 0, 0),
         header_style="bold",
     )
-    for header, right, width in zip(grid.headers, grid.right, grid.widths, strict=True):
+    for header, right, width, least in zip(grid.headers, grid.right, grid.widths, grid.least, strict=True):
         drawn.add_column(
             Text(header),
             justify="right" if right else "left",
             width=width if right else None,
+            min_width=None if right else least,
             vertical="top",
             overflow="fold",
         )

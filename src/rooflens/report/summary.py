@@ -9,6 +9,7 @@ from typing import Any, Literal
 from rooflens.compare.executed_work import executed
 from rooflens.compare.speed_of_light import speed_of_light
 from rooflens.records import Case, KvCache, Memory, Phase, Source
+from rooflens.report.answer_table import IN_TOKENS, answer_column, notes_on_tokens, whole_answers
 from rooflens.report.breakdown import families, module_tree
 from rooflens.report.case_names import differing, name_of
 from rooflens.report.columns import (
@@ -32,16 +33,15 @@ from rooflens.report.memory_steps import memory_steps
 from rooflens.report.scaling import scaling
 from rooflens.report.speed_of_light import kernels_table
 from rooflens.report.sweep_notes import batch_notes
-from rooflens.report.table import COUNT, PERCENT, Column, Entry, Sign, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordSet, Room, Total, join
+from rooflens.results.answers import ANSWERS, COSTS, ENERGY_PER_SAMPLE, ENERGY_PER_TOKEN
 from rooflens.results.evidence import only_failed, piecewise
+from rooflens.results.factors import RateOrigin
 from rooflens.results.quantities import (
-    ANSWERS,
     AS_WRITTEN,
     ATTAINABLE_MFU,
     EFFICIENCY,
-    ENERGY_PER_SAMPLE,
-    ENERGY_PER_TOKEN,
     HFU,
     MFU,
     PARAMETERS,
@@ -49,15 +49,16 @@ from rooflens.results.quantities import (
     THROUGHPUT,
     TIME,
     WHOLE_MODEL,
-    RateOrigin,
-    step_time,
     throughput,
 )
+from rooflens.runs.options import ANSWERING
 
 NOISY = 0.10
 """Interquartile range over the median above which a time is marked: torch.utils.benchmark warns there too."""
 STEP = "step"
 """The phases of a step together."""
+ANSWER = "answer"
+"""Those of a whole answer."""
 Show = Literal["always", "room", "files"]
 
 
@@ -106,24 +107,6 @@ def _rate(row: _Row) -> Entry:
     return Entry(rate, "<=" if origin == "bound" else "", label="-" if row.case.mode in ANSWERS else None)
 
 
-def _answer(quantity: Quantity, show: Show = "always") -> Column:
-    """Return the column of what people ask of a step: a bound is the least time and the highest rate.
-
-    An energy is an upper figure of a measured time, and of a bound neither the least nor the most.
-    """
-    energy = quantity in (ENERGY_PER_TOKEN, ENERGY_PER_SAMPLE)
-
-    def read(row: _Row) -> Entry:
-        value = None if row.only else quantity.read(row.evidence).value
-        sign: Sign = ">=" if quantity.better == "less" else "<="
-        if energy or row.measured is not None:
-            sign = "<=" if energy and row.measured is not None else ""
-        return Entry(value, "" if value is None else sign)
-
-    return _time(quantity.name, quantity.header, quantity.unit, read, show)
-
-
-_IN_TOKENS = [answer for answers in ANSWERS.values() for answer in answers if answer is not ENERGY_PER_TOKEN]
 _SUMMARY = (
     *CASE,
     SOURCE,
@@ -163,8 +146,11 @@ _SUMMARY = (
     _time(ATTAINABLE_MFU.name, ATTAINABLE_MFU.header, PERCENT, lambda row: ATTAINABLE_MFU.of(row.total).value, "files"),
     _time("throughput", THROUGHPUT.header, "", _rate),
     replace(_time("throughput_from", "throughput from", "", "rate.1", "files"), align="left"),
-    *map(_answer, (*_IN_TOKENS, ENERGY_PER_TOKEN)),
-    _answer(ENERGY_PER_SAMPLE, "files"),
+    *(answer_column(answer) for answer in IN_TOKENS if answer not in (ENERGY_PER_TOKEN, *COSTS)),
+    *(answer_column(answer, "files") for answer in ANSWERS["generate"] if answer not in (*IN_TOKENS, *COSTS)),
+    answer_column(ENERGY_PER_TOKEN),
+    answer_column(ENERGY_PER_SAMPLE, "files"),
+    *map(answer_column, COSTS),
     *ROOM,
     Column("failed", "failed", read="failed", align="left"),
 )
@@ -231,8 +217,8 @@ WITHOUT_WORKSPACE = "what the libraries of a device take for themselves is not i
 
 
 def tables_of(records: RecordSet, depth: int = 1) -> list[Table]:
-    """Return the summary; of a single case also families and modules, of failures also these."""
-    tables = [summary(records)] if records.records else []
+    """Return whole answers and the summary; of a single case also families and modules, of failures also these."""
+    tables = [*whole_answers(records), summary(records)] if records.records else []
     estimates = [part for _, source, part in records.split() if source == "estimate"]
     if len(estimates) == 1:
         times = piecewise(records) if len(records.sources) > 1 else None
@@ -271,7 +257,7 @@ def summary(rs: RecordSet) -> Table:
                     case=item.case,
                     source=" + ".join(item.sources),
                     only=only,
-                    phase=only or (STEP if several or not item.phases else item.phases[0]),
+                    phase=only or (_whole(item.case) if several or not item.phases else item.phases[0]),
                     total=total,
                     measured=measured,
                     rate=(None, None) if only else throughput(item.case, total, measured),
@@ -292,25 +278,33 @@ def summary(rs: RecordSet) -> Table:
 def _shown_here(rows: Sequence[_Row]) -> dict[str, Show]:
     """Return which columns are shown otherwise than elsewhere: people ask for tokens, or how training uses a device."""
     shown: dict[str, Show] = {}
-    if all(row.case.mode in ANSWERS for row in rows):
+    modes = {row.case.mode for row in rows}
+    if modes <= ANSWERS.keys():
         shown[THROUGHPUT.name] = "files"
-    if any(row.case.mode == "train" for row in rows):
+    if modes <= set(ANSWERING):  # which have a table of their own
+        shown |= dict.fromkeys((answer.name for answer in ANSWERS["generate"]), "files")
+    if "train" in modes:
         shown |= {MFU.name: "always", ATTAINABLE_MFU.name: "room"}
         if any(row.total is not None and row.total.recomputed_flops for row in rows):
             shown[HFU.name] = "always"
     return shown
 
 
+def _whole(case: Case) -> str:
+    """What all phases of a case are together."""
+    return ANSWER if case.mode in ANSWERING else STEP
+
+
 def _failed_rows(rs: RecordSet, evidence: Sequence[Evidence]) -> Iterator[_Row]:
     """Yield a row for each case of which nothing is known but why."""
-    phases = {phase for item in evidence for phase in (item.phases if len(item.phases) == 1 else (STEP,))}
+    phases = {phase for item in evidence for phase in (item.phases if len(item.phases) == 1 else (_whole(item.case),))}
     for failure in only_failed(rs, evidence):
         yield _Row(
             evidence=Evidence(case=failure.case, device=None, work=None, time=None),
             case=failure.case,
             source=failure.source,
             only=None,
-            phase=next(iter(phases)) if len(phases) == 1 else STEP,
+            phase=next(iter(phases)) if len(phases) == 1 else _whole(failure.case),
             total=None,
             measured=None,
             failed=failure.reason,
@@ -356,18 +350,6 @@ def _under_ceilings(records: RecordSet) -> list[Table]:
     return [kernels_table(reached, case)] if reached and case is not None else []
 
 
-def _notes_on_tokens(rows: Sequence[_Row]) -> Iterator[str]:
-    """Yield what the answers in tokens mean."""
-    steps = [(row, step_time(row.total, row.measured)[1]) for row in rows if row.only is None]
-    if any(origin == "bound" for _, origin in steps):
-        yield "<= tokens per second, >= times of a token, that the bound allows"
-    with_energy = {origin for row, origin in steps if ENERGY_PER_TOKEN.read(row.evidence).value is not None}
-    if "measured" in with_energy:
-        yield f"<= {ENERGY_PER_TOKEN.header}: the card at its power limit for all of the measured time"
-    if "bound" in with_energy:
-        yield f"{ENERGY_PER_TOKEN.header}: full power for the least time; a step takes longer, and may draw less"
-
-
 def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     """Yield what a reader of the rows has to know; a note that does not hold for every case says for which."""
     yield from total_notes(row.total for row in rows if row.total is not None and row.only is None)
@@ -377,7 +359,7 @@ def _notes(rows: Sequence[_Row]) -> Iterator[str]:
     yield from recomputation_notes(row.total for row in rows if row.total is not None and row.only is None)
     if any(row.rate[1] == "bound" and row.case.mode not in ANSWERS for row in rows):
         yield "<= samples per second that the bound allows"
-    yield from _notes_on_tokens([row for row in rows if row.case.mode in ANSWERS])
+    yield from notes_on_tokens([row for row in rows if row.case.mode in ANSWERS and row.case.mode not in ANSWERING])
     if any(row.measured is not None and row.noisy for row in rows):
         yield f"~ noisy: the middle half of the samples spreads over more than {100 * NOISY:.0f} % of the median"
     timed = [row for row in rows if row.measured is not None]

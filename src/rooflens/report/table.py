@@ -56,6 +56,7 @@ class Column:
         group: columns that stay together where a terminal must break a table.
         title: how a value that all rows share reads in the title, like ``batch {}``; ``""`` keeps the column.
         if_any: the formats for people leave the column out while every value is zero.
+        words: its text is a list of words; those that all rows share go into the title.
     """
 
     key: str
@@ -68,6 +69,7 @@ class Column:
     group: str = ""
     title: str = ""
     if_any: bool = False
+    words: bool = False
 
     def value(self, about: Any) -> Value | Entry:
         """Return the value of what a row is about."""
@@ -162,6 +164,20 @@ def plain(value: float, digits: int) -> str:
     return f"{value:.{digits}f}" if abs(value) >= 10**-digits else f"{value:.0e}"
 
 
+def _without_shared_words(table: Table) -> tuple[Table, dict[int, str]]:
+    """Return a table less the words that all rows of a column share, and these by the number of the column."""
+    told: dict[int, str] = {}
+    rows = [list(row) for row in table.rows]
+    for i, column in enumerate(table.columns):
+        lists = [str(row[i].value or "").split() for row in rows]
+        alike = [word for word in lists[0] if all(word in words for words in lists)] if column.words and lists else []
+        if alike and any(words != alike for words in lists):
+            told[i] = " ".join(alike)
+            for row, words in zip(rows, lists, strict=True):
+                row[i] = Entry(" ".join(word for word in words if word not in alike) or None)
+    return replace(table, rows=tuple(map(tuple, rows))), told
+
+
 def for_people(table: Table) -> Table:
     """Return the table as the formats for people show it.
 
@@ -175,8 +191,10 @@ def for_people(table: Table) -> Table:
         only_zeros = column.if_any and not any(row[i].value for row in rows)
         if column.show != "files" and not (rows and (empty or only_zeros)):
             keep.append(i)
+    table, told = _without_shared_words(table)
     shared = [i for i in keep if table.columns[i].title and len({row[i] for row in table.rows}) == 1]
-    subtitle = ", ".join(table.columns[i].title.format(text(table.rows[0][i], table.columns[i])) for i in shared)
+    titles = {i: table.columns[i].title.format(text(table.rows[0][i], table.columns[i])) for i in shared} | told
+    subtitle = ", ".join(titles[i] for i in sorted(titles))
     keep = [i for i in keep if i not in shared] if len(shared) < len(keep) else keep
     return replace(
         table,

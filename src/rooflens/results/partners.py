@@ -8,7 +8,7 @@ from functools import cached_property
 
 from rooflens.records import Case, Scalar
 from rooflens.results.totals import grouped_by
-from rooflens.runs.options import COUNTING, RUNNING
+from rooflens.runs.options import COUNTING, PRICED, RUNNING
 
 
 class EstimatedCases:
@@ -35,15 +35,15 @@ class EstimatedCases:
 
 
 def same_step(estimate: Case, case: Case) -> bool:
-    """True if an estimate is of the step that a case ran, whatever either says of counting and of timing."""
-    counted = replace(estimate, device=case.device, options=_without(estimate.options, COUNTING))
+    """True if an estimate is of the step that a case ran, whatever either says of counting, of timing and of prices."""
+    counted = replace(estimate, device=case.device, options=_without(estimate.options, COUNTING | PRICED))
     same_device = estimate.device == case.device or None in (estimate.device, case.device)
-    return same_device and counted == replace(case, options=_without(case.options, RUNNING))
+    return same_device and counted == replace(case, options=_without(case.options, RUNNING | PRICED))
 
 
 def _step(case: Case) -> Case:
     """Return what cases of the same step share, and some others too."""
-    return replace(case, device=None, options=_without(case.options, COUNTING | RUNNING))
+    return replace(case, device=None, options=_without(case.options, COUNTING | RUNNING | PRICED))
 
 
 def _without(options: Iterable[tuple[str, Scalar]], left_out: frozenset[str]) -> tuple[tuple[str, Scalar], ...]:

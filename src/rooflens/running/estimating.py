@@ -24,7 +24,6 @@ from rooflens.errors import (
 from rooflens.progress import Progress, within
 from rooflens.records import BOUND, Device, Failure, Record, RecordFile, Trace, write_records
 from rooflens.results import RecordSet
-from rooflens.running.answers import counted_run
 from rooflens.running.graphs import GraphWorkload, graph_workload
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
 from rooflens.running.jobs import (
@@ -38,6 +37,7 @@ from rooflens.running.jobs import (
     Start,
 )
 from rooflens.running.outcomes import lost, runs_in, taken, telling, why_all_failed
+from rooflens.running.whole_answers import counted_run
 from rooflens.runs.options import Options
 from rooflens.runs.run import Place, Request, Run, is_graph, is_own_file
 from rooflens.sources import conditions, environment

@@ -7,6 +7,7 @@ signatures in Python are held against the table by a test.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,10 +17,10 @@ from rooflens.errors import InvalidValue
 if TYPE_CHECKING:
     from rooflens.records import Scalar
 
-Concern = Literal["step", "weights", "answer", "graph", "counting", "running"]
+Concern = Literal["step", "weights", "answer", "graph", "counting", "running", "price"]
 """What an option is about: what the step computes; how its weights are stored, which rooflens estimates and does not
 run; how long a whole answer is, likewise; which sizes an ONNX file takes; how an estimate counts the step; how a
-measurement runs it."""
+measurement runs it; what its device costs."""
 SOURCES_OF: Mapping[Concern, tuple[str, ...]] = {
     "step": ("estimate", "measure", "counters"),
     "weights": ("estimate",),
@@ -27,6 +28,7 @@ SOURCES_OF: Mapping[Concern, tuple[str, ...]] = {
     "graph": ("estimate",),
     "counting": ("estimate",),
     "running": ("measure",),
+    "price": ("estimate", "measure"),
 }
 """Sources that an option means something to."""
 Fusion = Literal["none", "pointwise", "attention"]
@@ -100,6 +102,10 @@ class Option:
         elif self.kind is bool:
             if not isinstance(value, bool):
                 raise InvalidValue(f"{self.name} is {value!r}; it has to be True or False")
+        elif self.kind is float:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 < value < math.inf:
+                raise InvalidValue(f"{self.name} is {value!r}; it has to be a number above 0")
         elif self.kind is int and (
             not isinstance(value, int) or isinstance(value, bool) or (self.least is not None and value < self.least)
         ):
@@ -232,6 +238,12 @@ class Options:
         concerns="weights",
         about=_WEIGHTS,
     )
+    price_per_hour: float | None = option(
+        None,
+        "Price of the device for an hour, in a currency of yours: costs of tokens, samples and steps follow from it.",
+        kind=float,
+        concerns="price",
+    )
     channels_last: bool = option(False, "Lay images out with channels last.")
     dims: tuple[tuple[str, int], ...] = option(
         (), "A size that the ONNX file leaves open, by its name in the file. Repeatable.", kind=dict, concerns="graph"
@@ -348,7 +360,9 @@ class Options:
     def _check_answer(self) -> None:
         """Raise InvalidValue if a whole answer has no lengths, or another one."""
         if self.output_len is None:
-            raise InvalidValue("mode 'generate' is a whole answer; give prompt_len and output_len, its lengths in tokens")
+            raise InvalidValue(
+                "mode 'generate' is a whole answer; give prompt_len and output_len, its lengths in tokens"
+            )
         if self.seq_len is not None:
             raise InvalidValue(
                 f"seq_len={self.seq_len} is the length of one step, and prompt_len={self.prompt_len} and"
@@ -371,3 +385,5 @@ COUNTING = frozenset(line.name for line in OPTIONS.values() if line.concerns == 
 """Options that say how an estimate counts, and not what runs."""
 RUNNING = frozenset(line.name for line in OPTIONS.values() if line.concerns == "running" and line.recorded)
 """Options that say how a step was run, and not what it computes."""
+PRICED = frozenset(line.name for line in OPTIONS.values() if line.concerns == "price")
+"""Options that say what a step costs."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeGuard
 
 from rooflens.errors import InvalidValue, checked
 from rooflens.records import AS_IS, DTYPES, MODES, Case, file_name
-from rooflens.runs.options import SWEPT, Options
+from rooflens.runs.options import ANSWERING, SWEPT, Options
 
 _WORDS: Mapping[str, tuple[str, ...]] = {"dtype": (*DTYPES, AS_IS), "mode": MODES}
 
@@ -20,6 +20,15 @@ def check_word(what: str, value: object) -> None:
     known = _WORDS[what]
     if value not in known:
         raise InvalidValue(f"unknown {what} {value!r}; known: {', '.join(known)}")
+
+
+def check_runs_here(mode: str) -> None:
+    """Raise InvalidValue for what is estimated only."""
+    if mode in ANSWERING:
+        raise InvalidValue(
+            f"mode {mode!r} is a whole answer, which rooflens estimates and does not run; give mode prefill or decode,"
+            " the steps that it consists of"
+        )
 
 
 Place = Literal["meta", "inputs", "cpu"]

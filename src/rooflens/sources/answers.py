@@ -42,9 +42,7 @@ def answer_records(
         wholes.append(whole)
         for piece in pieces:
             layouts = tuple((call, n * step.times) for call, n in piece.layouts)
-            yield replace(
-                piece, phase=step.phase, tokens=step.tokens, calls=piece.calls * step.times, layouts=layouts
-            )
+            yield replace(piece, phase=step.phase, tokens=step.tokens, calls=piece.calls * step.times, layouts=layouts)
     told = dict.fromkeys(note for whole in wholes for note in whole.notes)
     yield replace(
         wholes[-1],

@@ -9,7 +9,7 @@ from rooflens.study.grid import COMPARISON, agrees
 from rooflens.study.study import OPTIONS, SOURCES
 from rooflens.study.toml_table import TomlTable, near
 
-NUMBERS = ("batch", "seq_len", "img_size", *(name for name, line in OPTIONS.items() if line.kind is int))
+NUMBERS = ("batch", "seq_len", "img_size", *(name for name, line in OPTIONS.items() if line.kind in (int, float)))
 FLAGS = tuple(name for name, line in OPTIONS.items() if line.kind is bool)
 WORDS: Mapping[str, Sequence[str]] = {
     "source": SOURCES,
@@ -29,9 +29,11 @@ def check_condition(table: TomlTable, name: str, value: Scalar) -> None:
     if value is False and name in OPTIONS:  # of any option: it is off
         return
     if name in NUMBERS:
-        known = COMPARISON.fullmatch(value) if isinstance(value, str) else type(value) is int
+        kinds = (int, float) if name in OPTIONS and OPTIONS[name].kind is float else (int,)
+        known = COMPARISON.fullmatch(value) if isinstance(value, str) else type(value) in kinds
         if not known:
-            table.fail(name, f"is {value!r}; it has to be a whole number, or a comparison (<, <=, >, >=) like '>= 64'")
+            what = "a number" if float in kinds else "a whole number"
+            table.fail(name, f"is {value!r}; it has to be {what}, or a comparison (<, <=, >, >=) like '>= 64'")
     elif name in FLAGS:
         if value is not True:
             table.fail(name, f"is {value!r}; allowed: true, false")

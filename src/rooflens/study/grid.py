@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rooflens.errors import FileError
 from rooflens.records import AS_IS, Case, Scalar
+from rooflens.runs.options import ANSWERING
 from rooflens.runs.options import OPTIONS as TABLE
 from rooflens.study.study import OPTIONS, SOURCES, Cell, Exclusion, Grid, Recorded, SourceName, Study
 
@@ -77,6 +78,8 @@ def _product(grids: Iterable[Grid]) -> Iterator[Cell]:
             devices = grid.devices_of.get(source, grid.devices) or (None,)
             axes = (grid.models, grid.modes, grid.dtypes, options, grid.batches or (None,), devices)
             for model, mode, dtype, chosen, batch, device in product(*axes):
+                if mode in ANSWERING and source != "estimate":  # it is not run
+                    continue
                 case = Case(
                     model=model,
                     device=device,

@@ -11,14 +11,13 @@ from rooflens.compare.uncertainty import METHODS
 from rooflens.devices import find
 from rooflens.errors import RooflensError, UnitError
 from rooflens.records import Scalar
+from rooflens.results.answers import ANSWERS, SAMPLED
 from rooflens.results.quantities import (
     ACTIVATIONS,
     ALL_FLOPS,
-    ANSWERS,
     BOUND,
     BYTES,
     EFFICIENCY,
-    ENERGY_PER_SAMPLE,
     INTENSITY,
     KV_CACHE,
     MATMUL_FLOPS,
@@ -38,7 +37,7 @@ QUANTITIES: Mapping[str, str] = {
     quantity.name: quantity.unit
     for quantity in (
         TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, ALL_FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
-        ACTIVATIONS, KV_CACHE, ENERGY_PER_SAMPLE, *(answer for answers in ANSWERS.values() for answer in answers),
+        ACTIVATIONS, KV_CACHE, *(answer for modes in (SAMPLED, ANSWERS) for each in modes.values() for answer in each),
     )
 }  # fmt: skip
 """What a claim may be about, and its base unit."""

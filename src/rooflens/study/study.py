@@ -12,7 +12,7 @@ from typing import Literal
 
 from rooflens.records import Case, Scalar, file_name
 from rooflens.runs.options import OPTIONS as TABLE
-from rooflens.runs.options import SWEPT, Option
+from rooflens.runs.options import Option
 from rooflens.runs.run import recorded_name
 
 SourceName = Literal["estimate", "measure", "counters", "replay"]
@@ -22,8 +22,9 @@ MEASURED = "measured"
 """The word for this machine with ceilings that were measured."""
 HERE = ("cpu", "cuda", MEASURED)
 """Words for the machine that runs a cell, where a study names no device of the catalogue."""
+_AXES = ("img_size", "seq_len")
 OPTIONS: Mapping[str, Option] = {
-    name: line for name, line in TABLE.items() if name not in SWEPT and line.kind is not dict
+    name: line for name, line in TABLE.items() if name not in _AXES and line.kind is not dict
 }
 """Options that a grid lists; image size and length are axes of their own."""
 _LONGEST = 80

@@ -22,6 +22,7 @@ from rooflens.study.toml_table import (
     COUNTS,
     FLAG,
     FLAGS,
+    NUMBERS,
     SCALARS,
     SECONDS,
     TEXT,
@@ -50,7 +51,7 @@ _FIELDS: Mapping[str, KeyKind] = {
     "mode": one_of(MODES),
 }
 _OPTIONS: Mapping[str, KeyKind] = {
-    name: one_of(line.choices, many=True) if line.choices else COUNTS if line.kind is int else FLAGS
+    name: one_of(line.choices, many=True) if line.choices else {int: COUNTS, float: NUMBERS}.get(line.kind, FLAGS)
     for name, line in OPTIONS.items()
 }
 _CONDITIONS = dict.fromkeys(("source", *_FIELDS, "seq_len", "img_size", *OPTIONS), SCALARS)

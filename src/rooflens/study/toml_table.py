@@ -43,6 +43,7 @@ NUMBER = KeyKind(
 )
 SECONDS = replace(NUMBER, needs="it has to be a number of seconds above 0")
 FLAG = KeyKind(fits=lambda value: isinstance(value, bool), needs="allowed: true, false")
+NUMBERS = replace(NUMBER, many=True)
 FLAGS = replace(FLAG, many=True)
 SCALAR = KeyKind(
     fits=lambda value: isinstance(value, str | int | float), needs="it has to be text, a number, true or false"

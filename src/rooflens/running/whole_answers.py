@@ -9,7 +9,7 @@ halved, and each half is looked at alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 
 from rooflens.records import Case, Device, Record, Trace, Work
 from rooflens.roofline import Bounds
@@ -45,14 +45,10 @@ def counted_run(
 
 
 def _notes(steps: Sequence[AnswerStep]) -> Iterator[str]:
-    """Say which steps stand for which."""
-    decode = [step for step in steps if step.phase == "decode"]
-    count = sum(step.times for step in decode)
-    if count > len(decode):
-        named = ", ".join(f"{step.tokens:,}" for step in decode)
+    if any(step.times > 1 for step in steps):
         yield (
-            f"decode: {count:,} steps, each with a longer cache; those with {named} tokens in the cache stand for all,"
-            " since in between every operation grows along a straight line"
+            "decode: each token after the first is a step with a longer cache; some steps stand for others where every"
+            " operation grows along a straight line, so that sums are those of all steps"
         )
 
 
@@ -68,7 +64,7 @@ def answer_steps(
     output = run.options.output_len or 1
     room = begin + output - 1
 
-    @lru_cache(maxsize=None)
+    @cache
     def traced(mode: str, tokens: int) -> tuple[Trace, tuple[source.Repeated, ...]]:
         done = trace(run.step_of_answer(mode, tokens, room))
         return done, source.repeated(done, run.options.fusion)

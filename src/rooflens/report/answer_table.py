@@ -1,0 +1,147 @@
+"""What people ask of steps and whole answers: columns of a summary, and a table with a row for each whole answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from rooflens.records import Case, Phase
+from rooflens.report.columns import CASE, ROOM
+from rooflens.report.table import COUNT, Column, Entry, Sign, Table, build
+from rooflens.results import Evidence, Measured, Quantity, RecordSet, Room, Total, join
+from rooflens.results.answers import (
+    ANSWERS,
+    COSTS,
+    ENERGIES,
+    ENERGY_PER_TOKEN,
+    PROMPT_RATE,
+    SEQUENCE_RATE,
+    TIME_OF_LAST_TOKEN,
+    TIME_PER_ANSWER,
+    TIME_PER_OUTPUT_TOKEN,
+    TIME_TO_FIRST_TOKEN,
+    TOKEN_RATE,
+)
+from rooflens.results.factors import step_time
+from rooflens.results.quantities import KV_CACHE, MEMORY
+from rooflens.runs.options import ANSWERING, OPTIONS
+
+
+class AnsweredRow(Protocol):
+    """A row of one phase of a case, or of all of it: then `only` is None."""
+
+    @property
+    def evidence(self) -> Evidence: ...
+    @property
+    def case(self) -> Case: ...
+    @property
+    def only(self) -> Phase | None: ...
+    @property
+    def total(self) -> Total | None: ...
+    @property
+    def measured(self) -> Measured | None: ...
+
+
+def answer_column(quantity: Quantity, show: Literal["always", "room", "files"] = "always") -> Column:
+    """Return the column of what people ask of a step: a bound is the least time and the highest rate.
+
+    An energy is an upper figure of a measured time, and of a bound neither the least nor the most.
+    """
+    energy = quantity in ENERGIES
+
+    def read(row: AnsweredRow) -> Entry:
+        value = None if row.only else quantity.read(row.evidence).value
+        sign: Sign = ">=" if quantity.better == "less" else "<="
+        if energy or row.measured is not None:
+            sign = "<=" if energy and row.measured is not None else ""
+        return Entry(value, "" if value is None else sign)
+
+    return Column(quantity.name, quantity.header, quantity.unit, read, group="time", show=show)
+
+
+def notes_on_tokens(rows: Sequence[AnsweredRow]) -> Iterator[str]:
+    """Yield what the answers in tokens mean."""
+    steps = [(row, step_time(row.total, row.measured)[1]) for row in rows if row.only is None]
+    if any(origin == "bound" for _, origin in steps):
+        yield "<= tokens per second, >= times of a token, that the bound allows"
+    with_energy = {origin for row, origin in steps if ENERGY_PER_TOKEN.read(row.evidence).value is not None}
+    if "measured" in with_energy:
+        yield f"<= {ENERGY_PER_TOKEN.header}: the card at its power limit for all of the measured time"
+    if "bound" in with_energy:
+        yield f"{ENERGY_PER_TOKEN.header}: full power for the least time; a step takes longer, and may draw less"
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeAnswer:
+    evidence: Evidence
+    only: Phase | None = None
+
+    @property
+    def case(self) -> Case:
+        return self.evidence.case
+
+    @property
+    def total(self) -> Total | None:
+        return self.evidence.total()
+
+    @property
+    def measured(self) -> Measured | None:
+        return self.evidence.measured()
+
+    @property
+    def room(self) -> Room | None:
+        return self.evidence.room
+
+
+_LENGTHS = tuple(name for name, line in OPTIONS.items() if line.concerns == "answer")
+
+
+def _option(name: str) -> Any:
+    return lambda row: dict(row.case.options).get(name)
+
+
+def _others(row: _WholeAnswer) -> str | None:
+    return " ".join(f"{name}={value}" for name, value in row.case.options if name not in _LENGTHS) or None
+
+
+def _of_case(column: Column) -> Iterator[Column]:
+    if column.key != "options":
+        yield column
+        return
+    yield Column("prompt_len", "prompt", COUNT, _option("prompt_len"), title="{} tokens in")
+    yield Column("output_len", "output", COUNT, _option("output_len"), title="{} tokens out")
+    yield Column("options", "options", read=_others, align="left", title="{}", words=True)
+
+
+_COLUMNS = (
+    *(one for column in CASE for one in _of_case(column)),
+    answer_column(TIME_TO_FIRST_TOKEN),
+    answer_column(TIME_PER_OUTPUT_TOKEN),
+    answer_column(TIME_OF_LAST_TOKEN),
+    answer_column(TIME_PER_ANSWER),
+    answer_column(SEQUENCE_RATE),
+    answer_column(TOKEN_RATE),
+    answer_column(PROMPT_RATE, "room"),
+    answer_column(ENERGY_PER_TOKEN),
+    *map(answer_column, COSTS),
+    Column("peak", MEMORY.header, MEMORY.unit, lambda row: MEMORY.read(row.evidence).value, group="fit"),
+    Column("kv_cache", KV_CACHE.header, KV_CACHE.unit, lambda row: KV_CACHE.read(row.evidence).value, group="fit"),
+    *ROOM,
+)
+_WORDS = (
+    f"{TIME_PER_OUTPUT_TOKEN.header}: the mean of all after the first; {TIME_OF_LAST_TOKEN.header}: the longest",
+    "tokens /s: of the output, over the time of the whole answer",
+    f"{MEMORY.header}: the most that any step needs; {KV_CACHE.header}: at the end",
+)
+
+
+def whole_answers(rs: RecordSet) -> Iterator[Table]:
+    """Yield a table with a row for each whole answer on a device, if there is any."""
+    rows = [_WholeAnswer(item) for item in join(rs) if item.case.mode in ANSWERING]
+    if any(row.total is not None and row.total.device is not None for row in rows):
+        yield build("Answers", _COLUMNS, rows, notes=[*_WORDS, *notes_on_tokens(rows)])
+
+
+IN_TOKENS = tuple(dict.fromkeys(answer for mode in ("prefill", "decode") for answer in ANSWERS[mode]))
+"""What a summary answers of steps in tokens."""

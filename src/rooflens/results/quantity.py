@@ -1,0 +1,95 @@
+"""Quantity: a number of a case, with its name and unit, and how it is read from joined evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal
+
+from rooflens.records import Phase
+from rooflens.results.evidence import Evidence, Measured
+from rooflens.results.factors import FactorRatio, Read, Time
+from rooflens.results.totals import Total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One number of a case.
+
+    Attributes:
+        value: in the base unit of its quantity; None is unknown.
+        at_least: it is a lower bound, since the FLOP of some operation are unknown.
+        interval: 95 % interval, None where there is none: an estimate has no samples.
+    """
+
+    value: float | None
+    at_least: bool = False
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Something that is known of a case.
+
+    Attributes:
+        name: what claims and comparisons call it.
+        title: what a sentence or an axis calls it.
+        header: what the header of a table calls it.
+        unit: base unit; ``""`` for a bare number.
+        better: whether more of it is better, or less; ``""`` where neither is.
+        total: how it is read from the total of some records, where that tells it.
+        number: else how it is read from evidence, of a phase or the whole step, by measured time or by the bound.
+        timed: it is a time, or something over a time, and as uncertain as that time.
+        grows: it counts FLOP, so that it is a lower bound where those of some operation are unknown.
+    """
+
+    name: str
+    title: str
+    header: str = ""
+    _: KW_ONLY
+    unit: str = ""
+    better: Literal["more", "less", ""] = ""
+    total: Callable[[Total], float | None] = lambda _: None
+    number: Read | None = None
+    timed: bool = False
+    grows: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "header", self.header or self.title)
+
+    def of(self, total: Total | None) -> Reading:
+        """Return its number in the total of some records."""
+        if total is None:
+            return Reading(value=None)
+        return Reading(value=self.total(total), at_least=self.grows and bool(total.missing))
+
+    def read(self, evidence: Evidence, phase: Phase | None = None, time: Time | None = None) -> Reading:
+        """Return its number of a phase of a case, or of the whole step.
+
+        Args:
+            time: the time that counts; default: the measured one where there is one.
+        """
+        total = evidence.total(phase)
+        if self.number is None:
+            return self.of(total)
+        value = self.number(evidence, phase, time)
+        measured = self._measured(evidence, phase) if self.timed and time != "bound" else None
+        return Reading(
+            value=value,
+            at_least=self.grows and total is not None and bool(total.missing),
+            interval=None if value is None or measured is None else self._interval(value, measured),
+        )
+
+    def _measured(self, evidence: Evidence, phase: Phase | None) -> Measured | None:
+        """The time that it is uncertain with."""
+        number = self.number
+        return number.measured(evidence, phase) if isinstance(number, FactorRatio) else evidence.measured(phase)
+
+    def _interval(self, value: float, measured: Measured) -> tuple[float, float] | None:
+        """The interval of the time, of what is multiplied with it, or of what is divided by it."""
+        low, high = measured.interval
+        if low is None or high is None or value == measured.seconds:
+            return None if low is None or high is None else (low, high)
+        if self.better == "less":  # an energy grows with the time
+            return (value * low / measured.seconds, value * high / measured.seconds)
+        return (value * measured.seconds / high, value * measured.seconds / low) if low and high else None

@@ -1,0 +1,214 @@
+"""Whole answers: prefill, and a step of decode for each further token, whose cache grows."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import rooflens as rl
+from rooflens.cli.main import cli
+from rooflens.devices import find
+from rooflens.errors import RooflensError
+from rooflens.report.case_json import promised_json
+from rooflens.running.estimating import estimable, tracer
+from rooflens.running.whole_answers import counted_run
+from rooflens.runs.run import Request
+
+pytest.importorskip("transformers")
+
+LAYERS, HEADS, WIDTH, BF16, BATCH = 1, 2, 16, 2, 2
+"""Of keys and values."""
+LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "num_key_value_heads": HEADS,
+    "head_dim": WIDTH,
+    "intermediate_size": 64,
+    "vocab_size": 120,
+    "max_position_embeddings": 4096,
+}
+H100 = "h100-sxm"
+T5 = {"model_type": "t5", "d_model": 64, "d_kv": 16, "d_ff": 64, "num_layers": 1, "num_heads": 4, "vocab_size": 120}
+
+
+def saved(folder: Path, config: dict[str, Any]) -> str:
+    path = folder / f"{config['model_type']}.json"
+    path.write_text(json.dumps(config))
+    return f"hf:{path}"
+
+
+def answer_and_steps(model: str, first: int, **asked: Any) -> tuple[rl.RecordSet, list[rl.RecordSet]]:
+    """A whole answer, and each of its steps of decode by itself, from one trace of each."""
+    one = estimable(Request.of({"model": model, "mode": "inference", "batch": BATCH, "dtype": "bf16", **asked}))
+    (run,), trace, device = one.runs, cache(tracer(one)), find(H100)
+    count = run.options.output_len - 1
+    steps = [run.step_of_answer("decode", first + n, room=first + count) for n in range(count)]
+    whole, *each = (
+        rl.RecordSet(counted_run(each, trace, [device], one.tokens)(device), devices={device.name: device})
+        for each in (run, *steps)
+    )
+    return whole, each
+
+
+def summed(*sets: rl.RecordSet, phase: Any = None) -> list[float]:
+    """FLOP, bytes, bound, the time as written and the number of operations."""
+    totals = [records.total(phase) for records in sets]
+    seconds = [(t.seconds or 0, t.written_bound.seconds if t.written_bound else 0) for t in totals]
+    return [
+        sum(t.flops or 0 for t in totals),
+        sum(t.bytes["dram"] for t in totals),
+        sum(bound for bound, _ in seconds),
+        sum(written for _, written in seconds),
+        sum(t.coverage.operations for t in totals),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "first"),
+    [
+        ({}, {"kv_dtype": "int8"}, 9),
+        ({"model_type": "mistral", "sliding_window": 11}, {}, 9),  # full on the way
+        ({"model_type": "mistral", "sliding_window": 11}, {"kv_cache": "static"}, 9),
+        (T5, {}, 1),  # the encoder reads the prompt, the decoder begins with one token
+    ],
+)
+def test_the_sum_is_that_of_all_steps_traced_one_by_one(
+    tmp_path: Path, config: dict[str, Any], options: dict[str, Any], first: int
+) -> None:
+    model = saved(tmp_path, config if config is T5 else LLAMA | config)
+    found, steps = answer_and_steps(model, first, prompt_len=9, output_len=9, **options)
+    assert summed(found, phase="decode") == pytest.approx(summed(*steps), rel=1e-9)
+    assert len({record.tokens for record in found if record.tokens is not None}) < 8  # and few of them are traced
+    (case,) = promised_json(found)
+    assert case["answers"]["time_per_output_token"] == pytest.approx(summed(*steps)[2] / 8)
+    assert case["answers"]["time_of_last_token"] == pytest.approx(summed(steps[-1])[2])
+    assert found.kv_cache == steps[-1].kv_cache
+
+
+def test_what_grows_is_a_token_of_the_cache(tmp_path: Path) -> None:
+    found, (first, *_) = answer_and_steps(saved(tmp_path, LLAMA), 9, prompt_len=9, output_len=9)
+    token = 2 * LAYERS * BATCH * HEADS * WIDTH * BF16  # a key and a value in each layer
+
+    def needed(records: rl.RecordSet) -> float:
+        return sum(r.needed.bytes["dram"] * r.calls for r in records if r.needed and r.phase != "prefill")
+
+    # Caches of 9 to 16 tokens are read: 8 steps, the first with 9, and all with 0 + 1 + ... + 7 tokens more.
+    assert needed(found) == 8 * needed(first) + 28 * token
+    assert {record.tokens for record in found} == {None, 12, 16}  # seven stand around 12
+    assert found.kv_cache is not None
+    assert (found.kv_cache.tokens, found.kv_cache.held) == (9 + 9 - 1, 17 * token)
+
+
+def test_prefill_is_the_step_of_that_name_and_memory_that_of_the_step_that_needs_most(tmp_path: Path) -> None:
+    model = saved(tmp_path, LLAMA)
+    prefill = rl.estimate(model, batch=BATCH, mode="prefill", seq_len=50, device=H100)
+    short = rl.estimate(model, batch=BATCH, prompt_len=50, output_len=3, device=H100)
+    assert summed(short, phase="prefill") == summed(prefill)
+    assert short.memory == prefill.memory
+    long = rl.estimate(model, batch=BATCH, prompt_len=5, output_len=800, device=H100)
+    assert long.memory == rl.estimate(model, batch=BATCH, mode="decode", seq_len=803, device=H100).memory
+    alone = rl.estimate(model, batch=BATCH, prompt_len=50, output_len=1, device=H100)
+    assert alone.phases == ("prefill",)
+    (case,) = promised_json(alone)
+    assert case["answers"]["time_per_output_token"] is None
+    assert case["answers"]["time_to_first_token"] == case["answers"]["time_per_answer"] == prefill.total().seconds
+
+
+def test_answers_in_tokens_energy_and_money(tmp_path: Path) -> None:
+    found = rl.estimate(
+        saved(tmp_path, LLAMA), batch=BATCH, prompt_len=10, output_len=5, device=H100, price_per_hour=3.6
+    )
+    (case,) = promised_json(found)
+    assert list(case["phases"]) == ["prefill", "decode"]
+    reading, writing = (case["phases"][phase]["seconds"] for phase in ("prefill", "decode"))
+    whole = case["step"]["seconds"]
+    assert whole == pytest.approx(reading + writing)
+    last = case["answers"].pop("time_of_last_token")
+    assert writing / 4 < last < writing / 2
+    assert case["answers"] == {
+        "from": "bound",
+        "time_to_first_token": reading,
+        "prompt_tokens_per_second": pytest.approx(BATCH * 10 / reading),
+        "time_per_output_token": pytest.approx(writing / 4),  # the first of 5 tokens comes from prefill
+        "time_per_answer": whole,
+        "sequence_tokens_per_second": pytest.approx(5 / whole),
+        "tokens_per_second": pytest.approx(BATCH * 5 / whole),
+        "energy_per_token": pytest.approx(700 * whole / (BATCH * 5)),  # W
+        "cost_per_million_input_tokens": pytest.approx(1e-3 * reading / (BATCH * 10) * 1e6),  # 3.6 an hour: 0.001 a s
+        "cost_per_million_output_tokens": pytest.approx(1e-3 * writing / (BATCH * 4) * 1e6),
+        "cost_per_answer": pytest.approx(1e-3 * whole / BATCH),
+    }
+
+
+def test_costs_of_samples_and_training_steps() -> None:
+    for mode, extra in (("train", {"cost_per_step"}), ("inference", set())):
+        found = rl.estimate("resnet18", batch=4, img_size=32, mode=mode, device="t4", price_per_hour=0.36)
+        (case,) = promised_json(found)
+        asked, seconds = case["answers"], case["step"]["seconds"]
+        assert asked.keys() == {"from", "throughput", "energy_per_sample", "cost_per_sample"} | extra
+        assert asked["cost_per_sample"] == pytest.approx(1e-4 * seconds / 4)
+        assert asked.get("cost_per_step", 1e-4 * seconds) == pytest.approx(1e-4 * seconds)
+
+
+def test_lists_of_lengths_and_batches_are_cases_and_files_keep_them(tmp_path: Path) -> None:
+    model, out = saved(tmp_path, LLAMA), tmp_path / "answers.jsonl"
+    command = ["estimate", model, "--prompt-len", "5,9", "--output-len", "3", "-b", "1,2", "--device", H100]
+    result = CliRunner().invoke(cli, [*command, "-o", str(out)])
+    assert result.exit_code == 0
+    assert result.output.startswith("Answers: hf:llama.json, fp32, generate, 3 tokens out")
+    for told in ("first token", "per token", "last token", "tokens /s, all", "energy /token", "cache"):
+        assert told in result.output
+    read = rl.read(out)
+    assert [(case.batch, dict(case.options)["prompt_len"]) for case in read.cases] == [(1, 5), (2, 5), (1, 9), (2, 9)]
+    again = rl.estimate(model, prompt_len=9, output_len=3, batch=2, device=H100)
+    one = read.where(case=again.cases[0])
+    assert one.total("decode").seconds == again.total("decode").seconds
+    assert one.by("phase")[1].key == "decode"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"prompt_len": 4}, "has a prompt and an output; give output_len too"),
+        ({"output_len": 4}, "has a prompt and an output; give prompt_len too"),
+        ({"prompt_len": 0, "output_len": 4}, "prompt_len is 0"),
+        ({"prompt_len": 4, "output_len": 4, "mode": "train"}, "mode 'train' is one step"),
+        ({"prompt_len": 4, "output_len": 4, "mode": "decode"}, "mode 'decode' is one step"),
+        ({"prompt_len": 4, "output_len": 4, "seq_len": 4}, "seq_len=4 is the length of one step"),
+        ({"prompt_len": [4, 5], "output_len": 4, "seq_len": 4}, "seq_len=4 is the length of one step"),
+        ({"mode": "generate"}, "give prompt_len and output_len, its lengths"),
+        ({"prompt_len": 4, "output_len": 4, "kv_cache_len": 9}, "give kv_cache='static' too"),
+        ({"prompt_len": 4, "output_len": 4, "kv_cache": "static", "kv_cache_len": 6}, "no room for the 7 tokens"),
+        ({"model": "resnet18", "prompt_len": 4, "output_len": 4}, "needs a language model"),
+        ({"model": "hf:bert", "prompt_len": 4, "output_len": 4}, "has no mode 'generate'"),
+        ({"model": "model.onnx", "prompt_len": 4, "output_len": 4}, "has no mode 'generate'"),
+        ({"price_per_hour": 2.0}, "is the price of one device, and none is named"),
+        ({"price_per_hour": 2.0, "device": ["t4", "a100-pcie-40gb"]}, "is the price of one device, and 2 are named"),
+        ({"price_per_hour": 0, "device": "t4"}, "price_per_hour is 0; it has to be a number above 0"),
+        ({"price_per_hour": "3 EUR", "device": "t4"}, "it has to be a number above 0"),
+        ({"img_size": 4, "prompt_len": 4, "output_len": 4}, "takes no images"),
+        ({"optimizer": "lion", "prompt_len": 4, "output_len": 4}, "unknown optimizer"),
+    ],
+)
+def test_a_combination_that_makes_no_sense_is_an_error_that_says_why(
+    tmp_path: Path, given: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(RooflensError) as error:
+        rl.estimate(**({"model": saved(tmp_path, LLAMA)} | given))
+    assert why in str(error.value)
+
+
+def test_a_whole_answer_is_estimated_and_not_run() -> None:
+    for run in (rl.measure, rl.counters):
+        with pytest.raises(RooflensError, match="estimates and does not run; give mode prefill or decode"):
+            run("hf:llama", mode="generate")
+    for command in ("measure", "counters"):
+        result = CliRunner().invoke(cli, [command, "hf:llama", "--mode", "generate"])
+        assert result.exit_code == 2
