@@ -40,7 +40,7 @@ OF_A_RUN = """\
 
 A run also has a batch, a dtype and a mode. The flag of `seq_len` is `--seq-len`, that of `dims` is `--dim`. An option
 applies to the sources in its row. Two cases are of the same step if they differ only in options that concern how it is
-*counted* or *run*.
+*counted* or *run*, or its *price*.
 
 """
 
@@ -55,8 +55,8 @@ def options() -> str:
     lines = ["| option | default | sources | concerns | |", "|---|---|---|---|---|"]
     for name, line in OPTIONS.items():
         default = "" if line.default in (None, ()) else f"`{str(line.default).lower()}`"
-        said = {"step": "step", "weights": "weights", "graph": "ONNX file", "counting": "counted", "running": "run"}
-        concerns = said[line.concerns]
+        said = {"answer": "whole answer", "graph": "ONNX file", "counting": "counted", "running": "run"}
+        concerns = said.get(line.concerns, line.concerns)
         concerns += f", {', '.join(line.modes)} only" if line.modes else ""
         choices = f" One of {', '.join(line.choices)}." if line.choices else ""
         lines.append(f"| `{name}` | {default} | {', '.join(line.sources)} | {concerns} | {line.help}{choices} |")

@@ -48,7 +48,7 @@ def answer_and_steps(model: str, first: int, **asked: Any) -> tuple[rl.RecordSet
     """A whole answer, and each of its steps of decode by itself, from one trace of each."""
     one = estimable(Request.of({"model": model, "mode": "inference", "batch": BATCH, "dtype": "bf16", **asked}))
     (run,), trace, device = one.runs, cache(tracer(one)), find(H100)
-    count = run.options.output_len - 1
+    count = asked["output_len"] - 1
     steps = [run.step_of_answer("decode", first + n, room=first + count) for n in range(count)]
     whole, *each = (
         rl.RecordSet(counted_run(each, trace, [device], one.tokens)(device), devices={device.name: device})

@@ -38,7 +38,7 @@ def counted_run(
 
     if run.mode in ANSWERING and tokens is not None:
         steps = answer_steps(run, trace, devices, tokens)
-        return lambda device: answer_records(steps, case(device), device, causal=causal, notes=_notes(steps))
+        return lambda device: answer_records(steps, case(device), device, causal=causal, notes=(*_notes(steps),))
     done = trace(run)
     operations = source.repeated(done, run.options.fusion)
     return lambda device: source.records(done, operations, case(device), device, causal=causal)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.records import Case, Device, HostCalls, Memory, Phase, Record, Trace
@@ -27,7 +27,7 @@ class AnswerStep:
 
 
 def answer_records(
-    steps: Sequence[AnswerStep], case: Case, device: Device | None, *, causal: bool = False, notes: Sequence[str] = ()
+    steps: Sequence[AnswerStep], case: Case, device: Device | None, *, causal: bool = False, notes: Iterable[str] = ()
 ) -> Iterator[Record]:
     """Yield the records of a whole answer: the operations of each step, and one for the whole.
 
