@@ -71,23 +71,23 @@ def summed(*sets: rl.RecordSet, phase: Any = None) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("config", "options", "first"),
+    ("config", "options", "first", "count", "traced"),
     [
-        ({}, {"kv_dtype": "int8"}, 9),
-        ({"model_type": "mistral", "sliding_window": 11}, {}, 9),  # full on the way
-        ({"model_type": "mistral", "sliding_window": 11}, {"kv_cache": "static"}, 9),
-        (T5, {}, 1),  # the encoder reads the prompt, the decoder begins with one token
+        ({}, {"kv_dtype": "int8"}, 9, 6, 2),
+        ({"model_type": "mistral", "sliding_window": 11}, {}, 9, 11, 7),  # full on the way
+        ({"model_type": "mistral", "sliding_window": 11}, {"kv_cache": "static"}, 9, 11, 7),
+        (T5, {}, 1, 6, 2),  # the encoder reads the prompt, the decoder begins with one token
     ],
 )
 def test_the_sum_is_that_of_all_steps_traced_one_by_one(
-    tmp_path: Path, config: dict[str, Any], options: dict[str, Any], first: int
+    tmp_path: Path, config: dict[str, Any], options: dict[str, Any], first: int, count: int, traced: int
 ) -> None:
     model = saved(tmp_path, config if config is T5 else LLAMA | config)
-    found, steps = answer_and_steps(model, first, prompt_len=9, output_len=9, **options)
+    found, steps = answer_and_steps(model, first, prompt_len=9, output_len=count + 1, **options)
     assert summed(found, phase="decode") == pytest.approx(summed(*steps), rel=1e-9)
-    assert len({record.tokens for record in found if record.tokens is not None}) < 8  # and few of them are traced
+    assert len({record.tokens for record in found if record.tokens is not None}) <= traced  # they stand for all
     (case,) = promised_json(found)
-    assert case["answers"]["time_per_output_token"] == pytest.approx(summed(*steps)[2] / 8)
+    assert case["answers"]["time_per_output_token"] == pytest.approx(summed(*steps)[2] / count)
     assert case["answers"]["time_of_last_token"] == pytest.approx(summed(steps[-1])[2])
     assert found.kv_cache == steps[-1].kv_cache
 
@@ -145,6 +145,26 @@ def test_answers_in_tokens_energy_and_money(tmp_path: Path) -> None:
         "cost_per_million_output_tokens": pytest.approx(1e-3 * writing / (BATCH * 4) * 1e6),
         "cost_per_answer": pytest.approx(1e-3 * whole / BATCH),
     }
+
+
+def test_explain_tells_the_formula_of_each_answer(tmp_path: Path) -> None:
+    found = rl.estimate(
+        saved(tmp_path, LLAMA), batch=BATCH, prompt_len=10, output_len=9, device=H100, price_per_hour=3.5, dtype="bf16"
+    )
+    explained = rl.explain(found, path="")
+    (answers,) = explained.chapters[0].answers
+    assert [steps[:2] for steps in answers.steps] == [(13, 7), (17, 1)]
+    (case,) = promised_json(found)
+    asked = {title: formula for title, formula, _ in answers.formulas}
+    assert len(asked) == len([name for name in case["answers"] if name != "from"])
+    assert asked["time per output token"].startswith("time of decode (")
+    assert asked["time per output token"].endswith(") / steps of decode (8)")
+    for words in ("price per hour (3.5)", "a million (1,000,000)", "seconds of an hour (3,600)", "batch (2)"):
+        assert words in asked["cost of a million output tokens"]
+    assert "answers on h100-sxm5-80gb, at the bound" in explained.text
+    # The same product in several steps is one operation here, with the calls of all of them.
+    (head,) = [one for one in rl.explain(found, path="lm_head", phase="decode").operations]
+    assert head.calls == 8
 
 
 def test_costs_of_samples_and_training_steps() -> None:

@@ -131,6 +131,8 @@ def _named(flag: str, value: str | bool) -> tuple[str, str | bool | float]:
         return name, int(value)
     if name == "limit" and isinstance(value, str) and re.fullmatch(r"\d+\.\d+", value):
         return name, float(value)
+    if name in OPTIONS and OPTIONS[name].kind is float and isinstance(value, str) and re.fullmatch(r"\d*\.\d+", value):
+        return name, float(value)
     if name in OPTIONS and OPTIONS[name].kind is bool and value in ("true", "false"):
         return name, value == "true"
     return name, value

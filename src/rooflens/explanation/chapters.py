@@ -63,17 +63,35 @@ class Utilisation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswersOnDevice:
+    """What people ask of a step or of a whole answer, on one device.
+
+    Attributes:
+        measured: its times are measured, and not bounds.
+        formulas: what is asked, how the number comes about, and the number with its unit.
+        steps: of a whole answer: tokens in the cache of a step of decode, how many steps it stands for, its bound.
+    """
+
+    device: str
+    measured: bool
+    formulas: tuple[tuple[str, str, str], ...]
+    steps: tuple[tuple[int, int, float | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
     """The operations of one case; `title` is empty for an operation with shapes.
 
     Attributes:
-        kv_cache, utilisations: of a whole model: its cache, and how a training step uses each device.
+        kv_cache, utilisations, answers: of a whole model: its cache, how a training step uses each device, and what
+            people ask of it.
     """
 
     title: str
     operations: tuple[Explained, ...]
     kv_cache: KvCache | None = None
     utilisations: tuple[Utilisation, ...] = ()
+    answers: tuple[AnswersOnDevice, ...] = ()
 
 
 def calculations(call: Call, dtype: str, devices: Sequence[Device]) -> Iterator[tuple[Calculation, tuple[Device, ...]]]:

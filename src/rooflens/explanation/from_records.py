@@ -8,9 +8,13 @@ from typing import Any
 
 from rooflens.costs import Cost
 from rooflens.errors import InvalidValue, UnknownName
-from rooflens.explanation.chapters import Chapter, Explained, Utilisation, calculations
+from rooflens.explanation.chapters import AnswersOnDevice, Chapter, Explained, Utilisation, calculations
 from rooflens.records import Case, Device, Phase, Record, Work
-from rooflens.results import RecordSet, join
+from rooflens.results import Evidence, Quantity, RecordSet, join
+from rooflens.results.answers import ANSWERS, SAMPLED
+from rooflens.results.factors import FactorRatio, step_time
+from rooflens.results.totals import grouped_by
+from rooflens.units import show
 
 LISTED_PATHS = 12
 
@@ -49,6 +53,7 @@ def explain_records(
             operations=tuple(one for group in groups.values() for one in _explained(group, records, devices)),
             kv_cache=None if path else next((r.kv_cache for r in records.records if _has_cache(r, case)), None),
             utilisations=() if path or case.mode != "train" else tuple(_utilisations(records, case, phase)),
+            answers=() if path or phase else tuple(_answers(records, case)),
         )
         for case, groups in chapters.items()
     )
@@ -74,6 +79,37 @@ def _utilisations(records: RecordSet, case: Case, phase: Phase | None) -> Iterat
                 bound=None if total.missing else total.seconds,
                 measured=None if measured is None else measured.seconds,
             )
+
+
+def _answers(records: RecordSet, case: Case) -> Iterator[AnswersOnDevice]:
+    """What people ask of a case on each of its devices, and how each number comes about."""
+    for item in join(records):
+        origin = step_time(item.total(), item.measured())[1]
+        if replace(item.case, device=None) == case and origin is not None:
+            asked = ANSWERS.get(case.mode) or SAMPLED[case.mode]
+            yield AnswersOnDevice(
+                device=item.case.device or "this device",
+                measured=origin == "measured",
+                formulas=tuple(one for quantity in asked if (one := _formula(quantity, item)) is not None),
+                steps=tuple(_steps(item)),
+            )
+
+
+def _formula(quantity: Quantity, item: Evidence) -> tuple[str, str, str] | None:
+    value, number = quantity.read(item).value, quantity.number
+    if value is None or not isinstance(number, FactorRatio):
+        return None
+    return quantity.title, number.formula(item), show(value, quantity.unit) if quantity.unit else f"{value:.5g}"
+
+
+def _steps(item: Evidence) -> Iterator[tuple[int, int, float | None]]:
+    """The steps of decode in a whole answer; the last one stands for itself."""
+    steps = grouped_by((r for r in item.work or () if r.tokens is not None), lambda record: record.tokens or 0)
+    calls = {tokens: sum(record.calls for record in those) for tokens, those in steps.items()}
+    for tokens, those in steps.items():
+        times = round(calls[tokens] / calls[max(calls)])
+        seconds = None if item.work is None else item.work.sum(those, item.device).seconds
+        yield tokens, times, None if seconds is None else seconds / times
 
 
 def _matrix(work: Work | None) -> dict[str, float]:
@@ -119,7 +155,7 @@ def _explained(alike: Sequence[Record], records: RecordSet, given: Sequence[Devi
             calculation=calculation,
             path=first.path,
             phase=first.phase or "forward",
-            calls=first.calls,
+            calls=sum(record.calls for record in alike if record.case == first.case),
             work=cost.work,
             kernel_work=cost.kernel_work,
             floor=cost.floor,

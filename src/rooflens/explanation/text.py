@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rooflens.costs import WorkTerm, result_names
-from rooflens.explanation.chapters import Chapter, Explained, Utilisation
+from rooflens.explanation.chapters import AnswersOnDevice, Chapter, Explained, Utilisation
 from rooflens.records import Argument, Call, Device, Floor, KvCache, Tensor, Work
 from rooflens.roofline import bound
 from rooflens.units import show
@@ -43,6 +43,10 @@ def lines_of(chapters: Sequence[Chapter]) -> Iterator[str]:
         for use in chapter.utilisations:
             yield from _wrapped(f"use of {use.device.name}", "", "  ")
             yield from [*_laid_out([*_used(use)]), ""]
+        for answers in chapter.answers:
+            how = "measured" if answers.measured else "at the bound"
+            yield from _wrapped(f"answers on {answers.device}, {how}", "", "  ")
+            yield from [*_laid_out([*_answered(answers)]), ""]
         for place, operation in enumerate(chapter.operations):
             yield from [""] * bool(place)
             yield from _wrapped(_title(operation), "", "  ")
@@ -82,6 +86,16 @@ def _used(use: Utilisation) -> Iterator[_Block]:
         if seconds and again:
             both = f"({show(model, 's')} + {show(again, 's')}) / {show(seconds, 's')}"
             yield _Labelled(f"HFU {what}", f"{both} = {100 * (model + again) / seconds:.3g} %")
+
+
+def _answered(answers: AnswersOnDevice) -> Iterator[_Block]:
+    """What people ask, with its formula, and the steps of decode of a whole answer."""
+    for tokens, times, seconds in answers.steps:
+        each = "" if seconds is None else f", {show(seconds, 's')} each"
+        stands = f"stands for {times:,} steps" if times > 1 else "stands for itself"
+        yield _Labelled("decode", f"{tokens:,} tokens in the cache: {stands}{each}")
+    for title, formula, value in answers.formulas:
+        yield _Labelled(title, f"{formula} = {value}")
 
 
 def _title(explained: Explained) -> str:

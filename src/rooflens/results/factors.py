@@ -113,7 +113,7 @@ def _price(evidence: Evidence, *_: object) -> float | None:
 
 FACTORS: Mapping[str, Factor] = {
     "step": _time("time of the step", {}),
-    "answer": _time("time of the whole answer", {}),
+    "answer": _time("time of prefill and decode", {}),
     "reading": _time("time of prefill", {"generate": "prefill"}),
     "writing": _time("time of decode", {"generate": "decode"}),
     "last": Factor(words="time of the last step of decode", unit="s", read=_last),
