@@ -163,7 +163,7 @@ def test_explain_tells_the_formula_of_each_answer(tmp_path: Path) -> None:
         assert words in asked["cost of a million output tokens"]
     assert "answers on h100-sxm5-80gb, at the bound" in explained.text
     # The same product in several steps is one operation here, with the calls of all of them.
-    (head,) = [one for one in rl.explain(found, path="lm_head", phase="decode").operations]
+    (head,) = rl.explain(found, path="lm_head", phase="decode").operations
     assert head.calls == 8
 
 
