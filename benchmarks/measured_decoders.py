@@ -1,163 +1,315 @@
-"""Time language models on this machine's GPU, and hold each time and each peak of memory against its estimate.
+"""Time language models on this machine's card, and hold each time and each peak of memory against its estimate.
 
-    python benchmarks/measured_decoders.py measure results.jsonl --seconds 480
-    python benchmarks/measured_decoders.py compare results.jsonl --device h100-sxm --jobs 12 --write compared.json
+    python benchmarks/measured_decoders.py measure results.ndjson --seconds 480
+    python benchmarks/measured_decoders.py compare results.ndjson --device h100-sxm
 
-`measure` takes prefill, decode (eager, from CUDA graphs, with a static cache) and training steps in bf16, the most
-telling ones first, and stops when its time is over: what was not measured is not in the file. `compare` needs no GPU.
-It exits with 1 if a time is below its floor.
+`measure` takes prefill, decode (eager, from CUDA graphs, with a static cache) and training steps in bf16, and decode
+with int8 and fp8 weights: what the file lacks, the most telling ones first, until its time is over. One worker serves
+all; others beside it make the estimates, with the libraries that run here. Every line is written as soon as it is
+known: a step that was run, or an estimate of one. `compare` makes the estimates that the file lacks, and needs no card.
+Both end with what they found, and exit with 1 if a time is below its floor.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from subprocess import run
 from typing import Any
 
-import rooflens as rl
+from benchmarks import quantised_decoders
+
 from rooflens.errors import RooflensError
+from rooflens.machine import find, machine_of
+from rooflens.records import Device
+from rooflens.results import RecordSet
+from rooflens.running.estimating import Estimator, estimated_here, estimator_in_worker
+from rooflens.running.measuring import WorkerMeasurer, measurer_in_workers
+from rooflens.runs.options import Options
+from rooflens.runs.run import Request, Run
 
-SIZES = ("qwen2.5-0.5b", "llama-3.2-1b", "llama-3-8b")
+HALF, ONE, EIGHT = "qwen2.5-0.5b", "llama-3.2-1b", "llama-3-8b"
 SLIDING, EXPERTS, STATES = "gemma-3-1b", "hf:olmoe", "mamba-130m"
-BATCHES = [1, 8, 64]
+GRAPH, STATIC = {"cuda_graph": True}, {"kv_cache": "static", "cuda_graph": True}
+OF_CASE = ("model", "mode", "seq_len", "batch", "kv_cache", "cuda_graph", "optimizer", "weights", "kernel")
+"""What tells two rows apart."""
+BUDGET, LIMIT, ESTIMATORS = 0.3, 90.0, 3
+EXPECTED = {EIGHT: 15.0, EXPERTS: 15.0}
+"""Seconds of wall time for a case, beside the usual 7."""
+
+Row = dict[str, Any]
 
 
-def cases() -> Iterator[dict[str, Any]]:
-    """Arguments of `rl.measure`, a call for each combination of model, mode and length; batches are in one call."""
-    static = {"kv_cache": "static", "cuda_graph": True}
-    for model, seq_len in (("llama-3.2-1b", 8192), (SLIDING, 8192), ("llama-3-8b", 8192), ("llama-3.2-1b", 512)):
-        batch = [1, 8] if model == "llama-3-8b" else BATCHES
-        yield {"model": model, "mode": "decode", "seq_len": seq_len, "batch": batch, **static}
-        yield {"model": model, "mode": "decode", "seq_len": seq_len, "batch": batch}
-    yield {"model": "llama-3.2-1b", "mode": "train", "seq_len": 2048, "batch": [1, 4], "optimizer": "adamw"}
-    yield {"model": STATES, "mode": "decode", "seq_len": 512, "batch": BATCHES}
-    for model in (*SIZES, SLIDING, EXPERTS):
-        for seq_len in (512, 8192):
-            yield {"model": model, "mode": "prefill", "seq_len": seq_len, "batch": [1, 8]}
-    for model in (*SIZES, SLIDING, EXPERTS):
-        for seq_len in (512, 2048, 8192):
-            batch = [1, 8] if model in ("llama-3-8b", EXPERTS) and seq_len == 8192 else BATCHES
-            yield {"model": model, "mode": "decode", "seq_len": seq_len, "batch": batch}
-            if model != EXPERTS:  # they choose their tokens by values that the host reads: no CUDA graph
-                yield {"model": model, "mode": "decode", "seq_len": seq_len, "batch": batch, "cuda_graph": True}
-                yield {"model": model, "mode": "decode", "seq_len": seq_len, "batch": batch, **static}
-    for model in ("qwen2.5-0.5b", SLIDING):
-        yield {"model": model, "mode": "train", "seq_len": 2048, "batch": [1, 4], "optimizer": "adamw"}
+def cases() -> Iterator[Row]:
+    """What is to be measured, the most telling first."""
+
+    def every(model: str, mode: str, seq_len: int, *batches: int, **how: Any) -> Iterator[Row]:
+        for batch in batches:
+            yield {"model": model, "mode": mode, "seq_len": seq_len, "batch": batch, **how}
+
+    for weights, kernel in quantised_decoders.KINDS:
+        yield from every(ONE, "decode", 512, 1, 64, weights=weights, kernel=kernel, **STATIC)
+    yield from every(EIGHT, "decode", 512, 1, 8, 64, **STATIC)
+    yield from every(EIGHT, "decode", 512, 1)
+    yield from every(EIGHT, "decode", 512, 1, 64, weights="fp8", kernel="_scaled_mm", **STATIC)
+    for model in (HALF, ONE):
+        yield from every(model, "train", 2048, 1, 4, optimizer="adamw")
+    yield from every(HALF, "prefill", 512, 1, 8)
+    yield from every(HALF, "decode", 512, 1, 8, 64, **GRAPH)
+    yield from every(HALF, "decode", 512, 1, 64, **STATIC)
+    yield from every(HALF, "decode", 512, 1)
+    yield from every(EIGHT, "decode", 8192, 1, 8, **STATIC)
+    yield from every(STATES, "decode", 512, 1, 8, 64)
+    yield from every(ONE, "decode", 512, 1, 8, 64, **STATIC)
+    yield from every(HALF, "prefill", 8192, 1, 8)
+    yield from every(HALF, "decode", 8192, 1, 8, **GRAPH)
+    yield from every(SLIDING, "decode", 8192, 1, 8)
+    yield from every(SLIDING, "train", 2048, 1, optimizer="adamw")
+    yield from every(EXPERTS, "decode", 2048, 1, 8, 64)
+    yield from every(EIGHT, "decode", 512, 1, 64, weights="int8", kernel="_weight_int8pack_mm", **STATIC)
+    for model in (HALF, ONE, SLIDING, EIGHT):
+        yield from every(model, "decode", 2048, 1, 8, 64, **GRAPH)
+    for model in (ONE, SLIDING, EIGHT):
+        yield from every(model, "decode", 512, 1, 8, 64, **GRAPH)
+        yield from every(model, "decode", 8192, 1, 8, **GRAPH)
+    yield from every(EXPERTS, "decode", 512, 1, 8, 64)
 
 
-def unique(calls: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    known: list[dict[str, Any]] = []
-    for asked in calls:
-        if asked not in known:
-            known.append(asked)
-            yield asked
+def tiny(config: str) -> Iterator[Row]:
+    """Cases of a small model, to try the script out on a processor."""
+    case = {"model": config, "seq_len": 16, "batch": 2}
+    for weights, kernel in quantised_decoders.KINDS:
+        yield {**case, "mode": "decode", "kv_cache": "static", "weights": weights, "kernel": kernel}
+    for mode in ("prefill", "decode"):
+        yield {**case, "mode": mode}
 
 
-def measured(asked: dict[str, Any], budget: float, limit: float) -> Iterator[dict[str, Any]]:
-    """Rows of one call; what fails is a row that says why."""
-    began = time.perf_counter()
+def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in OF_CASE)
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a file: what is known of each case, of which later lines say more, or anew."""
+    rows: dict[tuple[Any, ...], Row] = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        row = json.loads(line)
+        rows[key(row)] = rows.get(key(row), {}) | row
+    return list(rows.values())
+
+
+def wanted(asked: Iterable[Row], known: Iterable[Row]) -> list[Row]:
+    """The cases that were not measured, then those without a peak; each once."""
+    there = {key(row): row for row in known if row.get("seconds")}
+    once = list({key(row): row for row in asked}.values())
+    return [row for row in once if key(row) not in there] + [
+        row for row in once if key(row) in there and there[key(row)].get("peak") is None
+    ]
+
+
+def run_of(row: Row) -> Run:
+    """The run of a row, in bf16; its weights in fewer bits are for an estimate."""
+    options = Options(
+        **{name: row[name] for name in OF_CASE[4:] if name in row and name != "kernel"}, seq_len=row["seq_len"]
+    )
+    return Run(model=row["model"], batch=row["batch"], dtype="bf16", mode=row["mode"], options=options)
+
+
+def measured(measurer: WorkerMeasurer, machine: Any, row: Row) -> Row:
+    """Run a step in a worker: its seconds and its peak, or why there are none."""
+    (run,) = measurer.runs(Request.of_run(run_of(row)))
+    file = measurer(run, machine, BUDGET, lambda _share, _what: None)
+    if file.failures:
+        return {"error": file.failures[0].message}
+    records = RecordSet.of(file)
+    peak = None if records.memory is None else records.memory.peak
+    return {"seconds": records.total().measured_seconds, "peak": peak}
+
+
+def estimated(estimate: Estimator, row: Row, device: Device | None) -> Row:
+    """The floor of a step, its bound as written, and the peak of its memory."""
+    run = run_of(row)
+    asked = replace(run, options=run.options.of_source("estimate"))
+    made = RecordSet.of(estimate(asked, () if device is None else (device,), None))
+    total, memory = made.total(), made.memory
+    written = None if total.written_bound is None else total.written_bound.seconds
+    by = f"torch {version('torch')}, transformers {version('transformers')}"
+    return {"floor": total.seconds, "as_written": written, "estimated": memory and memory.with_workspace, "by": by}
+
+
+def attempt(row: Row, what: Any, *arguments: Any) -> Row:
+    """The case of a row, with what came of it."""
+    of_case = {name: row[name] for name in OF_CASE if name in row}
     try:
-        records = rl.measure(**asked, dtype="bf16", budget=budget, limit=limit)
+        return {**of_case, **what(*arguments)}
     except RooflensError as error:
-        yield {**asked, "error": str(error)}
-        return
-    wall = time.perf_counter() - began
-    for case in records.cases:
-        of_case = records.where(batch=case.batch)
-        yield {
-            **asked,
-            "batch": case.batch,
-            "seconds": of_case.total().measured_seconds,
-            "peak": None if of_case.memory is None else of_case.memory.peak,
-            "wall_of_call": wall,
-        }
-    yield from ({**asked, "batch": f.case.batch, "error": f.message} for f in records.failures)
+        return {**of_case, "error": str(error)}
 
 
-def measure(out: Path, seconds: float) -> None:
-    """Append rows to `out` until the time is over; of a call that stands twice in the list, the first counts."""
+def measure(out: Path, seconds: float, where: str, asked: Iterable[Row]) -> None:
+    """Append rows to `out` until the time is over."""
     end = time.monotonic() + seconds
-    for asked in unique(cases()):
-        left = end - time.monotonic()
-        if left < 10:
-            print("no time for", asked, flush=True)
-            continue
-        for row in measured(asked, budget=0.3, limit=min(left, 90)):
-            with out.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            print(json.dumps(row), flush=True)
+    made: list[Future[Row]] = []
+    with ExitStack() as stack:
+        measurer = stack.enter_context(measurer_in_workers(where, limit=LIMIT, fresh=False))
+        threads = stack.enter_context(ThreadPoolExecutor(ESTIMATORS))
+        free = [stack.enter_context(estimator_in_worker(LIMIT)) for _ in range(ESTIMATORS)]
+        machine = machine_of(measurer.found())
+
+        def estimate(row: Row) -> Row:
+            estimator = free.pop()
+            try:
+                return attempt(row, estimated, estimator, row, machine.device)
+            finally:
+                free.append(estimator)
+
+        for row in wanted(asked, read(out)):
+            if end - time.monotonic() < EXPECTED.get(row["model"], 7.0):
+                print("no time for", json.dumps(row), flush=True)
+                continue
+            made.append(threads.submit(estimate, row))
+            began = time.monotonic()
+            if "weights" in row:
+                done = attempt(row, quantised_decoders.measured, run_of(row), row["kernel"], where, BUDGET, LIMIT)
+            else:
+                done = attempt(row, measured, measurer, machine, row)
+            here = {"card": machine.title, "torch": version("torch"), "transformers": version("transformers")}
+            append(out, {**done, "wall": round(time.monotonic() - began, 2), **here})
+            made = [left for left in made if not put(out, left)]
+        for left in made:
+            if (time_left := end - time.monotonic()) > 0:
+                wait_for(left, time_left)
+            put(out, left)
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
-def estimated(row: dict[str, Any], device: str) -> dict[str, Any]:
-    """The row with its floor, the bound as written, and the peak of memory."""
-    asked = {k: v for k, v in row.items() if k not in ("seconds", "peak", "wall_of_call", "error", "cuda_graph")}
-    e = rl.estimate(**asked, dtype="bf16", device=device)
-    total = e.total()
-    assert total.written_bound is not None
-    assert e.memory is not None
-    written, held = total.written_bound.seconds, e.memory.with_workspace
-    return {**row, "floor": total.seconds, "as_written": written, "estimated": held}
+def wait_for(one: Future[Row], seconds: float) -> None:
+    try:
+        one.result(timeout=seconds)
+    except TimeoutError:
+        return
 
 
-def compare(results: Path, device: str, jobs: int, write: Path | None) -> int:
-    """Estimate all rows, each in a process of its own, and print how they compare."""
-    rows = [row for row in map(json.loads, results.read_text().splitlines()) if row.get("seconds")]
+def put(out: Path, one: Future[Row]) -> bool:
+    """Append an estimate if it is there; True if so. One that failed here is made again by `compare`."""
+    if one.done() and "error" not in one.result():
+        append(out, one.result())
+    return one.done()
 
-    def one(row: dict[str, Any]) -> dict[str, Any]:
-        command = [sys.executable, __file__, "one", json.dumps(row), "--device", device]
-        done = run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
-        if done.returncode:
-            return {**row, "error": done.stderr.strip().splitlines()[-1]}
-        answer: dict[str, Any] = json.loads(done.stdout)
-        return answer
 
-    with ThreadPoolExecutor(jobs) as pool:
-        compared = list(pool.map(one, rows))
-    if write is not None:
-        write.write_text(json.dumps({"device": device, "rows": compared}, indent=1) + "\n")
-    known = [row for row in compared if "floor" in row]
-    below = [row for row in known if row["seconds"] < row["floor"]]
-    for row in compared:
-        what = " ".join(f"{k}={row[k]}" for k in ("model", "mode", "seq_len", "batch"))
-        how = "static graph" if "kv_cache" in row else "graph" if row.get("cuda_graph") else "eager"
-        if "floor" not in row:
-            print(f"{what} {how}: not compared: {row['error']}")
-            continue
-        peak = f"peak {row['estimated'] / row['peak'] - 1:+.1%}" if row["peak"] else "peak not measured"
-        print(f"{what} {how}: {row['seconds'] * 1e3:.3f} ms, floor {row['floor'] / row['seconds']:.0%} of it, {peak}")
-    print(f"{len(known)} of {len(compared)} rows, {len(below)} below their floor")
-    off = sorted(abs(row["estimated"] / row["peak"] - 1) for row in known if row["peak"])
+def append(out: Path, row: Row) -> None:
+    with out.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    print(json.dumps(row), flush=True)
+
+
+def compare(out: Path, device: Device) -> None:
+    """Append the estimates that the file lacks."""
+    for row in read(out):
+        if row.get("seconds") and "floor" not in row:
+            append(out, attempt(row, estimated, estimated_here, row, device))
+
+
+def engine(row: Row) -> str:
+    """How the step was run."""
+    kept = "static" if "kv_cache" in row else "growing"
+    cache = f", {kept} cache" if row["mode"] == "decode" and row["model"] != STATES else ""
+    weights = f", {row['weights']} weights ({row['kernel']})" if "weights" in row else ""
+    return ("CUDA graph" if row.get("cuda_graph") else "eager") + cache + weights
+
+
+def span(values: Iterable[float | None], form: str) -> str:
+    """The least and the most of some values."""
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return "not measured"
+    low, high = (format(value, form) for value in (known[0], known[-1]))
+    return low if low == high else f"{low} to {high}"
+
+
+def efficiency(row: Row) -> float:
+    return float(row["floor"] / row["seconds"])
+
+
+def peak_ratio(row: Row) -> float | None:
+    """The estimated peak over the measured one; weights in fewer bits are those of this script, and not compared."""
+    whole = row.get("peak") and row.get("estimated") and "weights" not in row
+    return float(row["estimated"] / row["peak"]) if whole else None
+
+
+def grouped(rows: Iterable[Row], *by: Any) -> list[tuple[tuple[Any, ...], list[Row]]]:
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(one(row) for one in by), []).append(row)
+    return list(groups.items())
+
+
+def compared(path: Path) -> list[Row]:
+    """The rows that were measured and estimated."""
+    return [row for row in read(path) if row.get("seconds") and row.get("floor")]
+
+
+def table_of_models(path: Path) -> Iterator[str]:
+    """Every model and engine: floor over time, and peaks."""
+    rows = sorted(compared(path), key=lambda row: (row["mode"], engine(row), row["model"]))
+    below = sum(efficiency(row) > 1 for row in rows)
+    yield f"{below or 'None'} of {len(rows)} steps {'is' if below < 2 else 'are'} below the floor."
+    yield ""
+    yield "| model | step | tokens | batch | rows | floor over time | peak, estimated over measured |"
+    yield "|---|---|---|---|---:|---:|---:|"
+    for (model, mode, how), some in grouped(rows, lambda r: r["model"], lambda r: r["mode"], engine):
+        lengths, batches = (", ".join(map(str, sorted({row[name] for row in some}))) for name in ("seq_len", "batch"))
+        ratios = span(map(efficiency, some), ".2f"), span(map(peak_ratio, some), ".3f")
+        yield f"| {model} | {mode}, {how} | {lengths} | {batches} | {len(some)} | {ratios[0]} | {ratios[1]} |"
+
+
+def table_of_regimes(path: Path) -> Iterator[str]:
+    """Floor over time by engine and regime, all models together."""
+    rows = sorted(compared(path), key=lambda row: (row["mode"], engine(row), row["batch"]))
+    yield "| step | engine | batch | rows | floor over time | median |"
+    yield "|---|---|---:|---:|---:|---:|"
+    for (mode, how, batch), some in grouped(rows, lambda r: r["mode"], engine, lambda r: r["batch"]):
+        ratios = list(map(efficiency, some))
+        yield f"| {mode} | {how} | {batch} | {len(some)} | {span(ratios, '.2f')} | {median(ratios):.2f} |"
+
+
+def told(path: Path) -> int:
+    """Print what a file says; 1 if a time is below its floor."""
+    rows = compared(path)
+    for line in (*table_of_models(path), "", *table_of_regimes(path)):
+        print(line)
+    off = sorted(abs(ratio - 1) for row in rows if (ratio := peak_ratio(row)) is not None)
     if off:
         print(f"peak of {len(off)} rows off by {median(off):.1%} at the median and {off[-1]:.1%} at worst")
-    return 1 if below else 0
+    for row in read(path):
+        if "error" in row and not row.get("seconds"):
+            print("not measured:", json.dumps(row))
+    return 1 if any(efficiency(row) > 1 for row in rows) else 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("do", choices=("measure", "compare", "one"))
-    parser.add_argument("what", help="the file of results, or one row")
-    parser.add_argument("--seconds", type=float, default=480)
-    parser.add_argument("--device")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--write", type=Path)
+    parser.add_argument("do", choices=("measure", "compare"))
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--seconds", type=float, default=480, help="measure: how long")
+    parser.add_argument("--where", default="cuda", help="measure: torch's device type")
+    parser.add_argument("--tiny", metavar="CONFIG", help="measure: a small model instead, like hf:config.json")
+    parser.add_argument("--device", help="compare: on which the times were taken")
     given = parser.parse_args()
     if given.do == "measure":
-        measure(Path(given.what), given.seconds)
-        return 0
-    if given.device is None:
+        measure(given.results, given.seconds, given.where, tiny(given.tiny) if given.tiny else cases())
+    elif given.device is None:
         parser.error("give the --device on which the times were taken")
-    if given.do == "one":
-        print(json.dumps(estimated(json.loads(given.what), given.device)))
-        return 0
-    return compare(Path(given.what), given.device, given.jobs, given.write)
+    else:
+        compare(given.results, find(given.device))
+    return told(given.results)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,82 @@
+"""Own measurements of language models: what a file of them says, and what is measured next."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import measured_decoders
+from benchmarks.measured_decoders import cases, key, read, run_of, table_of_models, table_of_regimes, wanted
+
+GRAPH = {"model": "net", "mode": "decode", "seq_len": 512, "batch": 1, "cuda_graph": True}
+EAGER = {"model": "net", "mode": "decode", "seq_len": 512, "batch": 8}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    lines: list[dict[str, Any]] = [
+        {**GRAPH, "seconds": 0.004, "peak": None},
+        {**GRAPH, "floor": 0.001, "as_written": 0.002, "estimated": 980},
+        {**EAGER, "error": "out of memory"},
+        {**EAGER, "seconds": 0.010, "peak": 1000},
+        {**EAGER, "floor": 0.005, "as_written": 0.006, "estimated": 1010},
+        {**GRAPH, "seconds": 0.005, "peak": 1000},  # again, now with a peak
+        {**EAGER, "batch": 64, "error": "the time limit was over"},
+    ]
+    path = tmp_path / "rows.ndjson"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_later_lines_say_more_of_a_case_or_say_it_anew(file: Path) -> None:
+    graph, eager, failed = read(file)
+    assert (graph["seconds"], graph["peak"], graph["floor"]) == (0.005, 1000, 0.001)
+    assert (eager["seconds"], eager["estimated"]) == (0.010, 1010)
+    assert "seconds" not in failed
+
+
+def test_what_is_missing_comes_first_then_what_has_no_peak() -> None:
+    known = [{**GRAPH, "seconds": 0.004, "peak": None}, {**EAGER, "seconds": 0.01, "peak": 1000}]
+    static = {**GRAPH, "kv_cache": "static"}
+    assert wanted([GRAPH, EAGER, static, GRAPH], known) == [static, GRAPH]
+
+
+def test_tables_have_ratios_of_what_was_measured_and_estimated(file: Path) -> None:
+    # The graph: 0.001 of 0.005 s and a peak of 980 for 1000; eager: 0.005 of 0.010 s and 1010 for 1000.
+    assert list(table_of_models(file)) == [
+        "None of 2 steps is below the floor.",
+        "",
+        "| model | step | tokens | batch | rows | floor over time | peak, estimated over measured |",
+        "|---|---|---|---|---:|---:|---:|",
+        "| net | decode, CUDA graph, growing cache | 512 | 1 | 1 | 0.20 | 0.980 |",
+        "| net | decode, eager, growing cache | 512 | 8 | 1 | 0.50 | 1.010 |",
+    ]
+    assert list(table_of_regimes(file))[2:] == [
+        "| decode | CUDA graph, growing cache | 1 | 1 | 0.20 | 0.20 |",
+        "| decode | eager, growing cache | 8 | 1 | 0.50 | 0.50 |",
+    ]
+
+
+def test_a_time_below_its_floor_ends_with_an_error(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert measured_decoders.told(file) == 0
+    with file.open("a") as lines:
+        lines.write(json.dumps({**EAGER, "seconds": 0.004, "peak": 1000}) + "\n")
+    assert measured_decoders.told(file) == 1
+    assert "1 of 2 steps is below the floor" in capsys.readouterr().out
+
+
+def test_every_case_of_the_list_is_one_that_can_be_asked_for() -> None:
+    listed = list(cases())
+    assert len({key(row) for row in listed}) > 70
+    assert {row["model"] for row in listed} == {
+        "llama-3.2-1b",
+        "llama-3-8b",
+        "qwen2.5-0.5b",
+        "gemma-3-1b",
+        "hf:olmoe",
+        "mamba-130m",
+    }
+    for row in listed:
+        assert run_of(row).dtype == "bf16"
