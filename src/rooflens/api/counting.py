@@ -109,6 +109,7 @@ def count_program(
     *,
     cache: str = "all",
     limit: float = LIMIT,
+    every: bool = False,
     roof: str | Device | None = None,
     keep: str | Path | None = None,
     progress: Progress | None = None,
@@ -122,6 +123,7 @@ def count_program(
 
     Args:
         program: the command line.
+        every: count each launch of a region, also of a call that repeats an earlier one.
         echo: given each line that the program prints.
         (others): as in :func:`counters`.
 
@@ -137,9 +139,10 @@ def count_program(
     return counted_program(
         program,
         machine,
-        environment={COUNTERS: "1"},
+        environment=lambda told: {COUNTERS: told},
         cache=cache,
         limit=limit,
+        every=every,
         keep=keep,
         progress=progress,
         echo=echo,

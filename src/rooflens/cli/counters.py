@@ -21,7 +21,7 @@ from rooflens.cli.options import (
 
 CACHES = ("all", "none")
 _PROGRAM = "rooflens.program"
-_COUNTING = ("cache", "limit", "roof", "keep")
+_COUNTING = ("cache", "limit", "every", "roof", "keep")
 """Options that hold for a program too, beside what is shown and where; all others are of a model."""
 _SHOWN = ("outputs", "format_", "depth", "by")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import sys
 import warnings
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 from weakref import ref
 
@@ -16,9 +18,9 @@ import torch.distributed
 
 from rooflens.errors import InvalidValue, RooflensError
 from rooflens.machine import this_machine
-from rooflens.models import unwrapped
+from rooflens.models import is_compiled, unwrapped
 from rooflens.records import Case, Conditions, Environment, Record, Trace
-from rooflens.regions import COUNTERS
+from rooflens.regions import COUNTERS, LOCAL_RANK
 from rooflens.regions import laps as source
 from rooflens.regions.counted import Counting
 from rooflens.regions.laps import Lap, LoopTimes, Tape
@@ -31,6 +33,7 @@ from rooflens.sources import estimate as estimates
 from rooflens.sources.conditions import Observer, doubts
 from rooflens.sources.measure import peak_memory
 from rooflens.sources.profile import profiled_step
+from rooflens.sources.profile.launches import ProgramCalls, RepeatedCall
 
 Stage = Literal["skip", "mark", "time", "count", "done"]
 SINCE_THE_START = "memory: the peak since the program began"
@@ -92,7 +95,7 @@ class Iterations:
         if self._ended < self.plan.skipped:
             return "skip"
         if COUNTERS in os.environ:
-            return "done" if self._marked else "mark"
+            return "done" if self._marked or os.environ.get(LOCAL_RANK, "0") != "0" else "mark"
         if len(self._laps) < self.plan.wanted:
             return "time"
         return "count" if self.plan.counts and self._trace is None and self.model is not None else "done"
@@ -110,7 +113,7 @@ class Iterations:
         if now.stage == "time":
             now.begins = self.mark()
         elif now.stage == "mark":
-            self._marks.enter_context(profiled_step.marked(self.model))
+            self._marks.enter_context(_marks(self.model, os.environ.get(COUNTERS, "")))
         elif now.stage == "count" and (model := self.model) is not None:
             self._counting = Counting(model).__enter__()
         return now
@@ -251,3 +254,19 @@ def _is_first_rank() -> bool:
     """True if this process is the first of a distributed run, or not part of one."""
     ready = torch.distributed.is_available() and torch.distributed.is_initialized()
     return not ready or torch.distributed.get_rank() == 0
+
+
+def _marks(model: torch.nn.Module | None, told: str) -> AbstractContextManager[None]:
+    """The marks of an iteration for ncu: of all of it, or, where a file is named, without calls that repeat another.
+
+    Compiled code has no calls that can be told apart.
+    """
+    if os.sep not in told or (model is not None and is_compiled(model)):
+        return profiled_step.marked(model)
+
+    def tell(repeated: tuple[RepeatedCall, ...]) -> None:
+        processes = int(os.environ.get("WORLD_SIZE", "1"))
+        calls = ProgramCalls(repeated=repeated, processes=processes)
+        Path(told).write_text(json.dumps(asdict(calls)))
+
+    return profiled_step.marked_once(model, tell)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from rooflens.records import Case, Record
 from rooflens.running.attributing import UNREACHED, pairs
@@ -35,6 +36,13 @@ class CountedPart:
         planned = [source.short(names[n]) for n in self.counted]
         ours = [source.short(launch.name) for launch in launches]
         return {self.counted[b]: launches[a] for a, b in pairs(ours, planned)}
+
+
+def read_report(tool: Tool, report: Path) -> tuple[list[KernelLaunch], source.CounterReading]:
+    """Return the launches in a report, in order, and how they were read; FileError if it holds none."""
+    reading = source.CounterReading(repr(str(report)))
+    with tool.printed(report) as lines:
+        return sorted(source.parse(lines, reading), key=lambda launch: launch.line), reading
 
 
 def counted_launches(

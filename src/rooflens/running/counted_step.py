@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -19,17 +19,15 @@ from rooflens.machine import Machine
 from rooflens.progress import Progress
 from rooflens.records import Case, Record, RecordFile
 from rooflens.running.attributing import kernels_of, spread
-from rooflens.running.counted_parts import CountedPart, counted_launches, notes_on
+from rooflens.running.counted_parts import CountedPart, counted_launches, notes_on, read_report
 from rooflens.running.isolation import WORKER, Lost, Workers, search_path
 from rooflens.running.jobs import Count, Profile
 from rooflens.running.observations import CountingPlan, every_launch, planned
 from rooflens.running.outcomes import lost, taken, telling
 from rooflens.runs.run import Run
-from rooflens.sources import counters as source
 from rooflens.sources import profile
 from rooflens.sources.counters import ncu
 from rooflens.sources.counters.flops import may_use_tensor_cores
-from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.ncu import NcuRun, Tool
 from rooflens.sources.profile import TimeShare
 from rooflens.sources.profile.launches import CalledLaunch, StepLaunches
@@ -237,7 +235,7 @@ class StepCounting:
                         raise
                     parts[0] = replace(parts[0], lacking=(*parts[0].lacking, f"{group[0]} and others: {error}"))
                     continue
-                read = reader.submit(_read, waiting.tool, done.report)
+                read = reader.submit(read_report, waiting.tool, done.report)
                 parts.append(CountedPart(done=done, read=read, counted=plan.counted))
         return parts
 
@@ -293,14 +291,3 @@ def _written(path: Path, what: object) -> None:
     made = path.with_name(f"{path.name}.part")
     made.write_bytes(msgspec.json.encode(what))
     made.replace(path)
-
-
-def _read(tool: Tool, report: Path) -> tuple[list[KernelLaunch], source.CounterReading]:
-    """The launches in a report."""
-    reading = source.CounterReading(repr(str(report)))
-    with tool.printed(report) as lines:
-        return list(_in_order(source.parse(lines, reading))), reading
-
-
-def _in_order(launches: Iterable[KernelLaunch]) -> list[KernelLaunch]:
-    return sorted(launches, key=lambda launch: launch.line)

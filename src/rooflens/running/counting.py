@@ -11,24 +11,26 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
+
 from rooflens.devices.files import slug
 from rooflens.errors import CountersUnavailable, InvalidValue, ModelError
 from rooflens.machine import FoundDevice, Machine
 from rooflens.progress import Progress, waiting, within
-from rooflens.records import AS_IS, Case, Record, RecordFile
+from rooflens.records import AS_IS, Case, RecordFile
 from rooflens.results import RecordSet
-from rooflens.running.attributing import replayed
-from rooflens.running.counted_parts import caches, why_partial
+from rooflens.running.counted_parts import caches, read_report, why_partial
+from rooflens.running.counted_programs import program_records
 from rooflens.running.counted_step import NO_GPU, StepCounting, WaitingRuns, waiting_runs
 from rooflens.running.isolation import Workers
 from rooflens.running.jobs import ANYWHERE, Start
 from rooflens.running.outcomes import found_in, runs_in, why_all_failed
 from rooflens.runs.run import Request, Run
-from rooflens.sources import counters as source
 from rooflens.sources.counters import ncu
 from rooflens.sources.counters.ncu import CollectedReport, Tool
 from rooflens.sources.device_lock import alone_on
 from rooflens.sources.environment import capture
+from rooflens.sources.profile.launches import ProgramCalls
 
 _SCRIPT = re.compile(r"[\w+.-]{1,100}\.(?:py|sh|ipynb|pl|lua|jl|r)")
 
@@ -146,9 +148,10 @@ def counted_program(
     program: Sequence[str],
     machine: Machine,
     *,
-    environment: Mapping[str, str],
+    environment: Callable[[str], Mapping[str, str]],
     cache: str,
     limit: float,
+    every: bool,
     keep: str | Path | None,
     progress: Progress | None,
     echo: Callable[[str], None] | None,
@@ -156,7 +159,8 @@ def counted_program(
     """The launches of the step that a program marks; their times are those of replayed kernels.
 
     Args:
-        environment: variables of the program beside our own.
+        environment: variables of the program that make it name the calls that it leaves out in a file; in none, if "".
+        every: no call is left out.
 
     Raises:
         CountersUnavailable: ncu is missing or locked, or the program marked no step.
@@ -167,14 +171,21 @@ def counted_program(
     if capability is None:
         raise CountersUnavailable(NO_GPU)
     case = Case(model=_named(program), device=machine.name, dtype=AS_IS)
-    with _folder(keep) as folder, alone_on(machine.where, waiting(progress)):
-        report = folder / f"{_stem(case)}.ncu-rep"
-        command = tool.command(ncu.metric_set(capability, AS_IS), report, cache=cache, program=program)
-        with ncu.started(command, environment) as run:
+    with (
+        _folder(keep) as folder,
+        tempfile.TemporaryDirectory(prefix="rooflens-") as scratch,
+        alone_on(machine.where, waiting(progress)),
+    ):
+        report, told = folder / f"{_stem(case)}.ncu-rep", Path(scratch) / "calls.json"
+        names = ncu.metric_set(capability, AS_IS)
+        command = tool.command(names, report, cache=cache, program=program, several=True)
+        with ncu.started(command, environment("" if every else str(told))) as run:
             done = run.followed(report, limit=limit, progress=progress, echo=echo)
-        records = [replayed(record) for record in _read(tool, done, case)]
-    notes = _how(tool, done, len(records), cache)
-    records[0] = replace(records[0], notes=(*records[0].notes, *notes))
+        launches, reading = read_report(tool, done.report)
+        calls = msgspec.json.decode(told.read_bytes(), type=ProgramCalls) if told.exists() else None
+    records, notes = program_records(launches, reading, case, calls)
+    how = _how(tool, done, len(launches), cache)
+    records[0] = replace(records[0], notes=(*records[0].notes, *how, *notes))
     return RecordSet(records, devices=machine.devices, environment=capture())
 
 
@@ -203,14 +214,6 @@ def _named(program: Sequence[str]) -> str:
         if _SCRIPT.fullmatch(name := Path(word).name):
             return Path(name).stem
     return Path(program[0]).stem
-
-
-def _read(tool: Tool, done: CollectedReport, case: Case) -> list[Record]:
-    """The launches in a report."""
-    reading = source.CounterReading(repr(str(done.report)))
-    with tool.printed(done.report) as lines:
-        launches = source.found_in(source.parse(lines, reading), reading, lambda _: case)
-    return list(launches.records)
 
 
 def _how(tool: Tool, done: CollectedReport, launches: int, cache: str) -> list[str]:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rooflens.records import Phase
 from rooflens.sources.profile.attribution import attribute
 from rooflens.sources.profile.events import DeviceActivity, Events, LaunchCall, NamedRange
 from rooflens.sources.profile.nesting import NestedEvent, forest
@@ -40,6 +41,29 @@ class StepLaunches:
     launches: tuple[CalledLaunch, ...]
     held: int
     memory: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedCall:
+    """A call of a step that does what an earlier one did, by their numbers, and where it ran; None is unknown."""
+
+    call: int
+    first: int
+    path: str | None
+    phase: Phase | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramCalls:
+    """What a program tells of the step that it marked.
+
+    Attributes:
+        repeated: calls that were left out, since an earlier one does the same.
+        processes: how many run the program together.
+    """
+
+    repeated: tuple[RepeatedCall, ...]
+    processes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

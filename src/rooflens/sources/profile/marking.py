@@ -11,6 +11,7 @@ import torch
 from torch.profiler import record_function
 
 from rooflens.models import Executable
+from rooflens.records import Phase
 from rooflens.sources.range_names import module_range, phase_range
 from rooflens.trace.modules import ModulePaths
 
@@ -42,6 +43,13 @@ class ModuleRanges(ModulePaths):
         thread = threading.get_ident()
         # A profiler follows autograd's threads while they work for the thread that started it.
         self.is_ours = lambda: threading.get_ident() == thread or torch.autograd._profiler_enabled()
+
+    def place(self) -> tuple[str | None, Phase | None]:
+        """Return path and phase of what runs now, None where they are not known."""
+        node: Any = torch._C._current_autograd_node()
+        if node is None:
+            return (self.current, "forward") if self.inside else (None, None)
+        return self.current if self.inside else self.of_node(node._sequence_nr()), "backward"
 
     def _before(self, module: torch.nn.Module, args: Any) -> None:
         super()._before(module, args)

@@ -17,10 +17,10 @@ from rooflens.errors import ModelError
 from rooflens.models import Executable, Step, eager, is_compiled, running, switches, unwrapped
 from rooflens.records import Case, Record
 from rooflens.sources.profile.attribution import attribute
-from rooflens.sources.profile.calls import CallWindows, NumberedCalls
+from rooflens.sources.profile.calls import CallWindows, FirstCalls, NumberedCalls
 from rooflens.sources.profile.chrome import read_trace
 from rooflens.sources.profile.events import Events
-from rooflens.sources.profile.launches import CalledLaunch, Round, called_launches
+from rooflens.sources.profile.launches import CalledLaunch, RepeatedCall, Round, called_launches
 from rooflens.sources.profile.marking import ModuleRanges, phases_as_ranges
 from rooflens.sources.profile.operation_records import records_of
 from rooflens.sources.profile.own_threads import lacking, of_the_step
@@ -148,9 +148,7 @@ def marked(module: torch.nn.Module | None, of: Round | None = None) -> Iterator[
     Args:
         of: what is counted; everything by default.
     """
-    # Hooks would be compiled too.
-    plain = None if module is None or is_compiled(module) else unwrapped(module)
-    with nullcontext() if plain is None else ModuleRanges(plain).followed():
+    with _followed(module):
         torch.cuda.synchronize()
         if of is None:
             _mark(True)
@@ -160,6 +158,28 @@ def marked(module: torch.nn.Module | None, of: Round | None = None) -> Iterator[
         torch.cuda.synchronize()
         if of is None:
             _mark(False)
+
+
+@contextmanager
+def marked_once(module: torch.nn.Module | None, told: Callable[[tuple[RepeatedCall, ...]], None]) -> Iterator[None]:
+    """As :func:`marked`, without the calls that repeat an earlier one; `told` is given them at the end."""
+    with _followed(module) as ranges:
+        calls = FirstCalls(_mark, lambda: (None, None) if ranges is None else ranges.place())
+        torch.cuda.synchronize()
+        _mark(True)
+        with torch.autograd.profiler.emit_nvtx(), calls:
+            yield
+        torch.cuda.synchronize()
+        _mark(False)
+    told(tuple(calls.repeated))
+
+
+@contextmanager
+def _followed(module: torch.nn.Module | None) -> Iterator[ModuleRanges | None]:
+    """Make calls in a module ranges; not in a compiled one, where hooks would be compiled too."""
+    ranges = None if module is None or is_compiled(module) else ModuleRanges(unwrapped(module))
+    with nullcontext() if ranges is None else ranges.followed():
+        yield ranges
 
 
 def _mark(start: bool) -> None:

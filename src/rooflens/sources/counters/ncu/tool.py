@@ -29,6 +29,8 @@ _LEAN = {
     "--disable-extra-suffixes": (),
 }
 """What a report does not need: code, advice, and other forms of each counter. Versions differ in what they know."""
+WAITING_KERNELS = "nccl"
+"""What names of kernels begin with that wait for the same kernels of other processes."""
 _VERSION = re.compile(r"Version (\d[\w.]*)")
 
 
@@ -40,11 +42,14 @@ class Tool:
     version: str
     options: frozenset[str]
 
-    def command(self, metrics: Sequence[str], report: Path, *, cache: str, program: Sequence[str]) -> list[str]:
+    def command(
+        self, metrics: Sequence[str], report: Path, *, cache: str, program: Sequence[str], several: bool = False
+    ) -> list[str]:
         """Return the command line that runs a program and counts between its profiler marks.
 
         It says that clocks are left as they are, and how caches are controlled: defaults differ by version. Without the
-        code of the kernels a report has a hundredth of the size.
+        code of the kernels a report has a hundredth of the size. Where `several` processes may run, kernels that wait
+        for those of others are left out: replayed, one would wait for ever.
         """
         return [
             self.path,
@@ -55,6 +60,7 @@ class Tool:
             *("--cache-control", cache),
             *("--profile-from-start", "off"),
             *(word for option, value in _LEAN.items() if option in self.options for word in (option, *value)),
+            *(("--kernel-name", f"regex:^(?!{WAITING_KERNELS})") if several else ()),
             "--nvtx",
             *("--metrics", ",".join(metrics)),
             *program,
