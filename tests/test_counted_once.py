@@ -246,7 +246,7 @@ def test_a_plan_can_be_narrowed_to_some_launches() -> None:
 class PlayedTool(Tool):
     """An ncu whose report is the file of launches that it was given."""
 
-    def command(self, metrics: Any, report: Path, *, cache: str, program: Any) -> list[str]:
+    def command(self, metrics: Any, report: Path, *, cache: str, program: Any, several: bool = False) -> list[str]:
         return [sys.executable, self.path, str(report), program[-1], ",".join(metrics), json.dumps(VALUES)]
 
 
