@@ -31,7 +31,7 @@ def adam(call: Call) -> Demand:
     return _update(call, vector=12 + decay + bool(call["amsgrad"]), special=1)
 
 
-@register("elementwise", "blockwise_update")
+@register("elementwise", "blockwise_update_")
 def blockwise(call: Call) -> Demand:
     """Per element as :func:`sgd` or :func:`adam`, in fp32. State in 8 bits is a code's value times a scale (1).
 

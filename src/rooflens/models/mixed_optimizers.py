@@ -86,7 +86,9 @@ class MixedOptimizer(torch.optim.Optimizer):
                 yield f"absmax{n}", parameter.new_zeros(blocks, dtype=torch.float32)
                 yield f"table{n}", self.tables[n]
         elif self.name != "sgd":
-            yield "step", torch.zeros((), device=parameter.device if group["capturable"] else "cpu")
+            # As torch does: the host reads a number of its own, whose value a trace knows; a CUDA graph counts itself.
+            capturable = group["capturable"]
+            yield "step", torch.zeros((), device=parameter.device) if capturable else torch.tensor(0.0)
 
     def _fill_tables(self, parameter: Tensor) -> None:
         """The values of codes: one table for a kind of state, which all parameters share."""
