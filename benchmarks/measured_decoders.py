@@ -1,6 +1,7 @@
 """Time language models on this machine's card, and hold each time and each peak of memory against its estimate.
 
     python benchmarks/measured_decoders.py measure results.ndjson --seconds 480
+    python benchmarks/measured_decoders.py measure training.ndjson --seconds 150 --training
     python benchmarks/measured_decoders.py compare results.ndjson --device h100-sxm
 
 `measure` takes prefill, decode (eager, from CUDA graphs, with a static cache) and training steps in bf16, and decode
@@ -39,7 +40,10 @@ from rooflens.runs.run import Request, Run
 HALF, ONE, EIGHT = "qwen2.5-0.5b", "llama-3.2-1b", "llama-3-8b"
 SLIDING, EXPERTS, STATES = "gemma-3-1b", "hf:olmoe", "mamba-130m"
 GRAPH, STATIC = {"cuda_graph": True}, {"kv_cache": "static", "cuda_graph": True}
-OF_CASE = ("model", "mode", "seq_len", "batch", "kv_cache", "cuda_graph", "optimizer", "weights", "kernel")
+OF_TRAINING = ("checkpoint", "accumulation_steps", "master_weights", "optimizer_dtype")
+OF_CASE = (
+    *("model", "mode", "seq_len", "batch", "kv_cache", "cuda_graph", "optimizer", *OF_TRAINING, "weights", "kernel"),
+)
 """What tells two rows apart."""
 BUDGET, LIMIT, ESTIMATORS = 0.3, 90.0, 3
 EXPECTED = {EIGHT: 15.0, EXPERTS: 15.0}
@@ -81,6 +85,22 @@ def cases() -> Iterator[Row]:
         yield from every(model, "decode", 512, 1, 8, 64, **GRAPH)
         yield from every(model, "decode", 8192, 1, 8, **GRAPH)
     yield from every(EXPERTS, "decode", 512, 1, 8, 64)
+
+
+def training(model: str = ONE, small: str = HALF, tokens: int = 2048) -> Iterator[Row]:
+    """Training steps with what they may do beside forward, backward and optimizer, the most telling first."""
+    step = {"model": model, "mode": "train", "seq_len": tokens, "batch": 1, "optimizer": "adamw"}
+    less = {**step, "model": small}
+    yield {**step, "checkpoint": True}
+    yield {**step, "checkpoint": True, "batch": 8}
+    yield step
+    yield {**step, "accumulation_steps": 4}
+    yield {**step, "master_weights": True}
+    yield {**less, "checkpoint": True, "accumulation_steps": 2, "master_weights": True}
+    yield {**less, "optimizer_dtype": "fp32"}
+    yield {**less, "master_weights": True, "optimizer_dtype": "bf16"}
+    yield {**less, "checkpoint": True, "batch": 8}
+    yield {**less, "accumulation_steps": 4, "optimizer": "sgd"}
 
 
 def tiny(config: str) -> Iterator[Row]:
@@ -222,7 +242,8 @@ def engine(row: Row) -> str:
     kept = "static" if "kv_cache" in row else "growing"
     cache = f", {kept} cache" if row["mode"] == "decode" and row["model"] != STATES else ""
     weights = f", {row['weights']} weights ({row['kernel']})" if "weights" in row else ""
-    return ("CUDA graph" if row.get("cuda_graph") else "eager") + cache + weights
+    options = "".join(f", {name} {row[name]}" for name in OF_TRAINING if name in row)
+    return ("CUDA graph" if row.get("cuda_graph") else "eager") + cache + weights + options
 
 
 def span(values: Iterable[float | None], form: str) -> str:
@@ -301,10 +322,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=480, help="measure: how long")
     parser.add_argument("--where", default="cuda", help="measure: torch's device type")
     parser.add_argument("--tiny", metavar="CONFIG", help="measure: a small model instead, like hf:config.json")
+    parser.add_argument("--training", action="store_true", help="measure: training steps and their options instead")
     parser.add_argument("--device", help="compare: on which the times were taken")
     given = parser.parse_args()
     if given.do == "measure":
-        measure(given.results, given.seconds, given.where, tiny(given.tiny) if given.tiny else cases())
+        small = tiny(given.tiny) if given.tiny and not given.training else None
+        steps = training(given.tiny, given.tiny, 16) if given.tiny else training()
+        asked = small or (steps if given.training else cases())
+        measure(given.results, given.seconds, given.where, asked)
     elif given.device is None:
         parser.error("give the --device on which the times were taken")
     else:
