@@ -255,7 +255,7 @@ VALUES = {
     "dram__bytes.sum": (2000, 30),
     "sm__inst_executed_pipe_tensor.sum": (8, 0),
     "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": (10, 5),
-    "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum": (64, 0),
+    "sm__ops_path_tensor_op_hmma_src_bf16_dst_fp32_sparsity_off.sum": (64, 0),
 }
 """Counters of a product and of an element-wise kernel."""
 NCU = """
@@ -267,7 +267,9 @@ def awaited(path):
     while not path.exists():
         time.sleep(0.01)
     return json.loads(path.read_bytes())
-rounds = awaited(pathlib.Path(awaited(job)["rounds"]))
+job = awaited(job)
+awaited(pathlib.Path(job["build"]))
+rounds = awaited(pathlib.Path(job["rounds"]))
 step = ["gemm", "relu", "gemm"]
 names = [step[n] for its in rounds for n in sorted(its["during"])] if rounds else step
 for n, name in enumerate(names):

@@ -187,3 +187,13 @@ def test_time_from_cycles_where_there_is_no_duration() -> None:
 )
 def test_short_names(name: str, expected: str) -> None:
     assert short(name) == expected
+
+
+def test_tensor_work_that_no_counter_saw_is_looked_for() -> None:
+    from rooflens.sources.counters.flops import MOVES, has_unseen_tensor_work
+
+    pipe, wgmma = "sm__inst_executed_pipe_tensor.sum", "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum"
+    assert has_unseen_tensor_work({pipe: 8, wgmma: 0})
+    assert not has_unseen_tensor_work({pipe: 8, wgmma: 64})
+    assert not has_unseen_tensor_work({pipe: 8, MOVES: 8, wgmma: 0})  # only constants were loaded
+    assert has_unseen_tensor_work({})

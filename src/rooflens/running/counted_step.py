@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -27,10 +28,10 @@ from rooflens.running.outcomes import lost, taken, telling
 from rooflens.runs.run import Run
 from rooflens.sources import profile
 from rooflens.sources.counters import ncu
-from rooflens.sources.counters.flops import may_use_tensor_cores
+from rooflens.sources.counters.flops import has_unseen_tensor_work
 from rooflens.sources.counters.ncu import NcuRun, Tool
 from rooflens.sources.profile import TimeShare
-from rooflens.sources.profile.launches import CalledLaunch, StepLaunches
+from rooflens.sources.profile.launches import CalledLaunch, Round, StepLaunches
 
 TIMED = 0.1
 """Share of a step's progress for the run that is timed; counting takes the rest."""
@@ -38,7 +39,8 @@ UNTIL = (0.7, 0.9, 1.0)
 """Share of the time limit at which each group of counters ends: the first has most, and takes longest."""
 ROOM = 0.9
 """Share of a card's memory that processes may hold together."""
-_TENSOR = "sm__ops_path_tensor_"
+_LAST = "sm__ops_path_tensor_"
+"""What names of counters begin with that concern a few launches only."""
 NO_GPU = "torch finds no NVIDIA GPU on this machine, and only those have the counters that ncu reads"
 
 
@@ -58,12 +60,14 @@ class ProfiledStep:
         timed: the profile as a record file.
         shares: what the device did, in time.
         told: its kernels by the calls that launched them; None where these are not known.
+        together: there is room on the card for all processes that count.
         notes: on the trace, and on the plan.
     """
 
     timed: RecordFile
     shares: tuple[TimeShare, ...]
     told: StepLaunches | None
+    together: bool
     plan: CountingPlan
     notes: tuple[str, ...]
 
@@ -98,8 +102,22 @@ class WaitingRuns:
         """The file of the job of a process."""
         return self.folder / f"job{n}.json"
 
-    def rounds(self, n: int) -> Path:
-        """The file that says what it counts."""
+    def given(self, n: int, run: Run) -> None:
+        """Tell a process what it will run: it loads the library that has the model."""
+        _written(self.job(n), Count(run=run, build=str(self._build(n)), rounds=str(self._rounds(n))))
+
+    def built(self, n: int) -> None:
+        """Let it build the step on the card, and warm it up."""
+        _written(self._build(n), "")
+
+    def counting(self, n: int, rounds: Sequence[Round]) -> None:
+        """Let it count."""
+        _written(self._rounds(n), rounds)
+
+    def _build(self, n: int) -> Path:
+        return self.folder / f"build{n}.json"
+
+    def _rounds(self, n: int) -> Path:
         return self.folder / f"rounds{n}.json"
 
     def report(self, n: int) -> Path:
@@ -158,7 +176,9 @@ class StepCounting:
     def file(self, workers: Workers, waiting: WaitingRuns, progress: Progress) -> RecordFile:
         """What came of it. The processes that wait begin when the step is profiled."""
         try:
-            step = self._profiled(workers, progress)
+            for n in range(len(waiting.runs)):
+                waiting.given(n, self.run)
+            step = self._profiled(workers, waiting, progress)
         except _NotProfiled as failed:
             return failed.file
         try:
@@ -196,39 +216,58 @@ class StepCounting:
             raise _NotProfiled(replace(timed, failures=tuple(replace(f, source="counters") for f in timed.failures)))
         return timed
 
-    def _profiled(self, workers: Workers, progress: Progress) -> ProfiledStep:
-        """The profile of the step, and what of it is to be counted."""
+    def _profiled(self, workers: Workers, waiting: WaitingRuns, progress: Progress) -> ProfiledStep:
+        """The profile of the step, and what of it is to be counted.
+
+        The processes that count build it on the card meanwhile, if there is room for all.
+        """
         timed = self._timed(workers, progress)
-        events = profile.read_trace(self.folder / "trace.json")
-        shares = profile.attribute(events, profile.outside(self.case.mode == "train"))
         found = self.folder / "launches.json"
         told = msgspec.json.decode(found.read_bytes(), type=StepLaunches) if found.exists() else None
+        of = len(waiting.runs)
+        together = told is not None and 0 < told.held * of < ROOM * told.memory
+        for n in range(of) if together else (0,):
+            waiting.built(n)
+        events = profile.read_trace(self.folder / "trace.json")
+        shares = profile.attribute(events, profile.outside(self.case.mode == "train"))
         plan, note = plan_of(kernels_of(shares), None if told is None else told.launches, self.every)
-        return ProfiledStep(timed=timed, shares=shares, told=told, plan=plan, notes=(*events.notes, *note))
+        notes = (*events.notes, *note)
+        return ProfiledStep(timed=timed, shares=shares, told=told, together=together, plan=plan, notes=notes)
 
     def _counted(self, waiting: WaitingRuns, step: ProfiledStep, progress: Progress) -> list[CountedPart]:
-        """Let one process after the other count; what the first saw tells which launches tensor counters concern."""
+        """Let one process after the other count; what the first saw tells which launches the last one concerns."""
         begun, of = time.monotonic(), len(waiting.runs)
-        together = step.told is not None and 0 < step.told.held * of < ROOM * step.told.memory
-        for n in range(of) if together else ():  # each builds its model and warms it up while the others do
-            _written(waiting.job(n), Count(run=self.run, rounds=str(waiting.rounds(n))))
+        begins: set[int] = set()
         parts: list[CountedPart] = []
+
+        def begin(n: int) -> None:
+            """Let a process count all that the plan does, unless it does already."""
+            if n < of and n not in begins and not _is_last(waiting.groups[n]):
+                begins.add(n)
+                if n and not step.together:
+                    waiting.built(n)
+                waiting.counting(n, step.plan.rounds)
+
         with ThreadPoolExecutor(1) as reader:
             for n, (run, group) in enumerate(zip(waiting.runs, waiting.groups, strict=True)):
                 plan = step.plan
-                if all(name.startswith(_TENSOR) for name in group):
-                    plan = plan.only(_with_tensor_work(parts[0], step), step.launches)
+                if _is_last(group):
+                    plan = plan.only(_with_unseen_work(parts[0], step), step.launches)
                     if not plan.counted:
                         continue
-                if not together:
-                    _written(waiting.job(n), Count(run=self.run, rounds=str(waiting.rounds(n))))
-                _written(waiting.rounds(n), plan.rounds)
+                    if not step.together:
+                        waiting.built(n)
+                    waiting.counting(n, plan.rounds)
+                else:
+                    begin(n)
                 try:
                     done = run.followed(
                         waiting.report(n),
                         limit=max(1.0, UNTIL[n - of] * self.limit - (time.monotonic() - begun)),
                         expected=len(plan.counted),
                         progress=self._telling(progress, n, of),
+                        # While it writes its report the next may count, if both are on the card.
+                        counted=partial(begin, n + 1) if step.together else None,
                     )
                 except CountersUnavailable as error:
                     if not parts:
@@ -281,9 +320,14 @@ def marked(records: Sequence[Record], why: str) -> list[Record]:
     return [replace(records[0], notes=(note, *records[0].notes)), *records[1:]]
 
 
-def _with_tensor_work(part: CountedPart, step: ProfiledStep) -> set[int]:
-    """The launches that executed instructions of tensor cores, or may have."""
-    return {n for n, launch in part.by_launch(step.names).items() if may_use_tensor_cores(launch.counters)}
+def _with_unseen_work(part: CountedPart, step: ProfiledStep) -> set[int]:
+    """The launches that executed instructions of tensor cores, or may have, whose operations were not seen."""
+    return {n for n, launch in part.by_launch(step.names).items() if has_unseen_tensor_work(launch.counters)}
+
+
+def _is_last(group: Sequence[str]) -> bool:
+    """True for the counters that concern those launches only whose tensor operations others did not see."""
+    return all(name.startswith(_LAST) for name in group)
 
 
 def _written(path: Path, what: object) -> None:

@@ -97,10 +97,12 @@ class Count(Message, frozen=True, kw_only=True):
     """Run a step between the marks of Nsight Compute: the one job of a process that ncu started.
 
     Attributes:
+        build: the file whose coming says that the card is free for the step.
         rounds: the file that will say what is counted in each run of the step; all of one run if nothing.
     """
 
     run: Run
+    build: str
     rounds: str
 
 

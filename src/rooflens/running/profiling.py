@@ -47,13 +47,18 @@ def begin(start: Start) -> Serve:
 
 
 def count(path: Path) -> None:
-    """Run a step between the marks at which ncu starts and stops, once its job is in a file."""
-    job = msgspec.json.decode(_awaited(path), type=Count)  # its caller profiles the same step meanwhile
+    """Run a step between the marks at which ncu starts and stops, once its job is in a file.
+
+    Its caller profiles the same step meanwhile, and says when the card is free, and what is to be counted.
+    """
+    job = msgspec.json.decode(_awaited(path), type=Count)
 
     def rounds() -> list[Round]:
         return msgspec.json.decode(_awaited(Path(job.rounds)), type=list[Round])
 
-    step = _step(workload_of(job.run), "cuda")
+    asked = workload_of(job.run)
+    _awaited(Path(job.build))
+    step = _step(asked, "cuda")
     with switches(job.run.dtype), running(step.name):
         profiled_step.counted(step, eager(step, "cuda"), rounds)
 

@@ -150,9 +150,11 @@ def _counted(plan: CounterPlan, doubtful: bool, counters: Counters) -> Counted:
     return counts
 
 
-def may_use_tensor_cores(counters: Counters) -> bool:
-    """True unless counters of instructions say that a launch had none for tensor cores."""
+def has_unseen_tensor_work(counters: Counters) -> bool:
+    """True if a launch executed, or may have executed, tensor instructions whose operations no counter of it saw."""
     pipes = [value for name in (f"{PIPE}.sum", f"{PIPE}_v2.sum") if (value := counters.get(name)) is not None]
+    if any(value for name, value in counters.items() if _TENSOR.fullmatch(name)):
+        return False
     return not pipes or pipes[0] > (counters.get(MOVES) or 0)
 
 

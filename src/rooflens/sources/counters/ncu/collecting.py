@@ -78,6 +78,7 @@ class NcuRun:
         expected: int | None = None,
         progress: Progress | None = None,
         echo: Callable[[str], None] | None = None,
+        counted: Callable[[], None] | None = None,
         grace: float = GRACE_SECONDS,
     ) -> CollectedReport:
         """Follow it to its end. After `limit` seconds from now it is told to stop, and writes what it has.
@@ -86,11 +87,12 @@ class NcuRun:
             report: what its command writes.
             expected: launches, for the time that is left.
             echo: given what the program prints.
+            counted: called once as many launches as are expected were counted, before the report is written.
 
         Raises:
             CountersUnavailable: counters are locked, or nothing was counted; ncu's own words are quoted.
         """
-        output = _Output(expected, progress, echo)
+        output = _Output(expected, progress, echo, counted)
         try:
             stopped = _followed(self._run, output, time.monotonic() + limit, grace)
         finally:
@@ -174,13 +176,17 @@ class _Output:
     """What ncu and the program printed so far."""
 
     def __init__(
-        self, expected: int | None, progress: Progress | None, echo: Callable[[str], None] | None = None
+        self,
+        expected: int | None,
+        progress: Progress | None,
+        echo: Callable[[str], None] | None = None,
+        counted: Callable[[], None] | None = None,
     ) -> None:
         self.kernels = 0
         self.passes: int | None = None
         self.errors: list[str] = []
         self.program: list[str] = []
-        self._expected, self._progress, self._echo = expected, progress, echo
+        self._expected, self._progress, self._echo, self._counted = expected, progress, echo, counted
         self._first = 0.0
 
     def take(self, line: str) -> None:
@@ -200,6 +206,8 @@ class _Output:
         self.kernels += 1
         if passes is not None:
             self.passes = max(self.passes or 0, int(passes))
+        if self.kernels == self._expected and self._counted is not None:
+            self._counted()
         now = time.monotonic()
         if self.kernels == 1:
             self._first = now
