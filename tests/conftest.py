@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
 from scripts import slurm_here
+from tests.warm_workers import Nursery
 
 from rooflens.costs.profiler_names import is_known
 from rooflens.costs.registry import ENTRIES, cost
+from rooflens.running import isolation
 from rooflens.sources import device_lock
 
 if settings.get_current_profile_name() == "default":  # not in CI, whose profile has none either
@@ -46,6 +50,15 @@ def _own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("locks")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_lock, "cache_folder", lambda: folder)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_workers() -> Iterator[None]:
+    """Workers need not import torch: they are copies of a process that has."""
+    with Nursery() as nursery, pytest.MonkeyPatch.context() as patch:
+        warm = SimpleNamespace(PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired, Popen=nursery.popen)
+        patch.setattr(isolation, "subprocess", warm)
         yield
 
 
