@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from rooflens.errors import ModelError, RooflensError, class_of, first_line
 from rooflens.models.blueprint import Blueprint
 from rooflens.models.process import meta_parameters, neutral
+from rooflens.models.quiet import no_hints_of_kernels
 
 Made = TypeVar("Made")
 
@@ -43,7 +44,8 @@ def build(blueprint: Blueprint, device: str) -> torch.nn.Module:
     if device == "cpu":
         return _guarded(what, on_cpu)
     if device == "meta":
-        return first_that_works(what, lambda: on_place("meta", make), with_values, on_cpu)
+        with no_hints_of_kernels():
+            return first_that_works(what, lambda: on_place("meta", make), with_values, on_cpu)
     return first_that_works(what, lambda: on_place(device, make), on_cpu)
 
 

@@ -34,6 +34,7 @@ from rooflens.models.forward_inputs import (
 from rooflens.models.heads import Purpose, head, loss_of
 from rooflens.models.known_values import KnownValues
 from rooflens.models.process import neutral
+from rooflens.models.quiet import no_hints_of_kernels
 from rooflens.models.running import running
 from rooflens.runs.options import ANSWERING, GENERATING, Options
 
@@ -225,7 +226,7 @@ class Built:
         """Return what a function tells of the module and one image or recording; nothing is computed."""
         module = build(Blueprint(name=self.name, build=self.module, loss=loss_of(self.purpose)), "meta")
         known = KnownValues()
-        with running(self.name), neutral("fp32"), known, usual_methods(), torch.no_grad():
+        with running(self.name), neutral("fp32"), no_hints_of_kernels(), known, usual_methods(), torch.no_grad():
             return ask(without_memory(module.eval(), known), media(self._sizes(1)))
 
     def _whole(self, sizes: InputSizes) -> dict[str, Any]:

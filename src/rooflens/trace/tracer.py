@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -29,6 +27,7 @@ from rooflens.models import (
 )
 from rooflens.models.fakes import usual_methods
 from rooflens.models.holders import Holders
+from rooflens.models.quiet import no_hints_of_kernels
 from rooflens.records import AS_IS, Cached, KvCache, Mask, Memory, Trace
 from rooflens.trace.autocast import cuda_casts, other_casts
 from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
@@ -52,8 +51,6 @@ from rooflens.trace.threads import bystanders, own_thread
 from rooflens.trace.varlen_calls import nested_layers
 
 LOSS, OPTIMIZER = "(loss)", "(optimizer)"
-_FAKE_TENSOR_LOG = logging.getLogger("torch._subclasses.fake_tensor")
-"""Repeats errors that are raised too."""
 
 
 def trace(step: Step) -> Trace:
@@ -69,7 +66,7 @@ def trace(step: Step) -> Trace:
     """
     check_whole(step.module, step.name)
     refuse_lazy(step)
-    with neutral(step.dtype) as disturbed, patch.object(_FAKE_TENSOR_LOG, "disabled", True):
+    with neutral(step.dtype) as disturbed, no_hints_of_kernels():
         try:
             _refuse_what_has_no_fake(step)
             done = _run_on_fakes(step)
