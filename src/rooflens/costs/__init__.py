@@ -34,6 +34,7 @@ from rooflens.costs import (
 from rooflens.costs.cached import serving_needs
 from rooflens.costs.calculation import Calculation, WorkTerm, calculate
 from rooflens.costs.custom import register_operation
+from rooflens.costs.dequantised import dequantising_needs
 from rooflens.costs.experts import EXPERTS_HIT, expert_needs
 from rooflens.costs.fusion import fused_bytes, optimizer_needs
 from rooflens.costs.masks import UNKNOWN_MASK, has_unknown_mask, mask_needs, masked

@@ -21,11 +21,15 @@ def product(call: Call) -> Demand:
     """(..., m, k) times (..., k, n): m n k multiply-adds per matrix; with vectors, m or n is 1.
 
     Packed 4-bit and 8-bit weights are unpacked to the left operand's type. The product has that type; the bytes are
-    those of the packed weights.
+    those of the packed weights. Of 4 bits each weight meets a scale and a zero point; with 8 bits each result a scale.
     """
     first, out = _first_operand(call), call.outputs[0]
-    biased = isinstance(call.get("bias"), Tensor)
-    return Demand(flops=_flops(call, _product_macs(call, first, out), out.elements if biased else 0))
+    beside = out.elements if isinstance(call.get("bias"), Tensor) else 0
+    if call.name.startswith("_weight_int4pack_mm"):
+        beside += 2 * first.shape[-1] * out.shape[-1]
+    elif call.name == "_weight_int8pack_mm":
+        beside += out.elements
+    return Demand(flops=_flops(call, _product_macs(call, first, out), beside))
 
 
 @register("matmul", "_trilinear")

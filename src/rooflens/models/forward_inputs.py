@@ -90,7 +90,7 @@ def media(sizes: InputSizes) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, make in MAKERS.items():
         wanted = name in sizes.accepted and (name in ALWAYS or name == sizes.main or name in sizes.needed)
-        if wanted and not (name in INSTEAD and INSTEAD[name] & made.keys()):
+        if wanted and (name in sizes.needed or not INSTEAD.get(name, set()) & made.keys()):
             made |= {} if _left_out(sizes.config, name) else make(sizes)
     return made | companions(sizes, made)
 

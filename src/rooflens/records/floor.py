@@ -15,6 +15,7 @@ Cause = Literal[
     "expansion",
     "masked pairs",
     "idle experts",
+    "dequantisation",
     "loop",
 ]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
@@ -28,6 +29,7 @@ CAUSES: tuple[Cause, ...] = get_args(Cause)
 - expansion: what could be read in a small form (grouped heads, latents) is made large first;
 - masked pairs: attention computes pairs that its mask or window throws away;
 - idle experts: experts that no token is sent to are read or computed;
+- dequantisation: quantised weights are written out in a wider type, or a product's result is scaled by itself;
 - loop: a program of many small operations stands for one pass over its tensors.
 """
 

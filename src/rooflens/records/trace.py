@@ -53,6 +53,7 @@ class Trace:
         times: how often each of them occurs in a row with those around it; empty where all occur once.
         memory: bytes by cause at the peak; None where the size of something is not known.
         parameter_blocks: blocks of memory that hold parameters, with all bytes and elements of each.
+        buffer_blocks: those that hold buffers.
         held: bytes in the step's tensors when each operation has run; None where they are not known.
         kv_cache: what the step's cache holds when it ends, of a step that fills or reads one.
         parameters: elements of the model's parameters, shared ones once.
@@ -71,6 +72,7 @@ class Trace:
     parameters: int
     times: tuple[int, ...] = ()
     parameter_blocks: tuple[Access, ...] = ()
+    buffer_blocks: tuple[Access, ...] = ()
     held: tuple[int, ...] | None = None
     kv_cache: KvCache | None = None
     lasting: frozenset[int] = frozenset()

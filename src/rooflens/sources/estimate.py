@@ -15,6 +15,7 @@ from rooflens.costs import (
     Workspaces,
     arithmetic_of,
     cost,
+    dequantising_needs,
     expert_needs,
     fused_bytes,
     has_unknown_mask,
@@ -144,6 +145,7 @@ def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     needs |= mask_needs(trace.operations, known)
     if trace.serving:
         needs |= serving_needs(trace.operations, trace.cache, trace.lasting, known)
+    needs |= dequantising_needs(trace.operations, (*trace.parameter_blocks, *trace.buffer_blocks))
     needs |= dict(expert_needs(trace.operations))
     alike: dict[tuple[Operation, int | None, Need | None], list[tuple[Call, int]]] = {}
     for index, (operation, times) in enumerate(zip(trace.operations, trace.times or repeat(1), strict=False)):

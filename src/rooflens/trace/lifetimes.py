@@ -62,9 +62,9 @@ class Lifetimes:
     def is_parameter(self, number: int) -> bool:
         return number >= 0 and self.blocks[number].cause == "parameters"
 
-    def parameter_blocks(self, parameters: Iterable[Tensor]) -> tuple[Access, ...]:
-        """The blocks that hold these parameters and nothing else, with all bytes and elements of each."""
-        whole = (plain for parameter in parameters for plain in plain_tensors(parameter))
+    def blocks_of(self, tensors: Iterable[Tensor]) -> tuple[Access, ...]:
+        """The blocks that hold these tensors and nothing else, with all bytes and elements of each."""
+        whole = (plain for tensor in tensors for plain in plain_tensors(tensor))
         found = {self.number(tensor): tensor for tensor in whole if tensor.layout is torch.strided}
         return tuple(
             Access(number, tensor.numel() * tensor.element_size(), tensor.numel())

@@ -167,6 +167,7 @@ class _Run:
         self.repeating = repeating
         self.outside: list[tuple[Tensor, Tensor | None]] = []
         self.parameters = [self.state[name] for name, _ in self.module.named_parameters()]
+        self.buffers = [self.state[name] for name, _ in self.module.named_buffers()]
 
     def trace(self) -> Trace:
         with ExitStack() as contexts:
@@ -226,7 +227,8 @@ class _Run:
             memory=memory,
             held=tuple(self.recorder.held),
             kv_cache=held,
-            parameter_blocks=self.lifetimes.parameter_blocks(self.parameters),
+            parameter_blocks=self.lifetimes.blocks_of(self.parameters),
+            buffer_blocks=self.lifetimes.blocks_of(self.buffers),
             parameters=sum(p.numel() for p in self.module.parameters()) + self.recorder.packed.weights,
             notes=(
                 *step.notes,
