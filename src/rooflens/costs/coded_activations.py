@@ -6,6 +6,7 @@ its own, and the product reads the activations. Their FLOP stay.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from rooflens.records import Access, Operation
@@ -46,19 +47,25 @@ class CodedActivations:
         found = self.known.get(access.block)
         return found if found is not None and found.coded else None
 
-    def follow(self, index: int, operation: Operation) -> None:
-        """Take an operation down."""
-        made = self._made(index, operation) if operation.call.name.removesuffix("_") in _STEPS else None
+    def scale_of(self, access: Access, roots: frozenset[int]) -> bool:
+        """True if a value follows from one of these alone, as the scale of its codes does."""
+        found = self.known.get(access.block)
+        return found is not None and found.root.block in roots
+
+    def follow(self, index: int, operation: Operation, stored: Collection[int]) -> None:
+        """Take an operation down; a number that is `stored` beside a value does not matter."""
+        made = self._made(index, operation, stored) if operation.call.name.removesuffix("_") in _STEPS else None
         for access in operation.writes:
             self.known.pop(access.block, None)
             if made is not None:
                 self.known[access.block] = made
 
-    def _made(self, index: int, operation: Operation) -> Coded | None:
-        parts = [self.known.get(access.block) for access in operation.reads]
+    def _made(self, index: int, operation: Operation, stored: Collection[int]) -> Coded | None:
+        reads = [access for access in operation.reads if access.elements > 1 or access.block not in stored]
+        parts = [self.known.get(access.block) for access in reads]
         roots = {
             (access.block if part is None else part.root.block): (access if part is None else part.root)
-            for access, part in zip(operation.reads, parts, strict=True)
+            for access, part in zip(reads, parts, strict=True)
         }
         if len(roots) != 1:
             return None

@@ -32,14 +32,14 @@ class _Flow:
         made: what a value is computed from, if codes are among it.
         scales: what a value is computed from, if none are.
         makers: operations that computed such scales, by block.
-        results: results of products with quantised weights, scaled or not.
+        results: results of products with quantised weights, scaled or not, and the activations that were codes there.
     """
 
     stored: dict[int, int]
     made: dict[int, Stored]
     scales: dict[int, Stored]
     makers: dict[int, frozenset[int]]
-    results: set[int]
+    results: dict[int, frozenset[int]]
     needs: dict[int, Need]
     activations: CodedActivations
 
@@ -47,21 +47,26 @@ class _Flow:
         """Find what an operation needs, if it computes with codes or what is made of them."""
         sources = [self._source(operation, access) for access in operation.reads]
         codes = [self._codes(operation, access) for access in operation.reads]
-        need, holds = None, "nothing"
+        need, holds, roots = None, "nothing", frozenset[int]()
         if not operation.writes or (not operation.reads and family_of(operation.call.name) != "fill"):
             return
         if family_of(operation.call.name) == "matmul" and any(codes):
             need, holds = self._multiplying(operation, sources), "result"
+            coded = (self.activations.of(access) for access in operation.reads)
+            roots = frozenset(one.root.block for one in coded if one is not None)
         elif all(source is not None for source in sources):
             need, holds = (_WHERE_USED, "codes") if any(codes) else (None, "scales")
         elif self._scales_a_result(operation, sources):
             need, holds = self._scaling(operation, sources), "result"
+            roots = frozenset().union(*(self.results.get(access.block, ()) for access in operation.reads))
         if need is not None:
             self.needs[index] = need
         if need is not None or holds != "scales":
             self._used(operation)
         self._keep(index, operation, holds, sources)
-        self.activations.follow(index, operation)
+        if holds == "result":
+            self.results |= dict.fromkeys((access.block for access in operation.writes), roots)
+        self.activations.follow(index, operation, self.stored.keys() | self.scales.keys())
 
     def _used(self, operation: Operation) -> None:
         """Scales that are used where codes are become computed there, and what codes are written into."""
@@ -110,8 +115,8 @@ class _Flow:
         inside = [access for access in operation.reads if access.block in self.results]
         if len(inside) != 1 or operation.call.name.removesuffix("_") not in _SCALING:
             return False
-        others = [(a, s) for a, s in zip(operation.reads, sources, strict=True) if a is not inside[0]]
-        return all(s is not None or a.elements < inside[0].elements for a, s in others)
+        others = [a for a, s in zip(operation.reads, sources, strict=True) if a is not inside[0] and s is None]
+        return all(self.activations.scale_of(access, self.results[inside[0].block]) for access in others)
 
     def _scaling(self, operation: Operation, sources: Sequence[Stored | None]) -> Need:
         moved = 0
@@ -128,14 +133,12 @@ class _Flow:
         together = {block: nbytes for source in sources if source is not None for block, nbytes in source.items()}
         for access in operation.writes:
             inside = {**self.made.pop(access.block, {}), **self.scales.pop(access.block, {})}
-            self.results.discard(access.block)
+            self.results.pop(access.block, None)
             self.stored.pop(access.block, None)
             self.makers.pop(access.block, None)
             if holds == "scales":
                 self.makers[access.block] = makers
-            if holds == "result":
-                self.results.add(access.block)
-            elif holds in ("codes", "scales"):
+            if holds in ("codes", "scales"):
                 (self.made if holds == "codes" else self.scales)[access.block] = {**inside, **together}
 
 
@@ -159,7 +162,7 @@ def dequantising_needs(operations: Sequence[Operation], stored: Iterable[Access]
         operations: in order, with the memory that they read and write.
         stored: the blocks of parameters and buffers.
     """
-    flow = _Flow({access.block: access.nbytes for access in stored}, {}, {}, {}, set(), {}, CodedActivations())
+    flow = _Flow({access.block: access.nbytes for access in stored}, {}, {}, {}, {}, {}, CodedActivations())
     for index, operation in enumerate(operations):
         flow.follow(index, operation)
     return flow.needs
