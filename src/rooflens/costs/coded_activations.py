@@ -22,7 +22,7 @@ _STEPS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
+class Recoded:
     """A value that follows from one other alone by steps that bring it to codes.
 
     Attributes:
@@ -40,9 +40,9 @@ class Coded:
 class CodedActivations:
     """Follows values to the products that read them as codes."""
 
-    known: dict[int, Coded] = field(default_factory=dict)
+    known: dict[int, Recoded] = field(default_factory=dict)
 
-    def of(self, access: Access) -> Coded | None:
+    def of(self, access: Access) -> Recoded | None:
         """What a value follows from, if it is or was codes."""
         found = self.known.get(access.block)
         return found if found is not None and found.coded else None
@@ -60,7 +60,7 @@ class CodedActivations:
             if made is not None:
                 self.known[access.block] = made
 
-    def _made(self, index: int, operation: Operation, stored: Collection[int]) -> Coded | None:
+    def _made(self, index: int, operation: Operation, stored: Collection[int]) -> Recoded | None:
         reads = [access for access in operation.reads if access.elements > 1 or access.block not in stored]
         parts = [self.known.get(access.block) for access in reads]
         roots = {
@@ -71,4 +71,4 @@ class CodedActivations:
             return None
         known = [part for part in parts if part is not None]
         coded = any(part.coded for part in known) or any(out.dtype in CODES for out in operation.call.outputs)
-        return Coded(next(iter(roots.values())), frozenset({index}).union(*(part.steps for part in known)), coded)
+        return Recoded(next(iter(roots.values())), frozenset({index}).union(*(part.steps for part in known)), coded)

@@ -119,7 +119,8 @@ def placeholders(sizes: InputSizes, tokens: torch.Tensor, counts: Mapping[str, i
 
 def mark_of(config: Any, names: Collection[str]) -> int | None:
     """Return the token that stands for a piece of an image or of sound."""
-    found = (getattr(one, name, None) for one in (config, text_of(config)) for name in names)
+    whole = (config, text_of(config), getattr(config, "vlm_config", None))
+    found = (getattr(one, name, None) for one in whole for name in names)
     return next((mark for mark in found if isinstance(mark, int)), None)
 
 
@@ -145,7 +146,8 @@ def _image_size(sizes: InputSizes, part: Any) -> tuple[int, int]:
     if ratios:  # of which the smallest has the size of a patch
         return _square(round(part.patch_size / min(ratios)))
     names = ("image_size", "img_size", "size", "input_size")
-    found = (getattr(one, name, None) for one in (part, sizes.config) for name in names)
+    others = (part, sizes.config, getattr(sizes.config, "prompt_encoder_config", None))
+    found = (getattr(one, name, None) for one in others for name in names)
     return _square(next((size for size in found if size is not None and not isinstance(size, str)), DEFAULT_IMAGE))
 
 

@@ -6,7 +6,7 @@ Weights are never read, remote code is never trusted, and nothing is fetched.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -22,10 +22,13 @@ from rooflens.models.configuration import configuration
 from rooflens.models.construction import build
 from rooflens.models.fakes import usual_methods, without_memory
 from rooflens.models.forward_inputs import (
+    AUDIO_TOKENS,
     DEFAULT_TOKENS,
+    IMAGE_TOKENS,
     InputSizes,
     default_tokens,
     ids,
+    mark_of,
     media,
     placeholders,
     positions,
@@ -44,6 +47,8 @@ FILLING = {"use_cache": True, "logits_to_keep": 1}
 """Inputs of a run that fills the cache and needs only the last token's logits, where the model can leave out others."""
 READERS = (("image", "get_image_features", "pixel_values"), ("audio", "get_audio_features", "input_features"))
 """What may stand among tokens, the method that makes vectors of it, and its input."""
+INNER = ("model", "vlm")
+"""What a model with another head is called inside of it."""
 UNREAD: Mapping[str, int] = {"qwen2_audio": 4}
 """Families without such a method, and the frames of sound that become one of their tokens."""
 VALUED = frozenset(
@@ -216,10 +221,11 @@ class Built:
         given = media(self._sizes(1))
         if self.config.model_type in UNREAD:
             return {"audio": given["input_features"].shape[-1] // UNREAD[self.config.model_type]}
+        marks = {"image": IMAGE_TOKENS, "audio": AUDIO_TOKENS}
         return {
             what: self._tried(partial(_vectors_of, reader))
             for what, reader, name in READERS
-            if name in given and hasattr(self.kind, reader)
+            if name in given and (hasattr(self.kind, reader) or mark_of(self.config, marks[what]) is not None)
         }
 
     def _tried(self, ask: Callable[[Any, dict[str, Any]], Any]) -> Any:
@@ -323,9 +329,16 @@ class _Shape:
         return torch.ones(shape, dtype=self.dtype, device="cpu")
 
 
+def _parts(module: Any) -> Iterator[Any]:
+    """Yield a module and the model inside of it."""
+    yield from (part for part in (module, *(getattr(module, name, None) for name in INNER)) if part is not None)
+
+
 def _vectors_of(reader: str, module: Any, given: dict[str, Any]) -> int:
     """Return how many vectors a method of a module makes of an image or a recording."""
-    method = getattr(module, reader)
+    method = next((m for m in (getattr(part, reader, None) for part in _parts(module)) if m is not None), None)
+    if method is None:
+        return 0
     taken = inspect.signature(method).parameters
     hidden = "args" in taken  # by a decorator
     features = method(**{name: value for name, value in given.items() if hidden or name in taken})
