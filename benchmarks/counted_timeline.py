@@ -1,4 +1,4 @@
-"""Run the command line of rooflens, and print when each part of a long task was told first:
+"""Run the command line of rooflens, and print when each part of a long task was told first and last:
 
 python benchmarks/counted_timeline.py counters resnet18 -b 32 --mode train
 """
@@ -18,23 +18,27 @@ def main() -> None:
     from rooflens.cli import counters
     from rooflens.cli.main import main as command_line
 
-    told: dict[str, float] = {}
+    told: dict[str, tuple[float, float]] = {}
+
+    def note(what: str) -> None:
+        now = time.monotonic() - BEGUN
+        told[what] = told[what][0] if what in told else now, now
 
     @contextmanager
     def timeline() -> Iterator[Callable[[float, str], None]]:
         def tell(share: float, what: str) -> None:
-            told.setdefault(re.sub(r"\d+ of (?=\d+,|\d+$)|, about .*", "", what), time.monotonic() - BEGUN)
+            note(re.sub(r"kernel \d+ of", "kernel of", re.sub(r", about .*", "", what)))
 
         yield tell
-        told["end of the call"] = time.monotonic() - BEGUN
+        note("end of the call")
 
     counters.progress_bar = timeline
     try:
         command_line()
     finally:
-        told["end"] = time.monotonic() - BEGUN
-        for what, seconds in told.items():
-            print(f"{seconds:6.1f} s  {what}", file=sys.stderr)
+        note("end")
+        for what, (first, last) in told.items():
+            print(f"{first:6.1f} s to {last:6.1f} s  {what}", file=sys.stderr)
 
 
 if __name__ == "__main__":

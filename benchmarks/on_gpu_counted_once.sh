@@ -23,7 +23,8 @@ count() {
     size=$(cat "$keep/$name"/*.ncu-rep 2> /dev/null | wc -c)
     notes=$(tr '\n' ' ' < "$made/$name.txt" | tr -s ' ' | grep -o "$said" | tr '\n' ';')
     echo "$name: $took s, report $size bytes; $notes"
-    grep "^ *[0-9.]* s  " "$made/$name.err"
+    grep "^ *[0-9.]* s to" "$made/$name.err"
+    tar -czf "$out/counted-once.tgz" --exclude keep -C "$made" .
 }
 decoder() {
     python3 -c "
@@ -41,4 +42,3 @@ count resnet18-every resnet18 -b 32 --dtype amp-bf16 --mode train --every
 count decoder-short-every "hf:$keep/decoder-short.json" -b 1 --seq-len 512 --dtype bf16 --mode train --every
 count vit-every vit_b_16 -b 16 --dtype bf16 --mode train --every
 python3 benchmarks/counted_once.py "$made"
-tar -czf "$out/counted-once.tgz" --exclude keep -C "$made" .

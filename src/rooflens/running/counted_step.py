@@ -232,6 +232,7 @@ class StepCounting:
         shares = profile.attribute(events, profile.outside(self.case.mode == "train"))
         plan, note = plan_of(kernels_of(shares), None if told is None else told.launches, self.every)
         notes = (*events.notes, *note)
+        progress(TIMED, f"{self.case.label()}: {len(plan.counted)} of {len(plan.stands)} launches are counted")
         return ProfiledStep(timed=timed, shares=shares, told=told, together=together, plan=plan, notes=notes)
 
     def _counted(self, waiting: WaitingRuns, step: ProfiledStep, progress: Progress) -> list[CountedPart]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -36,8 +35,13 @@ def begin(start: Start) -> Serve:
             step = _step(workload_of(job.run), where)
             stage = "profile"
             tell(StageEntered(name=stage))
-            found = profiled_step.records(step, case, where, keep=job.trace, found=partial(_write, job.launches))
-            file = contents(found, start.command)
+
+            def found(launches: tuple[CalledLaunch, ...]) -> None:
+                _write(job.launches, launches)
+                tell(StageEntered(name="calls"))
+
+            records = profiled_step.records(step, case, where, keep=job.trace, found=found)
+            file = contents(records, start.command)
         except RooflensError as error:
             file = contents([measure.failure(case, error, stage)], start.command)
         write_records(Path(job.out), file)
