@@ -1,70 +1,101 @@
-"""Libraries are imported without torch's compiler, and get it when they use it."""
+"""torch's compiler is imported when it is used, and not when a library only names it."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 
-from rooflens.models import without_compiler
-from rooflens.models.without_compiler import compiler_on_demand
+from rooflens import without_compiler
+from rooflens.without_compiler import compiler_on_demand
+
+MARKS = """
+def disable(fn, recursive=True, **how):
+    fn.left_out = how
+    return fn
+optimize = "fast"
+"""
+UTILS = """
+def is_compile_supported(kind): return kind == "cuda"
+limit = 8
+"""
+FILES = {
+    "toy_compiler/__init__.py": "from . import config\nfrom .marks import *\nfrom .utils import limit\n",
+    "toy_compiler/config.py": "cache = True\n",
+    "toy_compiler/marks.py": MARKS,
+    "toy_compiler/utils.py": UTILS,
+    "toy_vision.py": "from toy_compiler.utils import is_compile_supported\n",
+    "toy_fakes.py": "import toy_compiler.config\ncache = toy_compiler.config.cache\n",
+    "toy_user.py": "import toy_compiler\nfound = toy_compiler.optimize\n",
+    "toy_marks.py": "from toy_compiler.marks import optimize as found\n",
+    "toy_limit.py": "from toy_compiler.utils import limit as found\n",
+}
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package that stands for torch's compiler, and a library that names it while it is imported."""
-    package = tmp_path / "toy_compiler"
-    package.mkdir()
-    (package / "__init__.py").write_text("from toy_compiler import utils\n")
-    (package / "utils.py").write_text("def is_compile_supported(kind): return kind == 'cuda'\nlimit = 8\n")
-    (tmp_path / "toy_library.py").write_text("from toy_compiler.utils import is_compile_supported\n")
-    (tmp_path / "toy_user.py").write_text("import toy_compiler\nlimit = toy_compiler.utils.limit\n")
-    (tmp_path / "toy_curious.py").write_text("from toy_compiler.utils import limit\n")
+    """A package that stands for torch's compiler, and libraries that name it."""
+    (tmp_path / "toy_compiler").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     monkeypatch.setattr(without_compiler, "COMPILER", "toy_compiler")
     monkeypatch.setattr(without_compiler, "UTILITIES", "toy_compiler.utils")
+    monkeypatch.setattr(without_compiler, "ALONE", ("toy_compiler.config",))
+    compiler_on_demand()
     yield
     for name in [name for name in sys.modules if name.startswith("toy_")]:
         del sys.modules[name]
 
 
-@pytest.mark.usefixtures("compiler")
-def test_a_library_that_only_names_the_compiler_loads_none_until_it_calls_it() -> None:
-    with compiler_on_demand():
-        library: Any = import_module("toy_library")
-    assert not {"toy_compiler", "toy_compiler.utils"} & sys.modules.keys()
-    assert library.is_compile_supported("cuda")
-    assert not library.is_compile_supported("cpu")
-    assert "toy_compiler" in sys.modules
+def ran() -> bool:
+    """True if the code of the package has run."""
+    return "toy_compiler.marks" in sys.modules
 
 
-@pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("library", ["toy_user", "toy_curious"])
-def test_a_library_that_needs_more_of_it_gets_the_compiler_itself(library: str) -> None:
-    with compiler_on_demand():
-        import_module("toy_library")
-        assert import_module(library).limit == 8
-        assert sys.modules["toy_compiler.utils"].__file__
-    assert sys.modules["toy_compiler"].__dict__["utils"] is sys.modules["toy_compiler.utils"]
+def test_what_only_names_it_or_reads_its_settings_runs_none_of_it() -> None:
+    vision: Any = import_module("toy_vision")
+    assert import_module("toy_fakes").cache
+    assert not ran()
+    assert vision.is_compile_supported("cuda")
+    assert not vision.is_compile_supported("cpu")
+    assert ran()
 
 
-@pytest.mark.usefixtures("compiler")
-def test_functions_that_are_left_out_of_compiled_code_run_as_ever() -> None:
-    before: Any = torch.compiler.disable
+@pytest.mark.parametrize(("library", "found"), [("toy_user", "fast"), ("toy_marks", "fast"), ("toy_limit", 8)])
+def test_what_uses_it_gets_it_whole_and_once(library: str, found: object) -> None:
+    import_module("toy_vision")
+    import_module("toy_fakes")
+    shell = sys.modules["toy_compiler"]
+    assert import_module(library).found == found
+    whole: Any = sys.modules["toy_compiler"]
+    assert whole is shell
+    assert type(whole) is ModuleType
+    assert whole.utils is sys.modules["toy_compiler.utils"]
+    assert whole.marks is sys.modules["toy_compiler.marks"]
+    assert whole.config is sys.modules["toy_compiler.config"]
+    assert [inspect.getsource(part) for part in (whole.marks, whole.utils)] == [MARKS, UTILS]
+    assert "from .marks" in inspect.getsource(whole)
 
-    def doubled(x: int) -> int:
+
+def test_functions_that_it_leaves_out_run_as_they_are_until_it_is_there() -> None:
+    compiler: Any = import_module("toy_compiler")
+
+    def double(x: int) -> int:
         return 2 * x
 
-    def tripled(x: int) -> int:
-        return 3 * x
-
-    with compiler_on_demand():
-        disable: Any = torch.compiler.disable
-        twice, thrice = disable(doubled), disable(reason="three")(tripled)
-    assert torch.compiler.disable is before
-    assert (twice(4), thrice(4)) == (8, 12)
+    marked = compiler.disable(double, reason="no")
+    assert (marked(4), marked.__name__, ran()) == (8, "double", False)
+    assert compiler.disable(recursive=False)(double)(5) == 10
+    assert compiler.graph_break() is None
+    assert compiler.optimize == "fast"
+    assert marked(4) == 8
+    assert double.left_out == {"reason": "no"}  # type: ignore[attr-defined]
+    assert compiler.disable.__module__ == "toy_compiler.marks"

@@ -10,6 +10,7 @@ import click
 from rooflens import __version__
 from rooflens.cli.options import examples
 from rooflens.errors import ModelError, RooflensError
+from rooflens.without_compiler import compiler_on_demand
 
 COMMANDS = {
     "estimate": "Count a model's work and find the shortest time for it, on any device.",
@@ -63,6 +64,8 @@ def cli(debug: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; errors of rooflens end it with exit code 1 and one sentence, wrong usage with 2."""
+    if arguments is None:  # this process is ours
+        compiler_on_demand()
     given = sys.argv[1:] if arguments is None else arguments
     try:
         cli.main(args=given, prog_name="rooflens")

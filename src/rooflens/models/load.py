@@ -16,7 +16,6 @@ from rooflens.models.configuration import PREFIX
 from rooflens.models.construction import first_that_works, on_place
 from rooflens.models.dtypes import FLOATING_TYPES
 from rooflens.models.step import ONE_DICT, Loss, Step, argument_names
-from rooflens.models.without_compiler import compiler_on_demand
 from rooflens.runs.options import GENERATING, OPTIONS, Options
 from rooflens.runs.run import check_word
 
@@ -37,8 +36,7 @@ def find(model: str, options: Options | None = None, mode: str = "inference") ->
         InvalidValue: the model has no such mode.
     """
     options = options or Options()
-    with compiler_on_demand():
-        blueprint = _blueprint(model, options, mode)
+    blueprint = _blueprint(model, options, mode)
     if blueprint.tokens is None:
         check_not_generating(mode, model)
         _refuse("seq_len", options.seq_len, model, "takes no sequences of tokens")

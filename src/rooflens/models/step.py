@@ -195,7 +195,8 @@ def make_optimizer(
 def is_compiled(module: torch.nn.Module) -> TypeGuard[Any]:
     """True for what torch.compile returns. Its package is not loaded for that, which takes as long as torch itself."""
     compiler = sys.modules.get("torch._dynamo")
-    return compiler is not None and isinstance(module, compiler.OptimizedModule)
+    kind = None if compiler is None else vars(compiler).get("OptimizedModule")  # None where it is not loaded
+    return kind is not None and isinstance(module, kind)
 
 
 def unwrapped(module: torch.nn.Module) -> torch.nn.Module:

@@ -26,6 +26,7 @@ from rooflens.running.jobs import (
 )
 from rooflens.runs.run import Run, is_own_file
 from rooflens.sources.first_look import first_look
+from rooflens.without_compiler import compiler_on_demand
 
 IMPORTS, MODEL = "imports", "model"
 """Parts of a worker's wall time: torch and what reads models; the library that has the model, and its name."""
@@ -83,6 +84,7 @@ def _begin(start: Start, tell: AnswerListener) -> Serve:
 
 
 if __name__ == "__main__":
+    compiler_on_demand()
     if len(sys.argv) > 1:
         from rooflens.running import profiling
 
