@@ -79,7 +79,7 @@ def _loaded(shell: ModuleType) -> Any:
                 spec.loader.real.exec_module(shell)
             finally:
                 del vars(shell)["_runs"]
-            shell.__class__ = ModuleType  # type: ignore[assignment]  # as importlib's own lazy loader does
+            shell.__class__ = ModuleType  # as importlib's own lazy loader does
     if _is_shell(shell):  # within its own code
         raise AttributeError(f"module {COMPILER!r} is being imported")
     return shell

@@ -21,10 +21,11 @@ from rooflens.progress import Progress
 from rooflens.records import Case, Record, RecordFile
 from rooflens.running.attributing import kernels_of, spread
 from rooflens.running.counted_parts import CountedPart, counted_launches, notes_on, read_report
-from rooflens.running.isolation import WORKER, Lost, Workers, search_path
+from rooflens.running.isolation import WORKER, Lost, Workers
 from rooflens.running.jobs import Count, Profile
 from rooflens.running.observations import CountingPlan, every_launch, planned
 from rooflens.running.outcomes import lost, taken, telling
+from rooflens.running.process import search_path
 from rooflens.runs.run import Run
 from rooflens.sources import profile
 from rooflens.sources.counters import ncu

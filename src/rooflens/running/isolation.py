@@ -14,10 +14,8 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,6 +28,7 @@ import msgspec
 from rooflens.errors import RooflensError
 from rooflens.running.endings import NEXT_JOB, EndedProcess, Tail, ending, last_words
 from rooflens.running.jobs import Answer, Done, Job, Ready, Refused, StageEntered, Start
+from rooflens.running.process import SERVER, started
 from rooflens.sources.container import memory_kills
 
 START_SECONDS = 300.0
@@ -39,8 +38,6 @@ END_SECONDS = 2.0
 WORKER = "rooflens.running.worker"
 MOST_LINE = 1 << 24
 """Bytes of an answer."""
-MARK = "ROOFLENS_WORKERS"
-"""The variable that names the workers that started a process, directly or not."""
 AnswerListener = Callable[[Answer], None]
 """Given what a worker answers on the way."""
 Serve = Callable[[Any, AnswerListener], bool]
@@ -68,11 +65,11 @@ class Workers:
         limit: seconds for each job; the worker is killed after that.
         fresh: a new worker for each job.
         apart: they and what they start are a group of processes of their own, and killed together.
-        program: a module that is run with ``python -m`` and calls :func:`serve`.
+        program: a module that is run with ``python -m`` and calls :func:`serve`; it is told what it will be asked.
     """
 
     def __init__(
-        self, start: object, *, limit: float, fresh: bool = False, apart: bool = True, program: str = WORKER
+        self, start: object, *, limit: float, fresh: bool = False, apart: bool = True, program: str = SERVER
     ) -> None:
         self._start, self._limit, self._fresh, self._apart, self._program = start, limit, fresh, apart, program
         self._worker: _Worker | None = None
@@ -106,25 +103,15 @@ class Workers:
             self._worker = None
 
 
-def search_path() -> str:
-    """What the caller can import, as a variable: a user's file may stand anywhere on its path."""
-    return os.pathsep.join(dict.fromkeys(filter(None, (os.getcwd() if p == "" else p for p in sys.path))))
-
-
 class _Worker:
     def __init__(self, program: str, start: object, apart: bool) -> None:
-        self._apart, self._mark = apart, f"{os.environ.get(MARK, '')}:{uuid.uuid4().hex}"
+        self._apart = apart
         self._kills = memory_kills()
         self._evidence: EndedProcess | None = None
         self._noted = threading.Event()
-        self._process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": search_path(), MARK: self._mark},
-            start_new_session=apart,
-        )
+        kind = f"{getattr(start, 'kind', '')} {getattr(start, 'where', '')}"
+        marked = started(program, apart, kind.strip())
+        self._process, self._mark = marked.process, marked.mark
         self._answers: queue.Queue[Answer | None] = queue.Queue()
         self._errors = Tail()
         assert self._process.stderr is not None

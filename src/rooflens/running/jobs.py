@@ -10,12 +10,11 @@ import msgspec
 from rooflens.errors import LONGEST_MESSAGE, RooflensError, as_told, cut
 from rooflens.machine import FoundDevice
 from rooflens.records import Device
+from rooflens.running.process import ANYWHERE
 from rooflens.runs.run import Place, Request, Run
 
 JobKind = Literal["estimate", "measure", "profile", "rank"]
 """What the jobs of a worker are."""
-ANYWHERE = "anywhere"
-"""On a card if torch finds one, else on the processor."""
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, kw_only=True):

@@ -16,6 +16,7 @@ from rooflens.records import Failure, RecordFile
 from rooflens.running.isolation import AnswerListener, Lost, Workers
 from rooflens.running.jobs import ANYWHERE, Answer, Measure, PartEntered, Start
 from rooflens.running.outcomes import contents, found_in, lost, runs_in, taken, telling
+from rooflens.running.process import ANYWHERE
 from rooflens.runs.options import Options
 from rooflens.runs.run import Request, Run
 from rooflens.sources.device_lock import alone_on

@@ -1,17 +1,18 @@
-"""The process in which jobs are done: ``python -m rooflens.running.worker [JOB]``.
+"""What a worker does: it looks models up and does jobs (:mod:`rooflens.running.start`).
 
-Without an argument it serves whoever started it. With the file of a job, as under ncu, it counts a step and ends.
+``python -m rooflens.running.worker JOB``, as under ncu, counts the step of a job's file and ends.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
 from rooflens.errors import RooflensError
 from rooflens.machine import found_device
-from rooflens.running.isolation import AnswerListener, Serve, loading, serve
+from rooflens.running.isolation import AnswerListener, Serve, loading
 from rooflens.running.jobs import (
     DeviceFound,
     FindDevice,
@@ -25,17 +26,24 @@ from rooflens.running.jobs import (
     place_of,
 )
 from rooflens.runs.run import Run, is_own_file
-from rooflens.sources.first_look import first_look
+from rooflens.sources.conditions import Observer
 from rooflens.without_compiler import compiler_on_demand
 
 IMPORTS, MODEL = "imports", "model"
 """Parts of a worker's wall time: torch and what reads models; the library that has the model, and its name."""
 
+Look = Callable[[], Observer | None]
 
-def begin(start: Start, tell: AnswerListener) -> Serve:
-    """What does the jobs of a kind, finds the device, and looks up a model."""
-    tell(PartEntered(name=IMPORTS))
-    do = _begin(start, tell)
+
+def begin(start: Start, tell: AnswerListener, looked: Look, began: float) -> Serve:
+    """What does the jobs of a kind, finds the device, and looks up a model.
+
+    Args:
+        looked: gives the observer of the card, made before torch was there.
+        began: when this process began to import.
+    """
+    tell(PartEntered(name=IMPORTS, at=began))
+    do = _begin(start, tell, looked)
 
     def serve(job: Job, tell: AnswerListener) -> bool:
         if isinstance(job, FindDevice):
@@ -61,7 +69,7 @@ def _runs(job: ReadModel) -> tuple[Run, ...]:
         return workload(job.asked).runs
 
 
-def _begin(start: Start, tell: AnswerListener) -> Serve:
+def _begin(start: Start, tell: AnswerListener, looked: Look) -> Serve:
     """What does the jobs of a kind; only what these need is imported."""
     match start.kind:
         case "estimate":
@@ -69,7 +77,6 @@ def _begin(start: Start, tell: AnswerListener) -> Serve:
 
             return estimating.begin(start)
         case "measure":
-            looked = first_look(place_of(start))
             from rooflens.running import timed
 
             return timed.begin(start, looked, tell)
@@ -84,10 +91,7 @@ def _begin(start: Start, tell: AnswerListener) -> Serve:
 
 
 if __name__ == "__main__":
-    compiler_on_demand()
-    if len(sys.argv) > 1:
-        from rooflens.running import profiling
+    from rooflens.running import profiling
 
-        profiling.count(Path(sys.argv[1]))
-    else:
-        serve(begin)
+    compiler_on_demand()
+    profiling.count(Path(sys.argv[1]))

@@ -11,11 +11,11 @@ from rooflens.sources.conditions import Observer
 DRIVER = "libcuda.so.1"
 
 
-def first_look(where: str | None) -> Callable[[], Observer | None]:
+def first_look(where: str) -> Callable[[], Observer | None]:
     """Look at the card, then wake it, in a thread: importing torch takes as long.
 
     Args:
-        where: torch's device type; None may become the card.
+        where: torch's device type; another word may become the card.
 
     Returns:
         What waits for the observer of the card; it gives None where a processor is to run.

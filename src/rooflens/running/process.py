@@ -1,0 +1,66 @@
+"""Processes of workers. This imports next to nothing, so that a command starts them before it imports the rest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from dataclasses import dataclass
+
+SERVER = "rooflens.running.start"
+"""The program that serves whoever started it."""
+MARK = "ROOFLENS_WORKERS"
+"""The variable that names the workers that started a process, directly or not."""
+KIND = "ROOFLENS_WORKER"
+"""The variable that says what a worker imports, and on which device it will run: ``measure cuda``."""
+
+ANYWHERE = "anywhere"
+"""On a card if torch finds one, else on the processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedProcess:
+    """A worker's process, and the mark in its environment and in that of whatever it starts."""
+
+    process: subprocess.Popen[bytes]
+    mark: str
+
+
+_ahead: dict[str, MarkedProcess] = {}
+
+
+def start_ahead(*kinds: str) -> None:
+    """Start processes that :func:`started` will hand out. Those that it does not end when this program does."""
+    for kind in kinds:
+        _ahead.setdefault(kind, _new(SERVER, True, kind))
+
+
+def started(program: str, apart: bool, kind: str) -> MarkedProcess:
+    """Return a process of a program, which was started ahead or is started now.
+
+    Args:
+        program: a module that is run with ``python -m``.
+        apart: it is in a group of processes of its own.
+        kind: the value of :data:`KIND`.
+    """
+    waiting = _ahead.pop(kind, None) if program == SERVER and apart else None
+    return waiting or _new(program, apart, kind)
+
+
+def _new(program: str, apart: bool, kind: str) -> MarkedProcess:
+    mark = f"{os.environ.get(MARK, '')}:{uuid.uuid4().hex}"
+    process = subprocess.Popen(
+        [sys.executable, "-X", "faulthandler", "-m", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": search_path(), MARK: mark, KIND: kind},
+        start_new_session=apart,
+    )
+    return MarkedProcess(process, mark)
+
+
+def search_path() -> str:
+    """What the caller can import, as a variable: a user's file may stand anywhere on its path."""
+    return os.pathsep.join(dict.fromkeys(filter(None, (os.getcwd() if p == "" else p for p in sys.path))))

@@ -1,0 +1,41 @@
+"""Processes that a command starts before it imports the rest are those that serve it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rooflens.running import process
+from rooflens.running.process import SERVER, MarkedProcess, start_ahead, started
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool, str]]:
+    """What was started, instead of processes."""
+    asked: list[tuple[str, bool, str]] = []
+
+    def new(program: str, apart: bool, kind: str) -> MarkedProcess:
+        asked.append((program, apart, kind))
+        return MarkedProcess(None, f"mark {len(asked)}")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(process, "_new", new)
+    monkeypatch.setattr(process, "_ahead", {})
+    return asked
+
+
+def test_a_process_that_was_started_ahead_is_handed_out_once(made: list[tuple[str, bool, str]]) -> None:
+    start_ahead("measure cuda", "estimate cpu")
+    assert started(SERVER, True, "estimate cpu").mark == "mark 2"
+    assert started(SERVER, True, "measure cuda").mark == "mark 1"
+    assert started(SERVER, True, "measure cuda").mark == "mark 3"
+    assert made == [(SERVER, True, kind) for kind in ("measure cuda", "estimate cpu", "measure cuda")]
+
+
+def test_it_serves_no_other_program_kind_or_device(made: list[tuple[str, bool, str]]) -> None:
+    start_ahead("measure cuda")
+    for program, apart, kind in (
+        ("another", True, "measure cuda"),
+        (SERVER, False, "measure cuda"),
+        (SERVER, True, "measure cpu"),
+    ):
+        assert started(program, apart, kind).mark != "mark 1"
+    assert len(made) == 4
