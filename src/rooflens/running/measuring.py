@@ -14,7 +14,7 @@ from rooflens.machine import FoundDevice, Machine
 from rooflens.progress import Progress, waiting
 from rooflens.records import Failure, RecordFile
 from rooflens.running.isolation import AnswerListener, Lost, Workers
-from rooflens.running.jobs import ANYWHERE, Answer, Measure, PartEntered, Start
+from rooflens.running.jobs import Answer, Measure, PartEntered, Start
 from rooflens.running.outcomes import contents, found_in, lost, runs_in, taken, telling
 from rooflens.running.process import ANYWHERE
 from rooflens.runs.options import Options
