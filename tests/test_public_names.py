@@ -22,6 +22,7 @@ PROMISED = {
     "estimate",
     "explain",
     "largest_batch",
+    "longest_context",
     "measure",
     "models",
     "count_program",

@@ -121,6 +121,13 @@ def test_prefill_is_the_step_of_that_name_and_memory_that_of_the_step_that_needs
     assert case["answers"]["time_to_first_token"] == case["answers"]["time_per_answer"] == prefill.total().seconds
 
 
+def test_an_answer_beyond_the_positions_of_the_model_is_told(tmp_path: Path) -> None:
+    model = saved(tmp_path, LLAMA | {"max_position_embeddings": 12})
+    told = "the answer ends at 13 tokens, and the configuration of the model names 12 positions"
+    assert told in rl.estimate(model, prompt_len=10, output_len=4).notes
+    assert told.replace("13", "12") not in rl.estimate(model, prompt_len=10, output_len=3).notes
+
+
 def test_answers_in_tokens_energy_and_money(tmp_path: Path) -> None:
     found = rl.estimate(
         saved(tmp_path, LLAMA), batch=BATCH, prompt_len=10, output_len=5, device=H100, price_per_hour=3.6

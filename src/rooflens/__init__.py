@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # for type checkers; what Python loads stands below
     from rooflens.api.counting import counters as counters
     from rooflens.api.estimation import estimate as estimate
     from rooflens.api.estimation import largest_batch as largest_batch
+    from rooflens.api.estimation import longest_context as longest_context
     from rooflens.api.explaining import explain as explain
     from rooflens.api.measurement import measure as measure
     from rooflens.api.reading import read as read
@@ -55,7 +56,7 @@ _HOMES = {
     "rooflens.api.checking": "check",
     "rooflens.api.comparing": "compare",
     "rooflens.api.counting": "count_program counters",
-    "rooflens.api.estimation": "estimate largest_batch",
+    "rooflens.api.estimation": "estimate largest_batch longest_context",
     "rooflens.api.explaining": "explain",
     "rooflens.api.measurement": "measure",
     "rooflens.api.reading": "read",

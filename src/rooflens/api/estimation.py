@@ -14,8 +14,8 @@ from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.results import Fits, RecordSet
 from rooflens.running.estimating import check_limit, estimable, estimated_requests, read_by_worker
-from rooflens.runs.options import ANSWERING, Fusion
-from rooflens.runs.run import Request, is_graph
+from rooflens.runs.options import Fusion
+from rooflens.runs.run import Request, is_graph, is_own_file
 
 if TYPE_CHECKING:
     import torch
@@ -192,17 +192,12 @@ def largest_batch(
         raise InvalidValue(
             "the largest batch is searched for one dtype, length and size; give one dtype, seq_len and img_size"
         )
-    _check_price(price_per_hour, device)
-    if requests[0].mode in ANSWERING:
-        raise InvalidValue(
-            f"the largest batch is searched for one step, and prompt_len={prompt_len} with output_len={output_len} is a"
-            f" whole answer; its last step is mode 'decode' with seq_len={(prompt_len or 0) + (output_len or 0) - 2}"
-        )
     if not isinstance(model, str) and not callable(inputs):
         raise InvalidValue(
             f"the largest batch of {type(model).__name__} needs inputs of any batch; give inputs=function, which takes"
             " the batch size and returns a tensor, a tuple, a dict, or (args, kwargs)"
         )
+    _check_price(price_per_hour, device)
     check_limit(limit)
     free = None if reserve is None else (asked_reserve(reserve),)
     asked = replace(requests[0], batch=None if is_graph(model) else 1)
@@ -210,6 +205,66 @@ def largest_batch(
         return searched_in_worker(asked, asked_devices(device), free, limit, progress)
     targets, _ = checked(partial(asked_devices, device), partial(estimable, asked))  # all mistakes in names at once
     return searched(asked, targets, free, progress)
+
+
+def longest_context(
+    model: str,
+    *,
+    device: str | Device | Sequence[str | Device],
+    batch: int = 1,
+    dtype: str | None = None,
+    mode: str = "decode",
+    optimizer: str = "sgd",
+    fused: bool = False,
+    optimizer_dtype: str | None = None,
+    master_weights: bool = False,
+    checkpoint: bool = False,
+    accumulation_steps: int = 1,
+    img_size: int | None = None,
+    kv_cache: str = "dynamic",
+    kv_dtype: str | None = None,
+    kv_group_size: int | None = None,
+    weights: str | None = None,
+    weights_group_size: int | None = None,
+    price_per_hour: float | None = None,
+    causal: bool = False,
+    fusion: Fusion = "none",
+    compile: bool = False,
+    reserve: str | float | None = None,
+    progress: Progress | None = None,
+) -> Fits:
+    """The longest context of a language model by name that fits into a device's memory, at a batch.
+
+    >>> longest_context("llama-3-8b", device="h100-sxm", dtype="bf16", batch=8).context  # doctest: +SKIP
+    8191
+
+    The peak is traced for the answer and for one token more: the first fits and the second does not, or the
+    configuration of the model names no more positions.
+
+    Args:
+        device: as in :func:`largest_batch`.
+        mode: ``decode`` (a token beside so many in the cache), ``prefill`` (so many tokens at once), ``inference`` or
+            ``train``.
+        reserve: as in :func:`largest_batch`.
+        (others): as in :func:`estimate`.
+
+    Returns:
+        One answer per device, with what limits it, and the estimates at these contexts.
+
+    Raises:
+        InvalidValue: the model reads no sequences of tokens whose length rooflens can choose.
+        UnknownModel, UnknownDevice, MissingCeiling, ModelError, DataDependent: as :func:`largest_batch`.
+    """
+    if not isinstance(model, str) or is_graph(model) or is_own_file(model):
+        name = model if isinstance(model, str) else type(model).__name__
+        raise InvalidValue(f"the longest context is searched for language models by name, and {name!r} is none")
+    requests = Request.each_of(locals())
+    if len(requests) > 1 or not isinstance(batch, int):
+        raise InvalidValue("the longest context is searched for one batch, dtype and size; give one of each")
+    _check_price(price_per_hour, device)
+    free = None if reserve is None else (asked_reserve(reserve),)
+    targets, _ = checked(partial(asked_devices, device), partial(estimable, requests[0]))
+    return searched(requests[0], targets, free, progress, of="seq_len")
 
 
 def _check_price(price: float | None, device: object) -> None:

@@ -13,7 +13,7 @@ from rooflens.report.comparison import comparison_tables
 from rooflens.report.figures.case_pieces import PieceKind
 from rooflens.report.figures.roofline import devices_of, roofline_figure
 from rooflens.report.figures.saving import Figure
-from rooflens.report.largest_batches import largest_batches
+from rooflens.report.largest_batches import largest_sizes
 from rooflens.report.pictures import ChartPicture, chart_of
 from rooflens.report.render import Format, render
 from rooflens.report.summary import summary, tables_of
@@ -63,7 +63,7 @@ def table(
 
 def _largest_batches(items: Sequence[object]) -> tuple[Table, Table]:
     if len(items) == 1 and isinstance(items[0], Fits):
-        return largest_batches(items[0])
+        return largest_sizes(items[0])
     raise InvalidValue("largest batches have a table of their own, and so has a comparison; show each apart")
 
 

@@ -1,5 +1,5 @@
-"""The largest batch that fits into a device's memory."""
+"""The largest batch, and the longest context, that fits into a device's memory."""
 
-from rooflens.capacity.batches import Batches
-from rooflens.capacity.largest import asked_devices, asked_reserve, largest_batches, searched
+from rooflens.capacity.largest import asked_devices, asked_reserve, searched
+from rooflens.capacity.sizes import Size, Sizes
 from rooflens.capacity.worker import searched_in_worker

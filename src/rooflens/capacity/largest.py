@@ -1,4 +1,4 @@
-"""The largest batch on each of some devices."""
+"""The largest batch, or the longest context, on each of some devices."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rooflens.capacity.batches import Batches
 from rooflens.capacity.search import CAP, largest
+from rooflens.capacity.sizes import Size, Sizes
 from rooflens.devices import catalogue
 from rooflens.devices.reserves import Reserve, needed, one_of, reserves
 from rooflens.errors import InvalidValue
@@ -18,7 +18,7 @@ from rooflens.records import Device, Failure, Memory, Record
 from rooflens.results import Fit, Fits, RecordSet, Total
 from rooflens.running.estimating import estimable, in_worker, tracer
 from rooflens.running.graphs import GraphWorkload
-from rooflens.runs.run import Place, Request, is_own_file
+from rooflens.runs.run import Place, Request, Run, is_own_file
 from rooflens.sources import environment
 from rooflens.units import parse, show
 
@@ -75,14 +75,16 @@ def searched(
     free: tuple[Reserve, ...] | None,
     progress: Progress | None,
     place: Place | None = None,
+    of: Size = "batch",
 ) -> Fits:
-    """Find the largest batch of what a call asks for, see :func:`largest_batches`.
+    """Find the largest size of what a call asks for, see :func:`largest_sizes`.
 
     Args:
         place: where this worker calls the user's function; None: this is no worker.
+        of: which size: a batch, or tokens of a context.
 
     Raises:
-        InvalidValue: an ONNX file has its batch built in.
+        InvalidValue: an ONNX file has its batch built in, or the model reads no sequences.
         ModelError: a function of the user's gives another model from call to call.
         RooflensError: as :func:`rooflens.running.estimating.estimable`.
     """
@@ -93,34 +95,44 @@ def searched(
         raise InvalidValue(
             f"the batch of {asked.model!r} is built in; export the model with an open first dimension to search for one"
         )
+    if of == "seq_len" and step.tokens is None:
+        raise InvalidValue(f"{asked.model!r} reads no sequences of tokens whose length rooflens can choose")
     (run,), trace = step.runs, tracer(step)
-    batches = Batches(
-        lambda batch: trace(replace(run, batch=batch)),
-        run.case(),
-        fusion=run.options.fusion,
-        causal=run.options.causal,
-    )
-    fits = largest_batches(targets, batches, free, progress)
+
+    def run_at(size: int | None) -> Run:
+        return replace(run, batch=size) if of == "batch" else replace(run, options=replace(run.options, seq_len=size))
+
+    positions = step.positions if of == "seq_len" else None
+    if positions is not None and run.mode == "decode":
+        positions -= 1  # the new token has a position too
+    sizes = Sizes(trace, run_at, tokens=step.tokens, least=step.least_tokens if of == "seq_len" else 1)
+    fits = largest_sizes(targets, sizes, free, progress, of, positions)
     if is_own_file(asked.model):
-        batches.check_still_the_same()
+        sizes.check_still_the_same()
     return fits
 
 
-def largest_batches(
-    targets: Sequence[AskedDevice], batches: Batches, free: tuple[Reserve, ...] | None, progress: Progress | None
+def largest_sizes(
+    targets: Sequence[AskedDevice],
+    sizes: Sizes,
+    free: tuple[Reserve, ...] | None,
+    progress: Progress | None,
+    of: Size = "batch",
+    positions: int | None = None,
 ) -> Fits:
-    """Find the largest batch of every device; the answers are in the order of the devices.
+    """Find the largest size of every device; the answers are in the order of the devices.
 
     The search goes from the smallest memory to the largest, so that each device begins with what the others gave.
 
     Args:
         free: what must stay free; None: what docs/memory.md lists.
+        positions: the longest context that the model knows.
 
     Raises:
         MissingCeiling: the only device has no rate for the step.
     """
-    fits = {target.name: _unsearched(target, batches, free) for target in targets}
-    if len(targets) == 1 and (lacking := batches.lacking(targets[0].one)) is not None:
+    fits = {target.name: _unsearched(target, sizes, free, of, positions) for target in targets}
+    if len(targets) == 1 and (lacking := sizes.lacking(targets[0].one)) is not None:
         targets[0].one.require(lacking)
     records: dict[str, list[Record]] = {}
     open_ = sorted((fit.memory, fit.name) for fit in fits.values() if fit.memory is not None and not fit.reason)
@@ -129,33 +141,37 @@ def largest_batches(
             progress(n / len(open_), f"{fits[name].case.model} on {name}")
         # Who says what stays free means all that is no tensor.
         libraries = fits[name].device if free is None else None
-        fits[name] = fit = _searched(fits[name], partial(batches.peak, device=libraries), batches)
-        if fit.batch:
+        fits[name] = fit = _searched(fits[name], partial(sizes.peak, device=libraries), sizes)
+        if fit.size:
             one = fit.device
             if one.name not in records:
-                records[one.name] = batches.records(fit.batch, one)
+                records[one.name] = sizes.records(fit.size, one)
             fits[name] = replace(fit, total=Total(records[one.name], one))
     return Fits(
         fits.values(),
         RecordSet(
             [record for fit in fits.values() for record in records.pop(fit.device.name, ())],
             devices={fit.device.name: fit.device for fit in fits.values()},
-            failures=dict.fromkeys(_failure(fit) for fit in fits.values() if not fit.batch),
+            failures=dict.fromkeys(_failure(fit) for fit in fits.values() if not fit.size),
             environment=environment.capture(),
         ),
     )
 
 
-def _unsearched(target: AskedDevice, batches: Batches, free: tuple[Reserve, ...] | None) -> Fit:
-    """What is known of a device before any batch but one was traced."""
+def _unsearched(
+    target: AskedDevice, sizes: Sizes, free: tuple[Reserve, ...] | None, of: Size, positions: int | None
+) -> Fit:
+    """What is known of a device before any size but one was traced."""
     one = target.one
-    lacking = batches.lacking(one)
-    memory, case = one.facts.get("memory"), batches.case(None, one)
+    lacking = sizes.lacking(one)
+    memory, case = one.facts.get("memory"), sizes.case(None, one)
     reason = "memory unknown" if memory is None else ""
     return Fit(
         name=target.name,
+        of=of,
         device=one,
         count=target.count,
+        positions=positions,
         case=case,
         memory=None if memory is None else int(memory.value),
         reserves=reserves(one, case.mode) if free is None else free,
@@ -163,31 +179,32 @@ def _unsearched(target: AskedDevice, batches: Batches, free: tuple[Reserve, ...]
     )
 
 
-def _searched(fit: Fit, peak: Callable[[int], Memory], batches: Batches) -> Fit:
-    """The answer for a device of known memory, from the memory of a batch."""
+def _searched(fit: Fit, peak: Callable[[int], Memory], sizes: Sizes) -> Fit:
+    """The answer for a device of known memory, from the memory of a size."""
     assert fit.memory is not None
     memory, free = fit.memory, fit.reserves
-    batch = largest(lambda size: needed(peak(size), memory, free), memory, batches.known)
-    shown = batch or 1  # where not even one sample fits, what that would need
+    most = CAP if fit.positions is None else fit.positions
+    size = largest(lambda size: needed(peak(size), memory, free), memory, sizes.known, most)
+    shown = size or 1  # where not even one fits, what that would need
     return replace(
         fit,
-        case=batches.case(shown, fit.device),
-        batch=batch,
-        capped=batch >= CAP,
+        case=sizes.case(shown, fit.device),
+        size=size,
+        capped=size >= most,
         held=peak(shown),
-        reason="" if batch else "not even one sample fits",
+        reason="" if size else f"not even one {fit.unit} fits",
     )
 
 
 def _failure(fit: Fit) -> Failure:
     """Why a device has no batch, as data."""
     if fit.held is None or fit.needed is None or fit.memory is None or fit.cause is None:
-        message = f"{fit.device.name}: {fit.reason}, so the largest batch is unknown"
+        message = f"{fit.device.name}: {fit.reason}, so the {fit.words} is unknown"
         return Failure(case=fit.case, source="estimate", stage="memory", kind="unsupported", message=message)
     share = getattr(fit.held, fit.cause)
     message = (
-        f"one sample needs {show(fit.needed, 'B')} ({show(fit.held.peak, 'B')} at the peak, {show(fit.reserved, 'B')}"
-        f" to stay free), {fit.device.name} has {show(fit.memory, 'B')}; the largest part is {fit.cause},"
-        f" {show(share, 'B')}"
+        f"one {fit.unit} needs {show(fit.needed, 'B')} ({show(fit.held.peak, 'B')} at the peak,"
+        f" {show(fit.reserved, 'B')} to stay free), {fit.device.name} has {show(fit.memory, 'B')}; the largest part is"
+        f" {fit.cause}, {show(share, 'B')}"
     )
     return Failure(case=fit.case, source="estimate", stage="memory", kind="out of memory", message=message)

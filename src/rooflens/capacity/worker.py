@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from rooflens.capacity.largest import AskedDevice, searched
+from rooflens.capacity.sizes import Size
 from rooflens.devices.reserves import Reserve
 from rooflens.errors import ModelError, RooflensError
 from rooflens.progress import Progress
@@ -48,7 +49,9 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     device: Device
     count: int
     case: Case
-    batch: int | None
+    of: Size
+    size: int | None
+    positions: int | None
     capped: bool
     memory: int | None
     reserves: tuple[Reserve, ...]
@@ -63,7 +66,7 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     def fit(self, records: RecordSet) -> Fit:
         """Return the fit, with its total from the records."""
         fit = Fit(**msgspec.structs.asdict(self))
-        return replace(fit, total=Total(records.where(case=self.case).records, self.device)) if self.batch else fit
+        return replace(fit, total=Total(records.where(case=self.case).records, self.device)) if self.size else fit
 
 
 def searched_in_worker(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 import rooflens as rl
 from rooflens.cli.options import Shown, examples, limit_option, output_options, progress_bar, run_options
+
+_GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 @click.command(
@@ -19,7 +24,9 @@ from rooflens.cli.options import Shown, examples, limit_option, output_options, 
         "rooflens estimate my_model.py:build -b 8 --depth 3",
         "rooflens estimate model.onnx -b 1,8 --device t4",
         "rooflens estimate decoder.onnx --seq-len 1 --dim past_sequence_length=512",
+        "rooflens estimate llama-3-8b --prompt-len 1024 --output-len 256 -b 1,8,64 --dtype bf16 --device h100-sxm",
         "rooflens estimate resnet18 --mode train --device t4 --largest-batch",
+        "rooflens estimate llama-3-8b -b 8 --dtype bf16 --device h100-sxm --longest-context",
     )
 )
 @run_options("estimate")
@@ -37,19 +44,31 @@ from rooflens.cli.options import Shown, examples, limit_option, output_options, 
     " catalogue.",
 )
 @click.option(
+    "--longest-context",
+    "longest",
+    is_flag=True,
+    help="Find the longest context of a language model that fits each device's memory at a batch, in tokens. Without"
+    " --mode: decode.",
+)
+@click.option(
     "--reserve",
-    help="Memory that --largest-batch keeps free, like '2 GB'; default: room for context and workspaces.",
+    help="Memory that --largest-batch and --longest-context keep free, like '2 GB'; default: room for context and"
+    " workspaces.",
 )
 @limit_option(
     "Seconds that one batch may take, if the model is in a file of your own, which runs in a worker process. After"
     " that, rooflens kills the worker and begins the next batch. With --largest-batch: seconds for the search."
 )
 @output_options
+@click.pass_context
 def estimate(
+    context: click.Context,
+    /,
     model: str,
     devices: tuple[str, ...],
     shown: Shown,
     largest: bool,
+    longest: bool,
     reserve: str | None,
     **options: Any,
 ) -> None:
@@ -62,15 +81,35 @@ def estimate(
 
     An estimate computes no values. It needs no weights and no GPU. Without --device it gives counts and no times.
     """
+    if largest and longest:
+        raise click.UsageError("--largest-batch and --longest-context are two searches; give one")
+    if (largest or longest) and not devices:
+        flag = "--largest-batch" if largest else "--longest-context"
+        raise click.UsageError(f"{flag} needs --device: a name, or 'all' for the whole catalogue")
+    call: Callable[..., Any] = rl.estimate
     if largest:
         if options.pop("batch") is not None:
             raise click.UsageError("--largest-batch looks for the batch; leave --batch out")
-        if not devices:
-            raise click.UsageError("--largest-batch needs --device: a name, or 'all' for the whole catalogue")
-        options["reserve"] = reserve
+        call, options["reserve"] = rl.largest_batch, reserve
+    elif longest:
+        call, options = rl.longest_context, _at_a_batch(context, options) | {"reserve": reserve}
     elif reserve is not None:
-        raise click.UsageError("--reserve is memory that --largest-batch leaves free; give both")
-    call = rl.largest_batch if largest else rl.estimate
+        raise click.UsageError("--reserve is memory that --largest-batch or --longest-context leaves free; give both")
     with progress_bar() as tell:
         records = call(model, device=devices, progress=tell, **options)
     shown.emit(records)
+
+
+def _at_a_batch(context: click.Context, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a search for the longest context; those that name a length make no sense there."""
+    known = inspect.signature(rl.longest_context).parameters
+    for name in options:
+        if name not in known and context.get_parameter_source(name) in _GIVEN:
+            flag = f"--{name.removesuffix('s') if name == 'dims' else name}".replace("_", "-")
+            raise click.UsageError(f"--longest-context looks for the tokens of a language model; leave {flag} out")
+    taken = {name: value for name, value in options.items() if name in known}
+    batches = taken.pop("batch") or [1]
+    if len(batches) > 1:
+        raise click.UsageError("--longest-context looks for one batch; give one number to --batch")
+    decoding = context.get_parameter_source("mode") not in _GIVEN
+    return taken | {"batch": batches[0]} | ({"mode": "decode"} if decoding else {})

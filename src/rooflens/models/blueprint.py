@@ -60,7 +60,11 @@ class Blueprint:
         images: its inputs are images whose size can be chosen.
         tokens: tokens per sequence of a language model; such a model has the modes prefill and decode. Of a whole
             answer those of its first step, which in an encoder-decoder are those of the decoder.
-        example_of_step: of a whole answer: from mode and options of one of its steps to the inputs for a batch.
+        least_tokens: the fewest that it takes, more than one where images are among them.
+        positions: the most tokens of a sequence, by its configuration; None where that is not known.
+        least_tokens: int = 1
+    positions: int | None = None
+    example_of_step: of a language model: from mode and options of another step to its inputs for a batch.
         module: the module, if it was handed in: it is never moved, and copied before it runs.
     """
 
@@ -73,5 +77,7 @@ class Blueprint:
     default_batch: int | None = 1
     images: bool = False
     tokens: int | None = None
+    least_tokens: int = 1
+    positions: int | None = None
     example_of_step: Callable[[str, Options], Callable[[int | None], Example]] | None = None
     module: torch.nn.Module | None = None

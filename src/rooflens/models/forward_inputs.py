@@ -62,11 +62,17 @@ def text_of(config: Any) -> Any:
         return config
 
 
+def positions_of(config: Any) -> int | None:
+    """Return the most positions that a configuration names; None where it names none."""
+    text = text_of(config)
+    named = (getattr(text, name, None) for name in LONGEST)
+    return min((limit for limit in named if isinstance(limit, int) and limit > 1), default=None)
+
+
 def default_tokens(config: Any, decoding: bool) -> int:
     """Return the tokens per sequence: 512, or fewer if there are fewer positions."""
-    text = text_of(config)
-    limits = [limit for name in LONGEST if isinstance(limit := getattr(text, name, None), int) and limit > 1]
-    return min([DEFAULT_TOKENS, *(limit - decoding for limit in limits)])
+    positions = positions_of(config)
+    return DEFAULT_TOKENS if positions is None else min(DEFAULT_TOKENS, positions - decoding)
 
 
 def ids(sizes: InputSizes, begin: int, end: int, *, read: bool = False) -> torch.Tensor:

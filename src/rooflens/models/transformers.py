@@ -32,6 +32,7 @@ from rooflens.models.forward_inputs import (
     media,
     placeholders,
     positions,
+    positions_of,
     text_of,
 )
 from rooflens.models.heads import Purpose, head, loss_of
@@ -99,7 +100,9 @@ def blueprint(name: str, options: Options, mode: str) -> Blueprint:
         loss=loss_of(purpose),
         images="pixel_values" in built.parameters,
         tokens=built.tokens if built.reads_tokens else None,
-        example_of_step=built.example_of_step if mode in ANSWERING else None,
+        least_tokens=1 + sum(built.marked.values()) if built.reads_tokens else 1,
+        positions=positions_of(config),
+        example_of_step=built.example_of_step if built.reads_tokens else None,
     )
 
 

@@ -43,6 +43,16 @@ class Workload:
         """Tokens of each sequence of a language model; of a whole answer those of its first step."""
         return self.blueprint.tokens
 
+    @property
+    def least_tokens(self) -> int:
+        """The fewest tokens that a sequence can have."""
+        return self.blueprint.least_tokens
+
+    @property
+    def positions(self) -> int | None:
+        """The most tokens of a sequence, by the model's configuration; None where that is not known."""
+        return self.blueprint.positions
+
     def step(self, run: Run, device: str) -> Step:
         """Return the step of a run with values: its module and its inputs are made on `device`.
 
@@ -53,8 +63,9 @@ class Workload:
         return self._step(run, build(self.blueprint, device), make_example(self.blueprint_of(run), run.batch, device))
 
     def blueprint_of(self, run: Run) -> Blueprint:
-        """Return the blueprint for a run, or for one of the steps of a whole answer."""
-        if self.blueprint.example_of_step is None:
+        """Return the blueprint for a run; of a language model also for one of another length or mode."""
+        own = run.mode == self.runs[0].mode and run.options == self.runs[0].options
+        if own or self.blueprint.example_of_step is None:
             return self.blueprint
         return replace(self.blueprint, example=self.blueprint.example_of_step(run.mode, run.options))
 

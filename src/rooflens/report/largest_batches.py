@@ -1,4 +1,4 @@
-"""Tables of the largest batch on each device: what fits, what stays free, what uses the memory, and the throughput."""
+"""Tables of the largest batch or the longest context on each device: what fits, what stays free, what uses memory."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ _STEP = tuple(column for column in CASE if column.key not in ("batch", "device")
 _CAUSES = cause_columns("held")
 _PEAK = Column("peak", "peak", "B", "held.peak", group="fit")
 _WORKSPACE = Column("workspace", "workspace", "B", "held.workspace", group="fit")
+_CONTEXT = Column(
+    "context",
+    "longest context",
+    COUNT,
+    lambda fit: Entry(fit.context, ">=" if _untried(fit) else "", mark="!" if fit.fits is False else ""),
+    group="fit",
+)
+_CONTEXT_TOKENS = Column("tokens", "context", COUNT, lambda fit: dict(fit.case.options).get("seq_len"))
 _PEAK_BATCH = Column("peak_batch", "batch", COUNT, lambda fit: None if fit.held is None else fit.case.batch)
 _CAUSE = Column(
     "cause", "largest part", read=lambda fit: fit.cause and fit.cause.replace("_", " "), align="left", group="fit"
@@ -67,6 +75,49 @@ _ROUND = 10_000_000
 _HELD = (*_STEP, _PEAK_BATCH, _PEAK, _CAUSE, *_CAUSES, _WORKSPACE)
 
 
+def _of_contexts(column: Column) -> Column:
+    """A column of the step, whose length is what was searched for."""
+    if column.key != "options":
+        return column
+    return replace(
+        column,
+        read=lambda fit: " ".join(f"{k}={v}" for k, v in fit.case.options if k != "seq_len") or None,
+    )
+
+
+_CONTEXT_STEP = tuple(_of_contexts(column) for column in CASE if column.key != "device")
+_CONTEXT_ANSWER = (
+    *(column for column in _ANSWER if column.key in ("device", "memory", "reserve", "peak")),
+    _CONTEXT,
+    Column("limited_by", "limited by", align="left", group="fit"),
+    Column("positions", "positions", COUNT, group="fit", show="files"),
+    *(
+        column
+        for column in _ANSWER
+        if column.key not in ("device", "memory", "reserve", "peak", "batch", "peak_batch", "total_batch", "throughput")
+    ),
+)
+
+
+def _untried(fit: Fit) -> bool:
+    return fit.capped and fit.positions is None
+
+
+def largest_sizes(fits: Fits) -> tuple[Table, Table]:
+    """Return the tables of the largest batches, or of the longest contexts."""
+    return longest_contexts(fits) if any(fit.of == "seq_len" for fit in fits) else largest_batches(fits)
+
+
+def longest_contexts(fits: Fits) -> tuple[Table, Table]:
+    """Return one row per device, in the order asked; and what the memory goes to, one row per context."""
+    columns = (*_CONTEXT_STEP, _CONTEXT_TOKENS, *_HELD[len(_STEP) + 1 :])
+    held = build("Memory at the peak of these contexts", columns, (fit for fit in fits if fit.held is not None))
+    return (
+        build("Longest context", (*_CONTEXT_STEP, *_CONTEXT_ANSWER), fits, notes=_notes(fits.answers)),
+        replace(held, rows=tuple(dict.fromkeys(held.rows))),
+    )
+
+
 def largest_batches(fits: Fits) -> tuple[Table, Table]:
     """Return one row per device, in the order asked; and what the memory goes to, one row per batch.
 
@@ -91,16 +142,20 @@ def _assumed(fit: Fit) -> bool:
 
 
 def _notes(fits: Sequence[Fit]) -> Iterator[str]:
-    yield "the peak of this batch fits beside what has to stay free, that of one sample more does not"
+    what, one = ("batch", "sample") if all(fit.of == "batch" for fit in fits) else ("context", "token")
+    if what == "batch" or any(fit.limited_by == "memory" for fit in fits):
+        yield f"the peak of this {what} fits beside what has to stay free, that of one {one} more does not"
+    if any(fit.limited_by == "positions" for fit in fits):
+        yield "limited by positions: the configuration of the model names no more; memory would hold it"
     answered = [fit for fit in fits if fit.held is not None]
     yield from _reserve_notes(answered)
     if any(_memory_unverified(fit) or _assumed(fit) for fit in answered):
         yield "? not verified on such a device, or an assumption"
     if any(fit.fits is False for fit in fits):
-        yield "! not even one sample fits: the peak is that of one"
-    if any(fit.capped for fit in fits):
-        yield ">= larger batches were not tried"
-    if any(fit.throughput is not None for fit in fits):
+        yield f"! not even one {one} fits: the peak is that of one"
+    if any(_untried(fit) for fit in fits):
+        yield f">= {'larger batches' if what == 'batch' else 'longer contexts'} were not tried"
+    if what == "batch" and any(fit.throughput is not None for fit in fits):
         yield "<= samples per second that the bound of this batch allows"
     several = [fit for fit in answered if fit.count > 1]
     if several:
@@ -108,7 +163,7 @@ def _notes(fits: Sequence[Fit]) -> Iterator[str]:
             f"{', '.join(fit.name for fit in several)}: each device has the whole model and this batch of its own (data"
             " parallel); memory is that of one, samples per second are of all, what they exchange is not counted"
         )
-    for reason in dict.fromkeys(fit.reason for fit in fits if fit.batch is None):
+    for reason in dict.fromkeys(fit.reason for fit in fits if fit.size is None):
         yield f"{reason}: {', '.join(fit.name for fit in fits if fit.reason == reason)}"
     if any(fit.case.mode == "decode" for fit in answered):
         yield "decode begins with a full cache; what filling it takes tells --mode prefill"

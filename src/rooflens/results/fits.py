@@ -1,10 +1,11 @@
-"""Fit and Fits: the largest batch that fits into a device's memory."""
+"""Fit and Fits: the largest batch, or the longest context, that fits into a device's memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from rooflens.devices.reserves import Reserve, needed
 from rooflens.errors import AmbiguousResult
@@ -15,7 +16,7 @@ from rooflens.results.totals import Total
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """The largest batch of a step on one device.
+    """The largest batch of a step on one device, or its longest context.
 
     For several devices (``2x t4``), all but `throughput` and `count` is per device: each holds the whole model and a
     batch of its own (data parallel).
@@ -24,21 +25,25 @@ class Fit:
         name: the device as it was asked for.
         device: one device.
         count: number of devices.
-        case: the step on one device, at the largest batch, or at 1 if not even that fits.
-        batch: the largest batch: 0 if not one sample fits, None if unknown.
-        capped: larger batches were not tried, so that `batch` is a lower bound.
+        of: what was searched for: `batch`, or `seq_len`, the tokens of a context.
+        case: the step on one device, at the largest size, or at 1 if not even that fits.
+        size: the largest one: 0 if not even 1 fits, None if unknown.
+        positions: the longest context that the model knows by its configuration; None where that is not known.
+        capped: larger sizes were not tried, so that `size` is a lower bound of what fits.
         memory: bytes of the device; None if unknown.
         reserves: what must stay free.
         held: peak memory of `case`, by cause; None if it was not searched for.
-        total: of `case`; None if no batch fits.
-        reason: why the batch is 0 or unknown, else "".
+        total: of `case`; None if nothing fits.
+        reason: why the size is 0 or unknown, else "".
     """
 
     name: str
     device: Device
     count: int = 1
     case: Case
-    batch: int | None = None
+    of: Literal["batch", "seq_len"] = "batch"
+    size: int | None = None
+    positions: int | None = None
     capped: bool = False
     memory: int | None = None
     reserves: tuple[Reserve, ...] = ()
@@ -47,9 +52,35 @@ class Fit:
     reason: str = ""
 
     @property
+    def batch(self) -> int | None:
+        """The largest batch, where it was searched for, else that of the step."""
+        return self.size if self.of == "batch" else self.case.batch
+
+    @property
+    def context(self) -> int | None:
+        """The longest context in tokens, where it was searched for."""
+        return self.size if self.of == "seq_len" else None
+
+    @property
+    def words(self) -> str:
+        """What was searched for, in words; `unit`: one of it."""
+        return "largest batch" if self.of == "batch" else "longest context"
+
+    @property
+    def unit(self) -> str:
+        return "sample" if self.of == "batch" else "token"
+
+    @property
+    def limited_by(self) -> str | None:
+        """What keeps the size from being larger: the device's memory, or the model's positions; None if unknown."""
+        if self.size is None or (self.capped and self.positions is None):
+            return None
+        return "positions" if self.capped else "memory"
+
+    @property
     def fits(self) -> bool | None:
-        """True if any batch fits; None if unknown."""
-        return None if self.batch is None else self.batch > 0
+        """True if any size fits; None if unknown."""
+        return None if self.size is None else self.size > 0
 
     @property
     def needed(self) -> int | None:
@@ -73,13 +104,13 @@ class Fit:
     @property
     def throughput(self) -> float | None:
         """Samples per second that the bound allows at most, on all devices together."""
-        if not self.batch or self.total is None or not self.total.seconds:
+        if not self.size or self.total is None or not self.total.seconds:
             return None
-        return self.count * (replace(self.case, batch=self.batch).samples or 0) / self.total.seconds
+        return self.count * (self.case.samples or 0) / self.total.seconds
 
 
 class Fits:
-    """The largest batch on each of some devices; iterating gives one :class:`Fit` per device, in the order asked.
+    """The largest batch or the longest context on each of some devices: a :class:`Fit` for each, in the order asked.
 
     Attributes:
         answers: the same as a tuple.
@@ -97,16 +128,24 @@ class Fits:
         return len(self.answers)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{fit.name}: {fit.batch}" for fit in self.answers[:5])
+        shown = ", ".join(f"{fit.name}: {fit.size}" for fit in self.answers[:5])
         return f"Fits({shown}{', ...' if len(self) > 5 else ''})"
 
     @property
     def batch(self) -> int | None:
-        """The answer for the only device; several are an error that lists them."""
+        """The batch of the only device; several are an error that lists them."""
+        return self._only().batch
+
+    @property
+    def context(self) -> int | None:
+        """The longest context of the only device, likewise."""
+        return self._only().context
+
+    def _only(self) -> Fit:
         if len(self.answers) != 1:
             names = ", ".join(fit.name for fit in self.answers) or "none"
             raise AmbiguousResult(f"this needs one device, there are {len(self.answers)} ({names}); go through them")
-        return self.answers[0].batch
+        return self.answers[0]
 
     def save(self, path: str | Path) -> Path:
         """Write the record file of the estimates."""

@@ -117,7 +117,7 @@ def estimated(
             n += 1
             try:
                 trace = trace or tracer(one)
-                counted = counted_run(run, trace, devices, one.tokens)
+                counted = counted_run(run, trace, devices, one.tokens, one.positions)
             except RooflensError as error:
                 failed |= dict.fromkeys(not_estimated(run, devices, error), error)
                 continue

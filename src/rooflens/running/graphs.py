@@ -33,8 +33,11 @@ class GraphWorkload:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens with which a whole answer begins: no file has one."""
+        """Tokens of a language model: no file is known to be one."""
         return None
+
+    least_tokens = 1
+    positions = None
 
     def trace(self, run: Run) -> Trace:
         """Read the operations of a run.

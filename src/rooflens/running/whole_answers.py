@@ -24,12 +24,17 @@ _SLACK = 1e-9
 
 
 def counted_run(
-    run: Run, trace: Callable[[Run], Trace], devices: Sequence[Device], tokens: int | None
+    run: Run,
+    trace: Callable[[Run], Trace],
+    devices: Sequence[Device],
+    tokens: int | None,
+    positions: int | None = None,
 ) -> Callable[[Device | None], Iterator[Record]]:
     """Trace a step, or the steps of a whole answer, and return what makes its records on one of the devices.
 
     Args:
         tokens: with which a whole answer begins.
+        positions: the most that the model's configuration names.
     """
     causal = run.options.causal
 
@@ -38,10 +43,22 @@ def counted_run(
 
     if run.mode in ANSWERING and tokens is not None:
         steps = answer_steps(run, trace, devices, tokens)
-        return lambda device: answer_records(steps, case(device), device, causal=causal, notes=(*_notes(steps),))
+        end = tokens + (run.options.output_len or 1) - 1
+        notes = (*_notes(steps), *_beyond(end, positions))
+        return lambda device: answer_records(steps, case(device), device, causal=causal, notes=notes)
     done = trace(run)
     operations = source.repeated(done, run.options.fusion)
     return lambda device: source.records(done, operations, case(device), device, causal=causal)
+
+
+def ends_of(run: Run, tokens: int | None) -> tuple[Run, ...]:
+    """Return a run; of a whole answer prefill and the last step of decode, one of which needs most memory."""
+    if run.mode not in ANSWERING or tokens is None:
+        return (run,)
+    output = run.options.output_len or 1
+    room = tokens + output - 1
+    last = [run.step_of_answer("decode", tokens + output - 2, room)] if output > 1 else []
+    return (run.step_of_answer("prefill", tokens, room), *last)
 
 
 def _notes(steps: Sequence[AnswerStep]) -> Iterator[str]:
@@ -50,6 +67,11 @@ def _notes(steps: Sequence[AnswerStep]) -> Iterator[str]:
             "decode: each token after the first is a step with a longer cache; some steps stand for others where every"
             " operation grows along a straight line, so that sums are those of all steps"
         )
+
+
+def _beyond(end: int, positions: int | None) -> Iterator[str]:
+    if positions is not None and end > positions:
+        yield f"the answer ends at {end:,} tokens, and the configuration of the model names {positions:,} positions"
 
 
 def answer_steps(
