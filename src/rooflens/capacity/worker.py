@@ -59,7 +59,7 @@ class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
     @classmethod
-    def of(cls, fit: Fit) -> SearchAnswer:
+    def from_fit(cls, fit: Fit) -> SearchAnswer:
         """Return the same, as it travels."""
         return cls(**{name: getattr(fit, name) for name in cls.__struct_fields__})
 
@@ -130,7 +130,7 @@ def begin(start: Start, _: AnswerListener) -> Serve:
             return True
         tell(Share(done=1.0))  # a copy of this process, which the model forked, ends here and writes nothing
         fits.save(job.out)
-        write_atomically(_beside(Path(job.out)), msgspec.json.encode([SearchAnswer.of(fit) for fit in fits]))
+        write_atomically(_beside(Path(job.out)), msgspec.json.encode([SearchAnswer.from_fit(fit) for fit in fits]))
         return True
 
     return do
