@@ -90,7 +90,7 @@ def test_what_was_just_written_is_read_from_the_cache_below_its_size() -> None:
 
 
 def test_addresses_cost_more_than_bytes_where_a_kernel_computes_them() -> None:
-    of = card(stream__start=0, copy__broadcast=1.0, copy__shift=0.5, copy__transpose=0.25)
+    of = card(stream__start=0, copy__broadcast=1.0, copy__roll=0.5, copy__transpose=0.25)
     rows, row = tensor(10_000, 1_000), tensor(1_000)
     assert seconds(call("add", rows, self=rows, other=row), of) == pytest.approx(1e7 / (1.0 * 100 * GIGA), rel=0.01)
     assert seconds(call("roll", rows, self=rows), of) == pytest.approx(1e7 / (0.5 * 100 * GIGA))
@@ -196,11 +196,19 @@ def test_kernels_of_an_earlier_generation_serve_few_channels() -> None:
     assert seconds(thin, slow) - start == pytest.approx(2 * (seconds(thin, fast) - start), rel=0.02)
 
 
+def test_a_bias_is_added_by_another_kernel() -> None:
+    of = card(stream__start=2e-6, copy__broadcast=0.1)
+    plain = convolved(layout="channels_last")
+    biased = call("convolution", plain.outputs[0], **{**dict(plain.arguments), "bias": tensor(256, dtype="bf16")})
+    more = seconds(biased, of) - seconds(plain, of)
+    assert more == pytest.approx(2e-6 + 64 * 256 * 32 * 32 / (0.1 * 100 * GIGA), rel=1e-3)
+
+
 def test_a_depthwise_convolution_pays_for_taps_and_not_for_products() -> None:
     of = card(stream__start=0, depthwise__planar_output=10, depthwise__planar_tap=1)
     outputs = 64 * 256 * 32 * 32
     for kernel in (3, 7):
-        each = (10 + kernel**2) / (100 * GIGA)
+        each = (10 + kernel**2) / (100 * GIGA)  # 10 and 1 units x cycles
         assert seconds(convolved("fp32", kernel=kernel, groups=256), of) == pytest.approx(outputs * each)
 
 
@@ -226,14 +234,23 @@ def test_each_gradient_of_a_convolution_has_its_own_time() -> None:
 # Norms, attention, lists
 
 
-def test_a_batch_norm_is_bound_by_planes_where_they_are_small() -> None:
-    of = card(stream__start=0, norm__planes=1e-3, norm__alone=0)
+def test_a_batch_norm_is_bound_by_planes_and_in_training_by_channels() -> None:
+    of = card(stream__start=0, norm__planes=1e-3, norm__channel_training_wide=0.5, norm__plane_wide=100)
     small = tensor(100, 1000, 2, 2)
     vectors = {name: tensor(1000) for name in ("weight", "bias", "running_mean", "running_var")}
     plain = call("native_batch_norm", small, input=small, training=False, **vectors)
     assert seconds(plain, of) == pytest.approx(100_000 / (1e-3 * 100 * GIGA))  # 1 ms; its bytes take microseconds
     training = call("native_batch_norm", small, input=small, training=True, **vectors)
-    assert seconds(training, of) == pytest.approx(1.5e-3)  # the input is read once more
+    # 1,000 channels in 200 places; each takes 100 planes of 4 elements / 0.5 + 100 cycles, at 1 GHz.
+    assert seconds(training, of) == pytest.approx(5 * 100 * 108e-9)
+
+
+def test_few_channels_that_lie_last_are_slow() -> None:
+    of = card(stream__start=0, norm__last_start=0, norm__last_fixed=1.0)
+    for channels, rate in ((32, 0.5), (96, 0.75)):
+        image = laid("channels_last", 64, channels, 64, 64, dtype="bf16")
+        what = call("native_batch_norm", image, input=image, training=False)
+        assert seconds(what, of) == pytest.approx(image.elements / (rate * 100 * GIGA))
 
 
 def test_attention_in_fp32_takes_no_heed_of_tf32_and_a_causal_one_does_half() -> None:

@@ -25,7 +25,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("stream",),
         tuple(f"stream.{name}" for name in ("start", "share_wide", "share_narrow", "cached", "full", "empty")),
     ),
-    (("copy",), ("copy.broadcast", "copy.shift", "copy.transpose")),
+    (("copy",), ("copy.broadcast", "copy.shift", "copy.roll", "copy.transpose")),
     (
         ("product",),
         (
@@ -34,21 +34,34 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ),
     ),
     (
-        ("convolution", "stem", "grouped"),
-        tuple(f"convolution.{name}" for name in ("start", "relayout", "few", "stem", "thin", "fp32", "fft_saves")),
+        ("convolution",),
+        tuple(f"convolution.{name}" for name in ("start", "relayout", "thin", "fp32", "fft_saves")),
+    ),
+    (("stem",), ("convolution.stem", "convolution.stem_half", "convolution.stem_start")),
+    (
+        ("grouped",),
+        tuple(f"convolution.{name}" for name in ("groups_half", "groups_tf32", "groups_fp32", "grouped")),
     ),
     (
         ("depthwise",),
-        tuple(f"depthwise.{name}" for name in ("planar_output", "planar_tap", "last_output", "last_tap", "share")),
+        tuple(
+            f"depthwise.{name}"
+            for name in (
+                *("planar_output", "planar_tap", "last_output", "last_tap", "read", "share"),
+                *("planar_alone", "last_alone"),
+            )
+        ),
     ),
-    (("gradient",), ("depthwise.weights",)),
+    (("gradient",), tuple(f"depthwise.{of}_{form}" for of in ("input", "weights") for form in ("planar", "last"))),
     (
         ("norm",),
         tuple(
             f"norm.{name}"
             for name in (
-                *("planar_share", "planes", "alone", "last_share", "last_start", "row_passes"),
-                *("rows_wide", "rows_narrow"),
+                *("planar_share", "planar_elements", "planes", "alone", "last_start", "plane_wide", "plane_narrow"),
+                *(f"channel_{step}_{kind}" for step in ("training", "gradients") for kind in ("wide", "narrow")),
+                *("last_fixed", "last_training", "last_gradients"),
+                *(f"{of}_{kind}" for of in ("row_share", "row_gradients", "rows") for kind in ("wide", "narrow")),
             )
         ),
     ),
@@ -59,7 +72,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             for name in ("start", "fp32", "flash", "flash_wide", "backward", "masked", "ragged", "decode")
         ),
     ),
-    (("rows",), ("rows.start", "rows.share")),
+    (("rows",), ("rows.start", "rows.share", "rows.long", "rows.rows")),
     (("pooling",), ("pooling.share", "pooling.output", "pooling.tap")),
     (("lookup",), ("lookup.share", "lookup.sorted")),
     (("list",), ("optimizer.start", "optimizer.share", "optimizer.tensors", "optimizer.chunks")),
@@ -67,6 +80,8 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 """Effects whose calls are fitted together, and their constants; a later stage builds on the earlier ones."""
 FACTORS = (1.5, 1.2, 1.1, 1.04)
 ROUNDS = 2
+WEIGHT = 0.25
+"""Power of a call's seconds that it weighs: a step's time is mostly that of its long calls, and they are few."""
 WIDEST = 5.0
 """A constant that would leave its start by more than this factor stays: its calls do not tell it."""
 
@@ -123,7 +138,9 @@ def _stage(
 def error(
     calls: Sequence[tuple[CallOnDevice, float]], start: Constants, values: Mapping[str, float], device: Device
 ) -> float:
-    """Return the mean absolute error of the logarithm of the times, with some constants."""
+    """Return the mean absolute error of the logarithm of the times, with some constants; longer calls weigh more."""
     card = card_of(device, start.measured(values, device.name, "a suite"))
     assert card is not None
-    return sum(abs(log(expected_seconds(call, card) / seconds)) for call, seconds in calls) / len(calls)
+    weights = [seconds**WEIGHT for _, seconds in calls]
+    errors = (abs(log(expected_seconds(call, card) / seconds)) for call, seconds in calls)
+    return sum(weight * one for weight, one in zip(weights, errors, strict=True)) / sum(weights)

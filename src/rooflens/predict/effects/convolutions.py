@@ -1,14 +1,15 @@
 """Convolutions as implicit matrix products, with the copies into the layout that the kernels want.
 
-Positions of the result x output channels, summed over input channels x taps. Tensor-core kernels work with channels
-last: from channels-first tensors cuDNN copies input, weights and result (not for 1x1 with stride 1). fp32 kernels take
-channels first; cuDNN 9 runs small 3x3 ones by FFT, earlier versions by Winograd. Gradients are products of their own:
-that of the input over output channels x taps, that of the weights over all positions. Forms: a trial on an H100.
+Positions of the result x output channels, summed over input channels x taps. Only the gradient of the weights splits
+its sum. Tensor-core kernels work with channels last: from channels-first tensors cuDNN copies input, weights and result
+(not for 1x1 with stride 1 and whole vectors of pixels). Few input channels (a stem) run on direct kernels. fp32 takes
+channels first; cuDNN 9 runs 3x3 on images up to 32 pixels by FFT where there are positions enough. Groups of 4, 8, 16
+or 32 channels are bound by bytes, at a small share; others fall off a cliff. A bias is added by a kernel of its own
+(torch's Convolution.cpp). Forms: a trial and a suite (512 calls) on an H100.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 
 from rooflens.predict.call_on_device import CallOnDevice
@@ -20,9 +21,15 @@ from rooflens.records import Call, Tensor
 
 PLAIN = frozenset({"convolution", "_convolution", "cudnn_convolution", "convolution_overrideable"})
 STEM = 4
-"""Most input channels of a stem: its kernels cannot load whole vectors."""
+"""Most input channels of a stem: tensor cores cannot load whole vectors."""
 THIN = 128
 """With fewer channels on either side, the library takes kernels of an earlier generation."""
+NARROW = frozenset({2, 4, 8, 16, 32})
+"""Channels of a group for which the library has kernels that are bound by bytes."""
+NO_PRODUCT = 0.0
+LEAST_WINOGRAD = 16
+VECTOR = 8
+"""Elements of a vector: 1x1 kernels read channels first where pixels are a multiple of it."""
 
 
 def convolution(piece: CallOnDevice, card: Card) -> float:
@@ -34,21 +41,67 @@ def convolution(piece: CallOnDevice, card: Card) -> float:
     inputs, weight = call.tensor("input"), call.tensor("weight")
     result = call.tensor("grad_output") if backward else call.outputs[0]
     groups = call.integer("groups")
+    bias = _bias(card, call)
     if call.get("transposed"):
         inputs, result = result, inputs  # a transposed convolution is the gradient of a plain one
     if groups > 1 and weight.shape[1] == 1:
-        return depthwise(piece, card, inputs, weight, result)
+        return depthwise(piece, card, inputs, weight, result) + (bias if channels_last(call) else 0.0)
     asked = tuple(map(bool, call.integers("output_mask")[:2])) if backward else (True,)
     sizes = _sizes(inputs, weight, result, groups, backward, bool(call.get("transposed")))
-    parts = [one for one, want in zip(sizes, asked, strict=True) if want]
-    computing = _arithmetic(piece, card, weight, result)
-    seconds = 0.0
-    for m, n, k in parts:
-        splits = SPLITS if k > max(m, n) else (1,)  # only the gradient of the weights splits its sum
-        product = computing(tiled(card, piece.precision, m, n, k, groups, splits))
-        moving = moved(piece, card, card["product.streamed"]) / len(parts)
+    parts = [(number, one) for number, (one, want) in enumerate(zip(sizes, asked, strict=True)) if want]
+    if groups == 1 and inputs.shape[1] <= STEM:
+        return bias + sum(_stem(piece, card, len(parts)) for _ in parts)
+    seconds = bias
+    for number, (m, n, k) in parts:
+        of_weight = backward and number == 1
+        product = tiled(card, piece.precision, m, n, k, groups, SPLITS if of_weight else (1,))
+        product *= _slower(piece, card, weight, result, of_weight)
+        moving = moved(piece, card, _share(piece, card, weight, groups)) / len(parts)
         seconds += card["convolution.start"] + max(product, moving)
     return seconds + len(parts) * _relayout(piece, card, inputs, weight, result)
+
+
+def _bias(card: Card, call: Call) -> float:
+    """Seconds of adding a bias to the result: an element-wise kernel whose operand is broadcast."""
+    if call.name not in PLAIN or not isinstance(call.get("bias"), Tensor):
+        return 0.0
+    out = call.outputs[0]
+    moving = bytes_time(0, 2 * out.nbytes, 2 * out.nbytes, card, card["stream.share_wide"])
+    return card["stream.start"] + max(moving, out.elements / card.per_second("copy.broadcast"))
+
+
+def _stem(piece: CallOnDevice, card: Card, parts: int) -> float:
+    """Seconds of a convolution of up to 4 channels: direct kernels, whatever the layout."""
+    flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul.")) / parts
+    rate = card.per_second("convolution.stem_half" if piece.precision in HALF else "convolution.stem")
+    moving = moved(piece, card, card["stream.share_wide"]) / parts
+    return card["convolution.stem_start"] + max(flops / rate, moving)
+
+
+def _share(piece: CallOnDevice, card: Card, weight: Tensor, groups: int) -> float:
+    """The share of the bandwidth: small for narrow groups."""
+    if groups > 1 and weight.shape[1] in NARROW:
+        kind = "half" if piece.precision in HALF else "tf32" if piece.precision == "tf32" else "fp32"
+        return card[f"convolution.groups_{kind}"]
+    return card["product.streamed"]
+
+
+def _slower(piece: CallOnDevice, card: Card, weight: Tensor, result: Tensor, of_weight: bool) -> float:
+    """The time of the kernel that the library takes, over that of a plain product."""
+    groups = piece.call.integer("groups")
+    if groups > 1:
+        return NO_PRODUCT if weight.shape[1] in NARROW else 1 / card["convolution.grouped"]
+    thin = min(weight.shape[0], weight.shape[1]) < THIN and prod(weight.shape[2:]) > 1
+    if piece.precision != "fp32":
+        return 1 / card["convolution.thin"] if thin else 1.0
+    slower = 1 / card["convolution.fp32"]
+    if weight.shape[2:] != (3, 3) or any(step != 1 for step in piece.call.integers("stride")):
+        return slower
+    small = max(result.shape[2:]) <= card["convolution.fft_pixels"]
+    enough = of_weight or result.shape[0] * prod(result.shape[2:]) >= card["convolution.fft_positions"]
+    if small and enough and min(weight.shape[:2]) >= card["convolution.fft_channels"]:
+        return slower / card["convolution.fft_saves"]
+    return slower / card["convolution.winograd"] if min(weight.shape[:2]) >= LEAST_WINOGRAD else slower
 
 
 def _sizes(
@@ -68,18 +121,6 @@ def _sizes(
     return (forward, to_weight) if transposed else (to_input, to_weight)
 
 
-def _arithmetic(piece: CallOnDevice, card: Card, weight: Tensor, result: Tensor) -> Callable[[float], float]:
-    """What becomes of the seconds of an implicit product with the kernels that the library takes."""
-    algorithm = _algorithm(piece, card, weight, result)
-    if piece.precision == "fp32":
-        return lambda seconds: seconds * algorithm / card["convolution.fp32"]
-    flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul."))
-    stem = flops / card.per_second("convolution.stem") if weight.shape[1] <= STEM else 0.0
-    thin = min(weight.shape[0], weight.shape[1]) < THIN and prod(weight.shape[2:]) > 1
-    slower = card["convolution.thin"] if thin else 1.0
-    return lambda seconds: max(seconds / slower, stem)
-
-
 def channels_last(call: Call) -> bool:
     """True if the kernel takes its tensors with channels last: the input or the weights lie so."""
     tensors = (call.tensor("input"), call.tensor("weight"))
@@ -91,23 +132,10 @@ def _relayout(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, r
     call = piece.call
     if piece.precision not in (*HALF, "tf32") or channels_last(call):
         return 0.0
-    taps = prod(weight.shape[2:])
-    if taps == 1 and all(step == 1 for step in call.integers("stride")):
+    whole = prod(inputs.shape[2:]) % VECTOR == 0
+    if prod(weight.shape[2:]) == 1 and whole and all(step == 1 for step in call.integers("stride")):
         return 0.0
     seconds = 3 * card["stream.start"]
     for tensor in (inputs, weight, result):
         seconds += bytes_time(0, 2 * tensor.nbytes, 2 * tensor.nbytes, card, card["convolution.relayout"])
-    if inputs.shape[1] <= STEM:
-        seconds += inputs.elements / card.per_second("convolution.few")
     return seconds
-
-
-def _algorithm(piece: CallOnDevice, card: Card, weight: Tensor, result: Tensor) -> float:
-    """The time of the algorithm that the library takes, over that of the implicit product."""
-    square = weight.shape[2:] == (3, 3) and all(step == 1 for step in piece.call.integers("stride"))
-    if piece.precision != "fp32" or not square or piece.call.integer("groups") > 1:
-        return 1.0
-    channels = min(weight.shape[0], weight.shape[1])
-    if max(result.shape[2:]) <= card["convolution.fft_pixels"] and channels >= card["convolution.fft_channels"]:
-        return 1 / card["convolution.fft_saves"]
-    return 1 / card["convolution.winograd"] if channels >= 16 else 1.0

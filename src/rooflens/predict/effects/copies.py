@@ -27,7 +27,7 @@ def copy_or_pointwise(piece: CallOnDevice, card: Card) -> float:
 def addressing(call: Call) -> str | None:
     """How a kernel finds its elements where they do not lie one behind the other: transpose, shift or broadcast."""
     if call.name in SHIFTS:
-        return "shift"
+        return "roll" if call.name == "roll" else "shift"
     out = call.outputs[0] if call.outputs else None
     if out is None or call.name == "cat":
         return None
@@ -41,6 +41,8 @@ def addressing(call: Call) -> str | None:
             kind = kind or "broadcast"
         elif _innermost(tensor) != _innermost(out):
             return "transpose"
+        else:
+            kind = kind or "broadcast"  # runs of elements in another order
     return kind
 
 

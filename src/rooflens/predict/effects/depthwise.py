@@ -21,14 +21,18 @@ def depthwise(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, r
     form = "last" if last else "planar"
     taps = prod(weight.shape[2:])
     each = (card[f"depthwise.{form}_output"] + card[f"depthwise.{form}_tap"] * taps) / card.cycles
+    values = max(result.elements, card["depthwise.read"] * inputs.elements) if last else result.elements
+    least = taps * card[f"depthwise.{form}_alone"]
     if piece.call.name != "convolution_backward":
-        return _kernel(piece, card, each * result.elements)
+        return _kernel(piece, card, each * values, least)
     for_input, for_weight = map(bool, piece.call.integers("output_mask")[:2])
-    seconds = _kernel(piece, card, each * inputs.elements) if for_input else 0.0
+    seconds = 0.0
+    if for_input:
+        seconds += _kernel(piece, card, card[f"depthwise.input_{form}"] * each * inputs.elements, least)
     if for_weight:
-        seconds += _kernel(piece, card, card["depthwise.weights"] * each * result.elements)
+        seconds += _kernel(piece, card, card[f"depthwise.weights_{form}"] * each * result.elements, least)
     return seconds
 
 
-def _kernel(piece: CallOnDevice, card: Card, computing: float) -> float:
-    return card["stream.start"] + max(computing, moved(piece, card, card["depthwise.share"]))
+def _kernel(piece: CallOnDevice, card: Card, computing: float, least: float) -> float:
+    return card["stream.start"] + max(computing, least, moved(piece, card, card["depthwise.share"]))

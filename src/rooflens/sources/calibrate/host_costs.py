@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 TIMES, TRIES = 100, 7
+LAYERS = 40
+"""Of a model whose time tells how much dearer calls are among others, when nothing of them is in a cache."""
 FEW, MANY = 10, 300
 """Tensors in a short and a long list: what a list costs, and what each tensor of it."""
 
@@ -17,7 +19,8 @@ FEW, MANY = 10, 300
 def host_costs(where: str, now: Callable[[], float] = time.perf_counter) -> dict[str, float]:
     """Return the constants ``host.*`` of this machine: the median of several tries of many calls in a row.
 
-    The operands are small, so the device keeps up and the host never waits for it.
+    The operands are small, so the device keeps up and the host never waits for it. A call that is repeated is cheaper
+    than the same one among others: all costs are scaled by what a whole model takes.
     """
 
     def each(call: Callable[[], object]) -> float:
@@ -39,7 +42,29 @@ def host_costs(where: str, now: Callable[[], float] = time.perf_counter) -> dict
     found["host.tensor"] = max(0.0, many - few) / (MANY - FEW)
     found["host.list"] = max(0.0, few - FEW * found["host.tensor"])
     found["host.backward"] = max(0.0, _backward(where, now) - found["host.operation"])
-    return found
+    dearer = max(1.0, _model(where, now) / _alike(found))
+    return {name: dearer * seconds for name, seconds in found.items()}
+
+
+def _model(where: str, now: Callable[[], float]) -> float:
+    """Seconds in which the host runs a model of small layers, each with tensors and modules of its own."""
+    layers = [(nn.Conv2d(8, 8, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(LAYERS)]
+    model = nn.Sequential(*(module for layer in layers for module in layer)).eval().to(where)
+    image, tries = torch.ones(1, 8, 8, 8, device=where), []
+    with torch.no_grad():
+        for _ in range(TRIES + 1):
+            _wait(where)
+            begun = now()
+            model(image)
+            tries.append(now() - begun)
+    _wait(where)
+    return sorted(tries[1:])[TRIES // 2]
+
+
+def _alike(costs: Mapping[str, float]) -> float:
+    """What the same model costs by what its calls cost in a row of equal ones."""
+    layer = costs["host.convolution"] + costs["host.normalization"] + costs["host.operation"]
+    return LAYERS * layer + (3 * LAYERS + 1) * costs["host.module"]
 
 
 def _calls(where: str) -> dict[str, Callable[[], object]]:
