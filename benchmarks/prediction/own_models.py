@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from benchmarks.prediction.tables import Judged
 
 import rooflens as rl
-from rooflens.predict import Way, card_of, generation, predicted
-from rooflens.records import Device, Phase
+from rooflens.predict import Card, Conduct, Way, card_of, expected_seconds, generation, predicted
+from rooflens.predict.bands import band
+from rooflens.predict.fitting import TimedCall, fitted, priced
+from rooflens.predict.suite import suite
+from rooflens.records import Device, Phase, Work
 from rooflens.results import RecordSet
+from rooflens.roofline import bound
 
 TIMING = Path("/work/shared/data/own/timing.json")
 SEEN = frozenset({"resnet18", "vgg16", "mobilenet_v3_large"})
 """Models whose rows or kernels were looked at when constants were chosen: no proof."""
+H100 = Path(__file__).parents[1] / "results" / "prediction-h100"
 SIZES = {"inception_v3": 299, "efficientnet_b7": 600}
 
 
-def traced(folder: Path, model: str, dtype: str, mode: str, batch: int, channels_last: bool) -> RecordSet:
+def traced(
+    folder: Path, model: str, dtype: str, mode: str, batch: int, channels_last: bool, optimizer: str = "none"
+) -> RecordSet:
     """The estimate of a step, from a folder where it is kept once it has been made."""
-    path = folder / f"{model}-{dtype}-{mode}-{batch}-{'last' if channels_last else 'first'}.jsonl"
+    name = f"{model}-{dtype}-{mode}-{batch}-{'last' if channels_last else 'first'}"
+    path = folder / f"{name}{'' if optimizer == 'none' else f'-{optimizer}'}.jsonl"
     if not path.exists():
-        options: dict[str, Any] = {"optimizer": "none"} if mode == "train" else {}
+        options: dict[str, Any] = {"optimizer": optimizer} if mode == "train" else {}
         if model in SIZES:
             options["img_size"] = SIZES[model]
         rl.estimate(model, batch=batch, dtype=dtype, mode=mode, channels_last=channels_last, **options).save(path)
@@ -33,27 +43,70 @@ def traced(folder: Path, model: str, dtype: str, mode: str, batch: int, channels
     return records
 
 
+def on_sheets(device: Device) -> tuple[Card, Card]:
+    """A device by its data sheet: of a known generation, and of an unknown one."""
+    known, unknown = card_of(device), card_of(device, generation("general"))
+    assert known is not None
+    assert unknown is not None
+    return known, unknown
+
+
+@cache
+def timed_suite() -> tuple[TimedCall, ...]:
+    """The calls of the suite, as an H100 ran them."""
+    calls, times = suite(), []
+    for line in (H100 / "suite.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        item = calls[row["number"]]
+        assert (item.effect, item.call.name) == (row["effect"], row["name"])
+        times.append(TimedCall(item, row["seconds"]))
+    return tuple(times)
+
+
+@cache
+def calibrated() -> Card:
+    """The H100 whose suite was timed, with the constants that it tells; those of the host are the general ones."""
+    device = rl.device("h100-sxm")
+    card = card_of(replace(device, constants=fitted(timed_suite(), device)))
+    assert card is not None
+    return card
+
+
+def operations_of_the_suite() -> Iterator[Judged]:
+    """The suite's own calls: what constants were read off, so that they tell the spread and no proof."""
+    for card in (*on_sheets(rl.device("h100-sxm")), calibrated()):
+        for item, seconds in timed_suite():
+            call = priced(item)
+            expected = expected_seconds(call, card)
+            down, up = band({call.family: expected}, "pieces", card.level)
+            yield Judged(
+                source="suite",
+                key=f"{item.effect} {item.call.name} {item.call.outputs[0].shape} {item.tf32}",
+                device=card.device.name,
+                level=card.level,
+                family=call.family,
+                regime=item.effect,
+                measured=seconds,
+                predicted=expected,
+                bound=bound(Work(flops=call.flops, bytes={"dram": call.nbytes}), card.device).seconds,
+                low=expected * down,
+                high=expected * up,
+                seen=True,
+            )
+
+
 def judged(
-    source: str,
-    records: RecordSet,
-    device: Device,
-    phase: Phase | None,
-    way: Way,
-    seconds: float,
-    key: str,
-    **more: Any,
+    records: RecordSet, cards: Sequence[Card], phase: Phase | None, way: Way, seconds: float, **more: Any
 ) -> Iterator[Judged]:
-    """A measured time beside its prediction at both levels."""
-    total = records.under(device, phase, way)
-    for card in (card_of(device), card_of(device, generation("general"))):
-        assert card is not None
-        found = predicted(total.records, card, records.conduct(way), phase)
+    """A measured time beside its prediction on each card."""
+    conduct: Conduct = records.conduct(way)
+    for card in cards:
+        total = records.under(card.device, phase, way)
+        found = predicted(total.records, card, conduct, phase)
         assert found is not None
         assert total.seconds is not None
         yield Judged(
-            source=source,
-            key=key,
-            device=device.name,
+            device=card.device.name,
             level=card.level,
             regime=found.regime,
             measured=seconds,
@@ -67,7 +120,7 @@ def judged(
 
 def image_models(folder: Path) -> Iterator[Judged]:
     """Torchvision models on an H200: forward passes, and training steps without an optimizer."""
-    device = rl.device("h200")
+    cards = on_sheets(rl.device("h200"))
     for row in json.loads(TIMING.read_text())["rows"]:
         model, dtype, batch = row["model"], row["dtype"], row["batch"]
         training = row["mode"] == "train"
@@ -79,4 +132,47 @@ def image_models(folder: Path) -> Iterator[Judged]:
             family = f"training, {phase}" if training else "inference"
             key = f"{model} {dtype} {batch} {family}"
             more = {"family": family, "seen": model in SEEN}
-            yield from judged("own H200", records, device, phase, "eager", seconds, key, **more)
+            yield from judged(records, cards, phase, "eager", seconds, source="own H200", key=key, **more)
+
+
+def models_with_graphs(folder: Path) -> Iterator[Judged]:
+    """Torchvision models on the H100 whose suite was timed: eager, from graphs, and replayed call by call."""
+    cards = (*on_sheets(rl.device("h100-sxm")), calibrated())
+    for line in (H100 / "truth.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        model, dtype, batch = row["model"], row["dtype"], row["batch"]
+        records = traced(folder, model, dtype, "inference", batch, row["channels_last"])
+        more = {"source": "own H100", "family": "inference", "key": f"{model} {dtype} {batch}"}
+        ways: tuple[Way, ...] = ("eager", "graph")
+        for way in ways:
+            yield from judged(records, cards, "forward", way, row[way], **more)
+        low, high = band({}, "graph", "replayed")
+        least, seconds = records.under(cards[0].device, "forward").seconds, row["replayed"]
+        assert least is not None
+        yield Judged(
+            device=cards[0].device.name,
+            level="replayed",
+            regime="graph",
+            measured=row["graph"],
+            predicted=seconds,
+            low=seconds * low,
+            high=seconds * high,
+            bound=least,
+            **more,
+        )
+
+
+def training_steps(folder: Path) -> Iterator[Judged]:
+    """Training steps on the same H100, each phase by itself."""
+    cards = (*on_sheets(rl.device("h100-sxm")), calibrated())
+    for line in (H100 / "training.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        records = traced(folder, row["model"], row["dtype"], "train", row["batch"], False, "sgd")
+        phases: tuple[Phase, ...] = ("forward", "backward", "optimizer")
+        for phase in phases:
+            more = {
+                "source": "own H100",
+                "family": f"training, {phase}",
+                "key": f"{row['model']} {row['dtype']} {phase}",
+            }
+            yield from judged(records, cards, phase, "eager", row[phase], **more)

@@ -59,7 +59,7 @@ def _judged(name: str, key: str, call: Call, seconds: float, cold: float, card: 
     one = cost(call, Arithmetic())
     priced = CallOnDevice(call, one.family, one.work.flops, one.work.bytes["dram"], cold, 1.0, "forward", None)
     predicted = expected_seconds(priced, card)
-    down, up = band({one.family: predicted}, "graph", card.level)
+    down, up = band({one.family: predicted}, "pieces", card.level)
     return Judged(
         source=name,
         key=key,

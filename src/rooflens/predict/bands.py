@@ -1,8 +1,9 @@
 """The band of a prediction: between which times the measured one lies in 80 of 100 cases.
 
-`bands.toml` has the 10th and 90th percentile of measured over predicted, by level and family or regime, of what was
-left out of fitting. Errors of one family go together, those of different families do not: a step's band joins the bands
-of its families as independent errors, weighted by their seconds; where the host decides, the host's band counts.
+`bands.toml` has the 10th and 90th percentile of measured over predicted: of steps by level and regime, of operations
+by level and family. `benchmarks/prediction/judge.py --bands` makes it from one half of the models and shapes that were
+measured; the other half says how good it is. Errors of one family go together, those of different families do not: the
+band of some pieces joins those of their families as independent errors, weighted by their seconds.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ from typing import Literal
 
 from rooflens.predict.constants import Level
 
-Regime = Literal["device-bound", "mixed", "host-bound", "graph"]
-"""What a step waits for: the device is busy for over 1.6 times the host's time, or the other way round."""
+Regime = Literal["device-bound", "mixed", "host-bound", "graph", "pieces"]
+"""What a step waits for: the device is busy for over 1.6 times the host's time, or the other way round. A graph has no
+host. Pieces are no step."""
 REST = "other"
 """Families that have no band of their own."""
+Band = tuple[float, float]
 
 
-def band(families: Mapping[str, float], regime: Regime, level: Level) -> tuple[float, float]:
+def band(families: Mapping[str, float], regime: Regime, level: Level) -> Band:
     """Return the factors between which measured over predicted lies, for seconds by family."""
-    table = _bands()[level]
-    if regime == "host-bound":
-        return table["host"]
+    steps, table = _bands()[level]
+    if regime != "pieces":
+        return steps[regime]
     total = sum(families.values())
     if not total:
         return table[REST]
@@ -34,14 +37,15 @@ def band(families: Mapping[str, float], regime: Regime, level: Level) -> tuple[f
     for family, seconds in families.items():
         down, up = table.get(family, table[REST])
         low, high = hypot(low, seconds / total * (1 - down)), hypot(high, seconds / total * (up - 1))
-    if regime == "mixed":
-        down, up = table["host"]
-        low, high = max(low, (1 - down) / 2), max(high, (up - 1) / 2)
     return 1 - low, 1 + high
 
 
 @cache
-def _bands() -> Mapping[str, Mapping[str, tuple[float, float]]]:
+def _bands() -> Mapping[str, tuple[Mapping[str, Band], Mapping[str, Band]]]:
     text = files(__package__).joinpath("bands.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)
-    return {level: {name: (pair[0], pair[1]) for name, pair in its.items()} for level, its in table.items()}
+    return {level: (_pairs(its["steps"]), _pairs(its["families"])) for level, its in table.items()}
+
+
+def _pairs(table: Mapping[str, list[float]]) -> dict[str, Band]:
+    return {name: (pair[0], pair[1]) for name, pair in table.items()}

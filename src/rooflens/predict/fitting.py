@@ -141,6 +141,6 @@ def error(
     """Return the mean absolute error of the logarithm of the times, with some constants; longer calls weigh more."""
     card = card_of(device, start.measured(values, device.name, "a suite"))
     assert card is not None
-    weights = [seconds**WEIGHT for _, seconds in calls]
+    weights: list[float] = [seconds**WEIGHT for _, seconds in calls]
     errors = (abs(log(expected_seconds(call, card) / seconds)) for call, seconds in calls)
     return sum(weight * one for weight, one in zip(weights, errors, strict=True)) / sum(weights)

@@ -68,19 +68,21 @@ class Conduct:
         held: bytes of its tensors at the peak; None where that is not known.
         host_calls: views and calls of modules; none where the host does not matter.
         fused: the records' bytes are those of fused groups.
+        step: the records are those of a step, or of a phase.
     """
 
     way: Way = "eager"
     held: float | None = None
     host_calls: tuple[HostCalls, ...] | None = None
     fused: bool = False
+    step: bool = True
 
     def of_phase(self, phase: Phase | None) -> tuple[HostCalls, ...]:
         """What the host does besides launching, in one phase or in all."""
         return tuple(c for c in self.host_calls or () if phase in (None, c.phase))
 
 
-ALONE = Conduct(way="graph")
+ALONE = Conduct(way="graph", step=False)
 """Pieces of a step: their time on the device."""
 
 
@@ -99,13 +101,14 @@ def predicted(
             launches += calls * (piece.own if piece.nbytes else 0.0)
     device = sum(families.values())
     if conduct.way == "graph":
-        return _with_band(device, device, None, families, card)
+        return _with_band(device, device, None, families, card, "graph" if conduct.step else "pieces")
     if conduct.way == "compiled":
         hosts = host.compiled(round(launches), card)
     else:
         hosts = host.eager(working, conduct.of_phase(phase), card)
     queue = device + launches * card["launch.gap"]
-    return _with_band(max(queue, hosts), device, hosts, families, card)
+    regime: Regime = "device-bound" if device > 1.6 * hosts else "host-bound" if hosts > 1.6 * device else "mixed"
+    return _with_band(max(queue, hosts), device, hosts, families, card, regime)
 
 
 def _pieces(record: Record, conduct: Conduct) -> Iterator[tuple[CallOnDevice, int]]:
@@ -117,11 +120,8 @@ def _pieces(record: Record, conduct: Conduct) -> Iterator[tuple[CallOnDevice, in
 
 
 def _with_band(
-    seconds: float, device: float, hosts: float | None, families: dict[str, float], card: Card
+    seconds: float, device: float, hosts: float | None, families: dict[str, float], card: Card, regime: Regime
 ) -> Prediction:
-    regime: Regime = "graph"
-    if hosts is not None:
-        regime = "device-bound" if device > 1.6 * hosts else "host-bound" if hosts > 1.6 * device else "mixed"
     low, high = band(families, regime, card.level)
     return Prediction(
         seconds=seconds,
