@@ -20,6 +20,7 @@ from rooflens.predict import (
     generations,
 )
 from rooflens.predict.card import Card
+from rooflens.predict.effects.attention_kernels import padding
 from rooflens.predict.effects.copies import addressing
 from rooflens.predict.effects.products import product_sizes, tiled
 from rooflens.predict.effects.streams import cached_share
@@ -255,7 +256,7 @@ def test_few_channels_that_lie_last_are_slow() -> None:
 
 def test_attention_in_fp32_takes_no_heed_of_tf32_and_a_causal_one_does_half() -> None:
     of = card(attention__start=0, attention__fp32=0.5, attention__flash=0.25)
-    many = tensor(8, 100, 1024, 64)  # 6400 blocks of 128 queries: 64 full waves
+    many = tensor(8, 100, 1024, 64)  # 6400 blocks of 128 queries, or 12800 of 64: full waves
 
     def attending(operand: Tensor, causal: bool, dtype: str = "fp32") -> float:
         what = call("attention", (operand, tensor(1)), query=operand, key=operand, value=operand, causal=causal)
@@ -265,7 +266,16 @@ def test_attention_in_fp32_takes_no_heed_of_tf32_and_a_causal_one_does_half() ->
     assert attending(many, False) == attending(many, False, "tf32") == pytest.approx(flops / (0.5 * 10 * TERA))
     narrow = tensor(8, 100, 1024, 64, dtype="bf16")
     assert attending(narrow, False) == pytest.approx(flops / (0.25 * 100 * TERA))
-    assert attending(narrow, True) == pytest.approx(attending(narrow, False) * 1025 / 2048)
+    assert attending(narrow, True) == pytest.approx(attending(narrow, False) * 36 / 64)  # 1 + 2 ... + 8 blocks of 8 x 8
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "causal", "pairs"),
+    [(197, 197, False, 256 * 256), (49, 49, True, 128 * 128), (256, 384, True, 3 * 128**2)],
+)
+def test_lengths_are_padded_to_blocks(queries: int, keys: int, causal: bool, pairs: int) -> None:
+    attending = queries * (queries + 1) / 2 if causal else queries * keys
+    assert padding(queries, keys, 128, causal) == pytest.approx(pairs / attending)
 
 
 def test_one_query_reads_its_cache() -> None:
@@ -276,11 +286,12 @@ def test_one_query_reads_its_cache() -> None:
 
 
 def test_a_list_of_many_small_tensors_costs_launches() -> None:
-    of = card(optimizer__start=4e-6, optimizer__tensors=100, optimizer__chunks=320)
-    small = tuple(tensor(10) for _ in range(250))
+    of = card(optimizer__start=4e-6)
+    small = tuple(tensor(10) for _ in range(250))  # 110 in a launch
     assert seconds(call("_foreach_mul_", small, self=small, scalar=0.9), of) == pytest.approx(3 * 4e-6, rel=0.01)
-    # Two lists have half as many tensors in a launch.
-    assert seconds(call("_foreach_add_", small, self=small, other=small), of) == pytest.approx(5 * 4e-6, rel=0.01)
+    # Of two lists 64 tensors are in a launch: in place with another, or with a list of results.
+    assert seconds(call("_foreach_add_", small, self=small, other=small), of) == pytest.approx(4 * 4e-6, rel=0.01)
+    assert seconds(call("_foreach_mul", small, self=small, scalar=0.9), of) == pytest.approx(4 * 4e-6, rel=0.01)
 
 
 # Levels

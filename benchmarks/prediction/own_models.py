@@ -142,7 +142,7 @@ def models_with_graphs(folder: Path) -> Iterator[Judged]:
         row = json.loads(line)
         model, dtype, batch = row["model"], row["dtype"], row["batch"]
         records = traced(folder, model, dtype, "inference", batch, row["channels_last"])
-        more = {"source": "own H100", "family": "inference", "key": f"{model} {dtype} {batch}"}
+        more: dict[str, Any] = {"source": "own H100", "family": "inference", "key": f"{model} {dtype} {batch}"}
         ways: tuple[Way, ...] = ("eager", "graph")
         for way in ways:
             yield from judged(records, cards, "forward", way, row[way], **more)

@@ -69,13 +69,13 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("attention",),
         tuple(
             f"attention.{name}"
-            for name in ("start", "fp32", "flash", "flash_wide", "backward", "masked", "ragged", "decode")
+            for name in ("start", "fp32", "fp32_width", "flash", "flash_width", "backward", "masked", "decode")
         ),
     ),
     (("rows",), ("rows.start", "rows.share", "rows.long", "rows.rows")),
-    (("pooling",), ("pooling.share", "pooling.output", "pooling.tap")),
+    (("pooling",), tuple(f"pooling.{name}" for name in ("share", "output", "tap", "last_max", "last_average"))),
     (("lookup",), ("lookup.share", "lookup.sorted")),
-    (("list",), ("optimizer.start", "optimizer.share", "optimizer.tensors", "optimizer.chunks")),
+    (("list",), ("optimizer.start", "optimizer.share")),
 )  # fmt: skip
 """Effects whose calls are fitted together, and their constants; a later stage builds on the earlier ones."""
 FACTORS = (1.5, 1.2, 1.1, 1.04)

@@ -1,8 +1,10 @@
 """Attention by the kernel that torch takes: flash in 16 bits, the memory-efficient one in fp32; one query at a time.
 
-fp32 runs at 0.47 of the fp32 rate whatever the TF32 switch says; flash at 0.33 of the 16-bit peak at head widths of
-64 (a trial on an H100), more at 128. Masks and lengths that are no multiple of 8 cost up to half more. Blocks of 128
-queries of each head run in waves. Backward computes 5 products for the 4 that are counted. Decoding reads the cache.
+A block takes 128 queries of a head (64 in fp32) and goes over the keys in blocks of as many: lengths are padded to
+blocks, and a causal call computes the blocks that touch its half. Rates are per head width: twice as wide runs twice as
+fast, up to 128. fp32 has one kernel, whatever the TF32 switch says. Masks cost a factor. Backward computes 5 products
+for the 4 that are counted. A few queries against many keys read the cache. Forms and constants: a suite on an H100 (77
+calls; torch 2.11, whose 16-bit kernel is cuDNN's or FlashAttention-2's).
 """
 
 from __future__ import annotations
@@ -19,6 +21,10 @@ FEW = 16
 """Most queries of a call that is bound by reading its keys and values."""
 RECOMPUTED = 5 / 4
 """Products of a flash backward over those that are counted: Q K^T is computed again."""
+BLOCK = {True: 128, False: 64}
+"""Queries of a block, and keys: in 16 bits, and in fp32."""
+WIDE = 128
+"""Head width from which on a kernel gets no faster."""
 
 
 def attention(piece: CallOnDevice, card: Card) -> float:
@@ -30,31 +36,44 @@ def attention(piece: CallOnDevice, card: Card) -> float:
     flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul."))
     reading = moved(piece, card, card["attention.decode"])
     start = card["attention.start"]
-    if query.shape[-2] <= FEW and key.shape[-2] > query.shape[-2]:
+    packed = call.name.startswith("varlen")
+    if not packed and query.shape[-2] <= FEW and key.shape[-2] > query.shape[-2]:
         return start + reading
     rate = _rate(card, query)
     if "backward" in call.name:
         flops, rate = flops * RECOMPUTED, rate * card["attention.backward"]
-    computing = flops / rate * _last_wave(card, query)
+    computing = flops / rate
+    if not packed:
+        causal = bool(call.get("causal", call.get("is_causal")))
+        computing *= padding(query.shape[-2], key.shape[-2], BLOCK[query.dtype in HALF], causal) * _waves(card, query)
     if isinstance(call.get("mask", call.get("attn_mask")), Tensor):
         computing *= card["attention.masked"]
-    elif query.shape[-2] % 8 or key.shape[-2] % 8:
-        computing *= card["attention.ragged"]
     return start + max(computing, reading)
 
 
 def _rate(card: Card, query: Tensor) -> float:
     """FLOP/s of the kernel for operands of a type and a head width."""
+    width = min(query.shape[-1], WIDE) / 64
     if query.dtype not in HALF:
-        return card["attention.fp32"] * (card.rates.get("vector.fp32") or card.rates["matmul.fp32"])
+        rate = card.rates.get("vector.fp32") or card.rates["matmul.fp32"]
+        return rate * card["attention.fp32"] * width ** card["attention.fp32_width"]
     peak = card.rates.get(f"matmul.{query.dtype}") or card.rates.get("matmul.fp16") or card.rates["vector.fp32"]
-    narrow, wide = card["attention.flash"], card["attention.flash_wide"]
-    along = min(1.0, max(0.0, (query.shape[-1] - 64) / 64))
-    return peak * (narrow + along * (wide - narrow))
+    return peak * card["attention.flash"] * width ** card["attention.flash_width"]
 
 
-def _last_wave(card: Card, query: Tensor) -> float:
+def padding(queries: int, keys: int, block: int, causal: bool) -> float:
+    """Pairs in the blocks that a kernel computes, over the pairs that attend."""
+    down, across = ceil(queries / block), ceil(keys / block)
+    if not causal:
+        return down * across * block * block / max(1, queries * keys)
+    square = min(queries, keys)
+    attending = square * (square + 1) // 2 + max(0, queries - keys) * keys
+    touched = sum(min(across, row + 1) for row in range(down))
+    return touched * block * block / max(1, attending)
+
+
+def _waves(card: Card, query: Tensor) -> float:
     """Waves of blocks over the units that they would fill: units without a block wait."""
-    blocks = prod(query.shape[:-2]) * ceil(query.shape[-2] / card["attention.block"])
+    blocks = prod(query.shape[:-2]) * ceil(query.shape[-2] / BLOCK[query.dtype in HALF])
     waves = blocks / card.units
     return ceil(waves) / waves if waves else 1.0

@@ -1,7 +1,8 @@
 """Operations on lists of tensors: foreach and fused optimizers, norms of gradients.
 
-torch's multi_tensor_apply puts up to 110 tensors (of a list each; fewer with more lists) and 320 chunks of 65,536
-elements into a launch. Small tensors waste their chunks, so many small parameters cost launches, not bytes.
+torch's multi_tensor_apply puts up to 110 tensors into a launch (64, 48, 36, 30 of two to five lists, results included)
+and 320 chunks of 65,536 elements. Small tensors waste their chunks, so many small parameters cost launches, not bytes.
+The start of a launch is from a suite on an H100.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import bytes_time
 from rooflens.records import Tensor
 
-CHUNK = 65_536
+CHUNK, MOST_CHUNKS = 65_536, 320
+MOST_TENSORS = (110, 64, 48, 36, 30)
+"""Tensors of each list in a launch, by the number of lists."""
 
 
 def tensor_list(piece: CallOnDevice, card: Card) -> float:
     """Seconds of one operation on lists of tensors."""
-    lists = [value for _, value in piece.call.arguments if isinstance(value, tuple) and value]
-    tensors = [[t for t in value if isinstance(t, Tensor)] for value in lists]
+    given = [value for _, value in piece.call.arguments if isinstance(value, tuple) and value]
+    tensors = [[t for t in value if isinstance(t, Tensor)] for value in given]
     first = max(tensors, key=len, default=[])
     chunks = sum(ceil(t.elements / CHUNK) for t in first)
-    depth = max(1, sum(len(some) == len(first) for some in tensors))
-    per_launch = card["optimizer.tensors"] / depth
-    launches = max(1, ceil(len(first) / per_launch), ceil(chunks / card["optimizer.chunks"]))
+    lists = sum(len(some) == len(first) for some in tensors) + (not piece.call.name.endswith("_"))
+    most = MOST_TENSORS[min(max(1, lists), len(MOST_TENSORS)) - 1]
+    launches = max(1, ceil(len(first) / most), ceil(chunks / MOST_CHUNKS))
     moving = bytes_time(0.0, piece.nbytes, piece.nbytes, card, card["optimizer.share"])
     return launches * card["optimizer.start"] + moving
