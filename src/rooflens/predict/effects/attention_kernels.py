@@ -56,9 +56,13 @@ def _rate(card: Card, query: Tensor) -> float:
     width = min(query.shape[-1], WIDE) / 64
     if query.dtype not in HALF:
         rate = card.rates.get("vector.fp32") or card.rates["matmul.fp32"]
-        return rate * card["attention.fp32"] * width ** card["attention.fp32_width"]
+        return rate * card["attention.fp32"] * _power(width, card["attention.fp32_width"])
     peak = card.rates.get(f"matmul.{query.dtype}") or card.rates.get("matmul.fp16") or card.rates["vector.fp32"]
-    return peak * card["attention.flash"] * width ** card["attention.flash_width"]
+    return peak * card["attention.flash"] * _power(width, card["attention.flash_width"])
+
+
+def _power(base: float, exponent: float) -> float:
+    return float(base**exponent)
 
 
 def padding(queries: int, keys: int, block: int, causal: bool) -> float:
