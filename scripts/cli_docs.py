@@ -30,6 +30,12 @@ Each command has a [function in Python](python.md).
   where a comparison is doubtful and `--fail-if-doubtful` is given. `rooflens --debug COMMAND ...` shows the traceback.
 - **Width and colour:** tables fit the terminal, 80 columns in a pipe; columns without room are named below the table.
   `NO_COLOR=1` switches colour off.
+- **Quiet:** `-q` prints results and errors alone, without progress and names of files.
+- **A shell completes** commands, options, models and devices:
+  `eval "$(_ROOFLENS_COMPLETE=bash_source rooflens)"` in `~/.bashrc`,
+  `eval "$(_ROOFLENS_COMPLETE=zsh_source rooflens)"` in `~/.zshrc`,
+  `_ROOFLENS_COMPLETE=fish_source rooflens | source` in `~/.config/fish/completions/rooflens.fish`.
+- **Dtypes** have the names of torch too: `float16`, `half`, `torch.bfloat16`.
 - **Words** are explained in the [glossary](glossary.md), names of devices [here](devices.md). The shape of
   `--format json` is [promised](json.md).
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 import rooflens as rl
-from rooflens.cli.options import OutputPath, emit_text, examples, progress_bar
+from rooflens.cli.options import OutputPath, emit_text, examples, progress_bar, say
 
 
 @click.command(
@@ -53,4 +53,4 @@ def calibrate(device: str | None, output: Path | None, budget: float | None, qui
         measured = rl.calibrate(device, output=output, budget=budget, quick=quick, suite=suite, progress=tell)
     tables = [rates(measured, here.known), amounts(measured)]
     emit_text(lambda wanted, color: render(tables, wanted, color=color), "table", ())
-    click.echo(f"wrote {output or here.stored}", err=True)
+    say(f"wrote {output or here.stored}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import rooflens as rl
-from rooflens.cli.options import Command
+from rooflens.cli.options import Command, say
 
 if TYPE_CHECKING:
     from rooflens.study import Status
@@ -55,7 +55,7 @@ def run_on_cluster(what: Path, *, cluster: Mapping[str, Any], folder: Path | Non
     try:
         return rl.run_study_on_cluster(what, folder, **cluster, **options)
     except KeyboardInterrupt:
-        click.echo("the jobs go on: 'rooflens study resume' waits for them, 'scancel' ends them", err=True)
+        say("the jobs go on: 'rooflens study resume' waits for them, 'scancel' ends them")
         raise
 
 

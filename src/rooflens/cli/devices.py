@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 import rooflens as rl
-from rooflens.cli.options import TABLES, all_of, emit_text, examples, format_option, output_option
+from rooflens.cli.completion import DeviceName
+from rooflens.cli.options import TABLES, Group, all_of, emit_text, examples, format_option, output_option
 
 if TYPE_CHECKING:
     from rooflens.records import Device
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
 KINDS = ("gpu", "cpu", "tpu", "soc", "accelerator")
 
 
+class _Devices(Group):
+    """Takes a word that is no command for the name of a device."""
+
+    def meant(self, ctx: click.Context, args: Sequence[str]) -> str:
+        return super().meant(ctx, args) or " ".join([ctx.command_path, "show", *args])
+
+
 @click.group(
+    cls=_Devices,
     invoke_without_command=True,
     epilog=examples(
         "rooflens devices                            all of them",
@@ -70,7 +79,7 @@ def list_(
         "rooflens devices show my-board.toml",
     ),
 )
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", type=DeviceName(), metavar="NAME...", nargs=-1, required=True)
 @_output_options
 def show(names: tuple[str, ...], format_: Format, outputs: tuple[Path, ...]) -> None:
     """Show every rate of a device, where it comes from, and what else is known.

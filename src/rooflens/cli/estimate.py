@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 import rooflens as rl
+from rooflens.cli.completion import DeviceName
 from rooflens.cli.options import Shown, examples, limit_option, output_options, progress_bar, run_options
 
 _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
@@ -33,6 +34,7 @@ _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 @click.option(
     "--device",
     "devices",
+    type=DeviceName(),
     multiple=True,
     help="A name, '2x NAME', 'measured' (see calibrate), or a .toml file. Repeatable.",
 )

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 import rooflens as rl
-from rooflens.cli.options import DTYPES, MODES, IntList, NamedSize, examples, progress_bar
+from rooflens.cli.completion import DeviceName
+from rooflens.cli.options import DTYPES, MODES, Dtype, IntList, NamedSize, examples, progress_bar
 from rooflens.runs.options import OPTIONS
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
@@ -45,10 +46,10 @@ _WORD = re.compile(r"\w+(::\w+)?")
 @click.option(
     "--phase", type=click.Choice(PHASES), help="Default: forward for an operation, every phase for a model or a file."
 )
-@click.option("--device", multiple=True, help="Also show the time on this device. Repeatable.")
+@click.option("--device", type=DeviceName(), multiple=True, help="Also show the time on this device. Repeatable.")
 @click.option(
     "--dtype",
-    type=click.Choice(DTYPES),
+    type=Dtype(*DTYPES),
     help="Type of an operation or a model.  [default: fp32; for an ONNX file, its own]",
 )
 @click.option("-b", "--batch", type=IntList(), help="For a model: samples per step.")

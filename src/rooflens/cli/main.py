@@ -8,7 +8,7 @@ from importlib import import_module
 import click
 
 from rooflens import __version__
-from rooflens.cli.options import examples
+from rooflens.cli.options import Group, examples
 from rooflens.errors import ModelError, RooflensError
 from rooflens.without_compiler import compiler_on_demand
 
@@ -29,17 +29,16 @@ COMMANDS = {
 """Commands with their one-line help, so that `rooflens --help` imports none of them."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """Imports a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = getattr(import_module(f"rooflens.cli.{cmd_name}"), cmd_name)
-        return command
+        if cmd_name not in self.commands and cmd_name in COMMANDS:
+            self.add_command(getattr(import_module(f"rooflens.cli.{cmd_name}"), cmd_name))
+        return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import rooflens as rl
+from rooflens.cli.completion import ModelName
 from rooflens.progress import WAITING
-from rooflens.runs.options import ANSWERING, OPTIONS, Option
+from rooflens.runs.options import ANSWERING, OPTIONS, Option, dtype_hint, dtype_named
 
 if TYPE_CHECKING:
     from rooflens.report.figures.saving import Picture
@@ -34,6 +36,55 @@ TABLES: dict[str, Format] = {".json": "json", ".csv": "csv", ".md": "md", ".tex"
 RECORDS = ".jsonl"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+_QUIET = f"{__name__}.quiet"
+"""Where a context keeps that nothing but results and errors is said."""
+
+
+def say(text: str) -> None:
+    """Print what happens on stderr, unless the user wants to hear nothing of it."""
+    context = click.get_current_context(silent=True)
+    if context is None or not context.meta.get(_QUIET):
+        click.echo(text, err=True)
+
+
+def _keep_quiet(context: click.Context, param: click.Parameter, quiet: bool) -> None:
+    context.meta[_QUIET] = quiet or context.meta.get(_QUIET, False)
+
+
+_quiet_option = click.Option(
+    ["-q", "--quiet"],
+    is_flag=True,
+    expose_value=False,
+    callback=_keep_quiet,
+    help="Print results and errors, no progress and no names of files.",
+)
+
+
+class Group(click.Group):
+    """A group whose commands can be quiet, and that says what was meant by a word that is none of them."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and not isinstance(command, click.Group) and _quiet_option not in command.params:
+            command.params.append(_quiet_option)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            meant = self.meant(ctx, args)
+            hint = f"; did you mean '{meant}'?" if meant else f"; known: {', '.join(self.list_commands(ctx))}"
+            raise click.UsageError(f"no command {args[0]!r}{hint}", ctx) from error
+
+    def meant(self, ctx: click.Context, args: Sequence[str]) -> str:
+        """Return the command line that was most likely meant, "" where nothing is near."""
+        near = get_close_matches(args[0].lower(), self.list_commands(ctx), n=1, cutoff=0.6)
+        return " ".join([ctx.command_path, *near, *args[1:]]) if near else ""
 
 
 def examples(*lines: str) -> str:
@@ -59,21 +110,38 @@ class IntList(click.ParamType):  # type: ignore[type-arg]
         return numbers
 
 
-class WordList(click.ParamType):  # type: ignore[type-arg]
-    """Known words, separated by commas."""
+class Dtype(click.ParamType):  # type: ignore[type-arg]
+    """A dtype; the names that torch has for it are known too."""
+
+    name = "dtype"
 
     def __init__(self, *known: str) -> None:
-        self.known, self.name = known, "words"
+        self.known = known
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join(self.known)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self.named([value], param, ctx)[0]
+
+    def named(self, words: Sequence[str], param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        """Return dtypes as rooflens names them, or fail with all that are not known."""
+        names = [dtype_named(word.strip()) for word in words]
+        wrong = [word for word in names if word not in self.known]
+        if wrong:
+            hints = "".join(map(dtype_hint, wrong))
+            self.fail(f"{', '.join(map(repr, wrong))}: not known; known: {', '.join(self.known)}{hints}", param, ctx)
+        return names
+
+
+class DtypeList(Dtype):
+    """Dtypes, separated by commas."""
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return f"[{'|'.join(self.known)},...]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        words = value if isinstance(value, list) else [word.strip() for word in str(value).split(",")]
-        wrong = ", ".join(repr(word) for word in words if word not in self.known)
-        if wrong:
-            self.fail(f"{wrong}: not known; known: {', '.join(self.known)}", param, ctx)
-        return words
+        return self.named(value if isinstance(value, list) else str(value).split(","), param, ctx)
 
 
 class OutputPath(click.ParamType):  # type: ignore[type-arg]
@@ -125,11 +193,11 @@ def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Comman
 def run_options(source: str) -> Callable[[Command], Command]:
     """Return MODEL, batch, dtype, mode, and the options of the table for a source."""
     return all_of(
-        click.argument("model"),
+        click.argument("model", type=ModelName()),
         click.option("-b", "--batch", type=IntList(), help="Samples per step, one or several: 1,64,256."),
         click.option(
             "--dtype",
-            type=WordList(*DTYPES, AS_IS),
+            type=DtypeList(*DTYPES, AS_IS),
             help="Precision, one or several: fp32,bf16. fp32 turns TF32 off, tf32 turns it on, default keeps torch's"
             " settings; amp is autocast; as-is keeps the types of a model in a file of your own.  [default: fp32]",
         ),
@@ -215,7 +283,7 @@ class Shown:
         for path in sorted(others, key=lambda path: path.suffix.lower() != RECORDS):  # a picture may turn out empty
             if path.suffix.lower() == RECORDS:
                 records.save(path)
-                click.echo(f"wrote {path}", err=True)
+                say(f"wrote {path}")
             else:
                 save_picture(rl.roofline(drawn, by=self.by), path)
 
@@ -224,7 +292,19 @@ def save_picture(picture: Picture, path: Path) -> None:
     """Draw to a file, and say so, with what it lacks."""
     picture.save(path)
     lacks = f", without a mark: {picture.without_marks}" if picture.without_marks else ""
-    click.echo(f"wrote {path}{lacks}", err=True)
+    say(f"wrote {path}{lacks}")
+
+
+open_option = click.option("--open", "shown_at_once", is_flag=True, help="Show the .html page in the browser.")
+
+
+def open_page(paths: Sequence[Path]) -> None:
+    """Show the first page among some files in the user's browser."""
+    pages = [path for path in paths if path.suffix.lower() == ".html"]
+    if not pages:
+        raise click.UsageError("--open shows an .html page, and none is written; add -o page.html")
+    if click.launch(str(pages[0])) != 0:
+        say(f"no browser was found here; open {pages[0]} yourself")
 
 
 def output_options(command: Command) -> Command:
@@ -300,7 +380,7 @@ def write(path: Path, text: str | bytes) -> None:
     from rooflens.records import write_atomically
 
     write_atomically(path, text)
-    click.echo(f"wrote {path}", err=True)
+    say(f"wrote {path}")
 
 
 def in_color() -> bool:
@@ -325,13 +405,14 @@ def progress_bar() -> Iterator[Callable[[float, str], None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    hidden = not console.is_terminal
+    quiet = click.get_current_context().meta.get(_QUIET, False)
+    hidden = quiet or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar, redirect_stdout(sys.stderr):
         task = bar.add_task("building", total=1.0)
 
         def tell(share: float, what: str) -> None:
             if hidden and what.startswith(WAITING):
-                click.echo(what, err=True)
+                say(what)
             bar.update(task, completed=share, description=escape(what))
 
         yield tell

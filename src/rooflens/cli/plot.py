@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 import rooflens as rl
-from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples, save_picture
+from rooflens.cli.completion import DeviceName
+from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples, open_option, open_page, save_picture, say
 from rooflens.errors import FileError
 
 
@@ -26,6 +27,7 @@ from rooflens.errors import FileError
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--device",
+    type=DeviceName(),
     multiple=True,
     help="Also draw the ceilings of this device; 'measured' is this machine, calibrated. Repeatable.",
 )
@@ -66,8 +68,14 @@ from rooflens.errors import FileError
     required=True,
     help="png, svg, pdf or html. Repeatable.",
 )
+@open_option
 def plot(
-    files: tuple[Path, ...], chart: str | None, format_: str | None, outputs: tuple[Path, ...], **roofline: Any
+    files: tuple[Path, ...],
+    chart: str | None,
+    format_: str | None,
+    outputs: tuple[Path, ...],
+    shown_at_once: bool,
+    **roofline: Any,
 ) -> None:
     """Draw records on a roofline. A line joins the estimated and the measured mark of the same piece.
 
@@ -87,10 +95,12 @@ def plot(
                 f"{str(file)!r} holds nothing to draw, only {len(found.failures)} failures: {found.failures[0].message}"
             )
         if not found.records:
-            click.echo(f"{str(file)!r} holds no records: of it only ceilings can be drawn", err=True)
+            say(f"{str(file)!r} holds no records: of it only ceilings can be drawn")
     picture = rl.roofline(*sets, **roofline) if chart is None else rl.chart(chart, *sets)
     for path in targets:
         save_picture(picture, path)
+    if shown_at_once:
+        open_page(targets)
 
 
 def _target(path: Path, format_: str | None) -> Path:

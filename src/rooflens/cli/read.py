@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 import rooflens as rl
+from rooflens.cli.completion import DeviceName
 from rooflens.cli.devices import show_devices
-from rooflens.cli.options import DTYPES, MODES, TABLES, Shown, examples, output_options
+from rooflens.cli.options import DTYPES, MODES, TABLES, Dtype, Shown, examples, output_options
 
 
 @click.command(
@@ -25,7 +26,9 @@ from rooflens.cli.options import DTYPES, MODES, TABLES, Shown, examples, output_
     )
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--device", help="The device that ran the kernels; default: the one that the file names.")
+@click.option(
+    "--device", type=DeviceName(), help="The device that ran the kernels; default: the one that the file names."
+)
 @click.option(
     "--work",
     "statements",
@@ -36,7 +39,7 @@ from rooflens.cli.options import DTYPES, MODES, TABLES, Shown, examples, output_
 )
 @click.option("--model", help="The model that ran, if the file does not name it. Its estimate can then be joined.")
 @click.option("-b", "--batch", type=click.IntRange(1), help="The batch that ran.")
-@click.option("--dtype", type=click.Choice(DTYPES), help="The dtype that ran.")
+@click.option("--dtype", type=Dtype(*DTYPES), help="The dtype that ran.")
 @click.option(
     "--mode",
     type=click.Choice(MODES),

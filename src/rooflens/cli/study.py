@@ -12,7 +12,7 @@ import click
 
 import rooflens as rl
 from rooflens.cli.cluster import cluster_options, progress_text, run_on_cluster
-from rooflens.cli.options import all_of, examples, progress_bar
+from rooflens.cli.options import Group, all_of, examples, open_option, open_page, progress_bar, say
 from rooflens.progress import WAITING
 
 if TYPE_CHECKING:
@@ -24,14 +24,23 @@ FAILED = 3
 """Exit code where cells have failed."""
 
 
+class _Study(Group):
+    """Takes a word that is no command for a study file, or for the folder of a study."""
+
+    def meant(self, ctx: click.Context, args: Sequence[str]) -> str:
+        command = "run" if args[0].endswith(".toml") else "status" if Path(args[0]).is_dir() else None
+        return " ".join([ctx.command_path, command, *args]) if command else super().meant(ctx, args)
+
+
 @click.group(
+    cls=_Study,
     epilog=examples(
         "rooflens study run study.toml",
         "rooflens study run study.toml --jobs 4 --source estimate",
         "rooflens study status out/study",
         "rooflens study resume out/study --retry",
         "rooflens study report out/study -o report.html",
-    )
+    ),
 )
 def study() -> None:
     """Run a grid of cases from one file, and resume it at any moment.
@@ -151,7 +160,8 @@ def status(context: click.Context, /, folder: Path, format_: str) -> None:
 @click.option(
     "--tables", type=click.Path(path_type=Path, file_okay=False), help="Write each table into this folder, as CSV."
 )
-def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Path | None) -> None:
+@open_option
+def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Path | None, shown_at_once: bool) -> None:
     """Write the results of a study as one page, or as files for a paper.
 
     The page holds the question, the answers with their numbers, every case, figures, findings, failures and how to
@@ -163,6 +173,8 @@ def report(folder: Path, out: tuple[Path, ...], figures: Path | None, tables: Pa
     for path in (*wanted, figures, tables):
         if path is not None:
             click.echo(path)
+    if shown_at_once:
+        open_page(wanted)
 
 
 def _run(context: click.Context, what: Path, *, cluster: Mapping[str, Any] | None, jobs: int, **options: Any) -> None:
@@ -176,7 +188,7 @@ def _run(context: click.Context, what: Path, *, cluster: Mapping[str, Any] | Non
         else:
             reached = run_on_cluster(what, cluster=cluster, begun=live.begun, progress=live.look, **options)
     click.echo(status_text(reached), nl=False)
-    click.echo(f"records are in {live.folder}", err=True)
+    say(f"records are in {live.folder}")
     context.exit(FAILED if reached.count("failed") else 0)
 
 
@@ -202,20 +214,20 @@ class _Display:
         self._total = len(folder.cells)
         self._over = {cell.key for cell in folder.cells if folder.has(cell) is not None}
         if change is not None:
-            click.echo(change_text(change), err=True)
+            say(change_text(change))
 
     def __call__(self, step: CellNews) -> None:
         key = step.cell.key
         if step.what == "running":
             self._shares[key] = step.share
             if self._lines and step.text.startswith(WAITING):
-                click.echo(step.text, err=True)
+                say(step.text)
         else:
             self._shares.pop(key, None)
             self._over |= {key} if step.what in ("done", "skipped", "failed") else set()
             self._failed += step.what == "failed"
             if self._lines and step.seconds is not None:
-                click.echo(self._line(step), err=True)
+                say(self._line(step))
         share = (len(self._over) + sum(self._shares.values())) / max(1, self._total)
         failed = f", {self._failed} failed" if self._failed else ""
         self._bar(share, f"{len(self._over)} of {self._total}{failed}: {step.cell.label()}")
@@ -224,7 +236,7 @@ class _Display:
         """Show progress of a study that runs in jobs of a cluster."""
         text = progress_text(status, jobs)
         if self._lines and text != self._last:
-            click.echo(text, err=True)
+            say(text)
         self._last = text
         self._bar(status.count("done") / max(1, self._total), text)
 
@@ -242,7 +254,7 @@ def _hint_on_interrupt(live: _Display) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if live.folder != Path():
-            click.echo(f"what is done is kept; 'rooflens study resume {live.folder}' goes on", err=True)
+            say(f"what is done is kept; 'rooflens study resume {live.folder}' goes on")
         raise
 
 

@@ -19,6 +19,8 @@ MOST_REPEATED = 4096
 _REPEATED = re.compile(r"(?:layer|block|expert)s?$", re.IGNORECASE)
 _DIVIDING = re.compile(r"(?:heads?|^(?:hidden|vocab|intermediate)_size|^head_dim|^n_embd)$")
 """Names of sizes that are divided, or divided by."""
+_IN_A_FOLDER = "config.json"
+"""How transformers names it beside the weights."""
 _LONGEST = 300
 """Characters of a message of transformers."""
 
@@ -33,14 +35,24 @@ def configuration(name: str) -> tuple[str, Any]:
         ModelError: the file cannot be used.
     """
     source = name.removeprefix(PREFIX)
-    if source.endswith(".json"):
-        return name, _of_file(source)
+    if is_file(source):
+        return name, _of_file(_file(source))
     if name.startswith(PREFIX) and source in families():
         return name, _made(source, source, {})
     known = known_model(source)
     if known is None:
         raise unknown_model(source, kind="transformers family", others=families(), remedy=NAMES)
     return known.name, _made(source, known.family, {k: v for k, v in known.config.items() if k != "model_type"})
+
+
+def is_file(source: str) -> bool:
+    """True for a configuration in a file, or for the path of a folder that holds one."""
+    return source.endswith(".json") or _file(source) != source
+
+
+def _file(source: str) -> str:
+    inside = Path(source) / _IN_A_FOLDER
+    return str(inside) if "/" in source and inside.is_file() else source
 
 
 def _of_file(source: str) -> Any:

@@ -12,7 +12,7 @@ from rooflens.known_models import known_model, unknown_model
 from rooflens.models import timm, torchvision, transformers, userfile
 from rooflens.models.blueprint import Blueprint, Example
 from rooflens.models.checkpointing import checkpointed
-from rooflens.models.configuration import PREFIX
+from rooflens.models.configuration import PREFIX, is_file
 from rooflens.models.construction import first_that_works, on_place
 from rooflens.models.dtypes import FLOATING_TYPES
 from rooflens.models.step import ONE_DICT, Loss, Step, argument_names
@@ -28,8 +28,9 @@ ALL_NAMES = (
 def find(model: str, options: Options | None = None, mode: str = "inference") -> Blueprint:
     """Return the blueprint of a name, for a mode.
 
-    ``resnet18`` is torchvision's, ``timm:NAME`` timm's, ``hf:FAMILY`` or ``hf:config.json`` transformers',
-    ``llama-3.1-8b`` or ``meta-llama/Llama-3.1-8B`` a well-known one's, and ``path/file.py:function`` the user's own.
+    ``resnet18`` is torchvision's, ``timm:NAME`` timm's, ``llama-3.1-8b`` or ``meta-llama/Llama-3.1-8B`` a well-known
+    one's, ``hf:FAMILY``, ``hf:config.json`` or the path of a folder with such a file transformers', and
+    ``path/file.py:function`` the user's own.
 
     Raises:
         UnknownModel: the name is unknown; near names are listed.
@@ -77,7 +78,7 @@ def check_not_generating(mode: str, model: str) -> None:
 def _blueprint(model: str, options: Options, mode: str) -> Blueprint:
     if model.startswith(timm.PREFIX):
         return timm.blueprint(model, options)
-    if model.startswith(PREFIX) or known_model(model) is not None:
+    if model.startswith(PREFIX) or known_model(model) is not None or is_file(model):
         return transformers.blueprint(model, options, mode)
     if ".py:" in model:
         return userfile.blueprint(model)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeGuard
 
 from rooflens.errors import InvalidValue, checked
 from rooflens.records import AS_IS, DTYPES, MODES, Case, file_name
-from rooflens.runs.options import ANSWERING, SWEPT, Options
+from rooflens.runs.options import ANSWERING, SWEPT, Options, dtype_hint, dtype_named
 
 _WORDS: Mapping[str, tuple[str, ...]] = {"dtype": (*DTYPES, AS_IS), "mode": MODES}
 
@@ -19,7 +19,8 @@ def check_word(what: str, value: object) -> None:
     """Raise InvalidValue for a dtype or a mode that is not known."""
     known = _WORDS[what]
     if value not in known:
-        raise InvalidValue(f"unknown {what} {value!r}; known: {', '.join(known)}")
+        hint = dtype_hint(str(value)) if what == "dtype" else ""
+        raise InvalidValue(f"unknown {what} {value!r}; known: {', '.join(known)}{hint}")
 
 
 def check_runs_here(mode: str) -> None:
@@ -159,6 +160,9 @@ class Request:
             InvalidValue: several sizes are asked for of a module that is handed in, whose inputs have one, or none is.
         """
         swept = {name: several(arguments[name]) for name in ("dtype", *SWEPT) if name in arguments}
+        if "dtype" in swept:
+            named = (dtype_named(word) if isinstance(word, str) else word for word in swept["dtype"])
+            swept["dtype"] = several(list(named))
         for name, values in swept.items():
             if not values or (len(values) > 1 and None in values):
                 what = "names of dtypes" if name == "dtype" else "whole numbers of at least 1"
