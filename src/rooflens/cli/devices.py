@@ -10,7 +10,7 @@ import click
 
 import rooflens as rl
 from rooflens.cli.completion import DeviceName
-from rooflens.cli.options import TABLES, Group, all_of, emit_text, examples, format_option, output_option
+from rooflens.cli.options import TABLES, CommandGroup, all_of, emit_text, examples, format_option, output_option
 
 if TYPE_CHECKING:
     from rooflens.records import Device
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 KINDS = ("gpu", "cpu", "tpu", "soc", "accelerator")
 
 
-class _Devices(Group):
+class _Devices(CommandGroup):
     """Takes a word that is no command for the name of a device."""
 
     def meant(self, ctx: click.Context, args: Sequence[str]) -> str:

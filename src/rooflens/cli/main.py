@@ -8,7 +8,7 @@ from importlib import import_module
 import click
 
 from rooflens import __version__
-from rooflens.cli.options import Group, examples
+from rooflens.cli.options import CommandGroup, examples
 from rooflens.errors import ModelError, RooflensError
 from rooflens.without_compiler import compiler_on_demand
 
@@ -29,7 +29,7 @@ COMMANDS = {
 """Commands with their one-line help, so that `rooflens --help` imports none of them."""
 
 
-class LazyGroup(Group):
+class LazyGroup(CommandGroup):
     """Imports a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

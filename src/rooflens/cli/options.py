@@ -62,7 +62,7 @@ _quiet_option = click.Option(
 )
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group whose commands can be quiet, and that says what was meant by a word that is none of them."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

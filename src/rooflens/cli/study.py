@@ -12,7 +12,7 @@ import click
 
 import rooflens as rl
 from rooflens.cli.cluster import cluster_options, progress_text, run_on_cluster
-from rooflens.cli.options import Group, all_of, examples, open_option, open_page, progress_bar, say
+from rooflens.cli.options import CommandGroup, all_of, examples, open_option, open_page, progress_bar, say
 from rooflens.progress import WAITING
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ FAILED = 3
 """Exit code where cells have failed."""
 
 
-class _Study(Group):
+class _Study(CommandGroup):
     """Takes a word that is no command for a study file, or for the folder of a study."""
 
     def meant(self, ctx: click.Context, args: Sequence[str]) -> str:
