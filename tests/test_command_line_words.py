@@ -14,7 +14,7 @@ from rooflens.cli.completion import DeviceName, ModelName, torchvision_names
 from rooflens.cli.main import cli
 from rooflens.errors import InvalidValue
 from rooflens.models import torchvision
-from rooflens.runs.options import dtype_named
+from rooflens.runs.dtype_names import dtype_named
 
 
 def said(*words: str) -> str:
@@ -124,7 +124,12 @@ def test_a_quiet_command_prints_results_alone(tmp_path: Path) -> None:
 
 def test_a_page_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(click, "launch", lambda path: opened.append(path) or 0)
+
+    def launch(path: str) -> int:
+        opened.append(path)
+        return 0
+
+    monkeypatch.setattr(click, "launch", launch)
     page = tmp_path / "t4.html"
     CliRunner().invoke(cli, ["plot", "--device", "t4", "-o", str(page), "--open"], catch_exceptions=False)
     assert opened == [str(page)]

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 import rooflens as rl
-from rooflens.cli.options import OutputPath, emit_text, examples, progress_bar, say
+from rooflens.cli.command_group import say
+from rooflens.cli.options import OutputPath, emit_text, examples, progress_bar
 
 
 @click.command(

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import rooflens as rl
-from rooflens.cli.options import Command, say
+from rooflens.cli.command_group import say
+from rooflens.cli.options import Command
 
 if TYPE_CHECKING:
     from rooflens.study import Status

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 import rooflens as rl
+from rooflens.cli.command_group import CommandGroup
 from rooflens.cli.completion import DeviceName
-from rooflens.cli.options import TABLES, CommandGroup, all_of, emit_text, examples, format_option, output_option
+from rooflens.cli.options import TABLES, all_of, emit_text, examples, format_option, output_option
 
 if TYPE_CHECKING:
     from rooflens.records import Device

@@ -8,7 +8,8 @@ from importlib import import_module
 import click
 
 from rooflens import __version__
-from rooflens.cli.options import CommandGroup, examples
+from rooflens.cli.command_group import CommandGroup
+from rooflens.cli.options import examples
 from rooflens.errors import ModelError, RooflensError
 from rooflens.without_compiler import compiler_on_demand
 

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,9 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import rooflens as rl
+from rooflens.cli.command_group import is_quiet, say
 from rooflens.cli.completion import ModelName
 from rooflens.progress import WAITING
-from rooflens.runs.options import ANSWERING, OPTIONS, Option, dtype_hint, dtype_named
+from rooflens.runs.dtype_names import dtype_hint, dtype_named
+from rooflens.runs.options import ANSWERING, OPTIONS, Option
 
 if TYPE_CHECKING:
     from rooflens.report.figures.saving import Picture
@@ -36,55 +37,6 @@ TABLES: dict[str, Format] = {".json": "json", ".csv": "csv", ".md": "md", ".tex"
 RECORDS = ".jsonl"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-_QUIET = f"{__name__}.quiet"
-"""Where a context keeps that nothing but results and errors is said."""
-
-
-def say(text: str) -> None:
-    """Print what happens on stderr, unless the user wants to hear nothing of it."""
-    context = click.get_current_context(silent=True)
-    if context is None or not context.meta.get(_QUIET):
-        click.echo(text, err=True)
-
-
-def _keep_quiet(context: click.Context, param: click.Parameter, quiet: bool) -> None:
-    context.meta[_QUIET] = quiet or context.meta.get(_QUIET, False)
-
-
-_quiet_option = click.Option(
-    ["-q", "--quiet"],
-    is_flag=True,
-    expose_value=False,
-    callback=_keep_quiet,
-    help="Print results and errors, no progress and no names of files.",
-)
-
-
-class CommandGroup(click.Group):
-    """A group whose commands can be quiet, and that says what was meant by a word that is none of them."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        command = super().get_command(ctx, cmd_name)
-        if command is not None and not isinstance(command, click.Group) and _quiet_option not in command.params:
-            command.params.append(_quiet_option)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            meant = self.meant(ctx, args)
-            hint = f"; did you mean '{meant}'?" if meant else f"; known: {', '.join(self.list_commands(ctx))}"
-            raise click.UsageError(f"no command {args[0]!r}{hint}", ctx) from error
-
-    def meant(self, ctx: click.Context, args: Sequence[str]) -> str:
-        """Return the command line that was most likely meant, "" where nothing is near."""
-        near = get_close_matches(args[0].lower(), self.list_commands(ctx), n=1, cutoff=0.6)
-        return " ".join([ctx.command_path, *near, *args[1:]]) if near else ""
 
 
 def examples(*lines: str) -> str:
@@ -405,7 +357,7 @@ def progress_bar() -> Iterator[Callable[[float, str], None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    quiet = click.get_current_context().meta.get(_QUIET, False)
+    quiet = is_quiet()
     hidden = quiet or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar, redirect_stdout(sys.stderr):
         task = bar.add_task("building", total=1.0)

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 import rooflens as rl
+from rooflens.cli.command_group import say
 from rooflens.cli.completion import DeviceName
-from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples, open_option, open_page, save_picture, say
+from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples, open_option, open_page, save_picture
 from rooflens.errors import FileError
 
 

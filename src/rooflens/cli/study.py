@@ -12,7 +12,8 @@ import click
 
 import rooflens as rl
 from rooflens.cli.cluster import cluster_options, progress_text, run_on_cluster
-from rooflens.cli.options import CommandGroup, all_of, examples, open_option, open_page, progress_bar, say
+from rooflens.cli.command_group import CommandGroup, say
+from rooflens.cli.options import all_of, examples, open_option, open_page, progress_bar
 from rooflens.progress import WAITING
 
 if TYPE_CHECKING:

@@ -42,14 +42,6 @@ WITHOUT_GRADIENTS = ("inference", *GENERATING)
 _CACHE = "the cache of a language model, which mode {mode!r} does not go on with"
 _WEIGHTS = "weights that stay as they are, and mode {mode!r} changes them"
 _TRAINING = "a training step, which mode {mode!r} is not"
-DTYPES_BY_OTHER_NAMES: Mapping[str, str] = {
-    **dict.fromkeys(("float32", "float", "f32", "single"), "fp32"),
-    **dict.fromkeys(("float16", "half", "f16"), "fp16"),
-    "bfloat16": "bf16",
-    **dict.fromkeys(("amp", "mixed", "autocast", "amp-float16", "amp-half"), "amp-fp16"),
-    "amp-bfloat16": "amp-bf16",
-}
-"""What people call a dtype; torch's autocast takes float16 on CUDA."""
 WEIGHTS = ("int8", "int4", "fp8", "nf4", "mxfp4")
 OF_GROUPS = ("int8", "int4", "nf4")
 """Formats of weights whose groups have a size to choose."""
@@ -57,23 +49,6 @@ CACHES = ("dynamic", "static")
 KV_DTYPES = ("fp8", "int8", "int4")
 STATE_DTYPES = ("fp32", "bf16", "int8")
 OPTIMIZERS = ("none", "sgd", "adam", "adamw")
-
-
-def dtype_named(word: str) -> str:
-    """Return a dtype by the name that rooflens uses; of a word that is none only the case changes.
-
-    >>> dtype_named("torch.bfloat16")
-    'bf16'
-    """
-    plain = word.lower().removeprefix("torch.").replace("_", "-")
-    return DTYPES_BY_OTHER_NAMES.get(plain, plain)
-
-
-def dtype_hint(word: str) -> str:
-    """Return what to do instead of naming a format of weights as a dtype, "" for other words."""
-    if word not in WEIGHTS:
-        return ""
-    return f"; {word} is a format of weights: --weights {word} (in Python weights={word!r})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

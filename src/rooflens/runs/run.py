@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeGuard
 
 from rooflens.errors import InvalidValue, checked
 from rooflens.records import AS_IS, DTYPES, MODES, Case, file_name
-from rooflens.runs.options import ANSWERING, SWEPT, Options, dtype_hint, dtype_named
+from rooflens.runs.dtype_names import dtype_hint, dtype_named
+from rooflens.runs.options import ANSWERING, SWEPT, Options
 
 _WORDS: Mapping[str, tuple[str, ...]] = {"dtype": (*DTYPES, AS_IS), "mode": MODES}
 
