@@ -59,32 +59,41 @@ def cases() -> Iterator[Row]:
         for batch in batches:
             yield {"model": model, "mode": mode, "seq_len": seq_len, "batch": batch, **how}
 
-    for weights, kernel in quantised_decoders.KINDS:
-        yield from every(ONE, "decode", 512, 1, 64, weights=weights, kernel=kernel, **STATIC)
-    yield from every(EIGHT, "decode", 512, 1, 8, 64, **STATIC)
-    yield from every(EIGHT, "decode", 512, 1)
-    yield from every(EIGHT, "decode", 512, 1, 64, weights="fp8", kernel="_scaled_mm", **STATIC)
-    for model in (HALF, ONE):
-        yield from every(model, "train", 2048, 1, 4, optimizer="adamw")
+    yield from every(EIGHT, "decode", 512, 1, 64, **STATIC)
+    yield from every(ONE, "train", 2048, 1, 4, optimizer="adamw")
+    yield from every(HALF, "train", 2048, 1, optimizer="adamw")
     yield from every(HALF, "prefill", 512, 1, 8)
-    yield from every(HALF, "decode", 512, 1, 8, 64, **GRAPH)
-    yield from every(HALF, "decode", 512, 1, 64, **STATIC)
+    yield from every(HALF, "decode", 512, 1, 64, **GRAPH)
+    yield from every(HALF, "decode", 512, 1, **STATIC)
     yield from every(HALF, "decode", 512, 1)
-    yield from every(EIGHT, "decode", 8192, 1, 8, **STATIC)
-    yield from every(STATES, "decode", 512, 1, 8, 64)
-    yield from every(ONE, "decode", 512, 1, 8, 64, **STATIC)
-    yield from every(HALF, "prefill", 8192, 1, 8)
+    yield from every(ONE, "decode", 512, 1, 64, **GRAPH)
+    for weights, kernel in quantised_decoders.KINDS:
+        yield from every(ONE, "decode", 512, 1, weights=weights, kernel=kernel, **STATIC)
+    yield from every(ONE, "decode", 512, 1, 64, **STATIC)
+    yield from every(STATES, "decode", 512, 1, 64)
+    yield from every(EIGHT, "decode", 512, 1)
+    yield from every(EIGHT, "decode", 512, 1, 64, **GRAPH)
+    yield from every(SLIDING, "decode", 8192, 1, 8, **GRAPH)
+    yield from every(EXPERTS, "decode", 2048, 1, 8)
+    yield from every(EIGHT, "decode", 512, 1, weights="fp8", kernel="_scaled_mm", **STATIC)
     yield from every(HALF, "decode", 8192, 1, 8, **GRAPH)
+    yield from every(EIGHT, "decode", 8192, 1, 8, **STATIC)
     yield from every(SLIDING, "decode", 8192, 1, 8)
-    yield from every(SLIDING, "train", 2048, 1, optimizer="adamw")
-    yield from every(EXPERTS, "decode", 2048, 1, 8, 64)
-    yield from every(EIGHT, "decode", 512, 1, 64, weights="int8", kernel="_weight_int8pack_mm", **STATIC)
+    for weights, kernel in quantised_decoders.KINDS:
+        yield from every(ONE, "decode", 512, 64, weights=weights, kernel=kernel, **STATIC)
     for model in (HALF, ONE, SLIDING, EIGHT):
         yield from every(model, "decode", 2048, 1, 8, 64, **GRAPH)
+    yield from every(SLIDING, "train", 2048, 1, optimizer="adamw")
+    yield from every(HALF, "prefill", 8192, 1, 8)
+    yield from every(HALF, "decode", 512, 8, **GRAPH)
+    yield from every(EIGHT, "decode", 512, 8, **STATIC)
+    yield from every(STATES, "decode", 512, 8)
+    yield from every(EXPERTS, "decode", 512, 1, 8, 64)
+    yield from every(EIGHT, "decode", 512, 64, weights="fp8", kernel="_scaled_mm", **STATIC)
+    yield from every(EIGHT, "decode", 512, 1, 64, weights="int8", kernel="_weight_int8pack_mm", **STATIC)
     for model in (ONE, SLIDING, EIGHT):
         yield from every(model, "decode", 512, 1, 8, 64, **GRAPH)
         yield from every(model, "decode", 8192, 1, 8, **GRAPH)
-    yield from every(EXPERTS, "decode", 512, 1, 8, 64)
 
 
 def training(model: str = ONE, small: str = HALF, tokens: int = 2048) -> Iterator[Row]:
@@ -126,12 +135,12 @@ def read(path: Path) -> list[Row]:
 
 
 def wanted(asked: Iterable[Row], known: Iterable[Row]) -> list[Row]:
-    """The cases that were not measured, then those without a peak; each once."""
-    there = {key(row): row for row in known if row.get("seconds")}
-    once = list({key(row): row for row in asked}.values())
-    return [row for row in once if key(row) not in there] + [
-        row for row in once if key(row) in there and there[key(row)].get("peak") is None
-    ]
+    """The cases that were not measured, or without a peak; each once, in their order."""
+    whole = {key(row) for row in known if row.get("seconds") and row.get("peak") is not None}
+    once: dict[tuple[Any, ...], Row] = {}
+    for row in asked:
+        once.setdefault(key(row), row)
+    return [row for of_case, row in once.items() if of_case not in whole]
 
 
 def run_of(row: Row) -> Run:

@@ -37,10 +37,10 @@ def test_later_lines_say_more_of_a_case_or_say_it_anew(file: Path) -> None:
     assert "seconds" not in failed
 
 
-def test_what_is_missing_comes_first_then_what_has_no_peak() -> None:
+def test_what_is_missing_or_has_no_peak_is_measured_once_in_its_order() -> None:
     known = [{**GRAPH, "seconds": 0.004, "peak": None}, {**EAGER, "seconds": 0.01, "peak": 1000}]
     static = {**GRAPH, "kv_cache": "static"}
-    assert wanted([GRAPH, EAGER, static, GRAPH], known) == [static, GRAPH]
+    assert wanted([GRAPH, EAGER, static, GRAPH], known) == [GRAPH, static]
 
 
 def test_tables_have_ratios_of_what_was_measured_and_estimated(file: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_time_below_its_floor_ends_with_an_error(file: Path, capsys: pytest.Ca
 
 def test_every_case_of_the_list_is_one_that_can_be_asked_for() -> None:
     listed = list(cases())
-    assert len({key(row) for row in listed}) > 70
+    assert len({key(row) for row in listed}) >= 70
     assert {row["model"] for row in listed} == {
         "llama-3.2-1b",
         "llama-3-8b",
