@@ -12,6 +12,7 @@ from rooflens.machine import find
 from rooflens.readers import ReadContext, read_file
 from rooflens.records import Device
 from rooflens.results import RecordSet
+from rooflens.running.placing import placed
 from rooflens.sources.counters import Statement, stated, statement
 
 _FACTS = ("model", "batch", "dtype", "mode")
@@ -23,6 +24,7 @@ def read(
     device: str | Device | None = None,
     work: Mapping[str, Mapping[str, str | float]] | Iterable[Statement] | None = None,
     case: Mapping[str, Any] | None = None,
+    trace: str | Path | None = None,
 ) -> RecordSet:
     """Return the records of files: ``rl.read("report.csv").total().seconds``; twin of ``rooflens read``.
 
@@ -40,6 +42,8 @@ def read(
         case: what the counters and traces are of, where the files do not say: ``{"model": "resnet18", "batch": 32,
             "dtype": "tf32", "mode": "train"}``, any of these. With the records of an estimate of the same case
             among the files, algorithmic work stands beside what was executed; no model is loaded here.
+        trace: a trace of PyTorch's profiler of the same step, from a run without counters: each counted launch (of
+            Nsight Compute, rocprof or rocprof-compute) takes its time, operation, module and phase from there.
 
     Raises:
         RecordFileError: a record file is missing, damaged (the line is named) or from a newer version.
@@ -58,6 +62,7 @@ def read(
     files = [Path(path) for path in paths]
     contexts = [ReadContext(name=name, device=known) for name in _names(files)]
     together = RecordSet.union(_with_facts(read_file(*each), facts) for each in zip(files, contexts, strict=True))
+    together = together if trace is None else placed(together, trace)
     statements = [statement(*each) for each in work.items()] if isinstance(work, Mapping) else list(work or ())
     if not statements:
         return together

@@ -21,6 +21,7 @@ from rooflens.cli.options import DTYPES, MODES, TABLES, Dtype, Shown, examples, 
         "rooflens read trace.json.gz --by op -o trace.png",
         "rooflens read report.csv --work 'my_gemm*:flops=2*4096**3,dram=100663296'",
         "rooflens read report.csv estimate.jsonl --model resnet18 -b 32 --dtype tf32",
+        "rooflens read counters.csv --trace trace.json.gz --device instinct-mi250x",
         "rooflens read profile.sqlite",
         "rooflens read Results.mine/Run.001/roofline.json",
     )
@@ -45,11 +46,17 @@ from rooflens.cli.options import DTYPES, MODES, TABLES, Dtype, Shown, examples, 
     type=click.Choice(MODES),
     help="The mode that ran; default: train if the file has backward or optimizer work.",
 )
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    help="A trace of PyTorch's profiler of the same step: counted launches take time, operation and module from it.",
+)
 @output_options
 def read(
     files: tuple[Path, ...],
     device: str | None,
     statements: tuple[str, ...],
+    trace: Path | None,
     shown: Shown,
     **case: Any,
 ) -> None:
@@ -64,7 +71,8 @@ def read(
     """
     from rooflens.sources.counters import parse_statement
 
-    records = rl.read(*files, device=device, work=[parse_statement(text) for text in statements], case=case)
+    work = [parse_statement(text) for text in statements]
+    records = rl.read(*files, device=device, work=work, case=case, trace=trace)
     if records.records or records.failures:
         shown.emit(records)
     else:  # files that hold only roofs
