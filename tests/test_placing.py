@@ -50,7 +50,7 @@ def test_counters_of_an_amd_gpu_take_the_places_of_its_trace(tmp_path: Path) -> 
     assert sum(r.work is None for r in found) == 2  # copies, which have a time only
     forward = found.total("forward")
     assert forward.bytes["dram"] == sum(r.phase == "forward" for r in launches) * 15 * 1024
-    assert len(rl.roofline(found, by="family").marks) > 1
+    assert {mark.label for mark in rl.roofline(found, by="family").marks} >= {"matmul", "elementwise"}
 
 
 def trace(path: Path, *kernels: tuple[str, str]) -> Path:
@@ -69,12 +69,9 @@ def trace(path: Path, *kernels: tuple[str, str]) -> Path:
 
 
 def ncu(path: Path, *names: str) -> Path:
-    head = ["ID", "Process ID", "Kernel Name", "Device", "CC", "gpu__time_duration.sum", "dram__bytes.sum"]
-    rows = [
-        head,
-        ["", "", "", "", "", "ns", "byte"],
-        *([n, "1", name, "0", "9.0", 1000, 64] for n, name in enumerate(names)),
-    ]
+    rows = [["ID", "Process ID", "Kernel Name", "Device", "CC", "gpu__time_duration.sum", "dram__bytes.sum"]]
+    rows += [["", "", "", "", "", "ns", "byte"]]
+    rows += [[str(n), "1", name, "0", "9.0", "1000", "64"] for n, name in enumerate(names)]
     path.write_text("\n".join(",".join(f'"{cell}"' for cell in row) for row in rows) + "\n")
     return path
 
