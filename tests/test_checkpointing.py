@@ -18,6 +18,7 @@ from rooflens.models import eager, find, placed, workload_of
 from rooflens.models.checkpointing import blocks, checkpointed
 from rooflens.runs.options import Options
 from rooflens.runs.run import Run
+from tests.real_steps import step_of, watched
 
 WIDTH, LAYERS, HEADS, TOKENS, BATCH, WORDS = 64, 3, 4, 32, 2, 256
 GPT2 = {"model_type": "gpt2", "n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 64}
@@ -123,13 +124,29 @@ def test_gradients_are_those_of_the_plain_model() -> None:
 
 
 class Block(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, width: int = 4) -> None:
         super().__init__()
-        self.layer = nn.Linear(4, 4)
+        self.layer = nn.Linear(width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         changed: torch.Tensor = self.layer(x)
         return x + changed.relu()
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_memory_is_that_of_a_real_step(steps: int) -> None:
+    width, rows, kib = 256, 1024, 1024
+    model = checkpointed(nn.Sequential(*(Block(width) for _ in range(6))), "m")
+    given: dict[str, Any] = {"inputs": torch.ones(rows, width), "optimizer": "none", "accumulation_steps": steps}
+    memory = rl.estimate(model, mode="train", **given).memory
+    real, _ = watched(step_of(model=model, **given))
+    assert memory is not None
+    assert memory.peak == real.peak
+    if steps == 1:
+        # At the peak the fifth block's gradients are made: what is kept are the inputs of the second to the fifth (the
+        # first is the model's own) and the output, 1 MiB each, and the loss. Weights are 256 KiB, biases 1 KiB.
+        assert memory.activations == 5 * 1024 * kib + 512
+        assert memory.gradients == 2 * (256 + 1) * kib
 
 
 def test_blocks_are_the_outermost_layers_of_stacks() -> None:
