@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.real_steps import step_of, watched
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
@@ -18,7 +19,6 @@ from rooflens.models import eager, find, placed, workload_of
 from rooflens.models.checkpointing import blocks, checkpointed
 from rooflens.runs.options import Options
 from rooflens.runs.run import Run
-from tests.real_steps import step_of, watched
 
 WIDTH, LAYERS, HEADS, TOKENS, BATCH, WORDS = 64, 3, 4, 32, 2, 256
 GPT2 = {"model_type": "gpt2", "n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 64}
