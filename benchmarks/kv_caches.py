@@ -99,9 +99,14 @@ def storages(value: Any) -> dict[int, int]:
     return storages(vars(value)) if inside and hasattr(value, "__dict__") else {}
 
 
+def states(model: torch.nn.Module) -> list[torch.Tensor]:
+    """Return the tensors that are attributes of modules: states of a model that keeps them there."""
+    return [value for one in model.modules() for value in vars(one).values() if isinstance(value, torch.Tensor)]
+
+
 def really_held(config: Any) -> int:
     """Return the bytes that the cache of a model holds after real steps on the CPU."""
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, DynamicCache
 
     if config.is_encoder_decoder:
         raise ValueError("an encoder comes first: tests have such a model")
@@ -121,10 +126,15 @@ def really_held(config: Any) -> int:
         if "position_ids" in accepted:
             given["position_ids"] = torch.arange(begin, end).expand(BATCH, end - begin)
         with torch.no_grad():
-            cache = model(**given).get(name)
-        if cache is None:
-            raise ValueError("gives no cache")
-    return sum(storages(cache).values())
+            filled = model(**given).get(name)
+            if filled is None and cache is None:  # it fills the one that it is given
+                cache = DynamicCache(config=config)
+                filled = model(**given, **{name: cache}).get(name)
+        cache = cache if filled is None else filled
+    held = storages(cache)
+    if not held:
+        raise ValueError("gives no cache")
+    return sum((held | (storages(states(model)) if filled is None else {})).values())
 
 
 def compared(family: str) -> dict[str, Any]:

@@ -250,3 +250,34 @@ def test_an_encoder_decoder_keeps_both(named: Callable[..., str]) -> None:
     # The encoder reads as many tokens as the decoder has written: keys and values of 10, and 11 of its own.
     assert cache.held == 2 * 2 * 2 * 4 * 8 * (10 + 11) * 4
     assert cache.per_token == 2 * 2 * 4 * 8 * 4
+
+
+RECURRENT = {
+    "model_type": "recurrent_gemma", "hidden_size": 32, "lru_width": 32, "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "vocab_size": 60, "conv1d_width": 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("window", [8, 64])
+def test_states_that_lie_in_modules_are_part_of_the_cache(window: int, tmp_path: Path) -> None:
+    """Two of three layers are recurrent: a state in fp32, and inputs of a convolution, of which a step drops one."""
+    path, batch, tokens = tmp_path / "config.json", 2, 20
+    path.write_text(json.dumps(RECURRENT | {"attention_window_size": window}))
+    found = rl.estimate(f"hf:{path}", mode="decode", batch=batch, seq_len=tokens).kv_cache
+    assert found is not None
+    states, inputs = 2 * batch * 32 * 4, 2 * batch * 32 * 4 * 4
+    seen = min(tokens + 1, window - 1)
+    keys = 2 * batch * seen * 16 * 4
+    by_name = {part.name: part.tensors * part.used for part in found.parts}
+    assert by_name["recurrent_states"] == states
+    assert by_name["conv1d_state"] == inputs * 3 // 4
+    assert by_name["keys"] + by_name["values"] == keys
+    assert {part.name for part in found.parts if part.per_token} == ({"keys", "values"} if window > tokens else set())
+
+
+def test_a_model_that_keeps_states_in_its_modules_is_measured(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(RECURRENT | {"attention_window_size": 64}))
+    found = rl.measure(f"hf:{path}", mode="decode", seq_len=8, device="cpu", budget=0.05)
+    assert any(record.timing is not None for record in found)

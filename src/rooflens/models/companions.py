@@ -10,7 +10,7 @@ import torch
 if TYPE_CHECKING:
     from rooflens.models.forward_inputs import InputSizes
 
-Given = Mapping[str, Any]
+_Given = Mapping[str, Any]
 QUESTION = 32
 """Tokens of a question to a querying transformer."""
 REGIONS = 36
@@ -21,7 +21,7 @@ HOP = 160
 """Samples of sound between two frames of a spectrum."""
 
 
-def companions(sizes: InputSizes, given: Given) -> dict[str, Any]:
+def companions(sizes: InputSizes, given: _Given) -> dict[str, Any]:
     """Return what else a model takes beside its images, sound or series, or alone where it has no such inputs."""
     made: dict[str, Any] = {}
     for name, (beside, make) in COMPANIONS.items():
@@ -34,18 +34,18 @@ def _ones(*shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
     return torch.ones(shape, dtype=dtype, device="cpu")
 
 
-def _question(sizes: InputSizes, given: Given) -> Given:
+def _question(sizes: InputSizes, given: _Given) -> _Given:
     words = sizes.part("qformer_config").vocab_size
     return {"qformer_input_ids": torch.randint(0, words, (sizes.batch, QUESTION), device="cpu")}
 
 
-def _image_places(sizes: InputSizes, given: Given) -> Given:
+def _image_places(sizes: InputSizes, given: _Given) -> _Given:
     """The first tokens stand for the image."""
     places = torch.arange(sizes.tokens, device="cpu") < sizes.config.latent_query_num
     return {"image_embeds_position_mask": places.long().expand(sizes.batch, -1)}
 
 
-def _seen_images(sizes: InputSizes, given: Given) -> Given:
+def _seen_images(sizes: InputSizes, given: _Given) -> _Given:
     """Every token sees each image, where images are a dimension of their own."""
     images = given["pixel_values"]
     if images.dim() != 5:
@@ -53,17 +53,17 @@ def _seen_images(sizes: InputSizes, given: Given) -> Given:
     return {"image_attention_mask": _ones(sizes.batch, sizes.tokens, images.shape[1])}
 
 
-def _merged(name: str) -> Callable[[InputSizes, Given], Given]:
+def _merged(name: str) -> Callable[[InputSizes, _Given], _Given]:
     """How many patches become one along a side."""
     return lambda sizes, given: {name: torch.full((sizes.batch,), 2, device="cpu")}
 
 
-def _large_image(sizes: InputSizes, given: Given) -> Given:
+def _large_image(sizes: InputSizes, given: _Given) -> _Given:
     part = sizes.part("high_res_vision_config")
     return {"high_res_pixel_values": torch.randn(sizes.batch, 3, part.image_size, part.image_size)}
 
 
-def _regions(sizes: InputSizes, given: Given) -> Given:
+def _regions(sizes: InputSizes, given: _Given) -> _Given:
     config, shape = sizes.config, (sizes.batch, REGIONS)
     return {
         "visual_feats": torch.randn(*shape, config.visual_feat_dim),
@@ -71,7 +71,7 @@ def _regions(sizes: InputSizes, given: Given) -> Given:
     }
 
 
-def _game(sizes: InputSizes, given: Given) -> Given:
+def _game(sizes: InputSizes, given: _Given) -> _Given:
     config, shape = sizes.config, (sizes.batch, HISTORY)
     return {
         "states": torch.randn(*shape, config.state_dim),
@@ -82,7 +82,7 @@ def _game(sizes: InputSizes, given: Given) -> Given:
     }
 
 
-def _codes(sizes: InputSizes, given: Given) -> Given:
+def _codes(sizes: InputSizes, given: _Given) -> _Given:
     """What FLAVA is trained on beside an image and a text: a masked copy of each, and the image for the codebook."""
     config, side = (
         sizes.config.image_config,
@@ -96,7 +96,7 @@ def _codes(sizes: InputSizes, given: Given) -> Given:
     }
 
 
-def _future(sizes: InputSizes, given: Given) -> Given:
+def _future(sizes: InputSizes, given: _Given) -> _Given:
     """What a forecast is compared with in training, from which the decoder reads."""
     config = sizes.config
     return {
@@ -105,7 +105,7 @@ def _future(sizes: InputSizes, given: Given) -> Given:
     }
 
 
-def _queries(sizes: InputSizes, given: Given) -> Given:
+def _queries(sizes: InputSizes, given: _Given) -> _Given:
     config = sizes.config
     return {
         "query_embeds": torch.randn(sizes.batch, QUESTION, config.hidden_size),
@@ -113,7 +113,7 @@ def _queries(sizes: InputSizes, given: Given) -> Given:
     }
 
 
-COMPANIONS: Mapping[str, tuple[str, Callable[[InputSizes, Given], Given]]] = {
+COMPANIONS: Mapping[str, tuple[str, Callable[[InputSizes, _Given], _Given]]] = {
     "qformer_input_ids": ("pixel_values", _question),
     "image_embeds_position_mask": ("pixel_values", _image_places),
     "image_attention_mask": ("pixel_values", _seen_images),

@@ -56,14 +56,50 @@ def begun_cache(step: Step, copied: Callable[[Any], Any] = lambda inputs: inputs
 
 
 def _filled_cache(step: Step, prompts: Sequence[dict[str, Any]], copied: Callable[[Any], Any]) -> Any:
-    cache = None if step.empty_cache is None else step.empty_cache()
+    cache, name = None if step.empty_cache is None else step.empty_cache(), str(step.cache)
+    before = [(module, dict(vars(module))) for module in step.module.modules()]
     for prompt in prompts:
-        given = {} if cache is None else {str(step.cache): cache}
         with torch.no_grad():
-            cache = step.module(**copied(prompt), **given).get(step.cache)
-        if cache is None:
+            filled = step.module(**copied(prompt), **({} if cache is None else {name: cache})).get(name)
+            if filled is None and cache is None:  # perhaps it fills one that is handed to it
+                cache = _dynamic_cache(step.module)
+                step.module(**copied(prompt), **{name: cache})
+        if filled is None and not cache_tensors(cache):
             raise ModelError(f"{step.name} fills no cache, so it has no mode {step.mode!r}")
+        if filled is None and cache is not None:
+            cache.of_modules = list(_states(before))
+        cache = cache if filled is None else filled
     return cache
+
+
+class _State:
+    """A state that a module keeps in an attribute, beside the cache that it is given."""
+
+    __slots__ = ("module", "name")
+
+    def __init__(self, module: torch.nn.Module, name: str) -> None:
+        self.module, self.name = module, name
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        held: torch.Tensor = getattr(self.module, self.name)
+        return held
+
+
+def _states(before: Sequence[tuple[torch.nn.Module, Mapping[str, Any]]]) -> Iterator[_State]:
+    """Yield the tensors that modules have got since then."""
+    for module, attributes in before:
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor) and attributes.get(name) is not value:
+                yield _State(module, name)
+
+
+def _dynamic_cache(module: torch.nn.Module) -> Any:
+    """Return an empty cache of transformers' usual kind, for a model that fills the one it is given."""
+    from transformers import DynamicCache
+
+    config: Any = module.config
+    return DynamicCache(config=config.get_text_config(decoder=True))
 
 
 def _has_windows(module: torch.nn.Module) -> bool:
@@ -207,6 +243,8 @@ def _named(value: Any, name: str = "states", owner: Any = None) -> Iterator[tupl
     """Yield the tensors in a cache with their names and the objects that hold them."""
     if isinstance(value, torch.Tensor):
         yield name, value, owner
+    elif isinstance(value, _State):
+        yield value.name, value.tensor, value
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from _named(item, name, owner)

@@ -209,7 +209,7 @@ class _Run:
                     self._update(optimizer)
                 else:
                     output = self._forward(args, kwargs, targets)
-                    cache = None if step.cache is None else output.get(step.cache)
+                    cache = None if step.cache is None else output.get(step.cache, kwargs.get(step.cache))
                     self._label_cache(cache)
         begun = self.layers.finish(self.cache)
         lasting = self.lifetimes.lasting
