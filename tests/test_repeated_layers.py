@@ -11,8 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import rooflens as rl
 from rooflens.models import Example, Step, make_step, sum_of_outputs, workload
 from rooflens.records import Access, Trace
+from rooflens.running import estimating
 from rooflens.runs.options import Options
 from rooflens.runs.run import Request
 from rooflens.sources.estimate import repeated
@@ -235,3 +237,34 @@ def test_layers_in_place_and_of_a_convolution() -> None:
     block = [nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True)) for _ in range(5)]
     traced = check_equal(step_of(nn.Sequential(*block), torch.randn(2, 4, 8, 8)))
     assert [o.call.name for o in traced.operations].count("convolution") == 5
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text"])
+@pytest.mark.parametrize("mode", ["prefill", "decode"])
+def test_a_sweep_has_the_sums_of_layers_and_each_layer_when_it_is_asked(
+    family: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.json"
+    kinds = {"layer_types": ["sliding_attention", "full_attention"] * 5} if family == "gemma3_text" else {}
+    path.write_text(json.dumps({"model_type": family, **FAMILIES[family], **kinds, "num_hidden_layers": 10}))
+    asked: dict[str, Any] = {"batch": [1, 3], "seq_len": 12, "mode": mode, "dtype": "bf16", "device": "h100-sxm"}
+    each = rl.estimate(f"hf:{path}", **asked)
+    monkeypatch.setattr(estimating, "MANY", 2)
+    sums = rl.estimate(f"hf:{path}", **asked)
+    assert len(sums.summed) < len(each.records)
+    for (case, _, ours), (same, _, theirs) in zip(sums.split(), each.split(), strict=True):
+        mine, its = ours.total(), theirs.total()
+        assert case == same
+        assert (mine.work, mine.bytes, mine.coverage) == (its.work, its.bytes, its.coverage)
+        assert mine.seconds == pytest.approx(its.seconds, rel=1e-12)
+        assert mine.predicted_seconds == pytest.approx(its.predicted_seconds, rel=1e-12)
+        assert {c: s.bytes for c, s in mine.surplus.items()} == {c: s.bytes for c, s in its.surplus.items()}
+        facts = [(of.memory, of.kv_cache, of.parameters, of.notes, of.phases) for of in (ours, theirs)]
+        assert facts[0] == facts[1]
+    assert sums.where(batch=3).records == each.where(batch=3).records
+    assert (
+        sums.where(batch=1, path="model.layers.5.mlp").records == each.where(batch=1, path="model.layers.5.mlp").records
+    )
+    both = sums + each
+    assert both.cases == each.cases
+    assert both.records == each.records

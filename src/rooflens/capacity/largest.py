@@ -16,8 +16,9 @@ from rooflens.machine import find_all, listed
 from rooflens.progress import Progress
 from rooflens.records import Device, Failure, Memory, Record
 from rooflens.results import Fit, Fits, RecordSet, Total
-from rooflens.running.estimating import estimable, in_worker, tracer
+from rooflens.running.estimating import estimable, in_worker
 from rooflens.running.graphs import GraphWorkload
+from rooflens.running.tracing import tracer
 from rooflens.runs.run import Place, Request, Run, is_own_file
 from rooflens.sources import environment
 from rooflens.units import parse, show

@@ -51,6 +51,7 @@ class Trace:
     Attributes:
         operations: every operation that does work, in order.
         times: how often each of them occurs in a row with those around it; empty where all occur once.
+        neighbours: paths of two layers one behind the other; the second stands for others that are equal to both.
         memory: bytes by cause at the peak; None where the size of something is not known.
         parameter_blocks: blocks of memory that hold parameters, with all bytes and elements of each.
         buffer_blocks: those that hold buffers.
@@ -71,6 +72,7 @@ class Trace:
     memory: Memory | None
     parameters: int
     times: tuple[int, ...] = ()
+    neighbours: tuple[tuple[str, str], ...] = ()
     parameter_blocks: tuple[Access, ...] = ()
     buffer_blocks: tuple[Access, ...] = ()
     held: tuple[int, ...] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -61,20 +61,31 @@ class RecordSet:
         failures: Iterable[Failure] = (),
         environment: Environment | None = None,
         bounds: Bounds | None = None,
+        whole: Mapping[Case, Callable[[], Iterable[Record]]] | None = None,
     ) -> None:
         """Gather records.
 
         Args:
             devices: the devices that the cases name, by name.
             bounds: bounds that are known already, of records that this set shares with another.
+            whole: makes the records of a case of which those given are sums over equal layers.
         """
-        self.records = tuple(records)
+        self.summed = tuple(records)
+        self._whole = dict(whole or {})
         self.devices = dict(devices or {})
         self.failures = tuple(failures)
         self.environment = environment
         self._bounds = Bounds() if bounds is None else bounds
         self._totals: dict[tuple[Phase | None, int, Way | None], Total] = {}
         self._split: tuple[tuple[Case, Source, RecordSet], ...] | None = None
+
+    @cached_property
+    def records(self) -> tuple[Record, ...]:
+        """All records; each layer of a model has its own."""
+        if not self._whole:
+            return self.summed
+        held = grouped_by(self.summed, lambda record: record.case)
+        return tuple(record for case, own in held.items() for record in self._all_of(case, own))
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
@@ -98,17 +109,21 @@ class RecordSet:
                     " files); look at them one by one, or measure both with one device file (roof=)"
                 )
         mine, theirs = (
-            grouped_by((r for r in each.records if r.source == "estimate"), lambda r: r.case) for each in (self, other)
+            grouped_by((r for r in each.summed if r.source == "estimate"), lambda r: r.case) for each in (self, other)
         )
         for case in mine.keys() & theirs.keys():
-            if not _alike(mine[case], theirs[case]):
+            ours, its = mine[case], theirs[case]
+            if (case in self._whole) != (case in other._whole):
+                ours, its = ([*each._all_of(case, own)] for each, own in ((self, ours), (other, its)))
+            if not _alike(ours, its):
                 raise InvalidValue(
                     f"the sets hold two different estimates of {case.label()!r}; if these are two modules, give them"
                     " names (name=)"
                 )
-        new = [r for r in other.records if r.source != "estimate" or r.case not in mine]
+        new = [r for r in other.summed if r.source != "estimate" or r.case not in mine]
         return RecordSet(
-            (*self.records, *new),
+            (*self.summed, *new),
+            whole=other._whole | self._whole,
             devices=self.devices | other.devices,
             failures=self.failures + other.failures,
             environment=_common(self.environment, other.environment),
@@ -120,17 +135,17 @@ class RecordSet:
     @cached_property
     def cases(self) -> tuple[Case, ...]:
         """The distinct cases, in order of appearance."""
-        return tuple(dict.fromkeys(r.case for r in self.records))
+        return tuple(dict.fromkeys(r.case for r in self.summed))
 
     @cached_property
     def sources(self) -> tuple[Source, ...]:
         """The distinct sources, in order of appearance."""
-        return tuple(dict.fromkeys(r.source for r in self.records))
+        return tuple(dict.fromkeys(r.source for r in self.summed))
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
         """The distinct phases, in order of appearance."""
-        return tuple(dict.fromkeys(r.phase for r in self.records if r.phase is not None))
+        return tuple(dict.fromkeys(r.phase for r in self.summed if r.phase is not None))
 
     def where(self, **conditions: object) -> RecordSet:
         """Return the records that meet every condition: a field of the record or of its case, equal to the value given.
@@ -152,8 +167,10 @@ class RecordSet:
             of = {name: item.case if name in of_case else item for name in conditions}
             return all(getattr(of[name], name, None) == value for name, value in conditions.items())
 
+        summed = conditions.keys() <= of_case | {"source"}  # which all records of a case share
         return RecordSet(
-            filter(meets, self.records),
+            filter(meets, self.summed if summed else self.records),
+            whole=self._whole if summed else None,
             devices=self.devices,
             failures=filter(meets, self.failures),
             environment=self.environment,
@@ -173,10 +190,22 @@ class RecordSet:
     def split(self) -> tuple[tuple[Case, Source, RecordSet], ...]:
         """Return one set per case and source, in order of appearance; always the same sets."""
         if self._split is None:
-            held = grouped_by(self.records, lambda record: (record.case, record.source))
+            held = grouped_by(self.summed, lambda record: (record.case, record.source))
             more: dict[str, Any] = {"devices": self.devices, "environment": self.environment, "bounds": self._bounds}
-            self._split = tuple((case, source, RecordSet(records, **more)) for (case, source), records in held.items())
+            self._split = tuple(
+                (case, source, RecordSet(records, whole=self._whole_of([case]), **more))
+                for (case, source), records in held.items()
+            )
         return self._split
+
+    def _all_of(self, case: Case, own: Sequence[Record]) -> Iterable[Record]:
+        """All records of a case of which the set holds `own`."""
+        if case not in self._whole:
+            return own
+        return (*self._whole[case](), *(record for record in own if record.source != "estimate"))
+
+    def _whole_of(self, cases: Iterable[Case]) -> dict[Case, Callable[[], Iterable[Record]]]:
+        return {case: self._whole[case] for case in cases if case in self._whole}
 
     def device(self) -> Device | None:
         """Return the device of the set's only case; None if it names none or the set does not hold it."""
@@ -201,17 +230,17 @@ class RecordSet:
         """
         key = (phase, id(device), way)
         if key not in self._totals:
-            chosen = [r for r in self.records if phase in (None, r.phase)]
+            chosen = [r for r in self.summed if phase in (None, r.phase)]
             whole_answer = not set(ANSWER_PHASES).isdisjoint(self.phases)
             if phase == "forward" and not chosen and not whole_answer:
                 # Every step has one; without operations it is all of the step.
-                chosen = [r for r in self.records if r.scope == "model" and r.source == "estimate"]
+                chosen = [r for r in self.summed if r.scope == "model" and r.source == "estimate"]
             self._totals[key] = Total(chosen, device, self._bounds, self.conduct(way), phase)
         return self._totals[key]
 
     def conduct(self, way: Way | None = None) -> Conduct:
         """Return how the step of the set runs, as far as its case and the record of its model tell."""
-        model = next((r for r in self.records if r.scope == "model" and r.source == "estimate"), None)
+        model = next((r for r in self.summed if r.scope == "model" and r.source == "estimate"), None)
         if model is None:
             return ALONE
         options = dict(model.case.options)
@@ -250,19 +279,19 @@ class RecordSet:
     def parameters(self) -> int | None:
         """Parameter elements of the model, shared ones once; None if not recorded."""
         self._case()
-        return next((r.parameters for r in self.records if r.parameters is not None), None)
+        return next((r.parameters for r in self.summed if r.parameters is not None), None)
 
     @property
     def memory(self) -> Memory | None:
         """Peak memory of the step, by cause where known; None if not recorded."""
         self._case()
-        return next((r.memory for r in self.records if r.memory is not None), None)
+        return next((r.memory for r in self.summed if r.memory is not None), None)
 
     @property
     def kv_cache(self) -> KvCache | None:
         """What the cache of a language model holds after prefill or a decoding step; None of any other step."""
         self._case()
-        return next((r.kv_cache for r in self.records if r.kv_cache is not None), None)
+        return next((r.kv_cache for r in self.summed if r.kv_cache is not None), None)
 
     @property
     def coverage(self) -> Coverage:
@@ -272,7 +301,7 @@ class RecordSet:
     @property
     def notes(self) -> tuple[str, ...]:
         """Every note on the records, once."""
-        return tuple(dict.fromkeys(note for r in self.records for note in r.notes))
+        return tuple(dict.fromkeys(note for r in self.summed for note in r.notes))
 
     def save(self, path: str | Path) -> Path:
         """Write a record file; it appears whole or not at all."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rooflens.costs import with_weights
 from rooflens.errors import (
     InvalidValue,
     MissingCeiling,
@@ -22,7 +21,7 @@ from rooflens.errors import (
     told_together,
 )
 from rooflens.progress import Progress, within
-from rooflens.records import BOUND, Device, Failure, Record, RecordFile, Trace, write_records
+from rooflens.records import BOUND, Case, Device, Failure, Record, RecordFile, write_records
 from rooflens.results import RecordSet
 from rooflens.running.graphs import GraphWorkload, graph_workload
 from rooflens.running.isolation import AnswerListener, Lost, Serve, Workers
@@ -37,16 +36,18 @@ from rooflens.running.jobs import (
     Start,
 )
 from rooflens.running.outcomes import lost, runs_in, taken, telling, why_all_failed
+from rooflens.running.tracing import TracedRun, Tracer, each_record, tracer
 from rooflens.running.whole_answers import counted_run
 from rooflens.runs.options import Options
 from rooflens.runs.run import Place, Request, Run, is_graph, is_own_file
 from rooflens.sources import conditions, environment
 
 if TYPE_CHECKING:
-    from rooflens.models import Workload
+    from rooflens.running.tracing import Estimable
 
-    Estimable = Workload | GraphWorkload
 
+MANY = 12
+"""Runs from which on a set has the sums of layers, and each layer's own records when somebody asks for them."""
 TRACE = "trace"
 """The stage of an estimate."""
 
@@ -74,21 +75,6 @@ def _counted(asked: Request) -> Options:
     return options
 
 
-def tracer(asked: Estimable) -> Callable[[Run], Trace]:
-    """Traces the step of a run; the module is built once, without values."""
-    if isinstance(asked, GraphWorkload):
-        return asked.trace  # which has refused other weights than those of the file
-    from rooflens.trace import trace  # needs torch, which a graph does not
-
-    step_of = asked.untouched_steps()
-
-    def traced(run: Run) -> Trace:
-        weights, done = run.options.weights, trace(step_of(run))
-        return done if weights is None else with_weights(done, weights, run.options.weights_group_size)
-
-    return traced
-
-
 def estimated(
     asked: Sequence[Estimable],
     devices: Sequence[Device] = (),
@@ -106,29 +92,35 @@ def estimated(
         RooflensError: nothing can be estimated: no step can be built and traced, or no device has a rate for it.
     """
     records: list[Record] = []
+    whole: dict[Case, Callable[[], Iterable[Record]]] = {}
     failed = dict(impossible or {})
     runs = [run for one in asked for run in one.runs]
     n = 0
     for one in asked:
-        trace: Callable[[Run], Trace] | None = None
+        trace: Tracer | None = None
         for run in one.runs:
             if progress is not None:
                 progress(n / len(runs), f"{run.model}, batch {run.batch}" if run.batch else run.model)
             n += 1
             try:
                 trace = trace or tracer(one)
-                counted = counted_run(run, trace, devices, one.tokens, one.positions)
+                summing = len(runs) >= MANY
+                counted = counted_run(run, trace, devices, one.tokens, one.positions, summing=summing)
             except RooflensError as error:
                 failed |= dict.fromkeys(not_estimated(run, devices, error), error)
                 continue
             for device in devices or (None,):
                 try:
-                    records += list(counted(device))
+                    records += counted(device)
                 except MissingCeiling as error:
                     failed |= dict.fromkeys(not_estimated(run, [device], error), error)
+                    continue
+                if isinstance(counted, TracedRun) and counted.summed:
+                    whole[run.case(device.name if device else None)] = partial(each_record, run, trace, device)
     if not records:
         raise told_together(failed.values())
-    return RecordSet(records, devices={d.name: d for d in devices}, failures=failed, environment=environment.capture())
+    known = {device.name: device for device in devices}
+    return RecordSet(records, devices=known, failures=failed, environment=environment.capture(), whole=whole)
 
 
 def not_estimated(run: Run, devices: Sequence[Device | None], error: RooflensError) -> tuple[Failure, ...]:

@@ -39,8 +39,11 @@ class GraphWorkload:
     least_tokens = 1
     positions = None
 
-    def trace(self, run: Run) -> Trace:
+    def trace(self, run: Run, /, *, summing: bool = False) -> Trace:
         """Read the operations of a run.
+
+        Args:
+            summing: only sums are asked for; a graph has every operation all the same.
 
         Raises:
             ModelError: no formula can make sense of one.

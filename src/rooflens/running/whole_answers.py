@@ -8,11 +8,12 @@ halved, and each half is looked at alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
-from rooflens.records import Case, Device, Record, Trace, Work
+from rooflens.records import Device, Record, Trace, Work
 from rooflens.roofline import Bounds
+from rooflens.running.tracing import TracedRun, Tracer
 from rooflens.runs.options import ANSWERING
 from rooflens.runs.run import Run
 from rooflens.sources import estimate as source
@@ -25,30 +26,31 @@ _SLACK = 1e-9
 
 def counted_run(
     run: Run,
-    trace: Callable[[Run], Trace],
+    trace: Tracer,
     devices: Sequence[Device],
     tokens: int | None,
     positions: int | None = None,
-) -> Callable[[Device | None], Iterator[Record]]:
+    *,
+    summing: bool = False,
+) -> Callable[[Device | None], Iterable[Record]]:
     """Trace a step, or the steps of a whole answer, and return what makes its records on one of the devices.
 
     Args:
         tokens: with which a whole answer begins.
         positions: the most that the model's configuration names.
+        summing: only sums are asked for, of a step.
     """
-    causal = run.options.causal
-
-    def case(device: Device | None) -> Case:
-        return run.case(device.name if device else None)
-
     if run.mode in ANSWERING and tokens is not None:
-        steps = answer_steps(run, trace, devices, tokens)
+        steps, causal = answer_steps(run, trace, devices, tokens), run.options.causal
         end = tokens + (run.options.output_len or 1) - 1
         notes = (*_notes(steps), *_beyond(end, positions))
-        return lambda device: answer_records(steps, case(device), device, causal=causal, notes=notes)
-    done = trace(run)
-    operations = source.repeated(done, run.options.fusion)
-    return lambda device: source.records(done, operations, case(device), device, causal=causal)
+
+        def of_answer(device: Device | None) -> Iterable[Record]:
+            case = run.case(device.name if device else None)
+            return answer_records(steps, case, device, causal=causal, notes=notes)
+
+        return of_answer
+    return TracedRun(run, trace, summing).begun()
 
 
 def ends_of(run: Run, tokens: int | None) -> tuple[Run, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import repeat
 
 from rooflens.costs import (
@@ -153,6 +154,23 @@ def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
     for index, (operation, times) in enumerate(zip(trace.operations, trace.times or repeat(1), strict=False)):
         alike.setdefault((operation, fused.get(index), needs.get(index)), []).append((operation.call, times))
     return tuple(Repeated(*kind, sum(n for _, n in calls), _layouts(calls)) for kind, calls in alike.items())
+
+
+def is_summed(trace: Trace, operations: Iterable[Repeated]) -> bool:
+    """True if a trace has layers that stand for others, and they need what their neighbours need: so do the others."""
+
+    def below(path: str) -> list[object]:
+        inside = [item for item in operations if f"{item.operation.path}.".startswith(f"{path}.")]
+        return [
+            (
+                replace(item, operation=replace(item.operation, path=""), calls=1, layouts=()),
+                item.operation.path.removeprefix(path),
+                [(call.layout, Fraction(n, item.calls)) for call, n in item.layouts],
+            )
+            for item in inside
+        ]
+
+    return bool(trace.neighbours) and all(below(one) == below(other) for one, other in trace.neighbours)
 
 
 def _layouts(calls: Sequence[tuple[Call, int]]) -> tuple[tuple[Call, int], ...]:

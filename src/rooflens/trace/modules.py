@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -113,3 +114,27 @@ def untouched(root: nn.Module, copied: Callable[[Tensor], Tensor]) -> Iterator[N
         finally:
             holders.restore()
             caches.forget_fakes()
+
+
+def with_own_parameters(module: nn.Module) -> nn.Module:
+    """Return a copy with parameters of its own: a script's would stay in the graph of the original's."""
+    with torch.no_grad():
+        copy = deepcopy(module)
+    for ours, theirs in zip(copy.parameters(), module.parameters(), strict=True):
+        ours.requires_grad_(theirs.requires_grad)
+    return copy
+
+
+def switch(module: nn.Module, training: bool) -> None:
+    """Bring a module to train or eval mode, less exported programs in it, which have only the mode of their export."""
+    try:
+        module.train(training)
+    except NotImplementedError:
+        module.training = training
+        for child in module.children():
+            switch(child, training)
+
+
+def has_scripts(module: nn.Module) -> bool:
+    """True if some part of a module is a script."""
+    return any(isinstance(child, torch.jit.ScriptModule) for child in module.modules())

@@ -1,5 +1,9 @@
 """Equal layers run once: the first two of a kind run, and the others take over what these did.
 
+With `summing`, operations that are taken over are not listed again: those of the layer before the last of its kind are
+counted as often as there are layers like it. Three run first, so that whoever adds up can see that the second and the
+third need the same, and so does the last one, behind which other code begins.
+
 What a module does follows from the module and its arguments. So of equal modules that are called with arguments of the
 same sizes, all others do what the first two did: the same operations with the same shapes, on their own parameters and
 their own part of a cache. The code around the layers runs as it is, so a layer that is left out of a stack, called with
@@ -8,6 +12,7 @@ another mask or on other sizes is seen. What cannot be told is run.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -16,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rooflens.costs.workspaces import CALLS
 from rooflens.records import Access, Cached, Mask, Operation
 from rooflens.trace.equal_modules import equal_modules, own_tensors, places
 from rooflens.trace.lifetimes import Lifetimes, Made
@@ -29,6 +35,7 @@ from rooflens.trace.seen_calls import (
     Role,
     SeenCall,
     Unlike,
+    leaves,
     output_of,
     rebuilt,
     roles_in,
@@ -42,11 +49,23 @@ class NotRepeated(Exception):
 
 
 class RepeatedLayers:
-    """Runs equal layers of a model once in a trace."""
+    """Runs equal layers of a model once in a trace.
 
-    def __init__(self, paths: ModulePaths, lifetimes: Lifetimes, recorder: Recorder, masks: Sequence[Mask]) -> None:
+    Attributes:
+        neighbours: paths of two layers that did the same, and the operations of the second stand for those of others.
+    """
+
+    def __init__(
+        self, paths: ModulePaths, lifetimes: Lifetimes, recorder: Recorder, masks: Sequence[Mask], summing: bool
+    ) -> None:
+        self.neighbours: tuple[tuple[str, str], ...] = ()
+        self._summing = summing
+        self._last: set[nn.Module] = set()
+        self._open: dict[int, bool] = {}
+        self._stands_for: Counter[int] = Counter()
+        self._through: dict[int, int] = {}
         self._paths, self._lifetimes, self._recorder, self._masks = paths, lifetimes, recorder, masks
-        self._first: dict[Hashable, SeenCall] = {}
+        self._first: dict[Hashable, tuple[SeenCall, ...]] = {}
         self._known: dict[Hashable, SeenCall | None] = {}
         self._before: dict[nn.Module, tuple[int, ...]] = {}
         self._taken: set[nn.Module] = set()
@@ -58,7 +77,9 @@ class RepeatedLayers:
 
     def take_over(self, root: nn.Module) -> None:
         """Let equal layers of a module take over, until whoever traces it puts its attributes back."""
-        for module, kind in equal_modules(root).items():
+        equal = equal_modules(root)
+        self._last = set({kind: module for module, kind in equal.items()}.values()) if self._summing else set()
+        for module, kind in equal.items():
             vars(module)["forward"] = self._instead(module, kind, module.forward)
 
     @property
@@ -78,7 +99,9 @@ class RepeatedLayers:
             self._before[module] = (*history, self._kinds.setdefault(key, len(self._kinds)))
             template = self._known.get(key)
             if template is not None:
-                return self._take_over(template, module, given)
+                self._open[id(template)] = module not in self._last
+                if module not in self._last:
+                    return self._take_over(template, module, given)
             if module in self._taken:
                 raise NotRepeated
             return self._run(module, key, given, lambda: forward(*args, **kwargs))
@@ -99,10 +122,12 @@ class RepeatedLayers:
             if len(self._masks) > masks:
                 raise Unlike
             seen = watch.seen(module, given, output)
-            if key not in self._first:
-                self._first[key] = seen
-            else:
-                self._known[key] = shared(self._first[key], seen, self._lifetimes)
+            before = self._first.get(key, ())
+            if len(before) == (2 if self._summing else 1):
+                self._known[key] = shared(before[-1], seen, self._lifetimes)
+            elif before:
+                shared(before[-1], seen, self._lifetimes)
+            self._first[key] = (*before, seen)
         except Unlike:
             self._known[key] = None
         return output
@@ -139,7 +164,12 @@ class RepeatedLayers:
         first = lifetimes.replay(template.made, template.moments, results)
         for n in template.kept:
             self._copies.setdefault(template.first + n, []).append(first + n)
-        own, path = list(own_tensors(module)), self._paths.current
+        path = self._paths.current
+        self._recorder.count_again(template.views, template.module_calls, path)
+        if self._summing:
+            self._pass_through(template, given, first)
+            return
+        own = list(own_tensors(module))
 
         def block(role: Role) -> int:
             whose, n = role
@@ -149,7 +179,45 @@ class RepeatedLayers:
 
         for done in template.operations:
             self._recorder.add(_again(done, path, block), held + done.held)
-        self._recorder.count_again(template.views, template.module_calls, path)
+
+    def _pass_through(self, template: SeenCall, given: Given, first: int) -> None:
+        """Let what follows read what the layer was given, instead of what it would have made of that."""
+        self._stands_for[id(template)] += 1
+        for leaf in leaves(template.output):
+            if isinstance(leaf, Result) and leaf.made is not None:
+                same = next((t for t in given.leaves if isinstance(t, Tensor) and leaf.is_like(t)), None)
+                if same is None:
+                    raise NotRepeated
+                self._through[first + leaf.made] = self._lifetimes.number(same)
+
+    def _sum(self) -> None:
+        """Let operations stand for those of other layers.
+
+        Raises:
+            NotRepeated: what the libraries need beside a step's tensors, or the end of a stack, would not be seen.
+        """
+        operations, times, neighbours = self._recorder.operations, self._recorder.times, []
+        for known in self._known.values():
+            if known is None or not (more := self._stands_for[id(known)]):
+                continue
+            mine = range(known.begin, known.begin + len(known.operations))
+            if self._open[id(known)] or any(operations[n].call.name in CALLS for n in mine):
+                raise NotRepeated
+            before = next(one[-2] for one in self._first.values() if one[-1].begin == known.begin)
+            neighbours.append((before.path, known.path))
+            for n in mine:
+                times[n] += more
+        for n, operation in enumerate(operations):
+            reads, writes = (tuple(map(self._passed, part)) for part in (operation.reads, operation.writes))
+            if (reads, writes) != (operation.reads, operation.writes):
+                operations[n] = replace(operation, reads=reads, writes=writes)
+        self.neighbours = tuple(neighbours)
+
+    def _passed(self, access: Access) -> Access:
+        block = access.block
+        while block in self._through:
+            block = self._through[block]
+        return access if block == access.block else replace(access, block=block)
 
     def _like(self, other: int) -> int:
         """The number of a block that is there when the step begins, like another one."""
@@ -166,6 +234,8 @@ class RepeatedLayers:
         """
         if not self._used:
             return tuple(cache)
+        if self._summing:
+            self._sum()
         blocks, operations = self._lifetimes.blocks, self._recorder.operations
         for template in self._used.values():
             mine = range(template.begin, template.begin + len(template.operations))

@@ -57,6 +57,11 @@ class Result:
     dtype: torch.dtype
     made: int | None
 
+    def is_like(self, tensor: Tensor) -> bool:
+        """True if a tensor has the same sizes, in a block of its own."""
+        whole = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+        return whole and (tuple(tensor.shape), tensor.stride(), tensor.dtype) == (self.shape, self.strides, self.dtype)
+
     def new(self, like: FakeTensor) -> Tensor:
         """Return another such tensor."""
         with torch.utils._mode_utils.no_dispatch(), torch._C.DisableTorchFunction():

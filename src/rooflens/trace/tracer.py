@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +33,7 @@ from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
 from rooflens.trace.higher_order import flexible_attention
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.masks import Known, known_masks
-from rooflens.trace.modules import ModulePaths, untouched
+from rooflens.trace.modules import ModulePaths, has_scripts, switch, untouched, with_own_parameters
 from rooflens.trace.recorder import Recorder
 from rooflens.trace.refusals import (
     model_errors,
@@ -53,8 +52,12 @@ from rooflens.trace.varlen_calls import nested_layers
 LOSS, OPTIMIZER = "(loss)", "(optimizer)"
 
 
-def trace(step: Step) -> Trace:
+def trace(step: Step, *, summing: bool = False) -> Trace:
     """The operations of one step, as an accelerator would run them, without computing anything.
+
+    Args:
+        summing: only sums are asked for: where that is possible, the operations of one layer stand for those of others
+            (`Trace.neighbours`).
 
     Where a shape or a branch depends on values, a copy of the step is really run on the CPU, if it fits in memory. The
     module is left exactly as it was.
@@ -69,7 +72,7 @@ def trace(step: Step) -> Trace:
     with neutral(step.dtype) as disturbed, no_hints_of_kernels():
         try:
             _refuse_what_has_no_fake(step)
-            done = _run_on_fakes(step)
+            done = _run_on_fakes(step, summing)
         except DataDependent as error:
             refuse_what_does_not_fit(step, error)
             real = step if step.with_values is None else step.with_values()
@@ -84,51 +87,31 @@ def trace(step: Step) -> Trace:
         return replace(done, notes=(*done.notes, *disturbed))
 
 
-def _run_on_fakes(step: Step) -> Trace:
+def _run_on_fakes(step: Step, summing: bool = False) -> Trace:
     """A trace in which equal layers run once, or each for itself where that could miss something."""
-    layers: list[RepeatedLayers] = []
-    try:
-        return _run(step, FakeCopies(step.cast, step.channels_last, step.known), layers.append)
-    except NotRepeated:
-        pass
-    except ModelError:
-        if not any(one.used for one in layers):
-            raise
+    for sums in (True, False) if summing else (False,):
+        layers: list[RepeatedLayers] = []
+        try:
+            return _run(step, FakeCopies(step.cast, step.channels_last, step.known), layers.append, sums)
+        except NotRepeated:
+            continue
+        except ModelError:
+            if not any(one.used for one in layers):
+                raise
     return _run(step, FakeCopies(step.cast, step.channels_last, step.known))
 
 
-def _run(step: Step, copies: Copies, repeating: Callable[[RepeatedLayers], None] | None = None) -> Trace:
+def _run(
+    step: Step, copies: Copies, repeating: Callable[[RepeatedLayers], None] | None = None, summing: bool = False
+) -> Trace:
     with own_thread(step.name) as notes:
-        done = _Run(step, copies, repeating).trace()
+        done = _Run(step, copies, repeating, summing).trace()
     return replace(done, notes=(*done.notes, *notes))
-
-
-def _copied(module: torch.nn.Module) -> torch.nn.Module:
-    """A copy with parameters of its own: a script's would stay in the graph of the original's."""
-    with torch.no_grad():
-        copy = deepcopy(module)
-    for ours, theirs in zip(copy.parameters(), module.parameters(), strict=True):
-        ours.requires_grad_(theirs.requires_grad)
-    return copy
-
-
-def _switch(module: torch.nn.Module, training: bool) -> None:
-    """To train or eval mode, but for exported programs in it, which have only the mode they were exported in."""
-    try:
-        module.train(training)
-    except NotImplementedError:
-        module.training = training
-        for child in module.children():
-            _switch(child, training)
-
-
-def _scripted(module: torch.nn.Module) -> bool:
-    return any(isinstance(child, torch.jit.ScriptModule) for child in module.modules())
 
 
 def _refuse_what_has_no_fake(step: Step) -> None:
     """Raise for scripts, which run in C++ with their own tensors, and for sparse tensors, whose size is a value."""
-    if _scripted(step.module):
+    if has_scripts(step.module):
         raise DataDependent(f"{step.name}: what a script runs is known only when it runs")
     for path, child in step.module.named_modules():
         for name, value in (*vars(child).items(), *child._buffers.items(), *child._parameters.items()):
@@ -142,7 +125,9 @@ def _refuse_what_has_no_fake(step: Step) -> None:
 class _Run:
     """One trace in progress."""
 
-    def __init__(self, step: Step, copies: Copies, repeating: Callable[[RepeatedLayers], None] | None = None) -> None:
+    def __init__(
+        self, step: Step, copies: Copies, repeating: Callable[[RepeatedLayers], None] | None, summing: bool
+    ) -> None:
         """Begin.
 
         Args:
@@ -152,9 +137,9 @@ class _Run:
         self.module = unwrapped(step.module)
         self.copies = copies
         # A script cannot be run with other tensors than its own, so a copy of the model is run with these.
-        self.stateless = not _scripted(self.module)
+        self.stateless = not has_scripts(self.module)
         if not self.stateless:
-            self.module = _copied(self.module).to("cpu", step.cast)
+            self.module = with_own_parameters(self.module).to("cpu", step.cast)
         self.state = copies.state(self.module) if self.stateless else own_state(self.module)
         self.paths = ModulePaths(self.module)
         self.lifetimes = Lifetimes()
@@ -163,7 +148,7 @@ class _Run:
         self.cache: tuple[Cached, ...] = ()
         self.masks: list[Mask] = []
         self.recorder = Recorder(self.paths, self.lifetimes, names, self._adopted)
-        self.layers = RepeatedLayers(self.paths, self.lifetimes, self.recorder, self.masks)
+        self.layers = RepeatedLayers(self.paths, self.lifetimes, self.recorder, self.masks, summing)
         self.repeating = repeating
         self.outside: list[tuple[Tensor, Tensor | None]] = []
         self.parameters = [self.state[name] for name, _ in self.module.named_parameters()]
@@ -186,7 +171,7 @@ class _Run:
     def _trace(self, args: Any, kwargs: Any, targets: Any) -> Trace:
         step, before = self.step, settings()
         if getattr(self.module, "training", step.training) != step.training:  # a frozen script has no such flag
-            _switch(self.module, step.training)
+            switch(self.module, step.training)
         with (
             self.copies.mode,
             model_errors(step, self.paths),
@@ -222,7 +207,8 @@ class _Run:
             cache=begun,
             masks=tuple(self.masks),
             operations=tuple(self.recorder.operations),
-            times=tuple(self.recorder.times) if step.accumulation_steps > 1 else (),
+            times=tuple(self.recorder.times) if step.accumulation_steps > 1 or self.layers.neighbours else (),
+            neighbours=self.layers.neighbours,
             host_calls=self.recorder.host_calls,
             memory=memory,
             held=tuple(self.recorder.held),
