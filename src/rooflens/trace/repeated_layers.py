@@ -28,12 +28,12 @@ from rooflens.trace.lifetimes import Lifetimes, Made
 from rooflens.trace.modules import ModulePaths
 from rooflens.trace.recorder import Recorder
 from rooflens.trace.seen_calls import (
-    Argument,
-    Done,
-    Given,
-    Result,
-    Role,
+    BlockRole,
+    CallArguments,
+    HandedBack,
+    NewTensor,
     SeenCall,
+    SeenOperation,
     Unlike,
     leaves,
     output_of,
@@ -92,7 +92,7 @@ class RepeatedLayers:
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._running or torch.is_grad_enabled():
                 return forward(*args, **kwargs)
-            given = Given(args, kwargs)
+            given = CallArguments(args, kwargs)
             history = self._before.get(module, ())
             told = given.kind(places(module), first=not history)
             key = (kind, history, self._recorder.is_watching(), told, torch.is_autocast_enabled("cpu"))
@@ -108,7 +108,7 @@ class RepeatedLayers:
 
         return call
 
-    def _run(self, module: nn.Module, key: Hashable, given: Given, call: Callable[[], Any]) -> Any:
+    def _run(self, module: nn.Module, key: Hashable, given: CallArguments, call: Callable[[], Any]) -> Any:
         """Run a layer, and keep what it did if the others may take it over."""
         watch, masks = _Watch(self._paths, self._lifetimes, self._recorder), len(self._masks)
         self._running = True
@@ -132,15 +132,15 @@ class RepeatedLayers:
             self._known[key] = None
         return output
 
-    def _take_over(self, template: SeenCall, module: nn.Module, given: Given) -> Any:
+    def _take_over(self, template: SeenCall, module: nn.Module, given: CallArguments) -> Any:
         """Note what a layer does, and return what it returns."""
         self._taken.add(module)
         results: dict[int, Tensor] = {}
 
         def made(leaf: Any) -> Any:
-            if isinstance(leaf, Argument):
+            if isinstance(leaf, HandedBack):
                 return given.leaves[leaf.place]
-            if not isinstance(leaf, Result):
+            if not isinstance(leaf, NewTensor):
                 return leaf
             assert given.fake is not None
             tensor = leaf.new(given.fake)
@@ -153,7 +153,7 @@ class RepeatedLayers:
             self._note(template, module, given, results)
         return output
 
-    def _note(self, template: SeenCall, module: nn.Module, given: Given, results: dict[int, Tensor]) -> None:
+    def _note(self, template: SeenCall, module: nn.Module, given: CallArguments, results: dict[int, Tensor]) -> None:
         """Note the operations and the memory of a call that did what another one did."""
         lifetimes = self._lifetimes
         self._used.setdefault(id(template), template)
@@ -171,7 +171,7 @@ class RepeatedLayers:
             return
         own = list(own_tensors(module))
 
-        def block(role: Role) -> int:
+        def block(role: BlockRole) -> int:
             whose, n = role
             if whose in ("own", "given"):
                 return lifetimes.number(own[n] if whose == "own" else given.leaves[n])
@@ -180,11 +180,11 @@ class RepeatedLayers:
         for done in template.operations:
             self._recorder.add(_again(done, path, block), held + done.held)
 
-    def _pass_through(self, template: SeenCall, given: Given, first: int) -> None:
+    def _pass_through(self, template: SeenCall, given: CallArguments, first: int) -> None:
         """Let what follows read what the layer was given, instead of what it would have made of that."""
         self._stands_for[id(template)] += 1
         for leaf in leaves(template.output):
-            if isinstance(leaf, Result) and leaf.made is not None:
+            if isinstance(leaf, NewTensor) and leaf.made is not None:
                 same = next((t for t in given.leaves if isinstance(t, Tensor) and leaf.is_like(t)), None)
                 if same is None:
                     raise NotRepeated
@@ -271,7 +271,7 @@ class _Watch:
         self._clock, self._held, self._alive = lifetimes.clock, lifetimes.held, lifetimes.lasting
         self._counts = recorder.counts
 
-    def seen(self, module: nn.Module, given: Given, output: Any) -> SeenCall:
+    def seen(self, module: nn.Module, given: CallArguments, output: Any) -> SeenCall:
         """What it did.
 
         Raises:
@@ -296,7 +296,7 @@ class _Watch:
         return SeenCall(
             path=self._path,
             operations=tuple(
-                Done(
+                SeenOperation(
                     operation=operation,
                     layout=operation.call.layout,
                     path=self._below(operation.path),
@@ -322,7 +322,7 @@ class _Watch:
         return path.removeprefix(self._path)
 
 
-def _again(done: Done, path: str, block: Callable[[Role], int]) -> Operation:
+def _again(done: SeenOperation, path: str, block: Callable[[BlockRole], int]) -> Operation:
     reads, writes = (
         tuple(Access(block(touched.role), touched.nbytes, touched.elements) for touched in accesses)
         for accesses in (done.reads, done.writes)

@@ -15,12 +15,12 @@ from rooflens.trace.equal_modules import Same, frozen, own_tensors
 from rooflens.trace.lifetimes import Lifetimes, Made
 from rooflens.trace.recorder import Counts
 
-Role = tuple[Literal["made", "own", "given", "state", "other"], int]
+BlockRole = tuple[Literal["made", "own", "given", "state", "other"], int]
 """Whose a block of memory is, and which one: the call's, the module's, an argument's, the module's part of a cache; any
 other block keeps its number."""
 
 
-Item = TypeVar("Item")
+Seen = TypeVar("Seen")
 
 
 class Unlike(Exception):
@@ -31,13 +31,13 @@ class Unlike(Exception):
 class Touched:
     """Memory that an operation reads or writes, as an :class:`Access`."""
 
-    role: Role
+    role: BlockRole
     nbytes: int
     elements: int
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class SeenOperation:
     """An operation, with its path below that of the module that was called."""
 
     operation: Operation
@@ -49,7 +49,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class NewTensor:
     """A tensor that a call returned, whole and dense, in the block that was made as number `made`; None is not seen."""
 
     shape: tuple[int, ...]
@@ -70,7 +70,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class HandedBack:
     """A leaf among a call's arguments that it returned as it is."""
 
     place: int
@@ -88,17 +88,17 @@ class SeenCall:
         moments: from its begin to its end.
         died: when older blocks died, by role.
         views, module_calls: how many, by path below the module's and phase.
-        output: what it returned, with :class:`Result` and :class:`Argument` in place of its leaves.
+        output: what it returned, with :class:`NewTensor` and :class:`HandedBack` in place of its leaves.
         states: numbers of the blocks of its part of a cache, which differ from call to call.
     """
 
     path: str
-    operations: tuple[Done, ...]
+    operations: tuple[SeenOperation, ...]
     begin: int
     made: tuple[Made, ...]
     first: int
     moments: int
-    died: tuple[tuple[Role, int], ...]
+    died: tuple[tuple[BlockRole, int], ...]
     views: Counts
     module_calls: Counts
     output: Any
@@ -107,7 +107,7 @@ class SeenCall:
     @property
     def returned(self) -> frozenset[int]:
         """The blocks that it returned, of those that it made."""
-        results = (leaf.made for leaf in leaves(self.output) if isinstance(leaf, Result))
+        results = (leaf.made for leaf in leaves(self.output) if isinstance(leaf, NewTensor))
         return frozenset(made for made in results if made is not None)
 
     @property
@@ -131,7 +131,7 @@ def shared(one: SeenCall, other: SeenCall, lifetimes: Lifetimes) -> SeenCall:
     return replace(other, operations=operations, died=died, states=matching.states())
 
 
-def _each(match: Callable[[Item, Item], Item], ones: Sequence[Item], others: Sequence[Item]) -> Iterator[Item]:
+def _each(match: Callable[[Seen, Seen], Seen], ones: Sequence[Seen], others: Sequence[Seen]) -> Iterator[Seen]:
     if len(ones) != len(others):
         raise Unlike
     yield from map(match, ones, others)
@@ -151,7 +151,7 @@ class _Matching:
                 raise Unlike
         return tuple(block for _, block in self._states)
 
-    def operation(self, one: Done, other: Done) -> Done:
+    def operation(self, one: SeenOperation, other: SeenOperation) -> SeenOperation:
         bare = {"operation": replace(one.operation, path=""), "reads": (), "writes": ()}
         if replace(one, **bare) != replace(other, **bare | {"operation": replace(other.operation, path="")}):  # type: ignore[arg-type]
             raise Unlike
@@ -161,7 +161,7 @@ class _Matching:
         )
         return replace(other, reads=reads, writes=writes)
 
-    def death(self, one: tuple[Role, int], other: tuple[Role, int]) -> tuple[Role, int]:
+    def death(self, one: tuple[BlockRole, int], other: tuple[BlockRole, int]) -> tuple[BlockRole, int]:
         role = self._role(one[0], other[0])
         if role[0] != "state" or one[1] != other[1]:  # an argument is let go by the caller alone
             raise Unlike
@@ -172,7 +172,7 @@ class _Matching:
             raise Unlike
         return replace(other, role=self._role(one.role, other.role))
 
-    def _role(self, one: Role, other: Role) -> Role:
+    def _role(self, one: BlockRole, other: BlockRole) -> BlockRole:
         if one == other:
             return one
         if one[0] != "other" or other[0] != "other" or min(one[1], other[1]) < 0:
@@ -183,7 +183,7 @@ class _Matching:
         return "state", self._states.setdefault((one[1], other[1]), len(self._states))
 
 
-class Given:
+class CallArguments:
     """The arguments of a call."""
 
     def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -259,7 +259,7 @@ def _parts(leaf: object, places_known: frozenset[int]) -> Hashable:
     return tuple((type(part), tuple((k, frozen(v)) for k, v in vars(part).items())) for part in parts)
 
 
-def output_of(structure: Any, given: Given, first: int | None, lifetimes: Lifetimes) -> Any:
+def output_of(structure: Any, given: CallArguments, first: int | None, lifetimes: Lifetimes) -> Any:
     """Return what a call returned, described.
 
     Args:
@@ -273,7 +273,7 @@ def output_of(structure: Any, given: Given, first: int | None, lifetimes: Lifeti
     def described(leaf: Any) -> Any:
         place = given.place_of(leaf) if isinstance(leaf, Tensor) or hasattr(leaf, "__dict__") else None
         if place is not None:
-            return Argument(place)
+            return HandedBack(place)
         if not isinstance(leaf, Tensor):
             if leaf is None or isinstance(leaf, bool | int | float | str):
                 return leaf
@@ -285,14 +285,14 @@ def output_of(structure: Any, given: Given, first: int | None, lifetimes: Lifeti
         if given.fake is None or storage in storages or (number >= 0 if first is None else number < first):
             raise Unlike
         storages.add(storage)
-        return Result(tuple(leaf.shape), leaf.stride(), leaf.dtype, None if first is None else number - first)
+        return NewTensor(tuple(leaf.shape), leaf.stride(), leaf.dtype, None if first is None else number - first)
 
     return rebuilt(structure, described)
 
 
-def roles_in(module: nn.Module, given: Given, lifetimes: Lifetimes) -> dict[int, Role]:
+def roles_in(module: nn.Module, given: CallArguments, lifetimes: Lifetimes) -> dict[int, BlockRole]:
     """Return the roles of the blocks of a module's tensors and of its arguments, by number."""
-    roles: dict[int, Role] = {}
+    roles: dict[int, BlockRole] = {}
     for n, leaf in enumerate(given.leaves):
         if isinstance(leaf, Tensor):
             roles.setdefault(lifetimes.number(leaf), ("given", n))
@@ -301,10 +301,10 @@ def roles_in(module: nn.Module, given: Given, lifetimes: Lifetimes) -> dict[int,
     return roles
 
 
-def touched_by(accesses: Sequence[Access], roles: dict[int, Role], first: int) -> tuple[Touched, ...]:
+def touched_by(accesses: Sequence[Access], roles: dict[int, BlockRole], first: int) -> tuple[Touched, ...]:
     """Return the memory behind some accesses by role."""
 
-    def role(block: int) -> Role:
+    def role(block: int) -> BlockRole:
         return ("made", block - first) if block >= first else roles.get(block, ("other", block))
 
     return tuple(Touched(role(a.block), a.nbytes, a.elements) for a in accesses)
