@@ -87,12 +87,10 @@ def _answers(records: RecordSet, case: Case) -> Iterator[AnswersOnDevice]:
         origin = step_time(item.total(), item.measured())[1]
         if replace(item.case, device=None) == case and origin is not None:
             asked = ANSWERS.get(case.mode) or SAMPLED[case.mode]
-            yield AnswersOnDevice(
-                device=item.case.device or "this device",
-                measured=origin == "measured",
-                formulas=tuple(one for quantity in asked if (one := _formula(quantity, item)) is not None),
-                steps=tuple(_steps(item)),
-            )
+            formulas = tuple(one for quantity in asked if (one := _formula(quantity, item)) is not None)
+            steps, device = tuple(_steps(item)), item.case.device or "this device"
+            if formulas or steps:  # of inputs without a batch nobody knows the samples
+                yield AnswersOnDevice(device=device, measured=origin == "measured", formulas=formulas, steps=steps)
 
 
 def _formula(quantity: Quantity, item: Evidence) -> tuple[str, str, str] | None:
