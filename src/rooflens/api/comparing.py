@@ -12,6 +12,7 @@ from rooflens.checks import examine
 from rooflens.compare import (
     Comparison,
     Sweep,
+    asked_numbers,
     compare_devices,
     compare_evidence,
     compare_kernels,
@@ -30,7 +31,9 @@ from rooflens.machine import find
 from rooflens.results import RecordSet, join
 from rooflens.study.folder import CELLS
 
-Question = Literal["runs", "evidence", "kernels", "devices", "correlation", "scaling", "phases", "throughput"]
+Question = Literal[
+    "runs", "evidence", "kernels", "devices", "correlation", "scaling", "phases", "throughput", "answers"
+]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 One = RecordSet | str | Path
 _TAKES: Mapping[Question, frozenset[str]] = {
@@ -42,6 +45,7 @@ _TAKES: Mapping[Question, frozenset[str]] = {
     "scaling": frozenset({"time", "over", "phase"}),
     "phases": frozenset(),
     "throughput": frozenset(),
+    "answers": frozenset(),
 }
 """The options of each question."""
 
@@ -73,7 +77,8 @@ def compare(
             - ``devices``: the same steps on several devices;
             - ``correlation``: FLOP, parameters, bytes and activations against latency, over models;
             - ``scaling``: the power with which time grows with `over`;
-            - ``phases``: forward over backward; ``throughput``: samples per second against batch, and its knee.
+            - ``phases``: forward over backward; ``throughput``: samples per second against batch, and its knee;
+            - ``answers``: times of tokens, rates, energies and costs, case beside case.
         across: of ``runs``: fields of the case that may differ, like ``["dtype"]``.
         force: of ``runs``: compare although the environments forbid it.
         by: of ``evidence``: ``case`` (default), ``phase``, ``module``, ``family`` or ``op``.
@@ -203,6 +208,7 @@ _ONE_SET: Mapping[Question, Callable[..., Any]] = {
     "scaling": exponents,
     "phases": phase_ratios,
     "throughput": _throughput,
+    "answers": asked_numbers,
 }
 """Questions to all records together, and who answers."""
 _NOTHING: Mapping[Question, str] = {

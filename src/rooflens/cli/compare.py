@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rooflens.report.render import Format
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
-QUESTIONS = ("runs", "evidence", "kernels", "devices", "correlation", "scaling", "phases", "throughput")
+QUESTIONS = ("runs", "evidence", "kernels", "devices", "correlation", "scaling", "phases", "throughput", "answers")
 FIELDS = ("model", "device", "batch", "dtype", "mode", "options")
 PIECES = ("case", "phase", "module", "family", "op")
 TIMES = ("measured", "bound")
@@ -80,6 +80,7 @@ class Price(click.ParamType):  # type: ignore[type-arg]
         "rooflens compare old.csv new.csv --question kernels",
         "rooflens compare a.jsonl --question devices --price t4=0.4 --price h200=3.5",
         "rooflens compare study.jsonl --question correlation -o correlation.tex",
+        "rooflens compare bf16.jsonl int4.jsonl --question answers",
     )
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))

@@ -9,6 +9,7 @@
 :func:`~rooflens.compare.growth.exponents`           with which power does time grow with batch, FLOP ...?
 :func:`~rooflens.compare.phases.phase_ratios`         forward to backward
 :func:`~rooflens.compare.throughput.sweeps`           throughput against batch, and its knee
+:func:`~rooflens.compare.asked.asked_numbers`         times of tokens, rates, energies and costs, case beside case
 ======================================  ==============================================================================
 
 Results are frozen data that tables and figures read. :mod:`~rooflens.compare.statistics` holds what they rest on.
@@ -16,6 +17,7 @@ Reads records and devices, runs nothing, needs no torch.
 """
 
 from rooflens.compare.agreement import Agreement, Joined, compare_evidence
+from rooflens.compare.asked import AskedNumber, asked_numbers
 from rooflens.compare.correlation import Correlation, correlations
 from rooflens.compare.devices import DeviceComparison, compare_devices
 from rooflens.compare.environments import differences
@@ -35,5 +37,6 @@ Comparison = (
     | tuple[Exponent, ...]
     | tuple[PhaseRatio, ...]
     | tuple[Sweep, ...]
+    | tuple[AskedNumber, ...]
 )
 """What was compared."""

@@ -12,6 +12,7 @@ from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import Case, Device
 from rooflens.results import RecordSet, Room, Time
 from rooflens.results.quantities import ratio
+from rooflens.runs.options import PRICED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ def compare_devices(
     first = baseline or (names[0] if names else "")
     groups: dict[Case, dict[str, TimedCase]] = {}
     for step in steps:
-        groups.setdefault(replace(step.case, device=None), {})[step.case.device or ""] = step
+        groups.setdefault(_of_any_device(step.case), {})[step.case.device or ""] = step
     several = [group for group in groups.values() if first in group and len(group) > 1]
     if not several:
         raise Incomparable(
@@ -98,6 +99,11 @@ def compare_devices(
     ]
     alone = [step.case for group in groups.values() if group not in several for step in group.values()]
     return DeviceComparison(baseline=first, rows=tuple(rows), alone=tuple(alone))
+
+
+def _of_any_device(case: Case) -> Case:
+    """Return what a case shares with the same step on other devices, which have prices of their own."""
+    return replace(case, device=None, options=tuple(option for option in case.options if option[0] not in PRICED))
 
 
 def _row(step: TimedCase, base: TimedCase, devices: Mapping[str, Device], prices: Mapping[str, float]) -> OnDevice:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from rooflens.compare import (
     Agreement,
+    AskedNumber,
     Correlation,
     DeviceComparison,
     Exponent,
@@ -25,7 +26,7 @@ from rooflens.compare.uncertainty import LEVEL
 from rooflens.errors import InvalidValue
 from rooflens.records import Case
 from rooflens.report.columns import CASE, PHASE, ROOM, case_columns, p_entry, whole
-from rooflens.report.series import correlation_table, exponent_table, phases_table, sweep_table
+from rooflens.report.series import asked_table, correlation_table, exponent_table, phases_table, sweep_table
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 
 STEP = "step"
@@ -291,4 +292,5 @@ _SERIES: Mapping[type, Callable[[Any], Table]] = {
     Exponent: exponent_table,
     PhaseRatio: phases_table,
     Sweep: sweep_table,
+    AskedNumber: asked_table,
 }

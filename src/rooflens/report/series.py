@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from rooflens.compare import Correlation, Exponent, PhaseRatio, Sweep
+from rooflens.compare import AskedNumber, Correlation, Exponent, PhaseRatio, Sweep
 from rooflens.compare.correlation import FEWEST_MODELS
 from rooflens.compare.throughput import FEWEST, KNEE
 from rooflens.compare.timed_cases import COMPARED, quantity_of
 from rooflens.compare.uncertainty import FEWEST_ASYMPTOTIC, FEWEST_FITTED, FEWEST_POINTS, LEVEL, METHODS, Method
 from rooflens.report.columns import CASE, case_columns, p_entry
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
+from rooflens.results import QUANTITIES
 from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, MATMUL_FLOPS
+from rooflens.units import show
 
 METHOD_WORDS: Mapping[Method, str] = {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall"}
 
@@ -113,6 +115,42 @@ def phases_table(rows: Sequence[PhaseRatio]) -> Table:
     """Return one row per training step."""
     notes = ["forward over backward, each; products do about twice the work in backward, which is 0.5"]
     return build("Forward to backward", _PHASES, rows, notes=notes)
+
+
+def _in_its_unit(key: str, sign: bool = False) -> Column:
+    """Return the column of a number that has another unit from row to row; a bound is the least, or the most."""
+
+    def read(row: AskedNumber) -> Entry:
+        value = getattr(row, key)
+        bounds = sign and value is not None and row.unit not in ("J", "B")
+        text = None if value is None else show(value, row.unit) if row.unit else f"{value:.4g}"
+        return Entry(value, (">=" if row.better == "less" else "<=") if bounds else "", label=text)
+
+    return Column(key, key, "", read, group="number")
+
+
+_ASKED = (
+    Column("answer", "answer", read=lambda row: Entry(row.title, label=QUANTITIES[row.name].header), align="left"),
+    *CASE,
+    _in_its_unit("bound", sign=True),
+    _in_its_unit("measured"),
+    Column("low", "low", read="interval.0", group="number", show="files"),
+    Column("high", "high", read="interval.1", group="number", show="files"),
+    Column("over_bound", "over bound", group="ratio"),
+    Column("over_first", "over the first", group="ratio"),
+    Column("name", "name", align="left", show="files"),
+    Column("unit", "unit", align="left", show="files"),
+    Column("better", "better", align="left", show="files"),
+)
+
+
+def asked_table(rows: Sequence[AskedNumber]) -> Table:
+    """Return one row per answer and case, answer by answer."""
+    notes = [
+        "over the first: over the same answer of the first case; measured numbers where both are, else bounds",
+        ">= the least, <= the most that the bound allows",
+    ]
+    return build("Answers", _ASKED, rows, notes=notes)
 
 
 _SWEEP = (

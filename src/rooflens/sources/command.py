@@ -43,8 +43,8 @@ VALUED = frozenset(("-b", "-d", "-j", "-o", *(f"--{name}" for name in _VALUED.sp
 }
 _WORDS = (
     "table json csv md tex text png svg pdf html model phase module family op kernel dram l2 l1 all none cpu cuda"
-    " measured bound runs evidence kernels devices correlation scaling phases throughput case device batch dtype mode"
-    " options info warning error estimate measure counters replay gpu tpu soc accelerator"
+    " measured bound runs evidence kernels devices correlation scaling phases throughput answers case device batch"
+    " dtype mode options info warning error estimate measure counters replay gpu tpu soc accelerator"
 )
 WORDS = frozenset((*_WORDS.split(), *DTYPES, *MODES, *EVERY_PHASE)) | {
     word for line in OPTIONS.values() for word in line.choices
