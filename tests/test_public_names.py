@@ -29,6 +29,7 @@ PROMISED = {
     "counters",
     "read",
     "region",
+    "replay",
     "register_operation",
     "roofline",
     "run_study",

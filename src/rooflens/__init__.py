@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for type checkers; what Python loads stands below
     from rooflens.api.measurement import measure as measure
     from rooflens.api.reading import read as read
     from rooflens.api.regions import region as region
+    from rooflens.api.replaying import replay as replay
     from rooflens.api.showing import chart as chart
     from rooflens.api.showing import roofline as roofline
     from rooflens.api.showing import table as table
@@ -60,6 +61,7 @@ _HOMES = {
     "rooflens.api.explaining": "explain",
     "rooflens.api.measurement": "measure",
     "rooflens.api.reading": "read",
+    "rooflens.api.replaying": "replay",
     "rooflens.api.regions": "region",
     "rooflens.api.showing": "chart roofline table",
     "rooflens.api.studies": "run_study run_study_on_cluster study_records study_report study_status study_verdicts",

@@ -25,7 +25,7 @@ LEVELS: tuple[JoinBy, ...] = get_args(JoinBy)
 Estimated = Literal["predicted", "bound", "flops", "dram"]
 ESTIMATED: Mapping[Estimated, Quantity] = {"predicted": PREDICTED, "bound": BOUND, "flops": ALL_FLOPS, "dram": BYTES}
 """What an estimate says: the expected time, the shortest time, FLOP, and bytes to and from DRAM."""
-OBSERVERS: tuple[Source, ...] = ("measure", "profile", "counters")
+OBSERVERS: tuple[Source, ...] = ("measure", "profile", "counters", "replay")
 """Whose time counts where several observed the same thing: times of the whole before sums of pieces."""
 STATED = ("work", "stated")
 """The option of cases that hold what the user stated of kernels: neither an estimate nor observed."""

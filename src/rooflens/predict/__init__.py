@@ -4,4 +4,4 @@ from rooflens.predict.call_on_device import CallOnDevice, calls_on_device
 from rooflens.predict.card import Card, card_of
 from rooflens.predict.constants import Constants, Level, constants_of, generation, generations
 from rooflens.predict.expected import expected_seconds
-from rooflens.predict.step import ALONE, Conduct, Prediction, Way, fuses, predicted, way_of
+from rooflens.predict.step import ALONE, Conduct, KnownTimes, Prediction, Way, fuses, predicted, way_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from rooflens.costs import Arithmetic, cost
@@ -18,7 +18,7 @@ from rooflens.predict.call_on_device import CallOnDevice, calls_on_device
 from rooflens.predict.card import Card
 from rooflens.predict.constants import Level
 from rooflens.predict.expected import expected_seconds
-from rooflens.records import HostCalls, Phase, Record, Scalar
+from rooflens.records import Call, HostCalls, Phase, Record, Scalar
 
 Way = Literal["eager", "compiled", "graph"]
 """How a step runs: operation by operation, compiled, or from CUDA graphs."""
@@ -59,6 +59,10 @@ class Prediction:
     families: dict[str, float]
 
 
+KnownTimes = Mapping[tuple[Call, tuple[object, ...]], float]
+"""Seconds of calls that are known, by call and layout: equal calls may differ in it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conduct:
     """How the step runs to which records belong.
@@ -69,6 +73,7 @@ class Conduct:
         host_calls: views and calls of modules; none where the host does not matter.
         fused: the records' bytes are those of fused groups.
         step: the records are those of a step, or of a phase.
+        times: of calls that were replayed on the device, by call and layout.
     """
 
     way: Way = "eager"
@@ -76,6 +81,7 @@ class Conduct:
     host_calls: tuple[HostCalls, ...] | None = None
     fused: bool = False
     step: bool = True
+    times: KnownTimes = field(default_factory=dict)
 
     def of_phase(self, phase: Phase | None) -> tuple[HostCalls, ...]:
         """What the host does besides launching, in one phase or in all."""
@@ -94,21 +100,24 @@ def predicted(
     if not working or any(r.call is None for r in working if not r.work or not r.work.missing):
         return None
     families: dict[str, float] = defaultdict(float)
-    launches = 0.0
+    launches = replayed = 0.0
     for record in working:
         for piece, calls in _pieces(record, conduct):
-            families[record.kind] += calls * expected_seconds(piece, card)
+            known = conduct.times.get((piece.call, piece.call.layout)) if conduct.times else None
+            families[record.kind] += calls * (expected_seconds(piece, card) if known is None else known)
+            replayed += calls * (known or 0.0)
             launches += calls * (piece.own if piece.nbytes else 0.0)
     device = sum(families.values())
+    level: Level = "replayed" if replayed > device / 2 else card.level
     if conduct.way == "graph":
-        return _with_band(device, device, None, families, card, "graph" if conduct.step else "pieces")
+        return _with_band(device, device, None, families, card, level, "graph" if conduct.step else "pieces")
     if conduct.way == "compiled":
         hosts = host.compiled(round(launches), card)
     else:
         hosts = host.eager(working, conduct.of_phase(phase), card)
     queue = device + launches * card["launch.gap"]
     regime: Regime = "device-bound" if device > 1.6 * hosts else "host-bound" if hosts > 1.6 * device else "mixed"
-    return _with_band(max(queue, hosts), device, hosts, families, card, regime)
+    return _with_band(max(queue, hosts), device, hosts, families, card, level, regime)
 
 
 def _pieces(record: Record, conduct: Conduct) -> Iterator[tuple[CallOnDevice, int]]:
@@ -120,14 +129,20 @@ def _pieces(record: Record, conduct: Conduct) -> Iterator[tuple[CallOnDevice, in
 
 
 def _with_band(
-    seconds: float, device: float, hosts: float | None, families: dict[str, float], card: Card, regime: Regime
+    seconds: float,
+    device: float,
+    hosts: float | None,
+    families: dict[str, float],
+    card: Card,
+    level: Level,
+    regime: Regime,
 ) -> Prediction:
-    low, high = band(families, regime, card.level)
+    low, high = band(families, regime, level)
     return Prediction(
         seconds=seconds,
         low=seconds * low,
         high=seconds * high,
-        level=card.level,
+        level=level,
         generation=card.constants.generation,
         regime=regime,
         device=device,

@@ -18,7 +18,7 @@ from rooflens.records.timing import Timing
 from rooflens.records.work import Work
 
 Scope = Literal["model", "module", "op", "kernel"]
-Source = Literal["estimate", "measure", "counters", "profile"]
+Source = Literal["estimate", "measure", "counters", "profile", "replay"]
 Scalar = str | int | float | bool
 
 BOUND = "bound"

@@ -27,6 +27,7 @@ SOURCE_WORDS: Mapping[Source, str] = {
     "measure": "measured",
     "counters": "hardware counters",
     "profile": "profiler",
+    "replay": "replayed alone",
 }
 
 # In the order in which people ask: first for the model, then for the batch ...

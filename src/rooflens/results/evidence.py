@@ -8,7 +8,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from rooflens.devices.reserves import needed, one_of, reserves
-from rooflens.predict import way_of
+from rooflens.predict import KnownTimes, way_of
 from rooflens.records import EVERY_PHASE, WITH_THE_BATCH, Case, Device, Failure, Phase, Record, Timing, in_sequence
 from rooflens.results.partners import EstimatedCases
 from rooflens.results.recordset import RecordSet
@@ -152,7 +152,17 @@ class Evidence:
         """Return the work of a phase, or of the whole step, under the ceilings of the device."""
         if self.work is None:
             return None
-        return self.work.under(self.device, None if self.phases == (phase,) else phase, way_of(dict(self.case.options)))
+        return self.work.under(
+            self.device, None if self.phases == (phase,) else phase, way_of(dict(self.case.options)), self._replayed
+        )
+
+    @cached_property
+    def _replayed(self) -> KnownTimes | None:
+        """The times of calls that were replayed, where that is what was observed."""
+        if self.time is None or self.time.sources != ("replay",):
+            return None
+        timed = ((r.call, r.timing) for r in self.time if r.call is not None and r.timing is not None)
+        return {(call, call.layout): timing.median for call, timing in timed}
 
     def measured(self, phase: Phase | None = None) -> Measured | None:
         """Return the time of a phase, or of the whole step.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rooflens.devices import find
 from rooflens.errors import AmbiguousResult, InvalidValue
-from rooflens.predict import ALONE, Conduct, Way, fuses, way_of
+from rooflens.predict import ALONE, Conduct, KnownTimes, Way, fuses, way_of
 from rooflens.records import (
     ANSWER_PHASES,
     EVERY_PHASE,
@@ -76,7 +76,7 @@ class RecordSet:
         self.failures = tuple(failures)
         self.environment = environment
         self._bounds = Bounds() if bounds is None else bounds
-        self._totals: dict[tuple[Phase | None, int, Way | None], Total] = {}
+        self._totals: dict[tuple[Phase | None, int, Way | None, int], Total] = {}
         self._split: tuple[tuple[Case, Source, RecordSet], ...] | None = None
 
     @cached_property
@@ -222,30 +222,39 @@ class RecordSet:
             raise InvalidValue(f"unknown phase {phase!r}; known: {', '.join(EVERY_PHASE)}")
         return self.under(self.device(), phase)
 
-    def under(self, device: Device | None, phase: Phase | None = None, way: Way | None = None) -> Total:
+    def under(
+        self,
+        device: Device | None,
+        phase: Phase | None = None,
+        way: Way | None = None,
+        times: KnownTimes | None = None,
+    ) -> Total:
         """Return the sum of the records of a phase, or of all, on any device.
 
         Args:
             way: how the step runs, for its expected time; default: as the case says, else eagerly.
+            times: of calls that were replayed on the device.
         """
-        key = (phase, id(device), way)
+        key = (phase, id(device), way, id(times))
         if key not in self._totals:
             chosen = [r for r in self.summed if phase in (None, r.phase)]
             whole_answer = not set(ANSWER_PHASES).isdisjoint(self.phases)
             if phase == "forward" and not chosen and not whole_answer:
                 # Every step has one; without operations it is all of the step.
                 chosen = [r for r in self.summed if r.scope == "model" and r.source == "estimate"]
-            self._totals[key] = Total(chosen, device, self._bounds, self.conduct(way), phase)
+            self._totals[key] = Total(chosen, device, self._bounds, self.conduct(way, times), phase)
         return self._totals[key]
 
-    def conduct(self, way: Way | None = None) -> Conduct:
+    def conduct(self, way: Way | None = None, times: KnownTimes | None = None) -> Conduct:
         """Return how the step of the set runs, as far as its case and the record of its model tell."""
         model = next((r for r in self.summed if r.scope == "model" and r.source == "estimate"), None)
         if model is None:
             return ALONE
         options = dict(model.case.options)
         held = None if model.memory is None else model.memory.peak
-        return Conduct(way=way or way_of(options), held=held, host_calls=model.host_calls, fused=fuses(options))
+        return Conduct(
+            way=way or way_of(options), held=held, host_calls=model.host_calls, fused=fuses(options), times=times or {}
+        )
 
     def sum(self, records: Iterable[Record], device: Device | None) -> Total:
         """Return the sum of some of the records on a device; bounds that are known already are not computed again."""

@@ -85,6 +85,7 @@ SHAPES: Mapping[Source, Symbol] = {
     "measure": "diamond",
     "counters": "square",
     "profile": "triangle-up",
+    "replay": "triangle-down",
 }
 LEVEL_SHAPES: Mapping[str, Symbol] = {"l1": "triangle-down", "l2": "cross", "dram": "square"}
 """Symbols of counted work on a figure of several levels. Estimates and measurements know dram and keep theirs."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from statistics import median
 
 import torch
 
+from rooflens.devices.files import slug
 from rooflens.records import Call
 from rooflens.sources.replay.operands import Runner, Untimed, operand_bytes, runner
 
@@ -24,12 +26,28 @@ SHARE = 0.4
 """Of the card's memory: larger calls are not replayed."""
 
 
+def kept_path(stored: Path) -> Path:
+    """The file of times that are kept, beside the measured ceilings of the same card: versions of libraries count."""
+    return stored.with_name(
+        f"replayed-{slug(f'{stored.stem} {torch.__version__} {torch.backends.cudnn.version()}')}.jsonl"
+    )
+
+
+def time_alone(call: Call, products: bool, convolutions: bool) -> float | None:
+    """Return the seconds of one call, with TF32 for products and for convolutions; None where it cannot be timed."""
+    with products_in(products, convolutions):
+        try:
+            return timed_call(call)
+        except Untimed:
+            return None
+
+
 @contextmanager
-def products_in(tf32: bool) -> Iterator[None]:
-    """Run products and convolutions on fp32 operands in TF32, or in fp32; the switches are put back."""
+def products_in(tf32: bool, convolutions: bool | None = None) -> Iterator[None]:
+    """Run products (and convolutions, unless told apart) on fp32 operands in TF32, or in fp32, and put that back."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32 = cudnn.allow_tf32 = tf32
+    matmul.allow_tf32, cudnn.allow_tf32 = tf32, tf32 if convolutions is None else convolutions
     try:
         yield
     finally:
