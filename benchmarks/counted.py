@@ -19,7 +19,7 @@ import rooflens as rl
 from rooflens.compare.executed_work import executed
 
 WIDE_DECODER = DECODER | {"hidden_size": 4096, "intermediate_size": 11264, "num_hidden_layers": 4}
-"""As many parameters in a quarter of the layers, hence of the kernels: ncu takes a third of a second for each."""
+"""As many parameters in a quarter of the layers, hence of the kernels."""
 DECODERS = {"decoder-1b": "decoder of 1 billion", "decoder-wide": "decoder of 1 billion in 4 wide layers"}
 """By the names of the files that `on_gpu_counters.sh` writes."""
 

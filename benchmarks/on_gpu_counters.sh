@@ -17,7 +17,7 @@ count() {
 }
 decoder=$out/keep/decoder-1b.json
 PYTHONPATH=. python3 -c 'import json; from benchmarks.memory import DECODER; print(json.dumps(DECODER))' > "$decoder"
-# ncu needs more than nine minutes for a training step of its 16 layers: as many parameters in 4 layers.
+# As many parameters in 4 layers, whose training step is the one in docs/counters.md.
 wide=$out/keep/decoder-wide.json
 PYTHONPATH=. python3 -c 'import json; from benchmarks.counted import WIDE_DECODER; print(json.dumps(WIDE_DECODER))' > "$wide"
 count vit-train vit_b_16 -b 16 --dtype bf16 --mode train
