@@ -28,8 +28,8 @@ demo: $(READY) ## estimate, measure and draw three models, run a small study; re
 studies: $(READY) ## rebuild the five studies, without a GPU, and their pages; CHECK=--check fails if stale
 	$(BIN)/python scripts/studies.py $(CHECK)
 
-test: $(READY) ## run the tests
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+test: $(READY) ## run the tests; compiled code is kept, since many tests start a Python
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 check: lint types layers spelling test ## everything that CI runs
 
