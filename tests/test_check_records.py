@@ -13,7 +13,7 @@ from tests.test_check_typed import HEADER, TYPED
 from rooflens.checks import CHECKS, examine
 from rooflens.checks.context import Context
 from rooflens.devices import find
-from rooflens.records import Case, Memory, Record, Source, Timing, Traffic, Work
+from rooflens.records import Case, CeilingOrigin, Memory, Record, Source, Timing, Traffic, Work
 from rooflens.reported import ReportedFigure, read_figures, recorded
 from rooflens.results import RecordSet
 
@@ -151,8 +151,28 @@ def test_without_the_mistake_there_is_no_finding_at_all(code: str) -> None:
     assert codes(*RECORDED[code][1]) == ()
 
 
+@pytest.mark.parametrize(
+    ("times", "origin", "expected"),
+    [
+        (10, "datasheet", ("device-off",)),
+        (10, "measured", ("device-off",)),
+        (1.3, "datasheet", ()),  # a clock
+        (0.1, "datasheet", ("device-off",)),
+        (0.1, "measured", ()),  # what a kernel reached
+    ],
+)
+def test_a_device_of_a_file_with_other_rates_than_the_catalogues(
+    times: float, origin: CeilingOrigin, expected: tuple[str, ...]
+) -> None:
+    ceilings = tuple(replace(ceiling, rate=times * ceiling.rate, origin=origin) for ceiling in T4.ceilings)
+    records = RecordSet([step(0.1)], devices={T4.name: replace(T4, ceilings=ceilings)})
+    findings = examine(records=records)
+    assert findings.codes == expected
+    assert all(finding.evidence["ratio"] == pytest.approx(times) for finding in findings)
+
+
 def test_every_code_is_tested() -> None:
-    assert {*TYPED, *RECORDED} == set(CHECKS)
+    assert {*TYPED, *RECORDED, "device-off"} == set(CHECKS)
 
 
 def mistaken(code: str, folder: Path) -> Iterator[Context]:

@@ -180,6 +180,10 @@ TYPED: dict[str, tuple[list[str], list[str]]] = {
         [f"{ALEXNET},memory,{WEIGHTS + IMAGE},,"],
     ),
     "impossible-value": (["mine,t4,1,fp32,forward,time,0,,"], ["mine,t4,1,fp32,forward,time,,,"]),
+    "row-twice": (
+        ["mine,t4,2,fp32,forward,bytes,9e8,,", *2 * ["mine,t4,1,fp32,forward,bytes,5e8,,"]],
+        ["mine,t4,2,fp32,forward,bytes,9e8,,", "mine,t4,1,fp32,forward,bytes,5e8,,"],
+    ),
     "unknown-quantity": (["mine,t4,1,fp32,forward,wattage,70,,"], ["mine,t4,1,fp32,forward,time,0.1,,"]),
 }
 

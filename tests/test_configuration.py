@@ -48,6 +48,13 @@ def test_a_value_that_cannot_be(fields: dict[str, Any], message: str, tmp_path: 
     assert "\n" not in str(caught.value)
 
 
+def test_a_key_that_stands_twice(tmp_path: Path) -> None:
+    name = written(tmp_path)
+    Path(name).write_text(Path(name).read_text().replace('"vocab_size"', '"hidden_size": 32, "vocab_size"'))
+    with pytest.raises(ModelError, match="key 'hidden_size' stands twice in one object"):
+        configuration(name)
+
+
 def test_a_file_that_is_nested_too_deeply(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{"model_type": "llama", "x": ' + 100_000 * "[" + 100_000 * "]" + "}")

@@ -29,6 +29,15 @@ def test_a_launch_without_any_work_is_never_left_out_of_a_total(tmp_path: Path, 
     assert (alone.flops, alone.bytes, alone.missing) == (None, {}, frozenset({"bare"}))
 
 
+def test_a_value_below_zero_is_unknown_and_said(tmp_path: Path) -> None:
+    rows = [row("dram__bytes.sum", "byte", text, number=n) for n, text in enumerate(("-64", "32", "-1.5"))]
+    found = read(tmp_path, HEADER + "".join(rows))
+    assert [record.work and dict(record.work.bytes) for record in found] == [{}, {"dram": 32}, {}]
+    notes = [note for record in found for note in record.notes] + list(found.notes)
+    said = "2 of them are below zero in the file, which no counter can be: dram__bytes.sum (2); its parts were counted"
+    assert any(note.startswith(said) for note in notes)
+
+
 def test_a_line_without_an_end_is_an_error_and_not_kept(tmp_path: Path) -> None:
     """A megabyte of gzip may hold a gigabyte."""
     good = HEADER + row("gpu__time_duration.sum", "ns", "5")

@@ -257,10 +257,10 @@ def test_results_of_interleaved_processes_are_put_in_the_order_in_which_ncu_prin
 # The process that reads ----------------------------------------------------------------------------------------------
 
 
-def faulty(tmp_path: Path, fault: str, limit: float = 20.0) -> list[KernelLaunch]:
+def faulty(tmp_path: Path, fault: str, limit: float = 20.0, doubts: ValueDoubts | None = None) -> list[KernelLaunch]:
     path = tmp_path / f"{fault}.ncu-rep"
     shutil.copy(SAMPLE, path)
-    return list(launches_of(path, repr(path.name), ValueDoubts(), child="tests.faulty_report", limit=limit))
+    return list(launches_of(path, repr(path.name), doubts or ValueDoubts(), child="tests.faulty_report", limit=limit))
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,10 @@ def test_a_process_that_hangs_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["none", "negative"])
 def test_a_value_that_is_none_is_unknown(tmp_path: Path, fault: str) -> None:
-    found = faulty(tmp_path, fault)
+    doubts = ValueDoubts()
+    found = faulty(tmp_path, fault, doubts=doubts)
+    below = "10 of them are below zero in the file, which no counter can be: dram__bytes.sum (10); its parts were"
+    assert any(note.startswith(below) for note in doubts.notes(None)) == (fault == "negative")
     assert [launch.values for launch in found] == [{"dram__bytes.sum": None}] * 10
 
 

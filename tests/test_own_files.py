@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import rooflens as rl
+from rooflens.cli.main import main
 from rooflens.errors import InvalidValue, ModelError, RooflensError, UnknownModel, as_told
 from rooflens.records import Case
 from rooflens.running.cells import _checked
@@ -60,10 +61,17 @@ def test_what_a_file_does_costs_its_own_batches_of_an_estimate(own: Path, monkey
     assert {case.batch: found.where(case=case).total().matmul_flops for case in found.cases} == {2: 64, 4: 128, 5: 160}
     lost, raised = found.failures
     assert (lost.case.batch, lost.kind, lost.stage) == (3, "crash", "trace")
-    assert lost.message == "the worker process ended by itself with code 3 before it gave an answer"
+    assert lost.message == "own.py:build: the worker process ended by itself with code 3 before it gave an answer"
     assert (raised.case.batch, raised.kind) == (6, "error")
     assert raised.message.endswith("own.py:build raised ValueError: six (own.py, line 19)")
     assert os.getpid() not in readers(own)
+
+
+@pytest.mark.parametrize(("batches", "code"), [("2,3", 3), ("2,6", 3), ("2,5", 0)])
+def test_cases_that_failed_are_in_the_exit_code(own: Path, batches: str, code: int) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["estimate", f"{own}:build", "-b", batches])
+    assert end.value.code == code
 
 
 CALLS: dict[str, Callable[[str], Any]] = {

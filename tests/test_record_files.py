@@ -315,6 +315,30 @@ def put(number: int, text: str) -> Callable[[list[str]], None]:
     return change
 
 
+@pytest.mark.parametrize(
+    ("key", "doubled"),
+    [
+        ('"batch":', '"batch":1,"batch":'),
+        ('"dtype":', '"dtype" : "fp16", "dtype":'),
+        ('"type":', '"type":"case","type":'),
+    ],
+)
+def test_a_key_that_stands_twice_is_an_error_with_its_line(tmp_path: Path, key: str, doubled: str) -> None:
+    def double(lines: list[str]) -> None:
+        assert key in lines[1]
+        lines[1] = lines[1].replace(key, doubled)
+
+    name = key.strip(':"')
+    assert damaged(tmp_path, double).startswith(f", line 2: key {name!r} stands twice in one object, and which value")
+
+
+def test_what_looks_like_a_key_within_a_text_is_none(tmp_path: Path) -> None:
+    case = Case(model='{"batch": 1, "batch": 2}', batch=3)
+    failure = Failure(case=case, source="measure", stage="forward", kind="error", message='"a":"a":')
+    write_records(tmp_path / "a.jsonl", RecordFile(records=(), failures=(failure,)))
+    assert read_records(tmp_path / "a.jsonl").failures == (failure,)
+
+
 def test_a_file_cut_short(tmp_path: Path) -> None:
     def cut(lines: list[str]) -> None:
         del lines[4:]

@@ -6,6 +6,7 @@ import codecs
 import gzip
 import io
 import json
+import re
 import tomllib
 import zlib
 from collections import Counter
@@ -278,13 +279,40 @@ def check_columns(names: Iterable[str], read: Container[str], place: str) -> Non
         )
 
 
+_KEY = re.compile(rb'"\s*:')
+
+
+def check_keys(text: bytes, value: object) -> None:
+    """Raise ValueError if an object of a JSON text has a key twice: parsers keep the last value without a word.
+
+    Args:
+        value: what the text was parsed to.
+    """
+    if len(_KEY.findall(text)) != _keys(value):  # a string may hold what looks like a key
+        json.loads(text, object_pairs_hook=_once)
+
+
+def _keys(value: object) -> int:
+    if isinstance(value, dict):
+        return len(value) + sum(map(_keys, value.values()))
+    return sum(map(_keys, value)) if isinstance(value, list) else 0
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key, times in Counter(key for key, _ in pairs).items() if times > 1)
+        raise ValueError(f"key {twice!r} stands twice in one object, and which value holds is not known")
+    return found
+
+
 def parsed_json(text: str | bytes, where: str, error: type[RooflensError] = FileError, **options: Any) -> Any:
     """Return the value of a JSON text; `options` are those of :func:`json.loads`.
 
     Raises:
-        FileError: it is no JSON, or has more than :data:`MOST_NESTED` levels.
+        FileError: it is no JSON, has a key twice, or has more than :data:`MOST_NESTED` levels.
     """
-    return _parsed(lambda: json.loads(text, **options), "JSON", where, error)
+    return _parsed(lambda: json.loads(text, object_pairs_hook=_once, **options), "JSON", where, error)
 
 
 def parsed_toml(text: str, where: str, error: type[RooflensError] = FileError) -> dict[str, Any]:

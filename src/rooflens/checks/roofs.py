@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -9,15 +10,16 @@ from functools import cache
 from rooflens import units
 from rooflens.checks.context import Context, close, fold
 from rooflens.checks.prefix_factors import prefix_factor
-from rooflens.checks.registry import Doubt, check, of_each
-from rooflens.devices import catalogue
-from rooflens.records import Device
+from rooflens.checks.registry import Doubt, check, needs, of_each
+from rooflens.devices import catalogue, catalogued_or_none
+from rooflens.records import Ceiling, Device
 from rooflens.reported.figures import QUANTITIES, ReportedFigure
 from rooflens.reported.right_values import precision_of
 
 RIDGE = 0.02
 RATE = 0.1
 """Datasheets of one device disagree by so much: boost and base clocks, rounding."""
+OTHER = 1.5
 EXACTLY = 0.01
 NOISE = 1.05
 
@@ -85,6 +87,31 @@ def _rates(figure: ReportedFigure, device: Device) -> dict[str, float]:
     dtype = figure.dtype.removeprefix("amp-")
     names = {"default": ("fp32", "tf32")}.get(dtype, (dtype,))
     return {resource: rate for resource, rate in fitting.items() if resource.partition(".")[2] in names}
+
+
+@check("device-off", "warning", "give the device a name of its own, or use the catalogue's rates")
+@needs("figures", "records")
+def device_off(context: Context) -> Iterator[Doubt]:
+    """A device that a file brings along has other rates than the catalogue's device of the same name."""
+    for device in context.devices.values():
+        known = catalogued_or_none(device.name)
+        pairs = [] if known is None else [(c, known.ceiling(c.resource)) for c in device.ceilings]
+        ratios = {c.resource: c.rate / own.rate for c, own in pairs if own is not None and _is_other(c, own)}
+        if not ratios:
+            continue
+        resource = max(ratios, key=lambda name: abs(math.log(ratios[name])))
+        more = f", and {len(ratios) - 1} further rates are others" if len(ratios) > 1 else ""
+        yield Doubt(
+            device.name,
+            f"the file's rate of {resource} is {ratios[resource]:.3g} times the catalogue's{more}: bounds and"
+            " efficiencies follow those of the file",
+            {"ratio": ratios[resource], "rates": len(ratios)},
+        )
+
+
+def _is_other(found: Ceiling, known: Ceiling) -> bool:
+    """True if clocks and limits of power do not explain the difference. What was measured may be lower."""
+    return found.rate > OTHER * known.rate or (found.origin != "measured" and known.rate > OTHER * found.rate)
 
 
 @check("peak-without-source", "warning", "draw the bandwidth only, or name where the rate comes from")

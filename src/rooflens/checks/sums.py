@@ -30,6 +30,18 @@ ADDITIVE = ("flops", "counted_flops", "bytes", "read_bytes", "estimated_time")
 """Quantities of which those of forward and backward add up. Measured times need not: something may lie between."""
 
 
+@check("row-twice", "warning", "delete one of the rows, or say in `how` in what they differ")
+@needs("figures")
+def row_twice(context: Context) -> Iterator[Doubt]:
+    """A figure stands in several rows that agree in every column."""
+    typed = [figure for figure in context.figures if figure.origin == "typed"]
+    for alike in grouped_by(typed, lambda figure: replace(figure, place="")).values():
+        if len(alike) > 1:
+            others = ", ".join(figure.place for figure in alike[1:5]) + (", ..." if len(alike) > 5 else "")
+            message = f"the same row stands in {others} too: one may have been meant for another run"
+            yield Doubt(alike[0].subject, message, {"rows": len(alike)})
+
+
 @check("total-off", "error", "add the parts again; everything computed from the total changes with it")
 @needs(*ADDITIVE, "time", "records")
 def total_off(context: Context) -> Iterator[Doubt]:

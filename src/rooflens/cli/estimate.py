@@ -11,7 +11,15 @@ from click.core import ParameterSource
 
 import rooflens as rl
 from rooflens.cli.completion import DeviceName
-from rooflens.cli.options import Shown, examples, limit_option, output_options, progress_bar, run_options
+from rooflens.cli.options import (
+    Shown,
+    end_if_failed,
+    examples,
+    limit_option,
+    output_options,
+    progress_bar,
+    run_options,
+)
 
 _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
@@ -100,6 +108,7 @@ def estimate(
     with progress_bar() as tell:
         records = call(model, device=devices, progress=tell, **options)
     shown.emit(records)
+    end_if_failed(records)
 
 
 def _at_a_batch(context: click.Context, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import rooflens as rl
 from rooflens.cli.options import (
     RECORDS,
     Shown,
+    end_if_failed,
     estimate_option,
     examples,
     limit_option,
@@ -90,6 +91,7 @@ def measure(model: str, shown: Shown, timings: bool, **options: Any) -> None:
     if timings:
         watch.enter(END)
         click.echo(_timings(watch.seconds, spent), err=True, nl=False)
+    end_if_failed(records)
 
 
 def _timings(around: Mapping[str, float], within: Mapping[str, float]) -> str:

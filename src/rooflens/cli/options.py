@@ -259,6 +259,17 @@ def open_page(paths: Sequence[Path]) -> None:
         say(f"no browser was found here; open {pages[0]} yourself")
 
 
+FAILED = 3
+"""Exit code where cells or cases have failed."""
+_ANSWERS = ("unsupported", "out of memory")
+
+
+def end_if_failed(records: RecordSet | Fits) -> None:
+    """End with exit code 3 where a case crashed, hung or raised; what cannot run or does not fit is an answer."""
+    if isinstance(records, rl.RecordSet) and any(failure.kind not in _ANSWERS for failure in records.failures):
+        click.get_current_context().exit(FAILED)
+
+
 def output_options(command: Command) -> Command:
     """Add options for what is shown of records; the command gets them as ``shown``.
 

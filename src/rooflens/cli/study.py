@@ -13,7 +13,7 @@ import click
 import rooflens as rl
 from rooflens.cli.cluster import cluster_options, progress_text, run_on_cluster
 from rooflens.cli.command_group import CommandGroup, say
-from rooflens.cli.options import all_of, examples, open_option, open_page, progress_bar
+from rooflens.cli.options import FAILED, all_of, examples, open_option, open_page, progress_bar
 from rooflens.progress import WAITING
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
 SOURCES = ("estimate", "measure", "counters", "replay")
-FAILED = 3
-"""Exit code where cells have failed."""
 
 
 class _Study(CommandGroup):

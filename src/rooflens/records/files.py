@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from rooflens.errors import OutputError, RecordFileError
-from rooflens.opening import opened, rows_of
+from rooflens.opening import check_keys, opened, rows_of
 from rooflens.records.calls import from_plain, to_plain
 from rooflens.records.device import Device
 from rooflens.records.floor import Floor
@@ -160,6 +160,7 @@ def _read_lines(path: Path, lines: Iterable[bytes]) -> RecordFile:
     try:
         for number, raw in enumerate(_without_blank_end(lines), start=1):
             entry = msgspec.json.decode(raw, type=dict[str, Any])
+            check_keys(raw, entry)
             kind = entry.pop("type", None)
             if header is None:
                 version, header = _header(path, kind, entry)

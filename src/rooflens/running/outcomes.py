@@ -39,7 +39,8 @@ def contents(
 
 def lost(case: Case, source: Source, ending: Lost) -> RecordFile:
     """What is kept of a job whose worker did not live to answer."""
-    return contents([Failure(case=case, source=source, stage=ending.stage, kind=ending.kind, message=ending.message)])
+    message = f"{recorded_name(case.model)}: {ending.message}"
+    return contents([Failure(case=case, source=source, stage=ending.stage, kind=ending.kind, message=message)])
 
 
 def taken(path: Path) -> RecordFile | None:

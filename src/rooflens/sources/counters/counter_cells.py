@@ -138,8 +138,9 @@ class CounterReading:
 
     def _value(self, target: Target, text: str, line: int) -> CounterValue | Deferred:
         value = self.numbers.read(text, target.power, line, counted=target.counted)
-        if isinstance(value, int | float) and value < 0:  # what passes that did not agree leave of a difference
-            value = None
+        if isinstance(value, int | float) and value < 0:
+            self.doubts.below_zero(target.metric)
+            return None
         if value == 0 and text != "0" and rollup_of(target.metric) is not None:  # ncu prints zero as 0
             self.doubts.rounded.add(target.metric)
             return None

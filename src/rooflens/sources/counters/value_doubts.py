@@ -15,6 +15,7 @@ class ValueDoubts:
 
     Attributes:
         unavailable: how often it had no value.
+        negative: how often its value was below zero, which is unknown then.
         above: its highest percentage above 100.
         rounded: rates that were printed as 0.00.
         disordered: what is wrong with averages that are not between minimum and maximum, in words.
@@ -22,6 +23,7 @@ class ValueDoubts:
 
     def __init__(self) -> None:
         self.unavailable: Counter[str] = Counter()
+        self.negative: Counter[str] = Counter()
         self.above: dict[str, float] = {}
         self.rounded: set[str] = set()
         self.disordered: list[str] = []
@@ -29,6 +31,11 @@ class ValueDoubts:
     def missing(self, metric: str) -> None:
         """Count a value that ncu could not give."""
         self.unavailable[metric] += 1
+
+    def below_zero(self, metric: str) -> None:
+        """Count a value that passes which did not agree leave of a difference."""
+        self.missing(metric)
+        self.negative[metric] += 1
 
     def percent(self, metric: str, value: CounterValue | Deferred) -> None:
         """Look at a share of something: more than all of it comes from passes that did not agree."""
@@ -46,6 +53,12 @@ class ValueDoubts:
         for name in self.unavailable:
             if (instead := near(name, cc)) and len(notes) <= _MOST_NAMES:
                 notes.append(f"{name} had no value; a metric of this chip with a similar name: {', '.join(instead)}")
+        if self.negative:
+            listed = ", ".join(f"{name} ({times})" for name, times in self.negative.most_common(_MOST_NAMES))
+            notes.append(
+                f"{sum(self.negative.values())} of them are below zero in the file, which no counter can be: {listed};"
+                " its parts were counted in passes that did not agree"
+            )
         notes += self.disordered[:_MOST_NAMES]
         if self.rounded:
             listed = ", ".join(sorted(self.rounded)[:_MOST_NAMES])

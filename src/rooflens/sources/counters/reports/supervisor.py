@@ -221,8 +221,11 @@ def _value(
 ) -> CounterValue:
     """In its base unit."""
     unit, value = answer
-    if value is None or value < 0:  # less than nothing is what passes that did not agree leave of a difference
+    if value is None:
         doubts.missing(metric)
+        return None
+    if value < 0:
+        doubts.below_zero(metric)
         return None
     power = power_of(unit, kind)
     if power is None and rollup_of(metric) is not None:  # a form of a counter that can be done without
