@@ -171,6 +171,7 @@ def test_json_has_the_answers_of_the_mode() -> None:
     assert of(step(replace(DECODE, mode="train"), 1e9)) == {
         "from": "bound",
         "throughput": pytest.approx(4),
+        "tokens_per_second": None,
         "energy_per_sample": pytest.approx(25),
         "cost_per_step": None,
         "cost_per_sample": None,

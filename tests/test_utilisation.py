@@ -92,6 +92,18 @@ def test_an_explanation_has_the_formula_with_its_numbers(both: RecordSet) -> Non
     assert "MFU" not in rl.explain(both, path="first").text
 
 
+def test_training_of_sequences_is_answered_in_tokens_too(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    config = {"model_type": "gpt2", "n_embd": 32, "n_layer": 1, "n_head": 2, "vocab_size": 64, "n_positions": 16}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"bos_token_id": 0, "eos_token_id": 0}))
+    step = {"batch": 2, "seq_len": 8, "mode": "train", "accumulation_steps": 3, "device": "t4"}
+    found = rl.estimate(f"hf:{tmp_path / 'config.json'}", **step)  # type: ignore[arg-type]
+    (case,) = json.loads(rl.table(found, format="json"))
+    assert case["answers"]["tokens_per_second"] == pytest.approx(2 * 8 * 3 / case["step"]["seconds"])
+    text = " ".join(rl.explain(found, path="").text.split())
+    assert "samples of a step (6) x tokens of a sequence (8) / time of the step" in text
+
+
 @pytest.fixture(scope="module")
 def published() -> list[dict[str, str]]:
     if not MEASURED.exists():

@@ -66,7 +66,13 @@ TOKEN_RATE = Quantity(
     "tokens per second of all sequences",
     "tokens /s, all",
     better="more",
-    number=FactorRatio({"decode": (("batch", "output"), ("step",)), "generate": (("batch", "output"), ("answer",))}),
+    number=FactorRatio(
+        {
+            "decode": (("batch", "output"), ("step",)),
+            "generate": (("batch", "output"), ("answer",)),
+            "train": (("samples", "sequence"), ("step",)),
+        }
+    ),
     timed=True,
 )
 ENERGY_PER_TOKEN = Quantity(
@@ -151,6 +157,6 @@ ANSWERS: Mapping[str, tuple[Quantity, ...]] = {
 """What people ask of a step of each mode that is answered in tokens: samples say little there."""
 SAMPLED: Mapping[str, tuple[Quantity, ...]] = {
     "inference": (ENERGY_PER_SAMPLE, COST_PER_SAMPLE),
-    "train": (ENERGY_PER_SAMPLE, COST_PER_STEP, COST_PER_SAMPLE),
+    "train": (TOKEN_RATE, ENERGY_PER_SAMPLE, COST_PER_STEP, COST_PER_SAMPLE),
 }
 """What people ask beside samples per second of the other modes."""

@@ -119,6 +119,7 @@ FACTORS: Mapping[str, Factor] = {
     "last": Factor(words="time of the last step of decode", unit="s", read=_last),
     "batch": Factor(words="batch", read=lambda evidence, *_: evidence.case.batch),
     "samples": Factor(words="samples of a step", read=lambda evidence, *_: evidence.case.samples),
+    "sequence": Factor(words="tokens of a sequence", read=lambda evidence, *_: _option(evidence, "seq_len")),
     "prompt": Factor(words="tokens of a prompt", read=_prompt),
     "output": Factor(words="tokens of an output", read=_output),
     "steps": Factor(words="steps of decode", read=_steps),
