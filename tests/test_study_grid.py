@@ -59,6 +59,17 @@ def test_an_option_belongs_to_the_cells_that_it_means_something_to(tmp_path: Pat
     ]
 
 
+def test_whole_answers_are_cells_of_estimates_only(tmp_path: Path) -> None:
+    text = 'title = "T"\nmodels = ["m"]\nsources = ["estimate", "measure"]\nmodes = ["decode", "generate"]\n'
+    text += "[options]\nprompt_len = [8, 9]\noutput_len = 4\nprice_per_hour = 2.5\n"
+    assert said(cells_of(tmp_path, text)) == [
+        "estimate m fp32 decode price_per_hour=2.5",
+        "estimate m fp32 generate output_len=4 price_per_hour=2.5 prompt_len=8",
+        "estimate m fp32 generate output_len=4 price_per_hour=2.5 prompt_len=9",
+        "measure m fp32 decode price_per_hour=2.5",
+    ]
+
+
 def test_devices_of_a_source(tmp_path: Path) -> None:
     text = 'title = "T"\nmodels = ["m"]\ndevices = ["t4", "cpu"]\nsources = ["estimate", "measure"]\n'
     found = cells_of(tmp_path, text + '[measure]\ndevices = ["cpu", "h100-sxm"]\n')
