@@ -174,6 +174,11 @@ def test_explain_tells_the_formula_of_each_answer(tmp_path: Path) -> None:
     assert head.calls == 8
 
 
+def test_an_operation_alone_has_no_phase_of_an_answer() -> None:
+    with pytest.raises(RooflensError, match="an operation has no prefill; its phases are forward and backward"):
+        rl.explain("mm", shapes=[(4, 4), (4, 4)], phase="prefill")
+
+
 def test_costs_of_samples_and_training_steps() -> None:
     for mode, extra in (("train", {"cost_per_step"}), ("inference", set())):
         found = rl.estimate("resnet18", batch=4, img_size=32, mode=mode, device="t4", price_per_hour=0.36)

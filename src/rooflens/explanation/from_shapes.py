@@ -33,8 +33,8 @@ def explain_operation(
         ModelError: torch refuses the shapes.
     """
     check_words(dtype, "inference")
-    if phase == "optimizer":
-        raise InvalidValue("an operation has no optimizer; its phases are forward and backward")
+    if phase not in ("forward", "backward"):
+        raise InvalidValue(f"an operation has no {phase}; its phases are forward and backward")
     step = operator_step(name, shapes, arguments, dtype=dtype, backward=phase == "backward")
     counts = Counter(
         operation.call

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from rooflens.compare.uncertainty import METHODS, Interval
-from rooflens.records import Case
+from rooflens.records import ANSWER_PHASES, Case, Scalar
 from rooflens.reported import DeviceAliases
 from rooflens.results import RecordSet, join
 from rooflens.results.quantities import ratio
+from rooflens.runs.options import ANSWERING
 from rooflens.runs.run import recorded_name
 from rooflens.study.claim_values import TIMED, ClaimValue, Lacking, correlated, moved, of_cases
 from rooflens.study.grid import agrees
@@ -202,7 +203,7 @@ def _values(claim: Claim, side: Side, basis: Basis, evidence: _Evidence) -> list
         value
         for item in evidence.lacking
         if item.tells(quantity, measured=measured, with_time=with_time)
-        and (phase in (None, "forward") or item.case.mode == "train")
+        and _may_have(item.case, phase)
         and meets((value := item.value(phase, over_models=method is not None)).facts, whole, evidence.aliases)
     ]
     if method is not None:
@@ -210,6 +211,13 @@ def _values(claim: Claim, side: Side, basis: Basis, evidence: _Evidence) -> list
     # What another source tells of the same case is not lacking.
     told = {id(value) for value, _ in first_partners(lacking, known, {"source"}, evidence.aliases)}
     return [*known, *(value for value in lacking if id(value) not in told)]
+
+
+def _may_have(case: Case, phase: Scalar | None) -> bool:
+    """True if a case of which nothing is known may have a phase."""
+    if case.mode in ANSWERING or phase in ANSWER_PHASES:
+        return phase is None or (case.mode in ANSWERING and phase in ANSWER_PHASES)
+    return phase in (None, "forward") or case.mode == "train"
 
 
 def _is_measured(claim: Claim, side: Side, basis: Basis) -> bool:
