@@ -117,6 +117,18 @@ def test_a_run_is_followed(tmp_path: Path) -> None:
     assert heard == ["loss 0.5"]
 
 
+@pytest.mark.parametrize(("expected", "times"), [(3, 1), (9, 0), (None, 0)])
+def test_the_last_expected_kernel_is_told_before_the_report_is_written(
+    tmp_path: Path, expected: int | None, times: int
+) -> None:
+    """Of four kernels the third is the last that was expected."""
+    told: list[bool] = []
+    report = tmp_path / "run.ncu-rep"
+    slow = KERNELS.replace("open(report", "time.sleep(0.2)\nopen(report")
+    collect(played(tmp_path, slow), report, limit=30, expected=expected, counted=lambda: told.append(report.exists()))
+    assert told == [False] * times
+
+
 def test_a_time_limit_stops_ncu_and_keeps_what_it_has(tmp_path: Path) -> None:
     """It is asked as a person would ask, by an interrupt, and then writes its report."""
     text = """

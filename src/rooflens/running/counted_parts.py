@@ -86,6 +86,10 @@ def notes_on(
         notes.append(
             f"{for_how_many}: one of each kernel, grid, block and operands; the others take its counts (--every)"
         )
+    some = next((part for part in parts if len(part.counted) < len(plan.counted)), None)
+    if some is not None:
+        unseen = f"the {len(some.counted)} launches whose tensor instructions no other counter saw"
+        notes.append(f"operations of mma.sync were counted for {unseen}")
     missed = next((part for part in parts if not part.done.whole), None)
     if missed is not None:
         notes.append(f"partial: {launches} of {len(plan.counted)} launches were counted ({why_partial(missed.done)})")
