@@ -4,14 +4,15 @@
 
 Resumable: a family in benchmarks/results/hf_models.json is not run again, unless `--again` is given, or `--failed` for
 those that were not counted. Each runs in a process of its own with a time limit, from its default configuration with at
-most two layers of each stack, or as it is where that cannot be built. Prints a line per family, and exits with 1 if one
-has an error that `REASONS` does not explain.
+most two layers of each stack, or as it is where that is not counted. Prints a line per family, and exits with 1 if one
+has no result. `--docs` writes the tables of docs/counting.md and docs/model-types.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 import time
@@ -29,6 +30,8 @@ from benchmarks.hf_fields import completed  # noqa: E402
 import rooflens as rl  # noqa: E402
 from rooflens.models.heads import families as buildable  # noqa: E402
 
+PAGES = (ROOT / "docs" / "counting.md", ROOT / "docs" / "model-types.md")
+TABLE = r"\| `hf:` \| class .*\n(?:\|.*\n)+"
 RESULTS = ROOT / "benchmarks" / "results" / "hf_models.json"
 LIMIT = 90
 """Seconds of the processor that a family may take."""
@@ -42,8 +45,67 @@ COUNTS = frozenset(("num_hidden_layers", "num_layers", "n_layer", "n_layers", "d
 INDICES = ("indexes", "indices", "layers_idx", "layer_ids")
 STAGES = ("stage_names", "out_features", "out_indices")
 """What follows from the number of layers of a backbone."""
-REASONS: dict[str, str] = {}
-"""Why a family is not counted."""
+PART = "a part of another family: transformers names no class for it"
+_SIZES = "|".join(
+    (
+        *(
+            "features and (?:image|audio|video) tokens do not match",
+            "same reduction dim",
+            "Given groups",
+            "multiple of",
+        ),
+        *("Given transposed", "expected input", "must match the size", "split_with_sizes expects", "at least one"),
+        *("shape '.*' is invalid", "broadcast a dimension", "mask.*does not match", "should be equal", "too small"),
+        *("list index out of range", "doesn't match model", "out of range", "model expects"),
+    )
+)
+_LACKS = "|".join(
+    (
+        *(
+            "is not subscriptable",
+            "NoneType",
+            "has no attribute",
+            "KeyError",
+            "Could not find",
+            "is not set",
+            "be None",
+        ),
+        *("unknown", "You have to", "are none", "Exactly 1 of", "cannot specify", "must be provided", "has no len"),
+        *("not enough values", "too many values", "need", "only on Attention"),
+    )
+)
+REASONS: tuple[tuple[str, str], ...] = (
+    (r"part of another family", PART),
+    (r"requires the (\S+) library|No module named '(\S+)'", "needs the package {0}, which is not here"),
+    (r"finegrained-fp8 kernel", "needs the package kernels, which is not here"),
+    (r'missing the required "forward"', "several models in one, which only its generate runs, one after the other"),
+    (r"fills no cache|keeps no cache", "its forward takes or fills no cache, so it has no decode"),
+    (r"more than \d+ s", "takes more than 90 s of processor time"),
+    (r"Running the model with values needs", "values decide what runs, and it is too large to run here"),
+    (r"too large|[Oo]ut of memory", "too large to run here with values"),
+    (r"missing \d+ required positional arguments?: (.*?)(?:;|$)", "needs inputs that rooflens does not make: {0}"),
+    (r"cannot build|refuses the configuration|ValidationError|__init__|has no attribute '\w+'$",
+     "transformers builds no model of its default configuration"),
+    (_SIZES,
+     "sizes of its default configuration, or of the inputs that rooflens makes, do not fit together"),
+    (_LACKS,
+     "asks for what neither its default configuration nor the inputs of rooflens have"),
+    (r"DataDependent|DynamicOutputShape|depends on values|data is not allocated|_local_scalar_dense",
+     "values decide what runs, in a part that is asked before the step"),
+    (r"crash", "the process crashed"),
+    (r".", "transformers raises an error of its own"),
+)  # fmt: skip
+"""What errors mean, in the order in which they are tried; a reader gets the words, and the message beside them."""
+
+
+def reason(row: Mapping[str, Any]) -> str:
+    """Return why a family is not counted, or not in every mode; nothing of one that is."""
+    why = row.get("why", "")
+    for pattern, words in REASONS if why else ():
+        found = re.search(pattern, why)
+        if found is not None:
+            return words.format(*[group for group in found.groups() if group] or [""])
+    return ""
 
 
 def small(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +185,7 @@ def run(family: str) -> dict[str, Any]:
     """Return the row of a family: what was counted, or the reason why nothing is."""
     row: dict[str, Any] = {"family": family}
     if family not in buildable():
-        return row | {"why": "a part of another family: transformers names no class for it"}
+        return row | {"why": PART}
     begun = time.perf_counter()
     outcome = apart(lambda: counted(family), PATIENCE, processor=LIMIT)
     row["seconds"] = round(time.perf_counter() - begun, 1)
@@ -162,8 +224,31 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(("| families | |", "|---|---|", *lines))
 
 
+def page(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the lines of all families."""
+    head = "| `hf:` | class | counted | |\n|---|---|---|---|"
+    return "\n".join((head, *(_line(name, rows.get(name)) for name in families())))
+
+
+def _line(name: str, row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return f"| `{name}` | | | not run yet |"
+    modes = ", ".join(row.get("modes", ()))
+    words = [reason(row), "run on the CPU with values" if row.get("values") else ""]
+    return f"| `{name}` | {row.get('class', '')} | {modes} | {'; '.join(filter(None, words))} |".replace("|  |", "| |")
+
+
+def written(rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Put the tables into the docs."""
+    for path, old, new in ((PAGES[0], r"\| families \| \|\n(?:\|.*\n)+", table(rows)), (PAGES[1], TABLE, page(rows))):
+        text, count = re.subn(old, lambda _, new=new: f"{new}\n", path.read_text())  # type: ignore[misc]
+        if count != 1:
+            raise ValueError(f"{path} has {count} tables of families, not one")
+        path.write_text(text)
+
+
 def _ended(row: Mapping[str, Any]) -> str:
-    if "part of another family" in row.get("why", ""):
+    if row.get("why") == PART:
         return "parts of other families"
     if not row.get("modes"):
         return "not counted"
@@ -178,8 +263,12 @@ def main() -> int:
     parser.add_argument("--part", default="1/1", help="a share of the families, like 2/3")
     parser.add_argument("--again", action="store_true", help="also families that have a result")
     parser.add_argument("--failed", action="store_true", help="also families that were not counted in full")
+    parser.add_argument("--docs", action="store_true", help="only write the tables of the docs")
     options = parser.parse_args()
     rows = read()
+    if options.docs:
+        written(rows)
+        return 0
     rl.estimate("hf:gpt2", seq_len=8)  # what all forks import
     part, parts = map(int, options.part.split("/"))
     for family in options.family or families()[part - 1 :: parts]:
@@ -191,8 +280,8 @@ def main() -> int:
         write(rows)
         print(json.dumps(rows[family]), flush=True)
     print(table(rows))
-    bad = [row for row in rows.values() if _ended(row) == "not counted" and row["family"] not in REASONS]
-    return int(bool(bad))
+    bad = [row for row in rows.values() if _ended(row) == "not counted" and not reason(row)]
+    return int(bool(bad) or bool(set(families()) - rows.keys()))
 
 
 if __name__ == "__main__":

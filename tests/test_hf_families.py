@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from benchmarks import hf_models
+from benchmarks.hf_fields import completed
 from benchmarks.hf_models import small
 
 import rooflens as rl
@@ -327,8 +328,36 @@ def test_a_size_that_may_be_nothing_is_no_error(written: Write) -> None:
         configuration(written("llama", head_dim=0))
 
 
-def test_the_page_has_the_results_of_the_sweep() -> None:
+def test_the_pages_have_the_results_of_the_sweep() -> None:
     rows = hf_models.read()
-    page = (Path(__file__).parents[1] / "docs" / "counting.md").read_text()
-    assert hf_models.table(rows) in page
+    counting, types = (path.read_text() for path in hf_models.PAGES)
+    assert hf_models.table(rows) in counting
+    assert hf_models.page(rows) in types
     assert not [row for row in rows.values() if row.get("uncounted") or ("why" not in row and not row["modes"])]
+    assert all(hf_models.reason(row) for row in rows.values() if "why" in row)
+
+
+def test_errors_of_the_sweep_have_words() -> None:
+    said = {
+        "ImportError: X requires the natten library but it was not found": "needs the package natten, which is not here",
+        "decode: config.json keeps no cache that rooflens knows": "its forward takes or fills no cache, so it has no decode",
+        "TypeError: X.forward() missing 2 required positional arguments: 'a' and 'b'; if the dict is one argument": (
+            "needs inputs that rooflens does not make: 'a' and 'b'"
+        ),
+        "time limit: more than 90 s of processor time": "takes more than 90 s of processor time",
+    }
+    assert {why: hf_models.reason({"why": why}) for why in said} == said
+    assert hf_models.reason({"modes": ["inference"]}) == ""
+
+
+def test_fields_that_a_default_configuration_lacks_are_added_to_the_others() -> None:
+    made = completed("qwen2_vl", {"vision_config": {"hidden_size": 3584, "depth": 32}, "text_config": {}})
+    assert made == {"vision_config": {"hidden_size": 8192, "depth": 32}, "text_config": {}}
+    assert completed("llama", {"hidden_size": 4096}) == {"hidden_size": 4096}
+
+
+def test_numbers_that_json_has_no_word_for_are_read(written: Write) -> None:
+    config = configuration(written("bamba", time_step_limit=[0.0, {"__float__": "Infinity"}]))[1]
+    assert config.time_step_limit[1] == float("inf")
+    with pytest.raises(ModelError, match="refuses the configuration"):
+        configuration(written("bamba", time_step_limit=[0.0, {"__float__": "much"}]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ _DIVIDING = re.compile(r"(?:heads?|^(?:hidden|vocab|intermediate)_size|^head_dim
 """Names of sizes that are divided, or divided by."""
 _IN_A_FOLDER = "config.json"
 """How transformers names it beside the weights."""
+_NO_JSON = {"Infinity": inf, "-Infinity": -inf, "NaN": nan}
 _LONGEST = 300
 """Characters of a message of transformers."""
 
@@ -57,7 +59,7 @@ def _file(source: str) -> str:
 
 def _of_file(source: str) -> Any:
     none = f"{source!r} is no transformers configuration: it"
-    fields = parsed_json(read_text(Path(source), error=ModelError), none, ModelError)
+    fields = _floats(parsed_json(read_text(Path(source), error=ModelError), none, ModelError))
     if not isinstance(fields, dict) or not isinstance(fields.get("model_type"), str):
         raise ModelError(f"{none} needs a JSON object with model_type")
     family = fields.pop("model_type")
@@ -84,6 +86,14 @@ def _made(source: str, family: str, fields: dict[str, Any]) -> Any:
         message = cut(" ".join(str(error).split()), _LONGEST)
         raise ModelError(f"transformers refuses the configuration {source!r}: {class_of(error)}: {message}") from error
     return config
+
+
+def _floats(fields: Any) -> Any:
+    """Return what JSON holds, with the numbers that JSON has no word for, as transformers writes them."""
+    if isinstance(fields, dict):
+        word = fields.get("__float__") if len(fields) == 1 else None
+        return _NO_JSON[word] if word in _NO_JSON else {name: _floats(value) for name, value in fields.items()}
+    return [_floats(value) for value in fields] if isinstance(fields, list) else fields
 
 
 def _numbers(fields: object) -> Iterator[tuple[str, float]]:
