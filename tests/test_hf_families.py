@@ -289,6 +289,8 @@ def test_an_image_among_tokens_is_measured(written: Write) -> None:
         ("gemma3n_audio", {}, {"audio_mel": (2, 1000, 128), "audio_mel_mask": (2, 1000)}),
         # Four streams of each sequence, one after the other.
         ("musicgen", {}, {"input_ids": (8, 512)}),
+        # Nine that are written, and the text that is read.
+        ("dia", {}, {"input_ids": (2, 512), "decoder_input_ids": (18, 512)}),
         (
             "time_series_transformer",
             {"prediction_length": 24, "context_length": 48, "num_time_features": 2},
@@ -339,8 +341,8 @@ def test_the_pages_have_the_results_of_the_sweep() -> None:
 
 def test_errors_of_the_sweep_have_words() -> None:
     said = {
-        "ImportError: X requires the natten library but it was not found": "needs the package natten, which is not here",
-        "decode: config.json keeps no cache that rooflens knows": "its forward takes or fills no cache, so it has no decode",
+        "ImportError: X requires the natten library but it was": "needs the package natten, which is not here",
+        "decode: x keeps no cache that rooflens knows": "its forward takes or fills no cache, so it has no decode",
         "TypeError: X.forward() missing 2 required positional arguments: 'a' and 'b'; if the dict is one argument": (
             "needs inputs that rooflens does not make: 'a' and 'b'"
         ),

@@ -78,9 +78,8 @@ def default_tokens(config: Any, decoding: bool) -> int:
 def ids(sizes: InputSizes, begin: int, end: int, *, read: bool = False) -> torch.Tensor:
     """Return random tokens at some positions; what is not only read may have several streams in each sequence."""
     vocabulary = getattr(text_of(sizes.config), "vocab_size", None) or getattr(sizes.config, "vocab_size", None) or 2
-    rows = sizes.batch * _of(
-        sizes.part("decoder", "decoder_config"), *STREAMS.get(sizes.config.model_type, ()), default=1
-    )
+    streams = () if read else STREAMS.get(sizes.config.model_type, ())
+    rows = sizes.batch * _of(sizes.part("decoder", "decoder_config"), *streams, default=1)
     return torch.randint(0, vocabulary, (rows, end - begin), device="cpu")
 
 
