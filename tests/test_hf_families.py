@@ -289,8 +289,6 @@ def test_an_image_among_tokens_is_measured(written: Write) -> None:
         ("gemma3n_audio", {}, {"audio_mel": (2, 1000, 128), "audio_mel_mask": (2, 1000)}),
         # Four streams of each sequence, one after the other.
         ("musicgen", {}, {"input_ids": (8, 512)}),
-        # Nine that are written, and the text that is read.
-        ("dia", {}, {"input_ids": (2, 512), "decoder_input_ids": (18, 512)}),
         (
             "time_series_transformer",
             {"prediction_length": 24, "context_length": 48, "num_time_features": 2},

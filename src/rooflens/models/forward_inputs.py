@@ -75,11 +75,10 @@ def default_tokens(config: Any, decoding: bool) -> int:
     return DEFAULT_TOKENS if positions is None else min(DEFAULT_TOKENS, positions - decoding)
 
 
-def ids(sizes: InputSizes, begin: int, end: int, *, read: bool = False) -> torch.Tensor:
-    """Return random tokens at some positions; what is not only read may have several streams in each sequence."""
+def ids(sizes: InputSizes, begin: int, end: int) -> torch.Tensor:
+    """Return random tokens at some positions; a sequence may have several streams of them, one after the other."""
     vocabulary = getattr(text_of(sizes.config), "vocab_size", None) or getattr(sizes.config, "vocab_size", None) or 2
-    streams = () if read else STREAMS.get(sizes.config.model_type, ())
-    rows = sizes.batch * _of(sizes.part("decoder", "decoder_config"), *streams, default=1)
+    rows = sizes.batch * _of(sizes.config, *STREAMS.get(sizes.config.model_type, ()), default=1)
     return torch.randint(0, vocabulary, (rows, end - begin), device="cpu")
 
 
@@ -349,10 +348,9 @@ BINS: Mapping[str, int] = {
 """Bins of sound where the configuration does not tell them."""
 FLAT = {"spatial_shapes", "image_position_ids", "pixel_position_ids"}
 """Arguments of models that take the patches of an image."""
-STREAMS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("musicgen_decoder", "musicgen_melody_decoder"), ("num_codebooks",)),
-    "dia": ("num_channels",),
-}
+STREAMS: Mapping[str, tuple[str, ...]] = dict.fromkeys(
+    ("musicgen_decoder", "musicgen_melody_decoder"), ("num_codebooks",)
+)
 """Families whose decoder writes several streams of tokens, and the field that tells how many."""
 
 

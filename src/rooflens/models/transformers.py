@@ -252,7 +252,7 @@ class Built:
         """Inputs of the encoder: tokens, sound, an image, or tokens with an image."""
         if "input_ids" not in self.parameters or (given and self.kind.main_input_name != "input_ids"):
             return given
-        words = ids(sizes, 0, self.read or sizes.tokens, read=True)
+        words = ids(sizes, 0, self.read or sizes.tokens)
         return {"input_ids": placeholders(sizes, words, self.marked), **given}
 
     def _decoding(self, sizes: InputSizes) -> Example:
