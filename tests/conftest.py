@@ -15,7 +15,7 @@ from tests.warm_workers import Nursery
 
 from rooflens.costs.profiler_names import is_known
 from rooflens.costs.registry import ENTRIES, cost
-from rooflens.running import isolation
+from rooflens.running import process
 from rooflens.sources import device_lock
 
 if settings.get_current_profile_name() == "default":  # not in CI, whose profile has none either
@@ -57,8 +57,8 @@ def _own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _warm_workers() -> Iterator[None]:
     """Workers need not import torch: they are copies of a process that has."""
     with Nursery() as nursery, pytest.MonkeyPatch.context() as patch:
-        warm = SimpleNamespace(PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired, Popen=nursery.popen)
-        patch.setattr(isolation, "subprocess", warm)
+        warm = SimpleNamespace(PIPE=subprocess.PIPE, Popen=nursery.popen)
+        patch.setattr(process, "subprocess", warm)
         yield
 
 

@@ -23,10 +23,19 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import IO, Any
 
-WARM = ("rooflens.running.worker", "rooflens.capacity")
+from rooflens.running.process import SERVER
+from rooflens.without_compiler import compiler_on_demand
+
+WARM = (SERVER, "rooflens.capacity")
 """Programs of workers that load torch."""
+LOADED = (
+    *("torch", "sympy", "torchvision", "transformers"),
+    *("rooflens.running.timed", "rooflens.running.estimating", "rooflens.capacity.worker"),
+)
+"""What workers import sooner or later."""
 _MOST = 1 << 20
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2)."""
@@ -118,10 +127,9 @@ def _adopting() -> Iterator[None]:
 
 def nursery(control: socket.socket) -> None:
     """Fork for each request; a copy returns from here when its program has ended, the nursery when nobody asks more."""
-    import torch._dynamo  # noqa: F401
-
-    from rooflens.capacity import worker  # noqa: F401
-    from rooflens.running import estimating, timed  # noqa: F401
+    compiler_on_demand()
+    for name in LOADED:
+        import_module(name)
 
     gc.collect()
     gc.freeze()
