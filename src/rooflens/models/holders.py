@@ -24,6 +24,8 @@ _HOLDING = frozenset({"argparse", "collections", "dataclasses", "types"})
 _STRANGE = ("torch.fx", "torch.export", "torch.utils.data", "torch.distributed", "torch.cuda", "torch._dynamo")
 """Parts of torch whose objects hold graphs, data sets, or what belongs to the process."""
 
+_PLAIN = frozenset({dict, OrderedDict, list, set})
+_BARE = frozenset({str, int, float, bool, bytes, complex})
 _LARGE = 10_000
 """A container outside of a model with more items than that is no cache of its tensors."""
 
@@ -56,6 +58,11 @@ class Holders:
                 continue
             if isinstance(value, nn.Module) and not isinstance(value, torch.jit.ScriptModule):
                 self.modules.append(value)
+            if type(value) in _BARE:
+                continue
+            if type(value) in _PLAIN and not value:  # hooks and buffers that most modules do not have
+                self._saved.append((value, []))
+                continue
             for container in _containers(value):
                 if not models and not isinstance(container, _Slots) and len(container) > _LARGE:
                     continue
@@ -76,13 +83,13 @@ class Holders:
     def restore(self) -> None:
         """Put back everything that has changed."""
         for container, items in self._saved:
-            if not _same(_items(container), items):
+            if (container or items) and not _same(_items(container), items):
                 _refill(container, items)
 
     def forget_fakes(self) -> None:
         """Put back what a container held where it now holds a tensor without memory."""
         for container, items in self._saved:
-            if any(tree_any(_is_fake, value) for _, value in _items(container)):
+            if container and any(tree_any(_is_fake, value) for _, value in _items(container)):
                 _refill(container, items)
 
 

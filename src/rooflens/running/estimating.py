@@ -36,7 +36,7 @@ from rooflens.running.jobs import (
     Start,
 )
 from rooflens.running.outcomes import lost, runs_in, taken, telling, why_all_failed
-from rooflens.running.tracing import TracedRun, Tracer, each_record, tracer
+from rooflens.running.tracing import TracedRun, Tracer, Tracers, each_record
 from rooflens.running.whole_answers import counted_run
 from rooflens.runs.options import Options
 from rooflens.runs.run import Place, Request, Run, is_graph, is_own_file
@@ -95,7 +95,7 @@ def estimated(
     whole: dict[Case, Callable[[], Iterable[Record]]] = {}
     failed = dict(impossible or {})
     runs = [run for one in asked for run in one.runs]
-    n = 0
+    n, tracers = 0, Tracers()
     for one in asked:
         trace: Tracer | None = None
         for run in one.runs:
@@ -103,7 +103,7 @@ def estimated(
                 progress(n / len(runs), f"{run.model}, batch {run.batch}" if run.batch else run.model)
             n += 1
             try:
-                trace = trace or tracer(one)
+                trace = trace or tracers.of(one)
                 summing = len(runs) >= MANY
                 counted = counted_run(run, trace, devices, one.tokens, one.positions, summing=summing)
             except RooflensError as error:

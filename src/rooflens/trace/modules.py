@@ -100,17 +100,18 @@ class ModulePaths:
 
 
 @contextmanager
-def untouched(root: nn.Module, copied: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def untouched(root: nn.Module, copied: Callable[[Tensor], Tensor]) -> Iterator[list[Any]]:
     """Replace every tensor that a module holds by its copy, and put back on leaving whatever has changed.
 
-    Tensors are parameters, buffers, and those in attributes, in whatever container or plain object.
+    Tensors are parameters, buffers, and those in attributes, in whatever container or plain object. Yields all that the
+    module held before.
     """
     holders = Holders(root)
     caches = Caches(holders.modules)
     with lent(holders.modules):
         try:
             holders.exchange(copied)
-            yield
+            yield holders.values
         finally:
             holders.restore()
             caches.forget_fakes()

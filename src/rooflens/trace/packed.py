@@ -6,7 +6,7 @@ tensors without memory stand for what it stores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -44,9 +44,13 @@ class PackedOperands:
         self._frozen: dict[int, Tensor] = {}
         self._opaque: dict[str, None] = {}
 
-    def label(self, module: torch.nn.Module) -> None:
-        """Note every object that a module holds. A script's come with its calls, but a frozen one's weights."""
-        for value in Holders(module).values:
+    def label(self, module: torch.nn.Module, held: Iterable[Any] | None = None) -> None:
+        """Note every object that a module holds. A script's come with its calls, but a frozen one's weights.
+
+        Args:
+            held: all that it holds, if that is known.
+        """
+        for value in Holders(module).values if held is None else held:
             if isinstance(value, torch.ScriptObject) and not isinstance(value, torch._C.ScriptModule):
                 self.tensors(value)
         for child in module.modules():

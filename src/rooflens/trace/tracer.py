@@ -157,12 +157,13 @@ class _Run:
     def trace(self) -> Trace:
         with ExitStack() as contexts:
             contexts.callback(self._leave_outside)
-            contexts.enter_context(untouched(self.module, self.copies.of if self.stateless else lambda tensor: tensor))
+            copied = self.copies.of if self.stateless else lambda tensor: tensor
+            held = contexts.enter_context(untouched(self.module, copied))
             if not self.stateless:
                 # torch's passes over a script compare its constants, by operations that the model does not ask for.
                 contexts.enter_context(without_mkldnn())
                 contexts.enter_context(torch.jit.optimized_execution(False))
-            self._label_state()
+            self._label_state(held)
             if self.repeating is not None:
                 self.repeating(self.layers)
                 self.layers.take_over(self.module)
@@ -226,14 +227,14 @@ class _Run:
             ),
         )
 
-    def _label_state(self) -> None:
+    def _label_state(self, held: list[Any]) -> None:
         """What the module holds: it exists before the step begins."""
         for tensor in self.copies.made:  # attributes too, and what the class of a parameter wraps
             self.lifetimes.label(tensor, "buffers")
         trainable = {name for name, _ in self.module.named_parameters()}
         for name, tensor in self.state.items():
             self.lifetimes.label(tensor, "parameters" if name in trainable else "buffers")
-        self.recorder.packed.label(self.module)
+        self.recorder.packed.label(self.module, held)
 
     def _adopted(self, tensor: Tensor) -> Tensor:
         """What stands for a tensor that neither the module nor the inputs hold: it exists before the step too."""
