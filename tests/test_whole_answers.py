@@ -15,7 +15,8 @@ from rooflens.cli.main import cli
 from rooflens.devices import find
 from rooflens.errors import RooflensError
 from rooflens.report.case_json import promised_json
-from rooflens.running.estimating import estimable, tracer
+from rooflens.running.estimating import estimable
+from rooflens.running.tracing import tracer
 from rooflens.running.whole_answers import counted_run
 from rooflens.runs.run import Request
 
