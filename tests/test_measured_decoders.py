@@ -8,8 +8,18 @@ from typing import Any
 
 import pytest
 from benchmarks import measured_decoders
-from benchmarks.measured_decoders import cases, key, read, run_of, table_of_models, table_of_regimes, wanted
+from benchmarks.measured_decoders import (
+    cases,
+    key,
+    read,
+    run_of,
+    table_of_models,
+    table_of_regimes,
+    training,
+    wanted,
+)
 
+ROOT = Path(__file__).parents[1]
 GRAPH = {"model": "net", "mode": "decode", "seq_len": 512, "batch": 1, "cuda_graph": True}
 EAGER = {"model": "net", "mode": "decode", "seq_len": 512, "batch": 8}
 
@@ -80,3 +90,14 @@ def test_every_case_of_the_list_is_one_that_can_be_asked_for() -> None:
     }
     for row in listed:
         assert run_of(row).dtype == "bf16"
+
+
+def test_training_on_a_card_is_above_its_floor_and_on_its_page() -> None:
+    results = ROOT / "benchmarks" / "results" / "training-h100.ndjson"
+    told, _, *table = table_of_models(results)
+    assert told == "None of 10 steps is below the floor."
+    assert "\n".join(table) in (ROOT / "docs" / "training.md").read_text()
+    assert all(abs(measured_decoders.peak_ratio(row) - 1) < 0.05 for row in read(results))  # type: ignore[operator]
+    assert {key(row) for row in training()} == {key(row) for row in read(results)}
+    for row in training():
+        run_of(row).case()
