@@ -285,6 +285,15 @@ def test_one_query_reads_its_cache() -> None:
     assert seconds(one, of) == pytest.approx(5e-6 + 2 * held.nbytes / 0.5e12, rel=1e-3)
 
 
+@pytest.mark.parametrize(("keys", "mask", "share"), [(4096, False, 0.5), (4097, False, 0.05), (4096, True, 0.05)])
+def test_a_cache_is_read_slowly_under_a_mask_or_with_an_odd_length(keys: int, mask: bool, share: float) -> None:
+    of = card(attention__start=0, attention__decode=0.5, attention__decode_odd=0.05)
+    query, held = tensor(16, 32, 1, 128, dtype="bf16"), tensor(16, 32, keys, 128, dtype="bf16")
+    given = tensor(16, 1, 1, keys, dtype="bf16") if mask else None
+    one = call("attention", (query, tensor(1)), query=query, key=held, value=held, mask=given, causal=False)
+    assert seconds(one, of) == pytest.approx(2 * held.nbytes / (share * 1e12), rel=0.01)
+
+
 def test_a_list_of_many_small_tensors_costs_launches() -> None:
     of = card(optimizer__start=4e-6)
     small = tuple(tensor(10) for _ in range(250))  # 110 in a launch

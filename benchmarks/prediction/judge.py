@@ -47,6 +47,12 @@ TABLES: tuple[tuple[str, tuple[str, ...], Callable[[Judged], bool], Key], ...] =
         lambda row: (row.level, row.family),
     ),
     (
+        "Language models on an H100, bf16; the share of an odd cache was read off the decoding steps",
+        ("level", "mode", "waits for"),
+        lambda row: row.source == "own decoders",
+        lambda row: (row.level, row.family, row.regime),
+    ),
+    (
         "Image models on an H200, eager, models never looked at: another card of the generation",
         ("level", "step", "waits for"),
         lambda row: row.source == "own H200" and not row.seen,
@@ -92,6 +98,7 @@ def main() -> None:
         *own_models.models_with_graphs(given.traces),
         *own_models.training_steps(given.traces),
         *own_models.operations_of_the_suite(),
+        *own_models.decoders(given.traces),
     ]
     if given.bands:
         BANDS.write_text(bands(rows), encoding="utf-8")

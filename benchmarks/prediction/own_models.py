@@ -23,6 +23,7 @@ from rooflens.roofline import bound
 TIMING = Path("/work/shared/data/own/timing.json")
 SEEN = frozenset({"resnet18", "vgg16", "mobilenet_v3_large"})
 """Models whose rows or kernels were looked at when constants were chosen: no proof."""
+DECODERS = Path(__file__).parents[1] / "results" / "decoders-h100.ndjson"
 H100 = Path(__file__).parents[1] / "results" / "prediction-h100"
 SIZES = {"inception_v3": 299, "efficientnet_b7": 600}
 
@@ -160,6 +161,28 @@ def models_with_graphs(folder: Path) -> Iterator[Judged]:
             bound=least,
             **more,
         )
+
+
+def decoders(folder: Path) -> Iterator[Judged]:
+    """Language models of transformers on an H100, in bf16: prefill, and decoding steps eager and from graphs."""
+    cards = on_sheets(rl.device("h100-sxm"))
+    for line in DECODERS.read_text().splitlines():
+        row = json.loads(line)
+        if not row.get("seconds") or row["mode"] not in ("prefill", "decode"):
+            continue
+        options = {name: row[name] for name in ("kv_cache", "kv_cache_len") if row.get(name)}
+        name = "-".join(
+            str(part) for part in (row["model"].replace(":", "_"), *(row[k] for k in ("mode", "seq_len", "batch")))
+        )
+        path = folder / f"{name}-{options.get('kv_cache', 'dynamic')}.jsonl"
+        if not path.exists():
+            sizes = {key: row[key] for key in ("batch", "mode", "seq_len")}
+            rl.estimate(row["model"], dtype="bf16", **sizes, **options).save(path)
+        records = rl.read(path)
+        assert isinstance(records, RecordSet)
+        way: Way = "graph" if row.get("cuda_graph") else "eager"
+        what = {"source": "own decoders", "family": row["mode"], "key": name, "seen": row["mode"] == "decode"}
+        yield from judged(records, cards, None, way, row["seconds"], **what)
 
 
 def training_steps(folder: Path) -> Iterator[Judged]:

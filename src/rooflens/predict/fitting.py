@@ -69,7 +69,10 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("attention",),
         tuple(
             f"attention.{name}"
-            for name in ("start", "fp32", "fp32_width", "flash", "flash_width", "backward", "masked", "decode")
+            for name in (
+                *("start", "fp32", "fp32_width", "flash", "flash_width", "backward", "masked"),
+                *("decode", "decode_odd"),
+            )
         ),
     ),
     (("rows",), ("rows.start", "rows.share", "rows.long", "rows.rows")),

@@ -38,7 +38,7 @@ def suite() -> tuple[SuiteCall, ...]:
     """Return all calls, those first that tell most."""
     parts = (
         _streams(), _products(), _convolutions(), _norms(), _attention(), _copies(), _depthwise(), _grouped(), _rows(),
-        _pooling(), _gradients(), _lookups(), _lists(),
+        _pooling(), _gradients(), _lookups(), _lists(), _decoding(),
     )  # fmt: skip
     return tuple(item for part in parts for item in part)
 
@@ -255,6 +255,19 @@ def _attention() -> Iterator[SuiteCall]:
             "attention", (q, dense(0)), query=q, key=k, value=k, mask=None, dropout=0.0, causal=False, saving=False
         )
         yield SuiteCall("attention", call)
+
+
+def _decoding() -> Iterator[SuiteCall]:
+    """Caches with a number of keys that is no multiple of anything, and masks over them, as decoders have them."""
+    for batch, length, width in ((1, 8193, 128), (8, 513, 64), (8, 8193, 64), (64, 513, 128)):
+        k = dense(batch, 8, length, width, dtype="bf16")
+        grouped, folded = (dense(batch, *shape, width, dtype="bf16") for shape in ((32, 1), (8, 4)))
+        mask = dense(batch, 1, 1, length, dtype="bf16")
+        for q, its in ((grouped, None), (folded, mask)):
+            call = made(
+                "attention", (q, dense(0)), query=q, key=k, value=k, mask=its, dropout=0.0, causal=False, saving=False
+            )
+            yield SuiteCall("attention", call)
 
 
 def _copies() -> Iterator[SuiteCall]:

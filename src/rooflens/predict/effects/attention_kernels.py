@@ -3,8 +3,9 @@
 A block takes 128 queries of a head (64 in fp32) and goes over the keys in blocks of as many: lengths are padded to
 blocks, and a causal call computes the blocks that touch its half. Rates are per head width: twice as wide runs twice as
 fast, up to 128. fp32 has one kernel, whatever the TF32 switch says. Masks cost a factor. Backward computes 5 products
-for the 4 that are counted. A few queries against many keys read the cache. Forms and constants: a suite on an H100 (77
-calls; torch 2.11, whose 16-bit kernel is cuDNN's or FlashAttention-2's).
+for the 4 that are counted. A few queries against many keys read the cache, at a small share of the bandwidth where a
+mask is given or the keys are no multiple of 8 (measured decoders on an H100). Other forms and constants: a suite on an
+H100 (77 calls; torch 2.11, whose 16-bit kernel is cuDNN's or FlashAttention-2's).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ RECOMPUTED = 5 / 4
 """Products of a flash backward over those that are counted: Q K^T is computed again."""
 BLOCK = {True: 128, False: 64}
 """Queries of a block, and keys: in 16 bits, and in fp32."""
+VECTOR = 8
+"""Keys of which a cache holds a multiple where the fast kernels can read it."""
 WIDE = 128
 """Head width from which on a kernel gets no faster."""
 
@@ -34,11 +37,13 @@ def attention(piece: CallOnDevice, card: Card) -> float:
         return contraction(piece, card)
     query, key = call.tensor("query"), call.tensor("key")
     flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul."))
-    reading = moved(piece, card, card["attention.decode"])
+    masked = isinstance(call.get("mask", call.get("attn_mask")), Tensor)
     start = card["attention.start"]
     packed = call.name.startswith("varlen")
     if not packed and query.shape[-2] <= FEW and key.shape[-2] > query.shape[-2]:
-        return start + reading
+        odd = query.dtype in HALF and (masked or key.shape[-2] % VECTOR > 0)
+        return start + moved(piece, card, card["attention.decode_odd" if odd else "attention.decode"])
+    reading = moved(piece, card, card["attention.decode"])
     rate = _rate(card, query)
     if "backward" in call.name:
         flops, rate = flops * RECOMPUTED, rate * card["attention.backward"]
@@ -46,7 +51,7 @@ def attention(piece: CallOnDevice, card: Card) -> float:
     if not packed:
         causal = bool(call.get("causal", call.get("is_causal")))
         computing *= padding(query.shape[-2], key.shape[-2], BLOCK[query.dtype in HALF], causal) * _waves(card, query)
-    if isinstance(call.get("mask", call.get("attn_mask")), Tensor):
+    if masked:
         computing *= card["attention.masked"]
     return start + max(computing, reading)
 
