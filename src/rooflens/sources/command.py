@@ -24,9 +24,7 @@ _COMMANDS = "estimate measure counters calibrate read plot study compare check e
 COMMANDS = frozenset(f"{_COMMANDS} run resume status report list show".split())
 OF_MODELS = frozenset(("estimate", "measure", "counters", "explain"))
 """Commands that a model follows."""
-_FLAGS = (
-    "causal debug estimate fail-if-doubtful force fresh largest-batch list no-estimate no-recorded quick retry version"
-)
+_FLAGS = "causal debug estimate fail-if-doubtful force fresh largest-batch longest-context list no-estimate no-recorded quick retry version"
 FLAGS = frozenset(f"--{name}" for name in _FLAGS.split()) | {
     f"--{name.replace('_', '-')}" for name, line in OPTIONS.items() if line.kind is bool
 }
