@@ -24,8 +24,9 @@ _COMMANDS = "estimate measure counters calibrate read plot study compare check e
 COMMANDS = frozenset(f"{_COMMANDS} run resume status report list show".split())
 OF_MODELS = frozenset(("estimate", "measure", "counters", "explain"))
 """Commands that a model follows."""
-_FLAGS = "causal debug estimate fail-if-doubtful force fresh largest-batch longest-context list no-estimate no-recorded quick retry version"
-FLAGS = frozenset(f"--{name}" for name in _FLAGS.split()) | {
+_SEARCHES = "largest-batch longest-context"
+_FLAGS = "causal debug estimate fail-if-doubtful force fresh list no-estimate no-recorded quick retry version"
+FLAGS = frozenset(("-q", "--quiet", *(f"--{name}" for name in f"{_FLAGS} {_SEARCHES}".split()))) | {
     f"--{name.replace('_', '-')}" for name, line in OPTIONS.items() if line.kind is bool
 }
 _PRIVATE = "account chart cluster dim gres partition path title vendor work"
