@@ -20,13 +20,13 @@ from rooflens.runs.options import OPTIONS
 
 LEFT_OUT = "***"
 """Stands for one or several words."""
-_COMMANDS = "estimate measure counters calibrate read plot study compare check explain models devices"
+_COMMANDS = "estimate measure counters calibrate read plot study compare check explain models devices replay"
 COMMANDS = frozenset(f"{_COMMANDS} run resume status report list show".split())
 OF_MODELS = frozenset(("estimate", "measure", "counters", "explain"))
 """Commands that a model follows."""
-_SEARCHES = "largest-batch longest-context"
-_FLAGS = "causal debug estimate fail-if-doubtful force fresh list no-estimate no-recorded quick retry version"
-FLAGS = frozenset(("-q", "--quiet", *(f"--{name}" for name in f"{_FLAGS} {_SEARCHES}".split()))) | {
+_OTHERS = "every largest-batch longest-context open suite version"
+_FLAGS = "causal debug estimate fail-if-doubtful force fresh list no-estimate no-recorded quick quiet retry timings"
+FLAGS = frozenset(("-q", *(f"--{name}" for name in f"{_FLAGS} {_OTHERS}".split()))) | {
     f"--{name.replace('_', '-')}" for name, line in OPTIONS.items() if line.kind is bool
 }
 _PRIVATE = "account chart cluster dim gres partition path title vendor work"
@@ -35,7 +35,7 @@ PRIVATE = frozenset(f"--{name}" for name in _PRIVATE.split())
 _VALUED = (
     "across against baseline batch budget by cache cpus depth device dtype fail-if-slower fail-on figures folder format"
     " jobs junit keep kind level limit mode model out output over parallel phase price question reserve roof shape"
-    " source tables time time-limit top"
+    " source tables time time-limit top trace"
 )
 VALUED = frozenset(("-b", "-d", "-j", "-o", *(f"--{name}" for name in _VALUED.split()))) | {
     f"--{name.replace('_', '-')}" for name, line in OPTIONS.items() if line.kind not in (bool, dict)
