@@ -1,4 +1,4 @@
-"""Write the tables of docs/{measure,calibrate,profile,counters}.md: `python benchmarks/measure_tables.py`.
+"""Write the tables of docs/{measure,calibrate,profile,counters,floors}.md: `python benchmarks/measure_tables.py`.
 
 A test fails if a table is stale.
 """
@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks import measured_decoders
+
 import rooflens as rl
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = ("measure.md", "calibrate.md", "profile.md", "counters.md")
+PAGES = ("measure.md", "calibrate.md", "profile.md", "counters.md", "floors.md")
 SHOWN_SECONDS = 20e-6
 """Families that take less are in the file and not in the table."""
 _BLOCK = re.compile(r"(<!-- measured: ([\w-]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -140,6 +142,21 @@ def executed_ratios() -> Iterator[str]:
             )
 
 
+def wall() -> Iterator[str]:
+    """The parts of each call's wall time, and what a study takes for a further model."""
+    data = _load("measure-wall-h100.json")
+    calls = data["calls"]
+    walls = " and ".join(f"{call['wall']:.1f}" for call in calls)
+    yield f"{data['card']}, torch {data['torch']}:"
+    yield f"`rooflens measure {data['model']} -b {data['batches']} --budget {data['budget']}` took {walls} s, one call after"
+    yield f"the other (28 s before it started its workers first); a further model of a study {data['further model']:.1f} s."
+    yield ""
+    yield f"| part |{''.join(f' call {n} |' for n in range(1, len(calls) + 1))}"
+    yield f"|---|{'---:|' * len(calls)}"
+    for part in calls[0]["parts"]:
+        yield f"| {part} |{''.join(' {:.2f} s |'.format(call['parts'][part]) for call in calls)}"
+
+
 def _load(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((RESULTS / name).read_text())
     return found
@@ -153,6 +170,9 @@ BLOCKS: dict[str, Callable[[], Iterator[str]]] = {
     "coverage": coverage,
     "products": products,
     "executed": executed_ratios,
+    "wall": wall,
+    "decoders": lambda: measured_decoders.table_of_models(RESULTS / "decoders-h100.ndjson"),
+    "regimes": lambda: measured_decoders.table_of_regimes(RESULTS / "decoders-h100.ndjson"),
 }
 
 

@@ -260,7 +260,7 @@ def span(values: Iterable[float | None], form: str) -> str:
     known = sorted(value for value in values if value is not None)
     if not known:
         return "not measured"
-    low, high = (format(value, form) for value in (known[0], known[-1]))
+    low, high = (format(value, form) if value >= 0.005 else "< 0.01" for value in (known[0], known[-1]))
     return low if low == high else f"{low} to {high}"
 
 
@@ -307,7 +307,7 @@ def table_of_regimes(path: Path) -> Iterator[str]:
     yield "|---|---|---:|---:|---:|---:|"
     for (mode, how, batch), some in grouped(rows, lambda r: r["mode"], engine, lambda r: r["batch"]):
         ratios = list(map(efficiency, some))
-        yield f"| {mode} | {how} | {batch} | {len(some)} | {span(ratios, '.2f')} | {median(ratios):.2f} |"
+        yield f"| {mode} | {how} | {batch} | {len(some)} | {span(ratios, '.2f')} | {span([median(ratios)], '.2f')} |"
 
 
 def told(path: Path) -> int:

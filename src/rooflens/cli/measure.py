@@ -96,8 +96,8 @@ def measure(model: str, shown: Shown, timings: bool, **options: Any) -> None:
 
 def _timings(around: Mapping[str, float], within: Mapping[str, float]) -> str:
     """Return lines with the seconds of each part: what the program does around a call, and the parts of the call."""
-    parts = {START: around[START], **{part: within[part] for part in within if part != START}, PRINT: around[PRINT]}
-    parts[START] += within.get(START, 0.0)
+    before = around[START] + around[CALL] - sum(within[part] for part in within if part != START)
+    parts = {START: before, **{part: within[part] for part in within if part != START}, PRINT: around[PRINT]}
     lines = {**parts, "in all": sum(parts.values())}
     return "".join(f"{part:<12}{seconds:8.2f} s\n" for part, seconds in lines.items())
 

@@ -119,6 +119,10 @@ class Beside:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def look_up(self, requests: Sequence[Request]) -> None:
+        """Let the worker look the model up, as another does: what is wrong with it is told by that one."""
+        self._thread.submit(lambda: [self._estimate.runs(asked) for asked in requests])
+
     def begin(self, runs: Sequence[Run], device: Device | None) -> Future[RecordSet]:
         """Begin to estimate runs."""
         return self._thread.submit(estimated_by, self._estimate, runs, device, None)
@@ -170,6 +174,8 @@ def begin(
         measurer = stack.enter_context(measurer_in_workers(where, limit=limit, fresh=fresh, watch=watch))
         if "torch" not in sys.modules or read_by_worker(requests[0]):
             beside = stack.enter_context(Beside(limit, start=estimate))
+            if estimate and not read_by_worker(requests[0]):  # a user's file is read once
+                beside.look_up(requests)
             machine = machine_of(measurer.found(), roof, progress)
             runs = tuple(run for asked in requests for run in measurer.runs(asked))
             return Begun(
