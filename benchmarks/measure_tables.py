@@ -147,9 +147,11 @@ def wall() -> Iterator[str]:
     data = _load("measure-wall-h100.json")
     calls = data["calls"]
     walls = " and ".join(f"{call['wall']:.1f}" for call in calls)
-    yield f"{data['card']}, torch {data['torch']}:"
-    yield f"`rooflens measure {data['model']} -b {data['batches']} --budget {data['budget']}` took {walls} s, one call after"
-    yield f"the other (28 s before it started its workers first); a further model of a study {data['further model']:.1f} s."
+    yield (
+        f"{data['card']}, torch {data['torch']}: `rooflens measure {data['model']} -b {data['batches']} --budget"
+        f" {data['budget']}` took {walls} s, one call after the other (28 s before it started its workers first); a"
+        f" further model of a study {data['further model']:.1f} s."
+    )
     yield ""
     yield f"| part |{''.join(f' call {n} |' for n in range(1, len(calls) + 1))}"
     yield f"|---|{'---:|' * len(calls)}"
