@@ -17,9 +17,10 @@ from rooflens.models import build, eager, find, make_example, make_step
 from rooflens.models.kv_caches import cache_tensors
 from rooflens.runs.options import Options
 
-TINY = {"hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
 TINY |= {"intermediate_size": 64, "vocab_size": 120, "max_position_embeddings": 4096}
 GEMMA = {"model_type": "gemma3_text", **TINY, "sliding_window": 8}
+GEMMA |= {"layer_types": ["sliding_attention", "full_attention"]}
 NUMBERS = 2 * 2 * 16
 """Keys and values of a token in a layer."""
 
@@ -44,9 +45,9 @@ def step_of(model: str, mode: str, **options: Any) -> Any:
 def test_a_static_cache_holds_its_length_and_uses_what_is_filled(named: Callable[..., str]) -> None:
     found = rl.estimate(named(**GEMMA), seq_len=20, batch=2, mode="decode", kv_cache="static", kv_cache_len=100)
     assert found.kv_cache is not None
-    # Five layers hold their window of 8, the sixth 100 tokens, of which 21 are there after the step.
-    assert found.kv_cache.held == 2 * (5 * 8 + 100) * NUMBERS * 4
-    assert found.kv_cache.used == 2 * (5 * 8 + 21) * NUMBERS * 4
+    # The first layer holds its window of 8, the second 100 tokens, of which 21 are there after the step.
+    assert found.kv_cache.held == 2 * (8 + 100) * NUMBERS * 4
+    assert found.kv_cache.used == 2 * (8 + 21) * NUMBERS * 4
     assert found.kv_cache.per_token == NUMBERS * 4
     assert found.memory is not None
     assert found.memory.kv_cache == found.kv_cache.held
@@ -58,7 +59,7 @@ def test_a_static_cache_has_room_for_the_step_if_no_length_is_given(named: Calla
     for mode, tokens in (("prefill", 20), ("decode", 21)):
         found = rl.estimate(model, seq_len=20, mode=mode, kv_cache="static")
         assert found.kv_cache is not None
-        assert found.kv_cache.held == found.kv_cache.used == 6 * tokens * NUMBERS * 4
+        assert found.kv_cache.held == found.kv_cache.used == 2 * tokens * NUMBERS * 4
 
 
 @pytest.mark.parametrize(
@@ -76,12 +77,12 @@ def test_a_quantised_cache_holds_codes_and_scales(
     options: dict[str, Any] = {"kv_dtype": kv_dtype, "kv_group_size": group, "seq_len": 20, "dtype": "bf16"}
     found = rl.estimate(named(**GEMMA), mode="decode", **options)
     assert found.kv_cache is not None
-    scales = 6 * 2 * 4 if kv_dtype == "fp8" else 0
-    assert found.kv_cache.held == (5 * 8 + 21) * NUMBERS * bits / 8 + scales
+    scales = 2 * 2 * 4 if kv_dtype == "fp8" else 0
+    assert found.kv_cache.held == (8 + 21) * NUMBERS * bits / 8 + scales
     assert found.kv_cache.per_token == NUMBERS * bits / 8
     static = rl.estimate(named(**GEMMA), mode="decode", kv_cache="static", kv_cache_len=50, **options)
     assert static.kv_cache is not None
-    assert static.kv_cache.held == (5 * 8 + 50) * NUMBERS * bits / 8 + scales
+    assert static.kv_cache.held == (8 + 50) * NUMBERS * bits / 8 + scales
 
 
 def test_groups_of_64_by_default_and_latents_too(named: Callable[..., str]) -> None:
@@ -130,7 +131,18 @@ def test_codes_stand_for_numbers_to_half_a_step(kv_dtype: str, step: float) -> N
         (GEMMA, {"kv_dtype": "int4", "kv_cache": "static"}),
         ({"model_type": "mamba", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 120}, {}),
         ({"model_type": "rwkv", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 120}, {}),
-        ({"model_type": "t5", "d_model": 32, "d_kv": 8, "num_heads": 4, "vocab_size": 50}, {"kv_cache": "static"}),
+        (
+            {
+                "model_type": "t5",
+                "d_model": 32,
+                "d_kv": 8,
+                "num_heads": 4,
+                "vocab_size": 50,
+                "num_layers": 2,
+                "d_ff": 64,
+            },
+            {"kv_cache": "static"},
+        ),
     ],
 )
 def test_a_cache_is_put_back_after_every_step(

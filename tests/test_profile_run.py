@@ -150,7 +150,7 @@ def test_nearly_all_time_belongs_to_an_operation_of_a_module(model: str, mode: s
     if model == "lstm":
         records = profiled(nn.LSTM(32, 64, num_layers=2), mode, inputs=torch.randn(16, 8, 32))
     else:
-        records = profiled(model, mode, batch=1, **({"img_size": 64} if model == "resnet18" else {}))
+        records = profiled(model, mode, batch=1, img_size=64)
     share = records.coverage.time_share
     assert share is not None
     assert least <= share <= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooflens.errors import UnitError
@@ -40,6 +40,7 @@ def test_the_binary_prefixes_are_powers_of_1024() -> None:
 
 @pytest.mark.parametrize("unit", BASE_UNITS)
 @pytest.mark.parametrize("prefix", POWERS_OF_TEN)
+@settings(max_examples=10)  # of each pair, and there are many pairs
 @given(number=st.floats(min_value=1, max_value=999.4))
 def test_what_is_shown_can_be_read_back_to_its_digits(unit: str, prefix: str, number: float) -> None:
     value = number * 10.0 ** POWERS_OF_TEN[prefix]
@@ -63,6 +64,7 @@ def test_show_never_fails_and_parse_reads_it(value: float) -> None:
 
 
 @pytest.mark.parametrize("prefix", POWERS_OF_TWO)
+@settings(max_examples=20)
 @given(number=st.floats(min_value=0, max_value=1e6, allow_subnormal=False))
 def test_binary_prefixes_are_read_for_bytes_only(prefix: str, number: float) -> None:
     text = f"{number!r} {prefix}"
