@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rooflens.errors import MissingCeiling, ModelError, RooflensError
 from rooflens.machine import Machine, machine_of, this_machine
 from rooflens.progress import Progress
-from rooflens.records import BOUND, Device
+from rooflens.records import BOUND, Device, RecordFile
 from rooflens.results import RecordSet
 from rooflens.running.estimating import (
     Estimator,
@@ -107,7 +107,7 @@ class Beside:
     """
 
     def __init__(self, limit: float, *, start: bool = True) -> None:
-        self._limit, self._start = limit, start
+        self._limit, self._start, self._over = limit, start, False
 
     def __enter__(self) -> Beside:
         with ExitStack() as stack:
@@ -117,6 +117,8 @@ class Beside:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over = True  # what is left of an interrupted call begins no further worker
+        self._thread.shutdown(wait=False, cancel_futures=True)
         self._stack.close()
 
     def look_up(self, requests: Sequence[Request]) -> None:
@@ -125,7 +127,12 @@ class Beside:
 
     def begin(self, runs: Sequence[Run], device: Device | None) -> Future[RecordSet]:
         """Begin to estimate runs."""
-        return self._thread.submit(estimated_by, self._estimate, runs, device, None)
+        return self._thread.submit(estimated_by, self._unless_over, runs, device, None)
+
+    def _unless_over(self, run: Run, devices: Sequence[Device], progress: Progress | None) -> RecordFile:
+        if self._over:
+            raise ModelError(f"{run.model} was not estimated: the call was over")
+        return self._estimate(run, devices, progress)
 
     def rest(self) -> None:
         """End the worker until it is needed again: it holds memory."""
