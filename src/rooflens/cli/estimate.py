@@ -33,9 +33,9 @@ _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
         "rooflens estimate my_model.py:build -b 8 --depth 3",
         "rooflens estimate model.onnx -b 1,8 --device t4",
         "rooflens estimate decoder.onnx --seq-len 1 --dim past_sequence_length=512",
-        "rooflens estimate llama-3-8b --prompt-len 1024 --output-len 256 -b 1,8,64 --dtype bf16 --device h100-sxm",
+        "rooflens estimate llama-3-8b --prompt-len 512 --output-len 64 --device l4",
         "rooflens estimate resnet18 --mode train --device t4 --largest-batch",
-        "rooflens estimate llama-3-8b -b 8 --dtype bf16 --device h100-sxm --longest-context",
+        "rooflens estimate llama-3-8b -b 8 --longest-context --device l4 --dtype bf16",
     )
 )
 @run_options("estimate")
