@@ -80,6 +80,7 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "shieldgemma2": {"vision_config": {"image_size": 896, "patch_size": 14}},
     "smolvlm": {"vision_config": {"image_size": 512, "patch_size": 16}},
     "step3p7": {"text_config": {"sliding_window": 512}},
+    "t5gemma2": {"encoder": {"vision_config": {"image_size": 896, "patch_size": 14}}},
     "time_series_transformer": SERIES,
     "timm_backbone": {"backbone": "resnet18"},
     "voxtral": {"audio_token_id": 24},

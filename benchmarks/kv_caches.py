@@ -45,9 +45,15 @@ WIDTHS: dict[str, Any] = {
 }
 """Sizes by the names that configurations have for them."""
 OWN: dict[str, dict[str, Any]] = {
+    **{family: {"head_dim": None, "num_key_value_heads": 4} for family in ("axk1", "axk2", "glm_moe_dsa", "youtu")},
+    **{family: {"head_dim": 16} for family in ("hunyuan_v1_dense", "hunyuan_v1_moe", "ministral")},
+    "nemotron": {"num_key_value_heads": 2},
+    "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
+    "xmod": {"default_language": "en_XX"},
     "bamba": {"attn_layer_indices": [1, 3]},
     "deepseek_v2": {"head_dim": None, "num_key_value_heads": 4, "n_routed_experts": 4, "num_experts_per_tok": 2},
-    "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1},
+    "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "n_shared_experts": 1},
     "deepseek_v32": {"head_dim": None, "num_key_value_heads": 4},
     "deepseek_v3": {"head_dim": None, "num_key_value_heads": 4},
     "gemma3n_text": {

@@ -339,10 +339,12 @@ def _parts(module: Any) -> Iterator[Any]:
 
 def _vectors_of(reader: str, module: Any, given: dict[str, Any]) -> int:
     """Return how many vectors a method of a module makes of an image or a recording."""
-    method = next((m for m in (getattr(part, reader, None) for part in _parts(module)) if m is not None), None)
-    if method is None:
+    methods = [method for part in _parts(module) if (method := getattr(part, reader, None)) is not None]
+    if not methods:
         return 0
-    taken = inspect.signature(method).parameters
+    method, outer = methods[0], inspect.signature(methods[0]).parameters
+    handed_on = methods if any(p.kind is p.VAR_KEYWORD for p in outer.values()) else methods[:1]
+    taken = {name for one in handed_on for name in inspect.signature(one).parameters}
     hidden = "args" in taken  # by a decorator
     features = method(**{name: value for name, value in given.items() if hidden or name in taken})
     held = features.pooler_output if getattr(features, "pooler_output", None) is not None else features
