@@ -96,3 +96,21 @@ def test_numbers_in_lists_of_indices_run_on_the_cpu() -> None:
     step = rl.estimate(Listed(), inputs=torch.ones(4, 16))
     assert any("run on the CPU with values" in note for record in step for note in record.notes)
     assert any(record.call is not None and record.call.name == "index" for record in step)
+
+
+def test_known_numbers_under_a_known_mask_stay_known() -> None:
+    with KnownValues():
+        numbers = torch.arange(12).reshape(3, 4)
+        chosen = torch.nn.functional.pad(numbers, (0, 1), value=-100).reshape(-1)
+        chosen = chosen[chosen != -100]
+        assert chosen.tolist() == list(range(12))
+        assert torch.argsort(-chosen).tolist() == list(range(11, -1, -1))
+        assert torch.randn(12, 2)[chosen].shape == (12, 2)
+
+
+def test_unknown_integers_under_a_known_mask_are_unknown() -> None:
+    with KnownValues():
+        unknown = torch.randn(2, 3).argmax(-1)
+        found = unknown[torch.arange(2) > 0]
+        assert found.shape == (1,)
+        assert found.constant is None  # type: ignore[attr-defined]

@@ -48,7 +48,7 @@ class KnownValues(FakeTensorMode):
             self._noise.add(StorageWeakRef(fake.untyped_storage()))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _INDEXED:
+        if func in _INDEXED and getattr(args[0], "constant", None) is None:
             args = (args[0], [part for index in args[1] for part in self._places(index)], *args[2:])
         made = super().__torch_dispatch__(func, types, args, kwargs)
         kind = getattr(func, "overloadpacket", None)
