@@ -94,7 +94,8 @@ class TracedRun:
 
     @cached_property
     def _traced(self) -> tuple[Trace, tuple[source.Repeated, ...]]:
-        done = self._tracer(self._run, summing=self._summing)
+        # Without the word where it says nothing: a search keeps traces by what they were asked with.
+        done = self._tracer(self._run, summing=True) if self._summing else self._tracer(self._run)
         operations = source.repeated(done, self._run.options.fusion)
         if not done.neighbours or source.is_summed(done, operations):
             return done, operations
