@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 import rooflens as rl
 from rooflens.models import Example, Step, make_step, sum_of_outputs, workload
 from rooflens.records import Access, Trace
-from rooflens.running import estimating
+from rooflens.running import estimating, lengths
 from rooflens.runs.options import Options
 from rooflens.runs.run import Request
 from rooflens.sources.estimate import repeated
@@ -268,3 +269,24 @@ def test_a_sweep_has_the_sums_of_layers_and_each_layer_when_it_is_asked(
     both = sums + each
     assert both.cases == each.cases
     assert both.records == each.records
+
+
+def test_lengths_that_lie_on_a_line_are_traced_at_its_ends_and_in_its_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "llama", **WIDTHS}))
+    asked: dict[str, Any] = {"seq_len": [20, 24, 28, 30, 33, 40, 51, 60], "mode": "decode", "device": "h100-sxm"}
+    monkeypatch.setattr(estimating, "MANY", 8)
+    ran: list[int | None] = []
+
+    def counted(of: Any, run: Any, *, summing: bool = False) -> Any:
+        ran.append(run.options.seq_len)
+        return of(run, summing=summing)
+
+    plain = lengths.tracer
+    monkeypatch.setattr(lengths, "tracer", lambda of: partial(counted, plain(of)))
+    on_a_line = rl.estimate(f"hf:{path}", **asked)
+    assert sorted(ran) == [20, 40, 41, 60]  # both ends, the middle and the length behind it
+    monkeypatch.setattr(lengths, "FEWEST", 9)
+    assert on_a_line.summed == rl.estimate(f"hf:{path}", **asked).summed

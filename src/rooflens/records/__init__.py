@@ -3,7 +3,7 @@
 Importing this package needs nothing but the standard library.
 """
 
-from rooflens.records.allocation import MemoryBlock, allocated, peak_memory
+from rooflens.records.allocation import MemoryBlock, allocated, peak_memory, with_cache
 from rooflens.records.bound import Bound, Point
 from rooflens.records.device import Ceiling, CeilingOrigin, Device, Fact, Silicon
 from rooflens.records.files import FORMAT, RecordFile, check_writable, read_records, write_atomically, write_records

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rooflens.records.allocation import MemoryBlock
 from rooflens.records.kv_cache import KvCache
 from rooflens.records.operation import Access, HostCalls, Operation
 from rooflens.records.record import Memory
@@ -52,6 +53,7 @@ class Trace:
         operations: every operation that does work, in order.
         times: how often each of them occurs in a row with those around it; empty where all occur once.
         neighbours: paths of two layers one behind the other; the second stands for others that are equal to both.
+        blocks: the memory of a step of which only sums are asked for, block by block; empty for others.
         memory: bytes by cause at the peak; None where the size of something is not known.
         parameter_blocks: blocks of memory that hold parameters, with all bytes and elements of each.
         buffer_blocks: those that hold buffers.
@@ -73,6 +75,7 @@ class Trace:
     parameters: int
     times: tuple[int, ...] = ()
     neighbours: tuple[tuple[str, str], ...] = ()
+    blocks: tuple[MemoryBlock, ...] = ()
     parameter_blocks: tuple[Access, ...] = ()
     buffer_blocks: tuple[Access, ...] = ()
     held: tuple[int, ...] | None = None

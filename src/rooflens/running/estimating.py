@@ -35,8 +35,9 @@ from rooflens.running.jobs import (
     StageEntered,
     Start,
 )
+from rooflens.running.lengths import Tracers
 from rooflens.running.outcomes import lost, runs_in, taken, telling, why_all_failed
-from rooflens.running.tracing import TracedRun, Tracer, Tracers, each_record
+from rooflens.running.tracing import TracedRun, Tracer, each_record
 from rooflens.running.whole_answers import counted_run
 from rooflens.runs.options import Options
 from rooflens.runs.run import Place, Request, Run, is_graph, is_own_file
@@ -95,7 +96,7 @@ def estimated(
     whole: dict[Case, Callable[[], Iterable[Record]]] = {}
     failed = dict(impossible or {})
     runs = [run for one in asked for run in one.runs]
-    n, tracers = 0, Tracers()
+    n, tracers = 0, Tracers(runs)
     for one in asked:
         trace: Tracer | None = None
         for run in one.runs:

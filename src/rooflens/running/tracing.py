@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from rooflens.costs import with_weights
 from rooflens.records import Device, Record, Trace
 from rooflens.running.graphs import GraphWorkload
-from rooflens.runs.options import Options
 from rooflens.runs.run import Run
 from rooflens.sources import estimate as source
 
@@ -39,23 +37,6 @@ def tracer(asked: Estimable) -> Tracer:
         return done if weights is None else with_weights(done, weights, run.options.weights_group_size)
 
     return traced
-
-
-class Tracers:
-    """Tracers of the workloads of a call; those of one language model that differ in their length share a module."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str, Options], Tracer] = {}
-
-    def of(self, asked: Estimable) -> Tracer:
-        """Return the tracer of a workload."""
-        if isinstance(asked, GraphWorkload) or asked.local or asked.blueprint.example_of_step is None:
-            return tracer(asked)
-        first = asked.runs[0]
-        key = (asked.blueprint.name, first.mode, replace(first.options, seq_len=None))
-        if key not in self._known:
-            self._known[key] = tracer(asked)
-        return self._known[key]
 
 
 class TracedRun:

@@ -23,7 +23,7 @@ from rooflens.trace.plain_tensors import plain_tensors
 class Made:
     """A block of memory that a part of a step makes. Moments are since its begin; no death: it outlives the part."""
 
-    nbytes: int
+    size: int
     birth: int
     death: int | None
 
@@ -50,7 +50,8 @@ class Lifetimes:
         if known is not None:
             return self.blocks[known]
         self.clock += 1
-        block = MemoryBlock(allocated(storage.nbytes()), birth=self.clock, cause=cause)
+        size = storage.nbytes()
+        block = MemoryBlock(allocated(size), birth=self.clock, cause=cause, size=size)
         self._watch(tensor, self._add(block))
         return block
 
@@ -80,7 +81,7 @@ class Lifetimes:
     def add_like(self, number: int) -> int:
         """Add a block without a tensor, like another one that was there from the start; return its number."""
         other = self.blocks[number]
-        return self._add(MemoryBlock(other.nbytes, birth=other.birth, cause=other.cause))
+        return self._add(MemoryBlock(other.nbytes, birth=other.birth, cause=other.cause, size=other.size))
 
     def _add(self, block: MemoryBlock) -> int:
         number = len(self.blocks)
@@ -105,7 +106,8 @@ class Lifetimes:
         first = len(self.blocks)
         for n, one in enumerate(made):
             death = None if one.death is None else self.clock + one.death
-            number = self._add(MemoryBlock(one.nbytes, birth=self.clock + one.birth, death=death))
+            birth = self.clock + one.birth
+            number = self._add(MemoryBlock(allocated(one.size), birth=birth, death=death, size=one.size))
             if n in results:
                 self._watch(results[n], number)
         self.clock += moments

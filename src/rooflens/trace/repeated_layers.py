@@ -281,7 +281,7 @@ class _Watch:
         roles = roles_in(module, given, lifetimes)
         made = tuple(
             Made(
-                block.nbytes,
+                block.size,
                 (block.birth or 0) - self._clock,
                 None if block.death is None else block.death - self._clock,
             )

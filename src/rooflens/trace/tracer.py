@@ -27,7 +27,7 @@ from rooflens.models import (
 from rooflens.models.fakes import usual_methods
 from rooflens.models.holders import Holders
 from rooflens.models.quiet import no_hints_of_kernels
-from rooflens.records import AS_IS, Cached, KvCache, Mask, Memory, Trace
+from rooflens.records import AS_IS, Cached, KvCache, Mask, Memory, Trace, with_cache
 from rooflens.trace.autocast import cuda_casts, other_casts
 from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
 from rooflens.trace.higher_order import flexible_attention
@@ -210,6 +210,7 @@ class _Run:
             operations=tuple(self.recorder.operations),
             times=tuple(self.recorder.times) if step.accumulation_steps > 1 or self.layers.neighbours else (),
             neighbours=self.layers.neighbours,
+            blocks=tuple(self.lifetimes.blocks) if self.layers.neighbours else (),
             host_calls=self.recorder.host_calls,
             memory=memory,
             held=tuple(self.recorder.held),
@@ -300,9 +301,7 @@ class _Run:
 
     def _memory(self, cache: KvCache | None) -> Memory:
         """Bytes at the peak, of a cache what it holds: a longer one beside its old one, and rounding, are temporary."""
-        peak = self.lifetimes.peak()
-        more = 0 if cache is None else max(0, (peak.kv_cache or 0) - cache.held)
-        return replace(peak, kv_cache=(peak.kv_cache or 0) - more, temporaries=(peak.temporaries or 0) + more)
+        return with_cache(self.lifetimes.peak(), cache)
 
     def _trained(self, args: Any, kwargs: Any, targets: Any) -> Any:
         """Forward and backward; output and loss. All micro-batches after the first are alike: one stands for them."""
