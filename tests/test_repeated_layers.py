@@ -278,10 +278,10 @@ def test_lengths_that_lie_on_a_line_are_traced_at_its_ends_and_in_its_middle(
     path.write_text(json.dumps({"model_type": "llama", **WIDTHS}))
     asked: dict[str, Any] = {"seq_len": [20, 24, 28, 30, 33, 40, 51, 60], "mode": "decode", "device": "h100-sxm"}
     monkeypatch.setattr(estimating, "MANY", 8)
-    ran: list[int | None] = []
+    ran: list[int] = []
 
     def counted(of: Any, run: Any, *, summing: bool = False) -> Any:
-        ran.append(run.options.seq_len)
+        ran.append(run.options.seq_len or 0)
         return of(run, summing=summing)
 
     plain = lengths.tracer
