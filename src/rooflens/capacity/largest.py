@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rooflens.capacity.search import CAP, largest
-from rooflens.capacity.sizes import Size, Sizes
+from rooflens.capacity.step_sizes import Size, StepSizes
 from rooflens.devices import catalogue
 from rooflens.devices.reserves import Reserve, needed, one_of, reserves
 from rooflens.errors import InvalidValue
@@ -106,7 +106,7 @@ def searched(
     positions = step.positions if of == "seq_len" else None
     if positions is not None and run.mode == "decode":
         positions -= 1  # the new token has a position too
-    sizes = Sizes(trace, run_at, tokens=step.tokens, least=step.least_tokens if of == "seq_len" else 1)
+    sizes = StepSizes(trace, run_at, tokens=step.tokens, least=step.least_tokens if of == "seq_len" else 1)
     fits = largest_sizes(targets, sizes, free, progress, of, positions)
     if is_own_file(asked.model):
         sizes.check_still_the_same()
@@ -115,7 +115,7 @@ def searched(
 
 def largest_sizes(
     targets: Sequence[AskedDevice],
-    sizes: Sizes,
+    sizes: StepSizes,
     free: tuple[Reserve, ...] | None,
     progress: Progress | None,
     of: Size = "batch",
@@ -160,7 +160,7 @@ def largest_sizes(
 
 
 def _unsearched(
-    target: AskedDevice, sizes: Sizes, free: tuple[Reserve, ...] | None, of: Size, positions: int | None
+    target: AskedDevice, sizes: StepSizes, free: tuple[Reserve, ...] | None, of: Size, positions: int | None
 ) -> Fit:
     """What is known of a device before any size but one was traced."""
     one = target.one
@@ -180,7 +180,7 @@ def _unsearched(
     )
 
 
-def _searched(fit: Fit, peak: Callable[[int], Memory], sizes: Sizes) -> Fit:
+def _searched(fit: Fit, peak: Callable[[int], Memory], sizes: StepSizes) -> Fit:
     """The answer for a device of known memory, from the memory of a size."""
     assert fit.memory is not None
     memory, free = fit.memory, fit.reserves

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from rooflens.capacity.largest import AskedDevice, searched
-from rooflens.capacity.sizes import Size
+from rooflens.capacity.step_sizes import Size
 from rooflens.devices.reserves import Reserve
 from rooflens.errors import ModelError, RooflensError
 from rooflens.progress import Progress

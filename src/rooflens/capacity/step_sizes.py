@@ -20,7 +20,7 @@ KEPT = 4
 _Peak = tuple[Memory, Mapping[Arithmetic, Workspaces | None]]
 
 
-class Sizes:
+class StepSizes:
     """A step at any size. Keeps the peak memory of every size that was traced, and the last few traces.
 
     Args:
