@@ -250,7 +250,7 @@ def _shaped(sizes: InputSizes, parts: tuple[int, int, int], flat: tuple[int, int
 
 def _features(sizes: InputSizes) -> dict[str, Any]:
     """Spectra of sound: bins by frames where the encoder takes a fixed number of frames, else frames by bins."""
-    part = sizes.part("audio_config", "encoder_config", "speech_encoder", "audio_encoder")
+    part = sizes.part("audio_config", "encoder_config", "speech_encoder", "audio_encoder", "encoder")
     fixed = _of(part, "max_source_positions", default=0)
     family = sizes.config.model_type
     if getattr(part, "conv_kernel", None) and "input_values" in sizes.accepted:  # it reads samples
@@ -343,6 +343,7 @@ WAVES = frozenset(["dac", "mimi", "xcodec", "xcodec2", "neucodec", "wavtokenizer
 """Codecs of sound, whose samples have channels."""
 BINS: Mapping[str, int] = {
     **dict.fromkeys(("gemma4_audio", "gemma3n_audio"), 128),
+    **dict.fromkeys(("neucodec", "xcodec2"), 160),
     **dict.fromkeys(("granite_speech5_ctc", "granite_speech5_encoder"), 320),
 }
 """Bins of sound where the configuration does not tell them."""
