@@ -53,7 +53,7 @@ TABLES: tuple[tuple[str, tuple[str, ...], Callable[[Judged], bool], Key], ...] =
         lambda row: (row.level, row.family, row.regime),
     ),
     (
-        "Image models on an H200, eager, models never looked at: another card of the generation",
+        "Image models on an H200, eager: another card of the generation",
         ("level", "step", "waits for"),
         lambda row: row.source == "own H200" and not row.seen,
         lambda row: (row.level, row.family, row.regime),

@@ -165,8 +165,8 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
     levels = {total.prediction.level: total.prediction for total in seen if total.prediction is not None}
     for level, prediction in levels.items():
         yield (
-            f"predicted from {level} ({prediction.generation}): 8 of 10 measured times lie between low and high"
-            " (docs/prediction.md)"
+            f"predicted from {level} ({prediction.generation}); low to high should hold 8 of 10 measured times, and"
+            " docs/prediction.md tells how many it held"
         )
 
 
