@@ -265,7 +265,8 @@ def _features(sizes: InputSizes) -> dict[str, Any]:
         padded = torch.zeros(sizes.batch, frames, dtype=torch.bool, device="cpu")
         return {"audio_mel": torch.randn(shape), "audio_mel_mask": padded}
     masks = {"input_features_mask", "feature_attention_mask"} & set(sizes.accepted)
-    heard = dict.fromkeys(masks, torch.ones(sizes.batch, frames, dtype=torch.int64, device="cpu"))
+    kind = torch.bool if family == "gemma3n" else torch.int64
+    heard = dict.fromkeys(masks, torch.ones(sizes.batch, frames, dtype=kind, device="cpu"))
     if "feature_attention_mask" in masks and "attention_mask" in sizes.accepted:  # only together
         heard["attention_mask"] = torch.ones(sizes.batch, sizes.tokens, dtype=torch.int64, device="cpu")
     return {"input_features": torch.randn(shape), **heard}
@@ -343,6 +344,7 @@ WAVES = frozenset(["dac", "mimi", "xcodec", "xcodec2", "neucodec", "wavtokenizer
 """Codecs of sound, whose samples have channels."""
 BINS: Mapping[str, int] = {
     **dict.fromkeys(("gemma4_audio", "gemma3n_audio"), 128),
+    **dict.fromkeys(("nemo_speechlm", "nemotron3_5_transcribe_audio"), 128),
     **dict.fromkeys(("neucodec", "xcodec2"), 160),
     **dict.fromkeys(("granite_speech5_ctc", "granite_speech5_encoder"), 320),
 }
