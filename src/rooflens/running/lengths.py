@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rooflens.costs.workspaces import CALLS
 from rooflens.errors import RooflensError
-from rooflens.records import MEMORY_CAUSES, CachePart, Call, KvCache, Memory, MemoryBlock, Trace, allocated, with_cache
+from rooflens.records import MEMORY_CAUSES, CachePart, KvCache, Memory, MemoryBlock, Trace, allocated, with_cache
 from rooflens.running.graphs import GraphWorkload
 from rooflens.running.tracing import Tracer, tracer
 from rooflens.runs.options import Options
@@ -119,7 +119,8 @@ class _Line:
         alike = len(one.operations) == len(other.operations) and one.lasting == other.lasting
         if not alike or one.memory is None or not one.blocks or any(o.call.name in CALLS for o in one.operations):
             raise _OffLine
-        self._one, self._other = _interned(one), _interned(other)
+        interned = _Interned()
+        self._one, self._other = (replace(t, operations=interned.of(t.operations)) for t in (one, other))
         self._memory = _Peaks(one.blocks, other.blocks)
         if self._memory.at(0, 1, one.kv_cache) != one.memory or self._memory.at(1, 1, other.kv_cache) != other.memory:
             raise _OffLine
@@ -141,11 +142,25 @@ class _Line:
         return Trace(**parts, memory=memory, held=self._one.held)
 
 
-def _interned(trace: Trace) -> Trace:
-    """A trace in which calls that are equal, layout included, are one object."""
-    calls: dict[tuple[Call, object], Call] = {}
-    operations = (replace(o, call=calls.setdefault((o.call, o.call.layout), o.call)) for o in trace.operations)
-    return replace(trace, operations=tuple(operations))
+class _Interned:
+    """Makes one object of all that are equal in every respect, so that what both traces share is found at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, Any] = {}
+
+    def of(self, value: Any) -> Any:
+        kind: Any = type(value)
+        if kind is tuple:
+            return self._known.setdefault((kind, _typed(_plain(value))), tuple(map(self.of, value)))
+        if is_dataclass(value):
+            made = kind(**{name: self.of(getattr(value, name)) for name in _names(kind)})
+            return self._known.setdefault((kind, _typed(_plain(value))), made)
+        return value
+
+
+def _typed(value: Any) -> Any:
+    """Values with their types: True is not 1 here."""
+    return tuple(map(_typed, value)) if type(value) is tuple else (type(value), value)
 
 
 class _Mixed:
@@ -251,5 +266,5 @@ def _plain(value: Any) -> Any:
     if is_dataclass(type(value)):
         kind: Any = type(value)
         names = (name for name in _names(kind) if not (kind is Trace and name in _APART[1:]))
-        return tuple(_plain(getattr(value, name)) for name in names)
+        return (kind, *(_plain(getattr(value, name)) for name in names))
     return value
