@@ -20,7 +20,7 @@ from rooflens.trace.plain_tensors import plain_tensors
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeBlock:
     """A block of memory that a part of a step makes. Moments are since its begin; no death: it outlives the part."""
 
     size: int
@@ -97,7 +97,7 @@ class Lifetimes:
         self.held -= self.blocks[number].nbytes
         self._lasting.discard(number)
 
-    def replay(self, made: Sequence[Made], moments: int, results: Mapping[int, Tensor]) -> int:
+    def replay(self, made: Sequence[MadeBlock], moments: int, results: Mapping[int, Tensor]) -> int:
         """Add blocks that live as others did in so many moments; return the number of the first.
 
         Args:

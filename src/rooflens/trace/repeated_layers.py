@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from rooflens.costs.workspaces import CALLS
 from rooflens.records import Access, Cached, Mask, Operation
 from rooflens.trace.equal_modules import equal_modules, own_tensors, places
-from rooflens.trace.lifetimes import Lifetimes, Made
+from rooflens.trace.lifetimes import Lifetimes, MadeBlock
 from rooflens.trace.modules import ModulePaths
 from rooflens.trace.recorder import Recorder
 from rooflens.trace.seen_calls import (
@@ -280,7 +280,7 @@ class _Watch:
         lifetimes, recorder, first = self._lifetimes, self._recorder, self._first
         roles = roles_in(module, given, lifetimes)
         made = tuple(
-            Made(
+            MadeBlock(
                 block.size,
                 (block.birth or 0) - self._clock,
                 None if block.death is None else block.death - self._clock,

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from rooflens.records import Access, Operation
 from rooflens.trace.equal_modules import Same, frozen, own_tensors
-from rooflens.trace.lifetimes import Lifetimes, Made
+from rooflens.trace.lifetimes import Lifetimes, MadeBlock
 from rooflens.trace.recorder import Counts
 
 BlockRole = tuple[Literal["made", "own", "given", "state", "other"], int]
@@ -95,7 +95,7 @@ class SeenCall:
     path: str
     operations: tuple[SeenOperation, ...]
     begin: int
-    made: tuple[Made, ...]
+    made: tuple[MadeBlock, ...]
     first: int
     moments: int
     died: tuple[tuple[BlockRole, int], ...]
