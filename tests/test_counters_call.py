@@ -67,7 +67,7 @@ def test_every_option_is_refused_for_a_program_or_reaches_it(monkeypatch: pytest
     monkeypatch.setattr("rooflens.cli.options.Shown.emit", lambda shown, found: reached.update(asdict(shown)))
     words = {"dtype": "fp32", "outputs": "x.jsonl"}
     for param in command.params:
-        if not isinstance(param, click.Option):
+        if not isinstance(param, click.Option) or not param.expose_value:  # that of --quiet goes to no command
             continue
         flag, choices = max(param.opts, key=len), getattr(param.type, "choices", None)
         is_number = isinstance(param.type, IntList | click.IntRange | click.FloatRange)
