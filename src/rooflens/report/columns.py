@@ -162,11 +162,13 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
         if total.bound is not None and total.device is not None:
             for resource in sorted(total.bound.skipped):
                 yield f"{resource} has no ceiling on {total.device.name}: left out of the bound"
-    levels = {total.prediction.level: total.prediction for total in seen if total.prediction is not None}
-    for level, prediction in levels.items():
+    generations: dict[str, list[str]] = {}
+    for prediction in (total.prediction for total in seen if total.prediction is not None):
+        generations.setdefault(prediction.level, []).append(prediction.generation)
+    for level, those in generations.items():
         yield (
-            f"predicted from {level} ({prediction.generation}); low to high should hold 8 of 10 measured times, and"
-            " docs/prediction.md tells how many it held"
+            f"predicted from {level} ({', '.join(dict.fromkeys(those))}); low to high should hold 8 of 10 measured"
+            " times, and docs/prediction.md tells how many it held"
         )
 
 
