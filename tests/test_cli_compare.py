@@ -248,6 +248,21 @@ def test_a_folder_is_one_side_of_several_runs(tmp_path: Path) -> None:
         rl.compare(tmp_path / "a", tmp_path / "empty")
 
 
+def test_every_command_that_reads_files_reads_folders(tmp_path: Path) -> None:
+    """All record files of a folder, and the cells of a study's folder."""
+    for n in range(2):
+        side(timed(noisy(n))).save(tmp_path / "a" / f"{n}.jsonl")
+        side(timed(noisy(n))).save(tmp_path / "study" / "cells" / f"{n}.jsonl")
+    one = rl.read(tmp_path / "a" / "0.jsonl")
+    assert len(rl.read(tmp_path / "a")) == len(rl.read(tmp_path / "study")) == 2 * len(one)
+    assert len(rl.read(tmp_path / "study", tmp_path / "a" / "0.jsonl")) == 3 * len(one)
+    (tmp_path / "empty").mkdir()
+    for words in (["read"], ["check"], ["plot", "-o", str(tmp_path / "a.svg")]):
+        done = CliRunner().invoke(cli, [*words, str(tmp_path / "empty")])
+        assert isinstance(done.exception, FileError)
+        assert "holds no record files" in str(done.exception)
+
+
 def test_a_list_is_one_side_too() -> None:
     runs = [side(timed(noisy(n))) for n in range(4)]
     found = rl.compare(runs[:2], runs[2:])

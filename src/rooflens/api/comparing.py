@@ -26,10 +26,9 @@ from rooflens.compare.doubts import doubts_of
 from rooflens.compare.kernel_pairs import is_launch
 from rooflens.compare.runs import SIDES
 from rooflens.compare.uncertainty import FEWEST_FITTED
-from rooflens.errors import FileError, Incomparable, InvalidValue
+from rooflens.errors import Incomparable, InvalidValue
 from rooflens.machine import find
 from rooflens.results import RecordSet, join
-from rooflens.study.folder import CELLS
 
 Question = Literal[
     "runs", "evidence", "kernels", "devices", "correlation", "scaling", "phases", "throughput", "answers"
@@ -183,18 +182,10 @@ def _side(source: One | Sequence[One]) -> RecordSet:
     if isinstance(source, RecordSet):
         return source
     if isinstance(source, str | Path):
-        path = Path(source)
-        return RecordSet.union(map(read, _files(path))) if path.is_dir() else read(path)
+        return read(source)
     if not source:
         raise InvalidValue("a side is an empty list: there is nothing to compare")
     return RecordSet.union(map(_side, source))
-
-
-def _files(folder: Path) -> list[Path]:
-    files = sorted(folder.glob("*.jsonl")) or sorted((folder / CELLS).glob("*.jsonl"))
-    if not files:
-        raise FileError(f"the folder {str(folder)!r} holds no record files (*.jsonl)")
-    return files
 
 
 def _throughput(records: RecordSet) -> tuple[Sweep, ...]:

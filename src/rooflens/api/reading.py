@@ -14,6 +14,7 @@ from rooflens.records import Device
 from rooflens.results import RecordSet
 from rooflens.running.placing import placed
 from rooflens.sources.counters import Statement, stated, statement
+from rooflens.study.folder import CELLS
 
 _FACTS = ("model", "batch", "dtype", "mode")
 """What a user may say of the case of a file."""
@@ -27,6 +28,8 @@ def read(
     trace: str | Path | None = None,
 ) -> RecordSet:
     """Return the records of files: ``rl.read("report.csv").total().seconds``; twin of ``rooflens read``.
+
+    Of a folder all record files are read, and of the folder of a study its cells.
 
     A file is recognised by its content: records that rooflens wrote; a report of Nsight Compute (``.ncu-rep``), or what
     it prints as CSV or text in any layout (a record per launch of a kernel); a trace of PyTorch's profiler (a record
@@ -61,12 +64,21 @@ def read(
         raise InvalidValue(f"a case is not told by {unknown[0]!r}; known: {', '.join(_FACTS)}")
     files = [Path(path) for path in paths]
     contexts = [ReadContext(name=name, device=known) for name in _names(files)]
-    together = RecordSet.union(_with_facts(read_file(*each), facts) for each in zip(files, contexts, strict=True))
+    together = RecordSet.union(
+        _with_facts(read_file(file, context), facts)
+        for path, context in zip(files, contexts, strict=True)
+        for file in _record_files(path) or [path]
+    )
     together = together if trace is None else placed(together, trace)
     statements = [statement(*each) for each in work.items()] if isinstance(work, Mapping) else list(work or ())
     if not statements:
         return together
     return together.with_records((*together.records, *stated(together.records, statements)))
+
+
+def _record_files(path: Path) -> list[Path]:
+    """The record files of a folder or of a study's folder; none of a file, or where something else wrote the folder."""
+    return sorted(path.glob("*.jsonl")) or sorted((path / CELLS).glob("*.jsonl"))
 
 
 def _with_facts(records: RecordSet, facts: Mapping[str, Any]) -> RecordSet:

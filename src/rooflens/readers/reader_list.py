@@ -43,6 +43,11 @@ def read_file(path: Path, context: ReadContext) -> RecordSet:
         return RECORDS.read(path, context)
     if is_folder(path):
         return read_folder(path, context)
+    if path.is_dir():
+        raise FileError(
+            f"the folder {str(path)!r} holds no record files (*.jsonl), and is neither the folder of a study nor one of"
+            " rocprof-compute"
+        )
     start = head(path)
     reasons = []
     for reader in readers():
