@@ -29,7 +29,7 @@ studies: $(READY) ## rebuild the five studies, without a GPU, and their pages; C
 	$(BIN)/python scripts/studies.py $(CHECK)
 
 test: $(READY) ## run the tests; compiled code is kept, since many tests start a Python
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
 check: lint types layers spelling test ## everything that CI runs
 

@@ -92,7 +92,7 @@ def test_all_names_are_checked_before_anything_is_built(monkeypatch: pytest.Monk
 
 def test_a_size_that_a_model_cannot_have_is_a_row() -> None:
     done = run("vit_b_16", "--img-size", "224,225,256", "--format", "csv")
-    assert done.exit_code == 0
+    assert done.exit_code == 3
     failed = {row["options"]: row["failed"] for row in rows(done.stdout)}
     assert failed == {"img_size=224": "", "img_size=225": "error", "img_size=256": ""}  # patches of 16
 
