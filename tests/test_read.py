@@ -116,7 +116,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, content: bytes, why: str) 
 def test_a_file_that_is_not_there_or_a_folder(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="No such file"):
         rl.read(tmp_path / "none.csv")
-    with pytest.raises(FileError, match="directory"):
+    with pytest.raises(FileError, match="holds no record files"):
         rl.read(tmp_path)
     with pytest.raises(InvalidValue, match="at least one file"):
         rl.read()
