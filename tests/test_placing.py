@@ -16,7 +16,8 @@ from rooflens.errors import FileError, InvalidValue
 from rooflens.running.placing import ALONE
 from rooflens.sources import profile
 
-AMD = Path("/work/shared/data/traces/amd_trace__mi250_minitoy_train_ROCm6_2_kineto.json.gz")
+TRACES = Path(__file__).resolve().parents[2] / "shared" / "data" / "traces"
+AMD = TRACES / "amd_trace__mi250_minitoy_train_ROCm6_2_kineto.json.gz"
 COUNTERS = {"SQ_INSTS_VALU_MFMA_MOPS_F32": 4, "FETCH_SIZE": 10, "WRITE_SIZE": 5}
 
 

@@ -20,7 +20,7 @@ from rooflens.records import Device, Phase, Work
 from rooflens.results import RecordSet
 from rooflens.roofline import bound
 
-TIMING = Path("/work/shared/data/own/timing.json")
+TIMING = Path(__file__).resolve().parents[3] / "shared" / "data" / "own" / "timing.json"
 SEEN = frozenset({"resnet18", "vgg16", "mobilenet_v3_large"})
 """Models whose rows or kernels were looked at when constants were chosen: no proof."""
 DECODERS = Path(__file__).parents[1] / "results" / "decoders-h100.ndjson"

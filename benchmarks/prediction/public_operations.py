@@ -20,8 +20,6 @@ from rooflens.records import Call
 from rooflens.roofline import bound
 
 MEASURED = Path(__file__).resolve().parents[3] / "shared" / "data" / "measured"
-if not MEASURED.exists():
-    MEASURED = Path("/work/shared/data/measured")
 VIDUR = {"h100": "h100-sxm", "a100": "a100-sxm4-80gb", "a40": "a40"}
 NEUSIGHT = {
     "Tesla V100-PCIE-32GB": "tesla-v100-pcie-32gb",
