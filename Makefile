@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CODE := src tests $(sort $(dir $(wildcard examples/*.py benchmarks/*.py scripts/*.py)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo studies test check lint types layers spelling format coverage clean
+.PHONY: help install demo studies docs test check lint types layers spelling format coverage clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
@@ -28,10 +28,13 @@ demo: $(READY) ## estimate, measure and draw three models, run a small study; re
 studies: $(READY) ## rebuild the five studies, without a GPU, and their pages; CHECK=--check fails if stale
 	$(BIN)/python scripts/studies.py $(CHECK)
 
+docs: $(READY) ## build the site of the pages into out/site, without a network, and check its links
+	$(BIN)/python scripts/build_site.py
+
 test: $(READY) ## run the tests; compiled code is kept, since many tests start a Python
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
-check: lint types layers spelling test ## everything that CI runs
+check: lint types layers spelling docs test ## everything that CI runs
 
 lint: $(READY) ## rules and format
 	$(BIN)/ruff check
