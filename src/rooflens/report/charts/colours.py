@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from rooflens.report.figures.palette import ON_DARK
+
 _DARK = "#14181d"
 """The ground of a dark page, as in the style sheet."""
-_CONTRAST = 4.5
+_CONTRAST = 3.0
+"""Of graphics with their ground, as WCAG asks."""
 _BLUE, _WHITE, _RED = (5, 80, 150), (250, 250, 250), (178, 62, 10)
 
 
@@ -22,7 +25,9 @@ def ink_on(colour: str) -> str:
 
 
 def on_dark(colour: str) -> str:
-    """Return the colour on a dark page: mixed with white until its contrast is high enough."""
+    """Return the colour on a dark page: the palette's own, else mixed with white until its contrast is high enough."""
+    if colour in ON_DARK:
+        return ON_DARK[colour]
     ground = _luminance(_DARK)
     for tenth in range(11):
         mixed = f"#{bytes(round(c + (255 - c) * tenth / 10) for c in bytes.fromhex(colour[1:])).hex()}"

@@ -49,6 +49,10 @@ class Box:
         """Return the box, shifted to the right."""
         return Box(self.left + dx, self.bottom, self.right + dx, self.top)
 
+    def grown(self, by: float) -> Box:
+        """Return the box, larger by so much on each side."""
+        return Box(self.left - by, self.bottom - by, self.right + by, self.top + by)
+
     def crossed_by(self, segment: Segment) -> bool:
         """True if the segment runs through the box (Liang and Barsky's clipping)."""
         x0, y0, x1, y1 = segment
@@ -99,6 +103,19 @@ class Spot:
             for scale in stretch
         )
 
+    def swept(self, stretch: Stretch) -> Box:
+        """Return the box, widened so far that a line of the data which keeps off it does so at every width in `stretch`.
+
+        Whatever the scale, the line is at scale x its distance from the anchor: so the sides come nearer as it shrinks.
+        """
+        left, right = self.box.left - self.anchor, self.box.right - self.anchor
+        return Box(
+            self.anchor + min(left / scale for scale in stretch),
+            self.box.bottom,
+            self.anchor + max(right / scale for scale in stretch),
+            self.box.top,
+        )
+
     def tail(self) -> tuple[Spot, ...]:
         """Return the leader and the bridge as small boxes."""
         leader = [] if self.leader is None else _boxes_on(self.leader, _LEADER_PIECES)
@@ -107,6 +124,8 @@ class Spot:
 
 
 _LEADER_PIECES, _PIECE = 6, 8.0
+_OFF_WALLS = 1.0
+"""Between a text and a roof: half the width of the line."""
 
 
 def along(line: Segment) -> list[Spot]:
@@ -161,11 +180,12 @@ def first_free(
     gap: float,
     stretch: Stretch = (1.0, 1.0),
     labels: Sequence[Spot] = (),
+    walls: Sequence[Segment] = (),
 ) -> list[Spot | None]:
     """Return for each label the first of its wished places that is free, or None; earlier labels choose first.
 
     A place is free if the text keeps off everything, and if no leader runs through a text or another leader. A leader
-    may run over a mark: it ends at one.
+    may run over a mark or a wall: it ends at one.
 
     Args:
         wishes: for each label its places, best first.
@@ -174,6 +194,7 @@ def first_free(
         gap: distance to everything else.
         stretch: widths of the frame in all of which a place must be free.
         labels: labels that have their place already.
+        walls: lines of the data which no text may touch: roofs.
     """
     texts, tails = list(labels), [piece for label in labels for piece in label.tail()]
 
@@ -184,6 +205,7 @@ def first_free(
                 place
                 for place in places
                 if place.inside(frame, stretch)
+                and not any(place.swept(stretch).grown(_OFF_WALLS).crossed_by(wall) for wall in walls)
                 and not any(place.meets(other, gap, stretch) for other in (*taken, *texts, *tails))
                 and not any(piece.meets(other, 1.0, stretch) for piece in place.tail() for other in (*texts, *tails))
             ),

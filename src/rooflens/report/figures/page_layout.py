@@ -108,12 +108,13 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What labels inside a plane must keep off: its frame, every mark with its ring, and lines as far as possible."""
+    """What labels inside a plane must keep off: its frame, every mark with its ring, roofs, and other lines if possible."""
 
     plane: Plane
     frame: Box
     marks: list[Spot]
     lines: list[Segment]
+    roofs: list[Segment]
 
     @classmethod
     def of(cls, plane: Plane, marks: Sequence[DrawnMark]) -> _Surroundings:
@@ -127,7 +128,8 @@ class _Surroundings:
         ends = [(line.start, line.end) for lines in (figure.ceilings, figure.links, figure.ties) for line in lines]
         ends += [ends for trail in figure.trails for ends in pairwise(trail.points)]
         segments = [(*plane.at(start), *plane.at(end)) for start, end in ends]
-        return cls(plane, Box(left + GAP, box.bottom + GAP, box.right - GAP, box.top - GAP), spots, segments)
+        frame = Box(left + GAP, box.bottom + GAP, box.right - GAP, box.top - GAP)
+        return cls(plane, frame, spots, segments, segments[: len(figure.ceilings)])
 
 
 def arrange(figure: RooflineData, stretch: Stretch = PAPER) -> Page:
@@ -213,7 +215,8 @@ def _diagonal_spots(surroundings: _Surroundings, labels: Sequence[CeilingLabel],
         for label in labels
     ]
     ties = [spot for tie in plane.figure.ties for spot in along((*plane.at(tie.start), *plane.at(tie.end)))]
-    return first_free(wishes, [*surroundings.marks, *ties], surroundings.frame, GAP, stretch)
+    taken = [*surroundings.marks, *ties]
+    return first_free(wishes, taken, surroundings.frame, GAP, stretch, walls=surroundings.roofs)
 
 
 def _diagonal_label(plane: Plane, label: CeilingLabel, spot: Spot) -> TextBox:
@@ -244,7 +247,8 @@ def _point_labels(
         places = {spot: dot for dot, radius in dots for spot in around(plane.at(dot), radius, size, surroundings.lines)}
         named |= places
         wishes.append(list(places))
-    spots = first_free(wishes, surroundings.marks, surroundings.frame, GAP, stretch, labels=taken)
+    free = (surroundings.marks, surroundings.frame, GAP, stretch)
+    spots = first_free(wishes, *free, labels=taken, walls=surroundings.roofs)
     for (row, _), spot in zip(names, spots, strict=True):
         if spot is not None:
             yield TextBox((row,), spot.box, GREY, spot.leader, named[spot])

@@ -1,8 +1,8 @@
 """Colours, dashes and symbols, the same on every picture.
 
-Groups take the colours of Okabe and Ito (Color Universal Design, 2008), which people with any common colour vision can
-tell apart, then darker ones after Paul Tol's muted scheme; devices take the darker ones. Nothing is told by colour
-alone: devices also differ by dash and by label, sources by symbol.
+The first six groups take colours of Okabe and Ito (Color Universal Design, 2008); the others, and those of devices,
+were searched for: the largest smallest distance in OKLab for normal vision and three kinds of dichromacy
+(tests/test_palette.py). Nothing is told by colour alone: devices also differ by dash and by label, sources by symbol.
 """
 
 from __future__ import annotations
@@ -39,36 +39,59 @@ _FAMILIES: Mapping[str, str] = {
     "elementwise": "#009e73",
     "normalization": "#e69f00",
     "pooling": "#56b4e9",
+    "reduction": "#660000",
+    "gather": "#0000b2",
+    "dropout": "#7c00f7",
+    "fourier": "#8c0075",
+    "loss": "#8dd9a6",
+    "scan": "#ad63f7",
+    "fill": "#293140",
+    "interpolation": "#0f663b",
+    "copy": "#8c5b7c",
+    "recurrent": "#b21e00",
     "softmax": "#f0e442",
-    "reduction": "#882255",
-    "copy": "#6b705c",
-    "gather": "#332288",
-    "loss": "#44aa99",
-    "recurrent": "#8c4a1e",
-    "interpolation": "#7f9a1a",
-    "dropout": "#7e57c2",
-    "fill": "#c49c94",
-    "fourier": "#117733",
-    "scan": "#1c5d99",
 }
 # Levels as on the usual hierarchical rooflines: blue, green and red, in Okabe and Ito's shades.
 _LEVELS: Mapping[str, str] = {"l1": "#0072b2", "l2": "#009e73", "dram": "#d55e00"}
-_FIXED: Mapping[str, str] = {**_FAMILIES, **_LEVELS, OTHER: "#9aa2ab", MIXED: "#9aa2ab", WHOLE: INK}
+_FIXED: Mapping[str, str] = {**_FAMILIES, **_LEVELS, OTHER: "#b2b2b2", MIXED: "#b2b2b2", WHOLE: INK}
 MOST_GROUPS = len(_FAMILIES)
+MOST_MODELS = 12
+"""Colours that people tell apart without looking them up; more models are coloured by their families."""
 
 ONE_DEVICE = "#2b3440"
 _DEVICES = (
     "#332288",
     "#117733",
     "#882255",
-    "#0b7a9e",
-    "#b35900",
-    "#7b3fa0",
-    "#6e6e00",
-    "#a03030",
-    "#2f4f4f",
-    "#1a1a1a",
+    "#256bf7",
+    "#2900f7",
+    "#991bb2",
+    "#5e0000",
+    "#7c5b8c",
+    "#664400",
+    "#d90048",
 )
+ON_DARK: Mapping[str, str] = {
+    "#660000": "#8c5e00",
+    "#0000b2": "#00f7f7",
+    "#7c00f7": "#a500f7",
+    "#8c0075": "#d900b5",
+    "#293140": "#745b8c",
+    "#0f663b": "#00d96c",
+    "#8c5b7c": "#aff7a1",
+    "#b21e00": "#b24759",
+    **dict(
+        zip(
+            _DEVICES,
+            (
+                *("#745b8c", "#00d900", "#f763ad", "#00f7f7", "#a1a1f7"),
+                *("#b500d9", "#388c62", "#f7bea1", "#f7f725", "#f70000"),
+            ),
+            strict=True,
+        )
+    ),
+}
+"""What a colour becomes on a dark page, where it would be too dark or too near to others; the others stay."""
 # Lengths of line and gap, in line widths.
 _DASHES: tuple[tuple[float, ...], ...] = (
     (),

@@ -22,7 +22,7 @@ _TIME_COLOURS: Mapping[str, str] = {
     "cache": "#56b4e9",
     "products": "#d55e00",
     "attention": "#cc79a7",
-    "other": "#9aa2ab",
+    "other": "#b2b2b2",
 }
 """What a step waits for, in the order of the bars."""
 _PRODUCTS = ("matmul", "convolution")
