@@ -104,7 +104,7 @@ class Spot:
         )
 
     def swept(self, stretch: Stretch) -> Box:
-        """Return the box, widened so far that a line of the data which keeps off it does so at every width in `stretch`.
+        """Return the box, widened so that a line of the data off it is off the box at every width in `stretch`.
 
         Whatever the scale, the line is at scale x its distance from the anchor: so the sides come nearer as it shrinks.
         """

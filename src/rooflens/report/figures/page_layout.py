@@ -108,7 +108,7 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What labels inside a plane must keep off: its frame, every mark with its ring, roofs, and other lines if possible."""
+    """What labels inside a plane must keep off: its frame, every mark with its ring, roofs, other lines if possible."""
 
     plane: Plane
     frame: Box
