@@ -6,6 +6,7 @@ are Euclidean in OKLab times 100 (Ottosson, 2020), where about 2 is the smallest
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
@@ -60,7 +61,7 @@ def seen(colour: str, vision: str) -> Triple:
 def distance(one: str, other: str, vision: str) -> float:
     """How different two colours look."""
     pairs = zip(seen(one, vision), seen(other, vision), strict=True)
-    return 100 * sum((a - b) ** 2 for a, b in pairs) ** 0.5
+    return 100 * math.sqrt(sum((a - b) ** 2 for a, b in pairs))
 
 
 def nearest(colours: Sequence[str], vision: str) -> tuple[float, str, str]:
