@@ -1,6 +1,6 @@
 """Ask ncu on this card what its manual leaves open: passes and seconds per kernel, filters, and what runs beside it.
 
-    PYTHONPATH=src:. python benchmarks/ncu_probe.py OUT [SECONDS] [--sets]
+    PYTHONPATH=src:. python benchmarks/ncu_probe.py OUT [SECONDS] [--sets] [--together] [--only NAME]...
 
 Each variant runs one small program under ncu. A table goes to the standard output and to OUT/probe.json; a variant that
 does not fit into SECONDS (default 170) is left out, so the most important ones come first.
@@ -19,6 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -33,6 +34,7 @@ _PATCHED = "smsp__sass"
 _TENSOR = "sm__ops_path_tensor"
 ROUNDS = 3
 MOST_SECONDS = 60.0
+TOGETHER = ("plain", "patched counters only, no pre-pass")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,11 +96,16 @@ def sets(every: tuple[str, ...]) -> list[Variant]:
         "patched and total": (*patched, total),
         "dram and time": (time_only, *(name for name in plain if name.startswith("dram__"))),
         "lts, l1tex and time": (time_only, *(name for name in plain if name.startswith(("lts__", "l1tex__")))),
+        "lts and time": (time_only, *(name for name in plain if name.startswith("lts__"))),
+        "l1tex and time": (time_only, *(name for name in plain if name.startswith("l1tex__"))),
+        "all of dram, lts and time": (time_only, *(n for n in plain if n.startswith(("dram__", "lts__")))),
         "pipe and cycles": tuple(name for name in plain if name.startswith("sm__")),
         "three tensor totals": (*(f"{_TENSOR}_{name}.sum" for name in ("src_fp16", "src_tf32_dst_fp32")), total),
     }
     no_pre_pass = {"NV_COMPUTE_PROFILER_DISABLE_SW_PRE_PASS": "1"}
-    return [Variant(name=name, metrics=metrics, environment=no_pre_pass) for name, metrics in asked.items()]
+    made = [Variant(name=name, metrics=metrics, environment=no_pre_pass) for name, metrics in asked.items()]
+    woken = Variant(name="plain, woken before", metrics=plain, child=("woken",), environment=no_pre_pass)
+    return [*made, woken]
 
 
 def main() -> None:
@@ -106,6 +113,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("seconds", type=float, nargs="?", default=170.0)
     parser.add_argument("--sets", action="store_true", help="ask which counters take one pass together")
+    parser.add_argument("--together", action="store_true", help="first run two variants at the same time")
+    parser.add_argument("--only", action="append", help="a variant; without one, all")
     parser.add_argument("--child", nargs="*", help="be the program that runs under ncu")
     asked = parser.parse_args()
     if asked.child is not None:
@@ -117,7 +126,14 @@ def main() -> None:
     asked.out.mkdir(parents=True, exist_ok=True)
     every = metric_set(".".join(map(str, torch.cuda.get_device_capability())), "bf16")
     print(f"ncu {tool.version}, {torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
+    if asked.together:
+        both = [variant for variant in (*variants(every), *sets(every)) if variant.name in TOGETHER]
+        with ThreadPoolExecutor(len(both)) as pool:
+            for found in pool.map(lambda variant: answer(tool, variant, asked.out, MOST_SECONDS), both):
+                print(json.dumps(found | {"variant": f"{found['variant']}, at the same time"}), flush=True)
     for variant in (sets if asked.sets else variants)(every):
+        if asked.only and variant.name not in asked.only:
+            continue
         if time.monotonic() > until - 10:
             print(f"left out: {variant.name}")
             continue
@@ -128,7 +144,7 @@ def main() -> None:
 
 def answer(tool: Tool, variant: Variant, out: Path, limit: float) -> dict[str, Any]:
     """What came of a variant."""
-    report = out / "probe.ncu-rep"
+    report = out / f"{variant.name.replace(' ', '-')}.ncu-rep"
     report.unlink(missing_ok=True)
     program = [sys.executable, __file__, str(out), "--child", *variant.child]
     command = tool.command(variant.metrics, report, cache=variant.cache, program=program)
@@ -186,7 +202,6 @@ def child(how: set[str]) -> None:
     import torch
 
     marks: Any = torch.cuda.cudart()
-    emit_nvtx = torch.autograd.profiler.emit_nvtx
 
     def tell(what: str) -> None:
         print(f"{time.monotonic() - begun:.2f} s: {what}", flush=True)
@@ -213,26 +228,45 @@ def child(how: set[str]) -> None:
                 operation()
         torch.cuda.synchronize()
         tell("warm")
+        if "woken" in how:
+            start_stop(marks)
+            tell("woken")
         if "windows" in how:
             tell(f"torch's profiler sees {profiled(operations)} kernels under ncu")
-        window, start, stop = "windows" in how, marks.cudaProfilerStart, marks.cudaProfilerStop
-        if not window:
-            start()
-        with emit_nvtx(enabled="emit" in how):  # type: ignore[no-untyped-call]
-            for n, operation in enumerate(operations * ROUNDS):
-                marked = n % 3 == 0
-                if window and marked:
-                    start()
-                if marked:
-                    torch.cuda.nvtx.range_push("counted")
-                operation()
-                if marked:
-                    torch.cuda.nvtx.range_pop()
-                if window and marked:
-                    stop()
-        torch.cuda.synchronize()
-        stop()
+        run_marked(operations * ROUNDS, marks, windows="windows" in how, emit="emit" in how)
     tell(f"done{'' if held is None else ' with 8 GiB held'}")
+
+
+def run_marked(operations: Sequence[Callable[[], object]], marks: Any, *, windows: bool, emit: bool) -> None:
+    """Run operations between the marks of ncu; with windows, only every third is."""
+    import torch
+
+    if not windows:
+        marks.cudaProfilerStart()
+    with torch.autograd.profiler.emit_nvtx(enabled=emit):  # type: ignore[no-untyped-call]
+        for n, operation in enumerate(operations):
+            marked = n % 3 == 0
+            if windows and marked:
+                marks.cudaProfilerStart()
+            if marked:
+                torch.cuda.nvtx.range_push("counted")
+            operation()
+            if marked:
+                torch.cuda.nvtx.range_pop()
+            if windows and marked:
+                marks.cudaProfilerStop()
+    torch.cuda.synchronize()
+    marks.cudaProfilerStop()
+
+
+def start_stop(marks: Any) -> None:
+    """Let ncu look at one kernel of no meaning."""
+    import torch
+
+    marks.cudaProfilerStart()
+    torch.cuda._sleep(1)
+    torch.cuda.synchronize()
+    marks.cudaProfilerStop()
 
 
 def profiled(operations: Sequence[Callable[[], object]]) -> int | str:

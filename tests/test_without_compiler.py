@@ -32,6 +32,10 @@ FILES = {
     "toy_compiler/utils.py": UTILS,
     "toy_vision.py": "from toy_compiler.utils import is_compile_supported\n",
     "toy_fakes.py": "import toy_compiler.config\ncache = toy_compiler.config.cache\n",
+    "toy_backend/__init__.py": "from .standalone import build\n",
+    "toy_backend/config.py": "graphs = False\n",
+    "toy_backend/standalone.py": "import toy_compiler.marks\nbuild = 'built'\n",
+    "toy_profiler.py": "import toy_backend.config\ngraphs = toy_backend.config.graphs\n",
     "toy_user.py": "import toy_compiler\nfound = toy_compiler.optimize\n",
     "toy_marks.py": "from toy_compiler.marks import optimize as found\n",
     "toy_limit.py": "from toy_compiler.utils import limit as found\n",
@@ -41,14 +45,16 @@ FILES = {
 @pytest.fixture(autouse=True)
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A package that stands for torch's compiler, and libraries that name it."""
-    (tmp_path / "toy_compiler").mkdir()
+    for package in ("toy_compiler", "toy_backend"):
+        (tmp_path / package).mkdir()
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     monkeypatch.setattr(without_compiler, "COMPILER", "toy_compiler")
+    monkeypatch.setattr(without_compiler, "BACKEND", "toy_backend")
     monkeypatch.setattr(without_compiler, "UTILITIES", "toy_compiler.utils")
-    monkeypatch.setattr(without_compiler, "ALONE", ("toy_compiler.config",))
+    monkeypatch.setattr(without_compiler, "ALONE", ("toy_compiler.config", "toy_backend.config"))
     compiler_on_demand()
     yield
     for name in [name for name in sys.modules if name.startswith("toy_")]:
@@ -99,3 +105,20 @@ def test_functions_that_it_leaves_out_run_as_they_are_until_it_is_there() -> Non
     assert marked(4) == 8
     assert double.left_out == {"reason": "no"}  # type: ignore[attr-defined]
     assert compiler.disable.__module__ == "toy_compiler.marks"
+
+
+def test_who_reads_a_setting_of_the_backend_loads_neither() -> None:
+    """As torch's profiler does in every profile."""
+    profiler: Any = import_module("toy_profiler")
+    assert profiler.graphs is False
+    assert not {"toy_backend.standalone", "toy_compiler.marks"} & {*sys.modules}
+    backend: Any = sys.modules["toy_backend"]
+    assert backend.build == "built"
+    assert type(backend) is ModuleType
+    assert ran()
+
+
+def test_who_has_the_compiler_gets_the_backend_at_once() -> None:
+    assert import_module("toy_user").found == "fast"
+    import_module("toy_backend")
+    assert "toy_backend.standalone" in sys.modules

@@ -1,8 +1,9 @@
 """torch's compiler is imported when somebody uses it: that takes as long as torch itself, and few steps need it.
 
 Much only names it: torch marks functions that compiled code leaves out, torchvision imports one function that it may
-call later. In programs of rooflens's own, :func:`compiler_on_demand` lets the package
-stand there as a shell. The first use of anything else in it runs its code, in the same module object.
+call later, and torch's profiler reads one setting of the compiler's backend. In programs of rooflens's own,
+:func:`compiler_on_demand` lets both packages stand there as shells. The first use of anything else in one runs its
+code, in the same module object.
 """
 
 from __future__ import annotations
@@ -17,10 +18,16 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-COMPILER = "torch._dynamo"
+COMPILER, BACKEND = "torch._dynamo", "torch._inductor"
 UTILITIES = f"{COMPILER}.utils"
-ALONE = (f"{COMPILER}.config", f"{COMPILER}._trace_wrapped_higher_order_op")
-"""Modules of it that need nothing else of it: fake tensors read its settings, transformers' masks use the other."""
+ALONE = (
+    f"{COMPILER}.config",
+    f"{COMPILER}._trace_wrapped_higher_order_op",
+    f"{BACKEND}.config",
+    f"{BACKEND}.custom_graph_pass",
+)
+"""Modules that need nothing else of their package: fake tensors and the profiler read settings, transformers' masks use
+another."""
 _loading = threading.RLock()
 
 
@@ -31,7 +38,16 @@ def compiler_on_demand() -> None:
 
 
 class _Shell(ModuleType):
-    """The package before its code has run."""
+    """A package before its code has run."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # which the import system asks of every module
+            raise AttributeError(name)
+        return getattr(_loaded(self), name)
+
+
+class _CompilerShell(_Shell):
+    """The compiler, with what torch asks of it in any program."""
 
     def disable(self, fn: Any = None, recursive: bool = True, **how: Any) -> Any:
         """Mark a function that compiled code leaves out: as long as there is no compiler, it runs as it is."""
@@ -54,11 +70,6 @@ class _Shell(ModuleType):
     def graph_break(self, *_: Any, **__: Any) -> None:
         """End a graph that is being compiled: there is none. Optimizers ask for that in each step."""
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # which the import system asks of every module
-            raise AttributeError(name)
-        return getattr(_loaded(self), name)
-
 
 def _is_shell(module: object) -> bool:
     return isinstance(module, _Shell)
@@ -70,7 +81,7 @@ def _loaded(shell: ModuleType) -> Any:
         if _is_shell(shell) and not vars(shell).get("_runs"):
             vars(shell)["_runs"] = True
             stand_in = sys.modules.get(UTILITIES)
-            if isinstance(stand_in, _Utilities):
+            if isinstance(shell, _CompilerShell) and isinstance(stand_in, _Utilities):
                 del sys.modules[UTILITIES]
             spec = shell.__spec__
             assert spec is not None
@@ -81,7 +92,7 @@ def _loaded(shell: ModuleType) -> Any:
                 del vars(shell)["_runs"]
             shell.__class__ = ModuleType  # as importlib's own lazy loader does
     if _is_shell(shell):  # within its own code
-        raise AttributeError(f"module {COMPILER!r} is being imported")
+        raise AttributeError(f"module {shell.__name__!r} is being imported")
     return shell
 
 
@@ -105,24 +116,30 @@ def _utilities() -> Any:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the package as a shell, and loads it before any of its modules but its settings."""
+    """Finds the packages as shells, and loads one before any of its modules but its settings."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name == COMPILER:
+        if name == COMPILER or (name == BACKEND and _waits(COMPILER)):  # who has the compiler needs its backend too
             spec = PathFinder.find_spec(name, path)
             if spec is not None and spec.loader is not None:
                 spec.loader = _ShellLoader(spec.loader)
             return spec
-        shell = sys.modules.get(COMPILER)
-        if not name.startswith(f"{COMPILER}.") or shell is None or not _is_shell(shell) or vars(shell).get("_runs"):
+        package = next((its for its in (COMPILER, BACKEND) if name.startswith(f"{its}.")), None)
+        if package is None or package not in sys.modules or not _waits(package):
             return None
         if name == UTILITIES:
             return ModuleSpec(name, _Made(_Utilities(name)))
         if name in ALONE:
             return None
-        _loaded(shell)
+        _loaded(sys.modules[package])
         found = sys.modules.get(name)
         return None if found is None else ModuleSpec(name, _Made(found))
+
+
+def _waits(package: str) -> bool:
+    """True if no code of a package has begun to run."""
+    shell = sys.modules.get(package)
+    return shell is None or (_is_shell(shell) and not vars(shell).get("_runs"))
 
 
 class _ShellLoader(Loader):
@@ -130,7 +147,7 @@ class _ShellLoader(Loader):
         self.real = real
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _Shell(spec.name)
+        return _CompilerShell(spec.name) if spec.name == COMPILER else _Shell(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         """Run nothing yet."""
