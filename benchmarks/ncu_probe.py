@@ -243,7 +243,7 @@ def run_marked(operations: Sequence[Callable[[], object]], marks: Any, *, window
 
     if not windows:
         marks.cudaProfilerStart()
-    with torch.autograd.profiler.emit_nvtx(enabled=emit):  # type: ignore[no-untyped-call]
+    with torch.autograd.profiler.emit_nvtx(enabled=emit):
         for n, operation in enumerate(operations):
             marked = n % 3 == 0
             if windows and marked:
