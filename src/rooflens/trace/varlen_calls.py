@@ -18,6 +18,8 @@ from rooflens.trace import fused
 from rooflens.trace.replaced_operators import tracing
 from rooflens.trace.varlen import ANYWHERE, Sequences, attend_each, jagged_of, lengths_of, numbers_in, used
 
+_VECTOR = 8
+"""Elements that the kernels of attention load at once."""
 _BIASED = "attention over sequences of unequal length is not counted with a bias"
 
 
@@ -52,16 +54,16 @@ def nested_attention(query: Tensor, key: Tensor, value: Tensor, mask: Any, dropo
 
 @contextmanager
 def nested_layers() -> Iterator[None]:
-    """Let attention layers take jagged tensors, and nested tensors be jagged where a model makes them.
+    """Let attention layers run as a GPU runs them, take jagged tensors, and nested tensors be jagged where made.
 
-    torch runs such a layer on strided ones as one operation of its own; counted are the operations in it.
+    torch runs such a layer as one operation of its own; counted are the operations in it.
     """
     plain_layer, plain_tensor = nn.MultiheadAttention.forward, torch.nested.nested_tensor
 
     def layer(self: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
-        own = tracing() and query is key is value and query.is_nested and query.layout is torch.jagged
-        masks = any(isinstance(given, Tensor) for given in (*args, *kwargs.values()))
-        if not own or masks or not self.batch_first or self.in_proj_weight is None or self.bias_k is not None:
+        itself = tracing() and query is key is value
+        jagged = itself and query.is_nested and query.layout is torch.jagged and _takes_jagged(self, args, kwargs)
+        if not jagged and not (itself and _runs_natively(self, query, args, kwargs)):
             return plain_layer(self, query, key, value, *args, **kwargs)
         packed = F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
         by_head = [part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in packed]
@@ -79,6 +81,37 @@ def nested_layers() -> Iterator[None]:
         patch.object(torch.nested, "nested_tensor", tensor),
     ):
         yield
+
+
+def _takes_jagged(layer: nn.MultiheadAttention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """True if a layer can be run on jagged tensors: no masks, one matrix for query, key and value."""
+    masks = any(isinstance(given, Tensor) for given in (*args, *kwargs.values()))
+    return not masks and layer.batch_first and layer.in_proj_weight is not None and layer.bias_k is None
+
+
+def _runs_natively(
+    layer: nn.MultiheadAttention, tokens: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """True if torch leaves its Python code for `_native_multi_head_attention`, and that takes a fused kernel.
+
+    The former are the conditions of `MultiheadAttention.forward`, the latter those of its CUDA code: no mask, no
+    weights to return, heads of whole vectors. The result is the same; copies between the two layouts are not made.
+    """
+    names = ("key_padding_mask", "need_weights", "attn_mask", "average_attn_weights", "is_causal")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    tensors = (tokens, *layer.parameters())
+    return (
+        torch.backends.mha.get_fastpath_enabled()
+        and _takes_jagged(layer, args, kwargs)
+        and layer.in_proj_bias is not None
+        and not (given.get("need_weights", True) or layer.training or layer.add_zero_attn or tokens.is_nested)
+        and tokens.dim() == 3
+        and layer.num_heads % 2 == 0
+        and layer.head_dim % _VECTOR == 0
+        and not torch.is_autocast_enabled("cpu")
+        and len({tensor.dtype for tensor in tensors}) == 1
+        and not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors))
+    )
 
 
 def nested_from_list(
