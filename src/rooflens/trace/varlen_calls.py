@@ -89,9 +89,7 @@ def _takes_jagged(layer: nn.MultiheadAttention, args: tuple[Any, ...], kwargs: d
     return not masks and layer.batch_first and layer.in_proj_weight is not None and layer.bias_k is None
 
 
-def _runs_natively(
-    layer: nn.MultiheadAttention, tokens: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> bool:
+def _runs_natively(layer: nn.MultiheadAttention, tokens: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """True if torch leaves its Python code for `_native_multi_head_attention`, and that takes a fused kernel.
 
     The former are the conditions of `MultiheadAttention.forward`, the latter those of its CUDA code: no mask, no
