@@ -25,6 +25,7 @@ PROMISED = {
     "longest_context",
     "measure",
     "models",
+    "rank",
     "count_program",
     "counters",
     "read",

@@ -121,11 +121,20 @@ class UnknownDevice(UnknownName):
 
 
 class AmbiguousDevice(UnknownDevice):
-    """The name fits several devices; the message lists them."""
+    """The name fits several devices; the message lists them.
 
-    def __init__(self, name: str, fits: Iterable[str]) -> None:
-        listed = ", ".join(sorted(fits))
-        RooflensError.__init__(self, f"device {name!r} fits several devices: {listed}; name one of them")
+    Attributes:
+        name: what was asked for.
+        fits: canonical names of the devices that fit.
+        usual: the one of them that people mostly mean; None where there is none.
+    """
+
+    def __init__(self, name: str, fits: Iterable[str], usual: str | None = None) -> None:
+        self.name, self.fits, self.usual = name, tuple(sorted(fits)), usual
+        most = f" (most people mean {usual})" if usual else ""
+        RooflensError.__init__(
+            self, f"device {name!r} fits several devices: {', '.join(self.fits)}; name one of them{most}"
+        )
 
 
 class MissingDependency(RooflensError, ImportError):

@@ -134,3 +134,20 @@ def show(value: float | None, unit: str = "", digits: int = 4) -> str:
         return f"{value:.{digits - 1}e} {unit}".rstrip()
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(scaled))))
     return f"{scaled:.{decimals}f} {prefix}{unit}".rstrip()
+
+
+def show_range(low: float, high: float, unit: str = "", digits: int = 3) -> str:
+    """Write two numbers of a base unit with one prefix, that of the higher one.
+
+    >>> show_range(0.0101, 0.01304, "s")
+    '10.1-13.0 ms'
+    >>> show_range(2e-6, 0.0013, "s")
+    '2.00 us-1.30 ms'
+    """
+    upper = show(high, unit, digits)
+    number, _, written = upper.partition(" ")
+    prefix = written[: len(written) - len(unit)] if unit else written
+    decimals = len(number.partition(".")[2])
+    if prefix not in DECIMAL or not 0.1 * high <= low <= high:
+        return f"{show(low, unit, digits)}-{upper}"
+    return f"{low / DECIMAL[prefix]:.{decimals}f}-{upper}"

@@ -11,6 +11,8 @@ from rooflens.api.reading import read
 from rooflens.checks import examine
 from rooflens.compare import (
     Comparison,
+    DeviceComparison,
+    DeviceRanking,
     Sweep,
     asked_numbers,
     compare_devices,
@@ -20,6 +22,7 @@ from rooflens.compare import (
     correlations,
     exponents,
     phase_ratios,
+    ranked,
     sweeps,
 )
 from rooflens.compare.doubts import doubts_of
@@ -73,7 +76,8 @@ def compare(
             - ``evidence``: estimate, measurement, profile and counters of the same case, and the errors (default for
               other sources);
             - ``kernels``: two files of kernels, by name and then by order (two sources that hold only kernels);
-            - ``devices``: the same steps on several devices;
+            - ``devices``: which device, at what batch, as :func:`rank` (default for estimates of several devices); of
+              measurements, or with `baseline` or `time`, the same steps on several devices;
             - ``correlation``: FLOP, parameters, bytes and activations against latency, over models;
             - ``scaling``: the power with which time grows with `over`;
             - ``phases``: forward over backward; ``throughput``: samples per second against batch, and its knee;
@@ -82,8 +86,8 @@ def compare(
         force: of ``runs``: compare although the environments forbid it.
         by: of ``evidence``: ``case`` (default), ``phase``, ``module``, ``family`` or ``op``.
         baseline: of ``devices``: the device that the others are put beside; default: the first.
-        prices: of ``devices``: price by device, in a unit of yours.
-        time: ``measured`` or ``bound``; default: measured if anything was.
+        prices: of ``devices``: price by device for an hour, in a currency of yours.
+        time: ``measured``, ``predicted`` or ``bound``; default: measured if anything was.
         against: of ``correlation``: another quantity than ``latency``.
         over: of ``scaling``: ``batch`` (default), a quantity like ``flops``, or an option like ``seq_len``.
         phase: of ``correlation`` and ``scaling``: one phase instead of the whole step.
@@ -165,12 +169,16 @@ def _canonical(options: Mapping[str, Any], records: RecordSet) -> dict[str, Any]
 
 
 def default_question(sets: Sequence[RecordSet]) -> Question:
-    """What two or more sets most likely ask: two measurements are two runs, two sets of kernels are kernels."""
+    """What sets most likely ask: two measurements are two runs, two of kernels are kernels, estimates a ranking."""
     if len(sets) == 2 and all(_measured(records) for records in sets):
         return "runs"
     if len(sets) == 2 and all(any(map(is_launch, records)) and "estimate" not in records.sources for records in sets):
         return "kernels"
-    return "evidence"
+    return (
+        "devices"
+        if all(one.sources == ("estimate",) for one in sets) and _several_estimated(RecordSet.union(sets))
+        else "evidence"
+    )
 
 
 def _measured(records: RecordSet) -> bool:
@@ -188,13 +196,27 @@ def _side(source: One | Sequence[One]) -> RecordSet:
     return RecordSet.union(map(_side, source))
 
 
+def _devices(
+    records: RecordSet, *, baseline: str | None = None, prices: Mapping[str, float] | None = None, time: Any = None
+) -> DeviceComparison | DeviceRanking:
+    """Estimates are ranked; what was measured, or is to be put beside a baseline, is compared step by step."""
+    if baseline is None and time is None and _several_estimated(records):
+        return ranked(records, prices=prices)
+    return compare_devices(records, baseline=baseline, prices=prices, time=time)
+
+
+def _several_estimated(records: RecordSet) -> bool:
+    """True if all there is are estimates, and on several devices."""
+    return records.sources == ("estimate",) and len({case.device for case in records.cases} - {None}) > 1
+
+
 def _throughput(records: RecordSet) -> tuple[Sweep, ...]:
     return sweeps(join(records), records.failures)
 
 
 _ONE_SET: Mapping[Question, Callable[..., Any]] = {
     "evidence": compare_evidence,
-    "devices": compare_devices,
+    "devices": _devices,
     "correlation": correlations,
     "scaling": exponents,
     "phases": phase_ratios,

@@ -49,7 +49,8 @@ def table(
     sets = [item for item in records if isinstance(item, RecordSet)]
     if len(sets) < len(records):
         if len(records) == 1 and not isinstance(records[0], Fits):
-            return render(comparison_tables(records[0]), format, width=width, color=color)
+            shown = comparison_tables(records[0], for_files=format in ("csv", "json"))
+            return render(shown, format, width=width, color=color)
         rows, held = _largest_batches(records)
         files = format in ("csv", "json")  # whose one table has every column
         return render(rows if files else [rows, held], format, width=width, color=color)

@@ -18,6 +18,7 @@ from rooflens.cli.options import (
     output_option,
     write,
 )
+from rooflens.cli.prices import price_option
 
 if TYPE_CHECKING:
     from rooflens.compare import RunComparison
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 QUESTIONS = ("runs", "evidence", "kernels", "devices", "correlation", "scaling", "phases", "throughput", "answers")
 FIELDS = ("model", "device", "batch", "dtype", "mode", "options")
 PIECES = ("case", "phase", "module", "family", "op")
-TIMES = ("measured", "bound")
+TIMES = ("measured", "bound", "predicted")
 PHASES = ("forward", "backward", "optimizer", "prefill", "decode")
 SLOWER = 3
 """Exit code where a step is slower than --fail-if-slower allows, or failed."""
@@ -53,24 +54,6 @@ class Percent(click.ParamType):  # type: ignore[type-arg]
         return share
 
 
-class Price(click.ParamType):  # type: ignore[type-arg]
-    """A device and its price."""
-
-    name = "device=price"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
-        if isinstance(value, tuple):
-            return value
-        device, _, price = str(value).rpartition("=")
-        try:
-            amount = float(price) if device else None
-        except ValueError:
-            amount = None
-        if amount is None:
-            self.fail(f"{value!r} is no price; write h200=3.5", param, ctx)
-        return device, amount
-
-
 @click.command(
     epilog=examples(
         "rooflens compare before.jsonl after.jsonl",
@@ -89,7 +72,7 @@ class Price(click.ParamType):  # type: ignore[type-arg]
     type=click.Choice(QUESTIONS),
     metavar="QUESTION",
     help=f"The question: {', '.join(QUESTIONS)}; default: runs for two measured files,"
-    " kernels for two files of kernels, else evidence.",
+    " kernels for two files of kernels, devices for estimates on several devices, else evidence.",
 )
 @click.option(
     "--fail-if-slower",
@@ -114,7 +97,7 @@ class Price(click.ParamType):  # type: ignore[type-arg]
 @click.option("--force", is_flag=True, default=None, help="Compare runs even if their environments are not comparable.")
 @click.option("--by", type=click.Choice(PIECES), help="The pieces to join (evidence).  [default: case]")
 @click.option("--baseline", help="The device that others are compared with (devices); default: the first.")
-@click.option("--price", "prices", type=Price(), multiple=True, help="Price of a device, in any unit. Repeatable.")
+@price_option
 @click.option("--time", type=click.Choice(TIMES), help="Which time to use; default: measured if anything was.")
 @click.option("--against", help="The quantity to correlate all others with (correlation).  [default: latency]")
 @click.option(
@@ -141,6 +124,7 @@ def compare(
 
     Two files of measurements are compared step by step: the ratio of medians, its 95 % interval, and whether the
     difference is more than chance. Two files of kernels are compared kernel by kernel, matched by name, then by order.
+    Files of estimates on several devices are ranked, as 'rooflens rank' does.
     For all other files, rooflens joins evidence: it shows how far apart the estimate, measurement, profile and counters
     of the same case are.
 

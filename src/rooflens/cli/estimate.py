@@ -90,6 +90,7 @@ def estimate(
     may be fp32, tf32 or default, and chooses the unit for matrix products.
 
     An estimate computes no values. It needs no weights and no GPU. Without --device it gives counts and no times.
+    'rooflens rank MODEL' tells which card suits a model, and at what batch.
     """
     if largest and longest:
         raise click.UsageError("--largest-batch and --longest-context are two searches; give one")

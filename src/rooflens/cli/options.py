@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import wraps
@@ -142,8 +142,8 @@ def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Comman
     return decorate
 
 
-def run_options(source: str) -> Callable[[Command], Command]:
-    """Return MODEL, batch, dtype, mode, and the options of the table for a source."""
+def run_options(source: str, without: Collection[str] = ()) -> Callable[[Command], Command]:
+    """Return MODEL, batch, dtype, mode, and the options of the table for a source, but for those of some concerns."""
     return all_of(
         click.argument("model", type=ModelName()),
         click.option("-b", "--batch", type=IntList(), help="Samples per step, one or several: 1,64,256."),
@@ -161,7 +161,7 @@ def run_options(source: str) -> Callable[[Command], Command]:
             help="Kind of step. train: forward with loss, backward and optimizer. prefill, decode: language models."
             + (" generate: a whole answer; its lengths alone ask for it too." if source == "estimate" else ""),
         ),
-        *(table_option(line) for line in OPTIONS.values() if source in line.sources),
+        *(table_option(line) for line in OPTIONS.values() if source in line.sources and line.concerns not in without),
         *(_not_run(line) for line in OPTIONS.values() if line.concerns == "weights" and source not in line.sources),
     )
 

@@ -5,6 +5,7 @@
 :func:`~rooflens.compare.agreement.compare_evidence`  estimate against measurement, profile and counters: which errors?
 :func:`~rooflens.compare.kernel_pairs.compare_kernels`     two files of kernels, launch against launch
 :func:`~rooflens.compare.devices.compare_devices`     the same steps on several devices: speed-up, per watt, per price
+:func:`~rooflens.compare.ranking.ranked`              which device, at what batch?
 :func:`~rooflens.compare.correlation.correlations`    do FLOP, parameters or bytes tell how long a model takes?
 :func:`~rooflens.compare.growth.exponents`           with which power does time grow with batch, FLOP ...?
 :func:`~rooflens.compare.phases.phase_ratios`         forward to backward
@@ -24,6 +25,7 @@ from rooflens.compare.environments import differences
 from rooflens.compare.growth import Exponent, exponents
 from rooflens.compare.kernel_pairs import KernelComparison, compare_kernels
 from rooflens.compare.phases import PhaseRatio, phase_ratios
+from rooflens.compare.ranking import DeviceRanking, ranked
 from rooflens.compare.runs import RunChange, RunComparison, compare_runs
 from rooflens.compare.throughput import Sweep, sweeps
 from rooflens.compare.timed_cases import COMPARED
@@ -33,6 +35,7 @@ Comparison = (
     | Agreement
     | KernelComparison
     | DeviceComparison
+    | DeviceRanking
     | tuple[Correlation, ...]
     | tuple[Exponent, ...]
     | tuple[PhaseRatio, ...]

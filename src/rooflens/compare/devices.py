@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from rooflens.compare.doubts import Doubtful
 from rooflens.compare.timed_cases import TimedCase, timed_cases
@@ -13,6 +14,9 @@ from rooflens.records import Case, Device
 from rooflens.results import RecordSet, Room, Time
 from rooflens.results.quantities import ratio
 from rooflens.runs.options import PRICED
+
+TIME_WORDS: Mapping[Time, str] = {"measured": "measured", "bound": "at the bound", "predicted": "as expected"}
+"""How a sentence names the time that counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,21 +73,22 @@ def compare_devices(
         baseline: canonical name of a device in the set; default: the first one.
         prices: of devices by canonical name, in any unit that is the same for all: to buy one, or to rent it for an
             hour. A device of several (``2x t4``) has a price of its own.
-        time: measured or bound; default: measured if there is any measurement. The two are never mixed.
+        time: measured, predicted or bound; default: measured if there is any measurement, else predicted if every step
+            has an expected time. They are never mixed.
 
     Raises:
         InvalidValue: the set has no such device, or a price is none.
         Incomparable: no step was run or estimated on the baseline and on another device.
     """
     steps = [step for step in timed_cases(records, time=time) if step.case.device is not None]
+    if time is None and steps and steps[0].time == "bound":
+        expected = [replace(step, time="predicted") for step in steps]
+        steps = steps if any(step.seconds is None for step in expected) else expected
     names = list(dict.fromkeys(step.case.device or "" for step in steps))
     known = dict(prices or {})
-    for name in (*known, *([baseline] if baseline is not None else [])):
-        if name not in names:
-            raise InvalidValue(f"no step on a device {name!r}; devices here: {', '.join(names) or 'none'}")
-    wrong = [name for name, price in known.items() if not price > 0]
-    if wrong:
-        raise InvalidValue(f"the price of {wrong[0]!r} is {known[wrong[0]]}; leave out a price that is not known")
+    check_prices(known, names)
+    if baseline is not None:
+        _check_device(baseline, names)
     first = baseline or (names[0] if names else "")
     groups: dict[Case, dict[str, TimedCase]] = {}
     for step in steps:
@@ -99,6 +104,20 @@ def compare_devices(
     ]
     alone = [step.case for group in groups.values() if group not in several for step in group.values()]
     return DeviceComparison(baseline=first, rows=tuple(rows), alone=tuple(alone))
+
+
+def check_prices(prices: Mapping[str, float], devices: Iterable[str]) -> None:
+    """Raise InvalidValue for a price of another device than those, or for none."""
+    known = list(dict.fromkeys(devices))
+    for name, price in prices.items():
+        _check_device(name, known)
+        if not 0 < price < inf:
+            raise InvalidValue(f"the price of {name!r} is {price}; leave out a price that is not known")
+
+
+def _check_device(name: str, devices: Sequence[str]) -> None:
+    if name not in devices:
+        raise InvalidValue(f"no step on a device {name!r}; devices here: {', '.join(devices) or 'none'}")
 
 
 def _of_any_device(case: Case) -> Case:

@@ -6,12 +6,13 @@ Case and separators never matter. The lookup has three steps:
 2. By words: each device that has *all words* of the name, and whose model words are *all in* the name. Words that do
    not tell models apart (vendor, series, memory size, form factor) may be left out. ``rtx 2080`` is not a 2080 Ti, and
    a word that a device does not have (``rtx 3090 ti``, ``a100 64gb``) rules it out.
-3. Several devices fit: an error that lists them. None fits: an error with near names.
+3. Several devices fit: an error that lists them, and names the usual one. None fits: an error with near names.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from difflib import SequenceMatcher
 from functools import cache
@@ -97,6 +98,18 @@ def catalogue() -> tuple[Device, ...]:
     return tuple(file.device for file in _files())
 
 
+@cache
+def usual_names() -> tuple[str, ...]:
+    """Canonical names of the cards that people mostly mean and rent."""
+    text = (files("rooflens.devices") / "usual.toml").read_text(encoding="utf-8")
+    return tuple(tomllib.loads(text)["devices"])
+
+
+def usual_devices() -> tuple[Device, ...]:
+    """The cards of :func:`usual_names`."""
+    return tuple(map(catalogued, usual_names()))
+
+
 def _counted(name: str, one: Callable[[str], Device]) -> Device:
     """A device, or several of it as one."""
     counted = _COUNTED.fullmatch(name)
@@ -119,7 +132,9 @@ def _only(name: str, fits: tuple[DeviceFile, ...]) -> Device:
     if not fits:
         raise _unknown(name)
     if len(fits) > 1:
-        raise AmbiguousDevice(name, (file.device.name for file in fits))
+        names = [file.device.name for file in fits]
+        usual = [known for known in names if known in usual_names()]
+        raise AmbiguousDevice(name, names, usual[0] if len(usual) == 1 else None)
     return fits[0].device
 
 

@@ -11,6 +11,7 @@ from rooflens.compare import (
     AskedNumber,
     Correlation,
     DeviceComparison,
+    DeviceRanking,
     Exponent,
     Joined,
     KernelComparison,
@@ -20,12 +21,14 @@ from rooflens.compare import (
     Sweep,
 )
 from rooflens.compare.agreement import ESTIMATED
+from rooflens.compare.devices import TIME_WORDS
 from rooflens.compare.doubts import Doubtful
 from rooflens.compare.kernel_pairs import spelling
 from rooflens.compare.uncertainty import LEVEL
 from rooflens.errors import InvalidValue
 from rooflens.records import Case
 from rooflens.report.columns import CASE, PHASE, ROOM, case_columns, p_entry, whole
+from rooflens.report.ranking import ranking_for_files, ranking_tables
 from rooflens.report.series import asked_table, correlation_table, exponent_table, phases_table, sweep_table
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 
@@ -36,12 +39,17 @@ _MOST = 20
 """Rows that a table of launches or of worst pieces shows to people."""
 
 
-def comparison_tables(compared: object) -> list[Table]:
+def comparison_tables(compared: object, *, for_files: bool = False) -> list[Table]:
     """Return the tables of what a function of :mod:`rooflens.compare` gave.
+
+    Args:
+        for_files: leave out tables whose columns another one has too.
 
     Raises:
         InvalidValue: it is none of these.
     """
+    if for_files and isinstance(compared, DeviceRanking):
+        return _with_doubts(ranking_for_files(compared), compared)
     if isinstance(compared, tuple) and compared and type(compared[0]) in _SERIES:
         return _with_doubts([_SERIES[type(compared[0])](compared)], compared[0])
     if isinstance(compared, Doubtful) and type(compared) in _SHOWN:
@@ -273,7 +281,7 @@ _DEVICES = (
 
 def devices_tables(compared: DeviceComparison) -> list[Table]:
     """Return one row per step and device."""
-    times = {row.time: "measured" if row.time == "measured" else "at the bound" for row in compared.rows}
+    times = {row.time: TIME_WORDS[row.time] for row in compared.rows}
     notes = [
         f"speed-up: seconds on {compared.baseline} over those on the device, {' and '.join(times.values())}",
         "per watt, per price: speed-up over the ratio of rated powers, of prices; above 1 it does more for it",
@@ -286,6 +294,7 @@ _SHOWN: Mapping[type, Callable[[Any], list[Table]]] = {
     Agreement: agreement_tables,
     KernelComparison: kernel_tables,
     DeviceComparison: devices_tables,
+    DeviceRanking: ranking_tables,
 }
 _SERIES: Mapping[type, Callable[[Any], Table]] = {
     Correlation: correlation_table,

@@ -11,12 +11,12 @@ from rooflens.results.evidence import Evidence, Measured
 from rooflens.results.totals import Total
 from rooflens.units import show
 
-Time = Literal["measured", "bound"]
+Time = Literal["measured", "bound", "predicted"]
 TIMES: tuple[Time, ...] = get_args(Time)
 RateOrigin = Literal["measured", "bound"]
 """Whether a throughput was measured or is the most that the bound allows."""
 Read = Callable[[Evidence, Phase | None, Time | None], float | None]
-"""From evidence, of a phase or the whole step, by measured time or by the bound, to a number; None is unknown."""
+"""From evidence, of a phase or the whole step, by a time, to a number; None is unknown."""
 _CARDS = ("gpu", "tpu", "accelerator")
 HOUR = 3600.0
 MILLION = 1e6
@@ -34,6 +34,9 @@ def step_time(total: Total | None, measured: Measured | None) -> tuple[float | N
 
 def seconds_of(evidence: Evidence, phase: Phase | None, time: Time | None) -> float | None:
     """Return the time of :func:`step_time`, or the one that is asked for."""
+    if time == "predicted":
+        expected = evidence.total(phase)
+        return None if expected is None else expected.predicted_seconds
     measured = None if time == "bound" else evidence.measured(phase)
     total = None if time == "measured" else evidence.total(phase)
     return step_time(total, measured)[0]
@@ -88,7 +91,7 @@ def _steps(evidence: Evidence, *_: object) -> float | None:
 def _last(evidence: Evidence, _: Phase | None, time: Time | None) -> float | None:
     """The bound of the last step of decode in a whole answer, which was estimated alone."""
     steps = [record for record in evidence.work or () if record.tokens is not None]
-    if time == "measured" or not steps or evidence.work is None:
+    if time not in (None, "bound") or not steps or evidence.work is None:
         return None
     last = max(record.tokens or 0 for record in steps)
     return evidence.work.sum([record for record in steps if record.tokens == last], evidence.device).seconds

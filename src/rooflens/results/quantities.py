@@ -55,9 +55,9 @@ def _utilisation(works: Iterable[Work | None], device: Device | None, seconds: f
 
 
 def _seconds(evidence: Evidence, phase: Phase | None, time: Time | None) -> float | None:
-    """Return the measured time or the bound."""
-    if time == "bound":
-        return BOUND.of(evidence.total(phase)).value
+    """Return the measured time, or the bound or expected time that is asked for."""
+    if time in ("bound", "predicted"):
+        return (BOUND if time == "bound" else PREDICTED).of(evidence.total(phase)).value
     measured = evidence.measured(phase)
     return None if measured is None else measured.seconds
 
@@ -70,6 +70,8 @@ def _observed(read: Callable[[Total | None, float | None], float | None]) -> Cal
 
 
 def _rate(evidence: Evidence, phase: Phase | None, time: Time | None) -> float | None:
+    if time == "predicted":
+        return ratio(evidence.case.samples, _seconds(evidence, phase, time))
     measured = None if time == "bound" else evidence.measured(phase)
     if time == "measured" and measured is None:
         return None
@@ -83,7 +85,8 @@ def _performance(evidence: Evidence, phase: Phase | None, time: Time | None) -> 
 
 def _peak(evidence: Evidence, _: Phase | None, time: Time | None) -> float | None:
     """Return the peak memory of the step, measured or estimated."""
-    for records in (None if time == "bound" else evidence.time, None if time == "measured" else evidence.work):
+    observed = time in (None, "measured")
+    for records in (evidence.time if observed else None, None if time == "measured" else evidence.work):
         if records is not None and records.memory is not None:
             return records.memory.peak
     return None

@@ -38,7 +38,7 @@ class Quantity:
         unit: base unit; ``""`` for a bare number.
         better: whether more of it is better, or less; ``""`` where neither is.
         total: how it is read from the total of some records, where that tells it.
-        number: else how it is read from evidence, of a phase or the whole step, by measured time or by the bound.
+        number: else how it is read from evidence, of a phase or the whole step, by a time.
         timed: it is a time, or something over a time, and as uncertain as that time.
         grows: it counts FLOP, so that it is a lower bound where those of some operation are unknown.
     """
@@ -73,7 +73,7 @@ class Quantity:
         if self.number is None:
             return self.of(total)
         value = self.number(evidence, phase, time)
-        measured = self._measured(evidence, phase) if self.timed and time != "bound" else None
+        measured = self._measured(evidence, phase) if self.timed and time in (None, "measured") else None
         return Reading(
             value=value,
             at_least=self.grows and total is not None and bool(total.missing),

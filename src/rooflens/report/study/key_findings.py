@@ -10,6 +10,7 @@ from statistics import median
 
 from rooflens import units
 from rooflens.checks import SEVERITIES
+from rooflens.compare.devices import TIME_WORDS
 from rooflens.compare.doubts import listed
 from rooflens.compare.throughput import KNEE
 from rooflens.compare.timed_cases import quantity_of
@@ -84,7 +85,8 @@ def _devices(view: StudyView) -> Iterator[str]:
     for row in compared.rows:
         if row.speedup is not None and row.case.device not in (None, compared.baseline):
             speedups.setdefault(row.case.device or "", []).append(row.speedup)
-    time = "by measured time" if compared.rows[0].time == "measured" else "at the bound"
+    used = compared.rows[0].time
+    time = "by measured time" if used == "measured" else TIME_WORDS[used]
     for device, ratios in list(speedups.items())[:_MOST]:
         yield (
             f"{device} is {median(ratios):.3g} times as fast as {compared.baseline} {time}"

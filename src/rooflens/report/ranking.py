@@ -1,0 +1,166 @@
+"""The table that tells which device, at what batch; what is the same on all of them stands once, above."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+from rooflens.compare import DeviceRanking
+from rooflens.compare.ranking import RankedBy, RankedDevice, quantity_by
+from rooflens.records import Failure
+from rooflens.report.columns import BOUNDS, WORK, case_columns, total_notes
+from rooflens.report.table import COUNT, Column, Entry, Sign, Table, build
+from rooflens.results import Quantity
+from rooflens.results.answers import COST_PER_ANSWER, COST_PER_SAMPLE
+from rooflens.results.quantities import MEMORY, PARAMETERS
+from rooflens.results.totals import grouped_by
+from rooflens.units import show, show_range
+
+_FEW = 3
+_SMALL = {COST_PER_SAMPLE: (1e6, "cost /M samples"), COST_PER_ANSWER: (1e3, "cost /1000 answers")}
+"""Costs of one that people read better of many."""
+_STEP = case_columns("step")
+_COUNTED = (
+    *(column for column in _STEP if column.key != "device"),
+    Column("parameters", PARAMETERS.header, read="evidence.parameters", group="work"),
+    *WORK,
+    Column("peak", "peak memory", "B", lambda row: MEMORY.read(row.evidence).value, group="work"),
+)
+
+
+def band_column(of: str, header: str = "10 to 90 %", **how: Any) -> tuple[Column, Column]:
+    """Return the columns of the band of an expected time: one for people, two for files."""
+
+    def read(row: Any) -> Entry:
+        total = getattr(row, of)
+        low, high = (None, None) if total is None else (total.predicted_low, total.predicted_high)
+        return Entry(low, label=None if low is None or high is None else show_range(low, high, "s"))
+
+    return (
+        Column("predicted_low", header, "s", read, group="time", **how),
+        Column("predicted_high", "high", "s", f"{of}.predicted_high", group="time", show="files"),
+    )
+
+
+def _numbered(mode: str, by: RankedBy) -> Column:
+    """Return the column of a number that devices can be ranked by."""
+    quantity = quantity_by(mode, by)
+    factor, header = _SMALL.get(quantity, (1.0, quantity.header))
+
+    def read(row: RankedDevice) -> Entry:
+        value = row.value(by)
+        sign: Sign = "" if value is None or row.time == "predicted" or by == "energy" else _limit(quantity)
+        return Entry(value, sign, label=None if value is None or factor == 1 else show(factor * value, "", 3))
+
+    return Column(quantity.name, header, quantity.unit, read, group="time")
+
+
+def _limit(quantity: Quantity) -> Sign:
+    """The least time makes the most of a rate, and the least of a cost."""
+    return "<=" if quantity.better == "more" else ">="
+
+
+def _marked(row: RankedDevice) -> Entry:
+    return Entry(row.step.batch, mark="*" if row.best and row.fits is not False else "")
+
+
+def _expected(row: RankedDevice) -> Entry:
+    seconds = None if row.total is None else row.total.predicted_seconds
+    return Entry(seconds, mark="!" if _below_bound(row) else "")
+
+
+def _below_bound(row: RankedDevice) -> bool:
+    total = row.total
+    return total is not None and (total.predicted_seconds or inf) < (total.seconds or 0.0)
+
+
+def _fitting(row: RankedDevice) -> Entry:
+    if row.fits is not False or row.room is None:
+        return Entry(row.fits, label=None if row.fits is None else "yes")
+    largest = row.room.largest
+    return Entry(False, label="no" if largest is None else f"no, <= {largest}" if largest else "not even 1")
+
+
+def _columns(mode: str, marked: bool) -> tuple[Column, ...]:
+    leading = {column.key: column for column in _STEP}
+    batch = leading["batch"]
+    if marked:
+        batch = replace(
+            batch, read=lambda row: Entry(row.step.batch, mark="*" if row.best and row.fits is not False else "")
+        )
+    return (
+        replace(leading["device"], title=""),  # a row is a device, even the only one
+        *(batch if key == "batch" else column for key, column in leading.items() if key != "device"),
+        Column("predicted_seconds", "expected", "s", _expected, group="time"),
+        *band_column("total"),
+        replace(BOUNDS[0], show="room"),
+        replace(BOUNDS[1], show="files"),
+        Column("regime", "waits for", read="total.prediction.regime", align="left", group="time", show="files"),
+        Column("predicted_level", "level", read="total.prediction.level", align="left", group="time", show="files"),
+        *(_numbered(mode, by) for by in ("throughput", "cost", "energy")),
+        Column("fits", "fits", read=_fitting, align="left", group="time", title="fits: {}"),
+        Column("largest_batch", "largest batch", COUNT, "room.largest", group="time", show="files"),
+        Column("needed", "needs", "B", "room.needed", group="time", show="room"),
+        Column("best", "best batch", group="time", show="files"),
+        *(replace(column, show="files") for column in _COUNTED if column.group == "work"),
+    )
+
+
+def ranking_tables(compared: DeviceRanking) -> list[Table]:
+    """Return for each mode what is counted, and the devices in their order; the latter has all in its columns for
+    files.
+    """
+    tables = []
+    for mode, rows in grouped_by(compared.rows, lambda row: row.step.mode).items():
+        columns = _columns(mode, marked=not all(row.best for row in rows))
+        counted = build("Counts on any device", _COUNTED, rows)
+        counted = replace(counted, rows=tuple(dict.fromkeys(counted.rows)))
+        tables += [counted, build("Which card", columns, rows, notes=_notes(compared, mode, rows))]
+    return tables
+
+
+def ranking_for_files(compared: DeviceRanking) -> list[Table]:
+    """Return the tables that have everything in their columns."""
+    return ranking_tables(compared)[1::2]
+
+
+def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> Iterator[str]:
+    several = len(compared.batches) > 1
+    title = "time" if compared.by == "time" else quantity_by(mode, compared.by).title
+    at = ""
+    if several:
+        alone = all(row.best for row in rows)
+        tried = f" of {', '.join(map(str, compared.batches))} (-b shows each)" if alone else " (*)"
+        at = f" at the device's best batch that fits{tried}"
+    yield f"in the order of the expected {title}{at}"
+    yield from total_notes(row.total for row in rows if row.total is not None)
+    waiting = [row for row in rows if (p := row.total and row.total.prediction) and p.regime == "host-bound"]
+    if waiting:
+        names = dict.fromkeys(row.step.device or "" for row in waiting)
+        yield (
+            f"host-bound, so that the card hardly matters: {_few(list(names))}; --cuda-graph and --compile tell what"
+            " less work for the host gives"
+        )
+    if any(map(_below_bound, rows)):
+        yield "! below the bound: results are still in the cache when the next operation reads them"
+    if any(row.value("energy") is not None for row in rows):
+        yield f"{quantity_by(mode, 'energy').header}: the card at its power limit all the time, an upper figure"
+    bounded = list(dict.fromkeys(row.step.device or "" for row in rows if row.time == "bound"))
+    if bounded:
+        yield f"no time can be expected of {_few(bounded)}: last, by what the bound allows (<=, >=)"
+    if any(row.room is not None and row.room.largest for row in rows):
+        yield "fits: no, <= the largest batch that does, about (estimate --largest-batch finds it exactly)"
+    for message, failed in grouped_by(compared.failed, _reason).items():
+        devices = dict.fromkeys(failure.case.device or "" for failure in failed)
+        yield f"not ranked: {_few(list(devices))}: {message}"
+
+
+def _reason(failure: Failure) -> str:
+    """What a device lacks, without what it has; of anything else the whole message."""
+    return failure.message.partition(":")[0] if failure.kind == "unsupported" else failure.message
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")

@@ -1,0 +1,153 @@
+"""Which card, at what batch: numbers by hand, the order, what does not fit, and the table of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.ranked_steps import TERA, a_card, relu_on, steps
+
+import rooflens as rl
+from rooflens.cli import rank as command
+from rooflens.cli.main import cli
+from rooflens.compare import DeviceComparison, DeviceRanking, ranked
+from rooflens.compare.ranking import ORDERS
+from rooflens.errors import AmbiguousDevice, Incomparable, InvalidValue
+from rooflens.report.text_formats import as_json
+from rooflens.results import RecordSet
+
+SLOW, FAST = a_card("slow", TERA, watts=100), a_card("fast", 2 * TERA, watts=400)
+
+
+def order(found: DeviceRanking) -> list[tuple[str | None, int | None]]:
+    return [(row.step.device, row.step.batch) for row in found.rows]
+
+
+def test_numbers_of_a_row_follow_from_the_expected_time() -> None:
+    # 100 samples of 8 MB are 0.8 GB: 1 ms at 0.8 of 1 TB/s, half a millisecond at twice the bandwidth.
+    found = ranked(steps(relu_on(SLOW), relu_on(FAST)), prices={"slow": 3.6, "fast": 36})
+    assert order(found) == [("fast", 100), ("slow", 100)]
+    fast, slow = found.rows
+    assert fast.time == "predicted"
+    assert (fast.value("time"), slow.value("time")) == pytest.approx((0.5e-3, 1e-3))
+    assert (fast.value("throughput"), slow.value("throughput")) == pytest.approx((200e3, 100e3))
+    assert (fast.value("energy"), slow.value("energy")) == pytest.approx((400 * 0.5e-3 / 100, 100 * 1e-3 / 100))
+    # 3.6 an hour are 0.001 a second.
+    assert (fast.value("cost"), slow.value("cost")) == pytest.approx((0.01 * 0.5e-3 / 100, 0.001 * 1e-3 / 100))
+
+
+@pytest.mark.parametrize(
+    ("by", "first"), [("throughput", "fast"), ("time", "fast"), ("energy", "slow"), ("cost", "slow")]
+)
+def test_each_order_has_its_own_first(by: str, first: str) -> None:
+    records = steps(relu_on(SLOW), relu_on(FAST))
+    assert ranked(records, by=by, prices={"slow": 1, "fast": 5}).rows[0].step.device == first  # type: ignore[arg-type]
+
+
+def test_a_device_stands_at_its_best_batch_that_fits() -> None:
+    # Each step costs the host 1 ms: 200 samples give more per second, but do not fit into the small card.
+    small = a_card("small", 2 * TERA, memory=10e9, host__operation=1e-3)
+    large = a_card("large", TERA, memory=80e9, host__operation=1e-3)
+    records = steps(
+        *(relu_on(card, batch, peak=batch * 100_000_000) for card in (small, large) for batch in (10, 50, 200))
+    )
+    found = ranked(records)
+    # 50 / 1 ms; on the large card 200 samples take 2 ms.
+    assert [(row.step.device, row.step.batch) for row in found.rows if row.best] == [("large", 200), ("small", 50)]
+    assert {row.step.device: row.fits for row in found.rows if row.step.batch == 200} == {"small": False, "large": True}
+    assert len(found.rows) == 6
+    assert order(ranked(records, best_only=True)) == [("large", 200), ("small", 50)]
+    assert [row.step.batch for row in ranked(records, by="time").rows if row.best] == [10, 10]
+
+
+def test_a_device_on_which_nothing_fits_is_last_with_its_smallest_batch() -> None:
+    tiny = a_card("tiny", 9 * TERA, memory=4e9, host__operation=1e-3)
+    large = a_card("large", host__operation=1e-3)
+    records = steps(*(relu_on(card, n, peak=n * 10**9) for card in (tiny, large) for n in (8, 16)))
+    assert order(ranked(records, best_only=True)) == [("large", 16), ("tiny", 8)]
+    shown = rl.table(ranked(records), width=80)
+    assert "no, <= " in shown or "not even 1" in shown
+    assert "* 16" in shown
+    assert "* 8" not in shown  # it is no answer
+
+
+def test_what_has_no_expected_time_is_last_by_its_bound_and_marked() -> None:
+    pair = a_card("pair", 50 * TERA)
+    pair = type(pair)(**{**{name: getattr(pair, name) for name in pair.__dataclass_fields__}, "count": 2})
+    found = ranked(steps(relu_on(pair), relu_on(SLOW)))
+    assert [(row.step.device, row.time) for row in found.rows] == [("slow", "predicted"), ("pair", "bound")]
+    shown = rl.table(found, width=100)
+    assert "<= " in shown
+    assert "no time can be expected of pair: last, by what the bound allows" in shown
+
+
+def test_a_step_that_waits_for_the_host_is_told() -> None:
+    slowed = [a_card(name, rate, host__operation=0.01) for name, rate in (("one", TERA), ("two", 9 * TERA))]
+    assert "host-bound, so that the card hardly matters: one, two" in rl.table(
+        ranked(steps(*map(relu_on, slowed))), width=200
+    )
+    graphs = ranked(steps(*map(relu_on, slowed)), cuda_graph=True)
+    assert [row.value("time") for row in graphs.rows] == pytest.approx([1e-3 / 9, 1e-3])
+
+
+def test_errors_say_what_to_do() -> None:
+    records = steps(relu_on(SLOW), relu_on(FAST))
+    with pytest.raises(InvalidValue, match="cannot rank by 'beauty'; known: throughput, time, energy, cost"):
+        ranked(records, by="beauty")  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="no device has a price"):
+        ranked(records, by="cost")
+    with pytest.raises(InvalidValue, match="no step on a device 'l4'; devices here: slow, fast"):
+        ranked(records, prices={"l4": 1})
+    with pytest.raises(InvalidValue, match="the price of 'slow' is inf"):
+        ranked(records, prices={"slow": float("inf")})
+    with pytest.raises(Incomparable, match="nothing to rank"):
+        ranked(RecordSet([]))
+
+
+def test_files_of_estimates_on_several_devices_are_ranked(tmp_path: Path) -> None:
+    records = steps(relu_on(SLOW), relu_on(FAST))
+    assert order(rl.compare(records)) == [("fast", 100), ("slow", 100)]  # type: ignore[arg-type]
+    assert rl.table(rl.compare(records)) == rl.table(ranked(records))
+    beside = rl.compare(records, question="devices", baseline="slow")
+    assert isinstance(beside, DeviceComparison)
+    assert [(row.time, row.speedup) for row in beside.rows] == [("predicted", 1), ("predicted", pytest.approx(2))]
+    at_bound = rl.compare(records, question="devices", time="bound")
+    assert isinstance(at_bound, DeviceComparison)
+    assert {row.time for row in at_bound.rows} == {"bound"}
+
+
+def test_tables_and_files_of_a_ranking() -> None:
+    found = ranked(steps(relu_on(SLOW), relu_on(FAST)))
+    shown = rl.table(found, width=80)
+    assert shown.count("800.0 MB") == 1  # what is equal on both stands once
+    assert max(map(len, shown.splitlines())) <= 80
+    (table,) = json.loads(rl.table(found, format="json"))
+    fast = table["rows"][0]
+    assert (fast["device"], fast["fits"], fast["best"], fast["dram_bytes"]) == ("fast", True, True, 8e8)
+    assert fast["predicted_low"] < fast["predicted_seconds"] < fast["predicted_high"]
+    assert fast["energy_per_sample"] == pytest.approx(2e-3)
+    header, first, *_ = rl.table(found, format="csv").splitlines()
+    assert dict(zip(header.split(","), first.split(","), strict=True))["throughput"].startswith("2000")
+    assert as_json([]).strip() == "[]"
+    assert "Which card" in rl.table(found, format="md")
+
+
+def test_the_command_ranks_usual_cards(tmp_path: Path) -> None:
+    assert command.ORDERS == ORDERS
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(
+        cli, ["rank", "alexnet", "--dtype", "fp16", "--price", "h100=3", "-o", str(tmp_path / "all.jsonl")]
+    )
+    assert done.exit_code == 0, done.output
+    assert done.stderr.startswith("h100 is taken for h100-sxm5-80gb; there are also h100-nvl-94gb, h100-pcie-80gb\n")
+    assert done.stdout.index("h200-sxm-141gb") < done.stdout.index("tesla-t4")
+    assert len(rl.read(tmp_path / "all.jsonl").cases) == 4 * 7  # four batches, seven cards
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_python_takes_no_device_for_another() -> None:
+    with pytest.raises(AmbiguousDevice, match=r"name one of them \(most people mean h100-sxm5-80gb\)"):
+        rl.device("h100")
+    with pytest.raises(AmbiguousDevice, match=r"name one of them$"):
+        rl.device("v100")
