@@ -59,7 +59,7 @@ _options = all_of(
 @click.command(
     epilog=examples(
         "rooflens rank resnet50 --dtype bf16",
-        "rooflens rank resnet50 --mode train -b 64,256 --device h100 --device a100 --device l4",
+        "rooflens rank resnet50 --mode train -b 64,256 --device h100 --device l4",
         "rooflens rank llama-3-8b --mode decode --dtype bf16 --cuda-graph -b 1,64",
         "rooflens rank resnet50 --dtype fp16 --by cost --price t4=0.35 --price l4=0.7",
         "rooflens rank resnet50 --device all --dtype fp16 --by energy",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -86,9 +86,7 @@ def compare_devices(
         steps = steps if any(step.seconds is None for step in expected) else expected
     names = list(dict.fromkeys(step.case.device or "" for step in steps))
     known = dict(prices or {})
-    check_prices(known, names)
-    if baseline is not None:
-        _check_device(baseline, names)
+    check_prices(known, names, baseline)
     first = baseline or (names[0] if names else "")
     groups: dict[Case, dict[str, TimedCase]] = {}
     for step in steps:
@@ -106,18 +104,14 @@ def compare_devices(
     return DeviceComparison(baseline=first, rows=tuple(rows), alone=tuple(alone))
 
 
-def check_prices(prices: Mapping[str, float], devices: Iterable[str]) -> None:
-    """Raise InvalidValue for a price of another device than those, or for none."""
-    known = list(dict.fromkeys(devices))
-    for name, price in prices.items():
-        _check_device(name, known)
-        if not 0 < price < inf:
-            raise InvalidValue(f"the price of {name!r} is {price}; leave out a price that is not known")
-
-
-def _check_device(name: str, devices: Sequence[str]) -> None:
-    if name not in devices:
-        raise InvalidValue(f"no step on a device {name!r}; devices here: {', '.join(devices) or 'none'}")
+def check_prices(prices: Mapping[str, float], devices: Iterable[str], baseline: str | None = None) -> None:
+    """Raise InvalidValue for a price or a baseline of another device than those, or for a price that is none."""
+    known = dict.fromkeys(devices)
+    for name in (*prices, *([] if baseline is None else [baseline])):
+        if name not in known:
+            raise InvalidValue(f"no step on a device {name!r}; devices here: {', '.join(known) or 'none'}")
+        if not 0 < prices.get(name, 1) < inf:
+            raise InvalidValue(f"the price of {name!r} is {prices[name]}; leave out a price that is not known")
 
 
 def _of_any_device(case: Case) -> Case:
