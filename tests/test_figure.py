@@ -416,7 +416,7 @@ def test_the_hover_text_tells_everything() -> None:
     mark = named(roofline_figure(records([convolution(), relu()], [TOY])), "conv")
     assert mark.hover == (
         "conv/convolution, forward",
-        "estimate (at its bound), convolution",
+        "bound (estimated), convolution",
         "on Toy 100",
         "time 10.00 ms, 50 % of its case",
         "work 1.000 TFLOP, dram 1.000 GB",

@@ -23,7 +23,7 @@ from rooflens.errors import InvalidValue, OutputError
 from rooflens.records import Case
 from rooflens.report.figures.axes import Axis
 from rooflens.report.figures.drawn_marks import drawn_marks
-from rooflens.report.figures.label_places import Box
+from rooflens.report.figures.label_places import Box, Spot
 from rooflens.report.figures.labels import TextLine, shorten, wrap
 from rooflens.report.figures.page_layout import PLANE_WIDTH, SCREEN, Plane, arrange
 from rooflens.report.figures.plotly_labels import PX
@@ -212,7 +212,7 @@ class TestMatplotlib:
         width, height = (POINTS_PER_INCH * inches for inches in canvas.get_size_inches())
         assert len(texts) > 8
         for text, box in texts:
-            assert box.inside(Box(0, 0, width, height)), text
+            assert Spot(box, box.left).inside(Box(0, 0, width, height)), text
         for (one, a), (other, b) in itertools.combinations(texts, 2):
             assert not a.meets(b), (one, other)
         marks = list(mark_boxes(figure, arrange(figure).plane))
@@ -433,8 +433,8 @@ class TestHtml:
             boxes = [note_box(note, label.rows, figure, frame) for note, label in zip(notes, labels, strict=True)]
             within = boxes[: len(sheet.within)]
             marks = list(mark_boxes(figure, frame))
-            assert all(box.inside(page) for box in boxes)
-            assert all(box.inside(frame) for box in within)
+            assert all(Spot(box, box.left).inside(page) for box in boxes)
+            assert all(Spot(box, box.left).inside(frame) for box in within)
             assert not any(box.meets(mark) for box in within for mark in marks)
             for (one, a), (other, b) in itertools.combinations(zip(notes, boxes, strict=True), 2):
                 assert not a.meets(b), (stretch, one["text"], other["text"])

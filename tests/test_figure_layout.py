@@ -132,7 +132,7 @@ def test_no_label_of_a_mark_covers_a_label_or_a_mark_or_leaves_the_frame(
         frame = Box(FRAME.left, FRAME.bottom, FRAME.left + scale * FRAME.width, FRAME.top)
         boxes = [spot.box.moved((scale - 1) * (spot.anchor - FRAME.left)) for spot in chosen]
         others = [spot.box.moved((scale - 1) * (spot.anchor - FRAME.left)) for spot in taken]
-        assert all(box.inside(frame) for box in boxes)
+        assert all(Spot(box, box.left).inside(frame) for box in boxes)
         assert not any(a.meets(b, GAP - NEAR) for a, b in itertools.combinations(boxes, 2))
         assert not any(box.meets(other, GAP - NEAR) for box in boxes for other in others)
 

@@ -18,7 +18,7 @@ from rooflens.errors import InvalidValue
 from rooflens.records import Case, Device, Record
 from rooflens.report.figures.case_pieces import FEW_LAUNCHES
 from rooflens.report.figures.memory_levels import definitions
-from rooflens.report.figures.palette import ceiling_dash, group_colours, mark_shape
+from rooflens.report.figures.palette import LEVEL_SHAPES, ceiling_dash, group_colours
 from rooflens.report.figures.roofline import ABOVE, roofline_figure
 from rooflens.report.figures.roofline_data import Mark, Tie
 from rooflens.report.figures.saving import Figure
@@ -58,7 +58,7 @@ class TestMarks:
         assert figure.groups == WHERE
         assert {mark.group for mark in figure.marks} == set(WHERE)
         assert len(set(group_colours(figure.groups).values())) == 3
-        assert len({mark_shape("counters", level, hierarchical=True) for level in WHERE}) == 3
+        assert len({LEVEL_SHAPES[level] for level in WHERE}) == 3
         assert len({ceiling_dash(0, 1, level, hierarchical=True) for level in WHERE}) == 3
 
     def test_the_whole_is_the_sum_over_the_sum(self) -> None:

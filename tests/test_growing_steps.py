@@ -91,7 +91,7 @@ def test_parts_of_a_step_have_no_trail() -> None:
 @pytest.mark.parametrize("suffix", ["svg", "html"])
 def test_a_legend_explains_the_trail(tmp_path: Path, suffix: str) -> None:
     figure = rl.roofline(grown(step(1, 100), step(1, 1000)), by="model")
-    assert "a step as its length grows" in figure.save(tmp_path / f"a.{suffix}").read_text()
+    assert "the same step as its length grows" in figure.save(tmp_path / f"a.{suffix}").read_text()
 
 
 def spent(chart: Bars) -> dict[str, dict[str, float]]:

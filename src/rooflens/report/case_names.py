@@ -23,7 +23,7 @@ SHORT_PHASES: Mapping[Phase | None, str] = {
     None: "step",
 }
 SOURCE_WORDS: Mapping[Source, str] = {
-    "estimate": "estimate (at its bound)",
+    "estimate": "bound (estimated)",
     "measure": "measured",
     "counters": "hardware counters",
     "profile": "profiler",

@@ -11,7 +11,8 @@ from rooflens.records import Case, Phase, Record, Source, Work
 from rooflens.report.case_names import PHASE_WORDS, SHORT_PHASES, differing, name_of
 from rooflens.report.columns import sum_of_known
 from rooflens.report.figures.labels import cut
-from rooflens.report.figures.palette import MIXED, WHOLE
+from rooflens.report.figures.palette import MIXED, MOST_MODELS, WHOLE
+from rooflens.report.model_families import family_of
 from rooflens.results import GROUP_KEYS, Evidence, RecordSet
 from rooflens.results.totals import grouped_by
 
@@ -21,6 +22,8 @@ BY: tuple[PieceKind, ...] = ("model", "phase", "module", "family", "op", "kernel
 FEW_LAUNCHES = 12
 """Up to so many launches of kernels are shown one by one, more by the name of the kernel."""
 _LONGEST_KERNEL = 80
+FAMILIES = "model family"
+"""What colours tell where there are more models than colours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +70,12 @@ class Naming:
 
     Attributes:
         fields: the fields of a case in which they differ.
+        labels: those that are written beside a mark: of many models not the batch, which its size tells.
         colours: what colours tell where each mark is a whole case: the first thing that differs.
     """
 
     fields: tuple[str, ...]
+    labels: tuple[str, ...]
     colours: str
     several_cases: bool
     several_phases: bool
@@ -82,9 +87,27 @@ class Naming:
         cases = [item.case for item in evidence]
         several_phases = len({phase for item in evidence for phase in _phases(item)}) > 1
         fields = differing(cases)
-        several_cases = len({name_of(case, fields) for case in cases}) > 1
-        colours = fields[0] if several_cases else "phase" if several_phases else "model"
-        return cls(fields, colours, several_cases, several_phases, len(evidence) > 1)
+        names = len({name_of(case, fields) for case in cases})
+        models = len({case.model for case in cases})
+        colours = fields[0] if names > 1 else "phase" if several_phases else "model"
+        if models > MOST_MODELS:
+            colours = FAMILIES
+        few = names <= MOST_MODELS or models == 1
+        labels = fields if few else tuple(field for field in fields if field != "batch size")
+        return cls(fields, labels, colours, names > 1, several_phases, len(evidence) > 1)
+
+    @property
+    def sizes(self) -> Literal["share", "batch", "nothing"]:
+        """What the size of a whole case tells: of its phases their shares, else its batch unless colours tell that."""
+        if self.several_phases:
+            return "share"
+        return "batch" if "batch size" in self.fields and self.colours != "batch size" else "nothing"
+
+    def group(self, case: Case, phase: Phase | None) -> str:
+        """Return what the colour of a whole case or phase tells."""
+        if self.colours == "phase":
+            return PHASE_WORDS[phase]
+        return family_of(case.model) if self.colours == FAMILIES else name_of(case, [self.colours])
 
 
 def pieces(item: Evidence, work: RecordSet, by: PieceKind, naming: Naming) -> Iterator[Piece]:
@@ -113,13 +136,13 @@ def _phases(item: Evidence) -> list[Phase | None]:
 
 def _step(item: Evidence, work: RecordSet, phase: Phase | None, naming: Naming, *, beside_parts: bool = False) -> Piece:
     time, whole = item.measured(phase), item.measured()
-    short = name_of(item.case, naming.fields)
+    short = name_of(item.case, naming.labels)
     if beside_parts:
         label = [short if naming.several_cases else "", PHASE_WORDS[phase]]
         group = WHOLE
     else:
         label = [short, SHORT_PHASES[phase] if naming.several_phases else ""]
-        group = PHASE_WORDS[phase] if naming.colours == "phase" else name_of(item.case, [naming.colours])
+        group = naming.group(item.case, phase)
     return Piece(
         case=item.case,
         name=f"{item.case.label()}, {PHASE_WORDS[phase]}",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from rooflens.errors import InvalidValue
 
@@ -40,18 +41,9 @@ class Box:
         across = self.left < other.right + gap and other.left < self.right + gap
         return across and self.bottom < other.top + gap and other.bottom < self.top + gap
 
-    def inside(self, frame: Box) -> bool:
-        """True if no part of the box leaves `frame`."""
-        across = self.left >= frame.left and self.right <= frame.right
-        return across and self.bottom >= frame.bottom and self.top <= frame.top
-
     def moved(self, dx: float) -> Box:
         """Return the box, shifted to the right."""
         return Box(self.left + dx, self.bottom, self.right + dx, self.top)
-
-    def grown(self, by: float) -> Box:
-        """Return the box, larger by so much on each side."""
-        return Box(self.left - by, self.bottom - by, self.right + by, self.top + by)
 
     def crossed_by(self, segment: Segment) -> bool:
         """True if the segment runs through the box (Liang and Barsky's clipping)."""
@@ -96,24 +88,21 @@ class Spot:
 
     def inside(self, frame: Box, stretch: Stretch = (1.0, 1.0)) -> bool:
         """True if the box is inside the frame at every width within `stretch`; the frame's left edge is fixed."""
-        return all(
-            self.box.moved((scale - 1) * (self.anchor - frame.left)).inside(
-                Box(frame.left, frame.bottom, frame.left + scale * frame.width, frame.top)
-            )
-            for scale in stretch
-        )
+        moved = [(self.box.moved((scale - 1) * (self.anchor - frame.left)), scale) for scale in stretch]
+        across = all(frame.left <= box.left and box.right <= frame.left + scale * frame.width for box, scale in moved)
+        return across and self.box.bottom >= frame.bottom and self.box.top <= frame.top
 
     def swept(self, stretch: Stretch) -> Box:
-        """Return the box, widened so that a line of the data off it is off the box at every width in `stretch`.
+        """Return a box such that a roof which is off it keeps off the text at every width in `stretch`.
 
-        Whatever the scale, the line is at scale x its distance from the anchor: so the sides come nearer as it shrinks.
+        Whatever the scale, the line is at scale x its distance from the anchor: so the sides come nearer as it grows.
         """
         left, right = self.box.left - self.anchor, self.box.right - self.anchor
         return Box(
-            self.anchor + min(left / scale for scale in stretch),
-            self.box.bottom,
-            self.anchor + max(right / scale for scale in stretch),
-            self.box.top,
+            self.anchor + min(left / scale for scale in stretch) - _OFF_WALLS,
+            self.box.bottom - _OFF_WALLS,
+            self.anchor + max(right / scale for scale in stretch) + _OFF_WALLS,
+            self.box.top + _OFF_WALLS,
         )
 
     def tail(self) -> tuple[Spot, ...]:
@@ -205,7 +194,7 @@ def first_free(
                 place
                 for place in places
                 if place.inside(frame, stretch)
-                and not any(place.swept(stretch).grown(_OFF_WALLS).crossed_by(wall) for wall in walls)
+                and not any(place.swept(stretch).crossed_by(wall) for wall in walls)
                 and not any(place.meets(other, gap, stretch) for other in (*taken, *texts, *tails))
                 and not any(piece.meets(other, 1.0, stretch) for piece in place.tail() for other in (*texts, *tails))
             ),
@@ -222,30 +211,40 @@ def first_free(
 _SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
 _RINGS = (0.0, 7.0, 16.0, 28.0, 42.0)
 _CROSSING = 14.0
+_OTHERS = 1.0
+"""Cost of naming the next mark instead of the first."""
 _NEAR, _BESIDE = 4.5, 8.0
 """Between the rim of a mark and its text at least; and at most where the two are seen as one without a leader."""
 
 
 def around(
-    point: tuple[float, float], radius: float, size: tuple[float, float], lines: Sequence[Segment] = ()
+    point: tuple[float, float],
+    radius: float,
+    size: tuple[float, float],
+    lines: Sequence[Segment] = (),
+    also: Sequence[tuple[tuple[float, float], float]] = (),
 ) -> list[Spot]:
-    """Return places for a label of a round mark, best first: near ones, and such that no line crosses the text."""
-    (x, y), (width, height) = point, size
+    """Return places for a label of a round mark, best first: near ones, and such that no line crosses the text.
+
+    Args:
+        also: other marks of the same name, with their radii.
+    """
+    width, height = size
     ranked: list[tuple[float, int, Spot]] = []
-    for ring in _RINGS:
-        for rank, (dx, dy) in enumerate(_SIDES):
-            reach = radius + _NEAR + ring
-            step = reach if 0 in (dx, dy) else 0.75 * reach
-            left = x + dx * step - (1 - dx) / 2 * width
-            bottom = y + dy * step - (1 - dy) / 2 * height
-            box = Box(left, bottom, left + width, bottom + height)
-            cost = ring + 0.5 * rank + _CROSSING * sum(box.crossed_by(line) for line in lines)
-            # From the nearest edge of the text to the rim of the mark, where they are not side by side.
-            from_x, from_y = min(max(x, box.left), box.right), min(max(y, box.bottom), box.top)
-            away = math.hypot(from_x - x, from_y - y)
-            rim = 1 - radius / away if away >= radius + _BESIDE else 0.0
-            leader = (from_x, from_y, from_x + (x - from_x) * rim, from_y + (y - from_y) * rim) if rim else None
-            ranked.append((cost, len(ranked), Spot(box, x, leader)))
+    dots = enumerate([(point, radius), *also])
+    for (number, ((x, y), reach)), ring, (rank, (dx, dy)) in product(dots, _RINGS, enumerate(_SIDES)):
+        far = reach + _NEAR + ring
+        step = far if 0 in (dx, dy) else 0.75 * far
+        left = x + dx * step - (1 - dx) / 2 * width
+        bottom = y + dy * step - (1 - dy) / 2 * height
+        box = Box(left, bottom, left + width, bottom + height)
+        cost = ring + 0.5 * rank + _OTHERS * number + _CROSSING * sum(box.crossed_by(line) for line in lines)
+        # From the nearest edge of the text to the rim of the mark, where they are not side by side.
+        from_x, from_y = min(max(x, box.left), box.right), min(max(y, box.bottom), box.top)
+        away = math.hypot(from_x - x, from_y - y)
+        rim = 1 - reach / away if away >= reach + _BESIDE else 0.0
+        leader = (from_x, from_y, from_x + (x - from_x) * rim, from_y + (y - from_y) * rim) if rim else None
+        ranked.append((cost, len(ranked), Spot(box, x, leader)))
     return [spot for _, _, spot in sorted(ranked, key=lambda item: item[:2])]
 
 

@@ -11,10 +11,12 @@ from rooflens import units
 from rooflens.report.case_names import SOURCE_WORDS
 from rooflens.report.escape import printable
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES
+from rooflens.report.figures.drawn_marks import batch_ends
 from rooflens.report.figures.palette import (
     GREY,
     INK,
     LEVEL_SHAPES,
+    OTHER,
     SHAPES,
     SIGN,
     Symbol,
@@ -170,13 +172,15 @@ class LegendRow:
         kind: heading; group (a colour); source (a symbol); the others are the signs that need a word.
         symbol, colour: of a group or source.
         hollow: the group has no mark but whole cases.
+        diameter: of the symbol, in points.
     """
 
-    kind: Literal["heading", "group", "source", "whole", "tie", "pair", "trail", "flag", "rug"]
+    kind: Literal["heading", "group", "source", "size", "whole", "tie", "pair", "trail", "flag", "rug"]
     text: TextLine
     symbol: Symbol = "circle"
     colour: str = SIGN
     hollow: bool = False
+    diameter: float = 7.0
 
 
 def legend(figure: RooflineData, colours: Mapping[str, str]) -> list[LegendRow]:
@@ -187,26 +191,31 @@ def legend(figure: RooflineData, colours: Mapping[str, str]) -> list[LegendRow]:
         for group in figure.groups:
             symbol = LEVEL_SHAPES.get(group, "circle") if figure.hierarchical else "circle"
             hollow = all(mark.whole for mark in figure.marks if mark.group == group)
-            text = TextLine(shorten(printable(group), _LONGEST_KEY))
-            rows.append(LegendRow("group", text, symbol, colours[group], hollow))
+            more = f"{len(figure.rest)} more, see note" if figure.rest else "no formula"
+            name = more if group == OTHER else shorten(printable(group), _LONGEST_KEY)
+            rows.append(LegendRow("group", TextLine(name), symbol, colours[group], hollow))
     if figure.marks:
-        rows.append(LegendRow("heading", TextLine("area: share of time", SMALL, GREY, bold=True)))
+        heading = {"share": "area: share of the time", "batch": "size: batch", "nothing": "what a mark is"}
+        rows.append(LegendRow("heading", TextLine(heading[figure.sizes], SMALL, GREY, bold=True)))
         used = {mark.source for mark in figure.marks}
         rows += [
             LegendRow("source", TextLine(SOURCE_WORDS[source]), symbol)
             for source, symbol in SHAPES.items()
             if source in used and not (figure.hierarchical and source == "counters")  # their symbols tell their levels
         ]
+    if figure.sizes == "batch":
+        ends = batch_ends(figure)
+        rows += [LegendRow("size", TextLine(f"batch {batch}"), diameter=diameter) for batch, diameter in ends]
     if figure.hierarchical and any(mark.whole for mark in figure.marks):
         rows.append(LegendRow("whole", TextLine("hollow: the whole")))
     if figure.ties:
-        rows.append(LegendRow("tie", TextLine("the same at each level")))
+        rows.append(LegendRow("tie", TextLine("the same work at each level")))
     if figure.links:
-        rows.append(LegendRow("pair", TextLine("the same, estimated and observed")))
+        rows.append(LegendRow("pair", TextLine("from the bound to the time it took")))
     if figure.trails:
-        rows.append(LegendRow("trail", TextLine(f"a step as {_GROWING[figure.trails[0].number]} grows")))
+        rows.append(LegendRow("trail", TextLine(f"the same step as {_GROWING[figure.trails[0].number]} grows")))
     if any(mark.above_roof for mark in figure.marks):
-        rows.append(LegendRow("flag", TextLine("above its roof, see note")))
+        rows.append(LegendRow("flag", TextLine("faster than its roof, see note")))
     if figure.rug:
-        rows.append(LegendRow("rug", TextLine("no FLOP, share of time")))
+        rows.append(LegendRow("rug", TextLine("no FLOP: share of the time")))
     return rows

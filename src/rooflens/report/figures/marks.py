@@ -285,6 +285,7 @@ def _mark(piece: Piece, work: Work, time: PieceTime, under: CaseDevice, level: s
         above_roof=above,
         whole=piece.whole,
         level=level,
+        batch=piece.case.batch,
     )
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 
 from rooflens import units
 from rooflens.report.escape import printable
@@ -48,6 +49,7 @@ KEY_INDENT = 16.0
 RUG_WIDTH = 7.0
 _MOST_UNPLACED = 4
 _MOST_NAMED, _SMALLEST_NAMED = 12, 0.15
+_MOST_CASES, _MOST_DOTS = 40, 6
 # Spots to a decade: marks that are nearer than a few points share a label.
 _SAME_SPOT = 40
 
@@ -238,20 +240,26 @@ def _point_labels(
     surroundings: _Surroundings, marks: Sequence[DrawnMark], taken: Sequence[Spot], stretch: Stretch
 ) -> Iterator[TextBox]:
     """Yield labels of ridges and of the marks with the largest shares, as far as there is room."""
-    plane = surroundings.plane
-    names = _piece_names(marks) if plane.figure.hierarchical else _point_names(plane.figure, marks)
-    wishes: list[list[Spot]] = []
-    named: dict[Spot, XY] = {}
+    plane, at = surroundings.plane, surroundings.plane.at
+    figure = plane.figure
+    if figure.hierarchical:
+        names = _piece_names(marks)
+    else:
+        few = len(figure.devices) <= FEW_DEVICES
+        ridges = dict.fromkeys((ridge.x, ridge.y) for ridge in figure.ridges if few)
+        names = [(TextLine(f"ridge {units.show(x, 'FLOP/B')}", SMALL, GREY), [((x, y), 3.0)]) for x, y in ridges]
+        names += _point_names(figure, marks) if figure.sizes == "share" else _case_names(plane, marks)
+    wishes = []
     for row, dots in names:
-        size = (row.width, row.height)
-        places = {spot: dot for dot, radius in dots for spot in around(plane.at(dot), radius, size, surroundings.lines)}
-        named |= places
-        wishes.append(list(places))
+        (point, radius), *also = ((at(dot), radius) for dot, radius in dots)
+        wishes.append(around(point, radius, (row.width, row.height), surroundings.lines, also))
     free = (surroundings.marks, surroundings.frame, GAP, stretch)
     spots = first_free(wishes, *free, labels=taken, walls=surroundings.roofs)
-    for (row, _), spot in zip(names, spots, strict=True):
+    for (row, dots), spot in zip(names, spots, strict=True):
         if spot is not None:
-            yield TextBox((row,), spot.box, GREY, spot.leader, named[spot])
+            middle = (spot.anchor, (spot.box.bottom + spot.box.top) / 2)
+            named = min((dot for dot, _ in dots), key=lambda dot: math.dist(at(dot), middle))
+            yield TextBox((row,), spot.box, GREY, spot.leader, named)
 
 
 def _piece_names(drawn: Sequence[DrawnMark]) -> list[_PointName]:
@@ -268,8 +276,32 @@ def _piece_names(drawn: Sequence[DrawnMark]) -> list[_PointName]:
     return names
 
 
+def _case_names(plane: Plane, drawn: Sequence[DrawnMark]) -> list[_PointName]:
+    """Return the names of whole cases, each once, at any of its marks: those first that stand apart from the others.
+
+    On several devices a case has one name too, since the rims tell the devices.
+    """
+    cases: dict[str, list[DrawnMark]] = {}
+    for one in drawn:
+        cases.setdefault(one.mark.label, []).append(one)
+    at = {id(one): plane.at((one.mark.x, one.mark.y)) for one in drawn}
+    middle_x, middle_y = (fmean(place[axis] for place in at.values()) for axis in (0, 1)) if at else (0.0, 0.0)
+
+    def apart(one: DrawnMark) -> float:
+        return math.hypot(at[id(one)][0] - middle_x, at[id(one)][1] - middle_y)
+
+    ranked = sorted(cases.items(), key=lambda item: -max(map(apart, item[1])))[:_MOST_CASES]
+    return [
+        (
+            TextLine(shorten(printable(label)), SMALL),
+            [((one.mark.x, one.mark.y), one.reach) for one in sorted(same, key=lambda one: -apart(one))[:_MOST_DOTS]],
+        )
+        for label, same in ranked
+    ]
+
+
 def _point_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[_PointName]:
-    """Return ridges with their intensity, then the marks to name, largest share of time first.
+    """Return the pieces to name, largest share of time first.
 
     Marks at one spot are named together. An estimated and an observed point are named once, and so is a case on many
     devices, where it is quickest: there the rims tell the devices.
@@ -294,8 +326,4 @@ def _point_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[_Poin
             row = TextLine(shorten(printable(mark.label)) + more, SMALL)
             key = (mark.label, None if many else mark.device)
             names.setdefault(key, (row, [((mark.x, mark.y), first.reach)]))
-    ridges = [] if many else dict.fromkeys((ridge.x, ridge.y) for ridge in figure.ridges)
-    ridge_names: list[_PointName] = [
-        (TextLine(f"ridge {units.show(x, 'FLOP/B')}", SMALL, GREY), [((x, y), 3.0)]) for x, y in ridges
-    ]
-    return ridge_names + list(names.values())[: None if figure.listing else _MOST_NAMED]
+    return list(names.values())[: None if figure.listing else _MOST_NAMED]

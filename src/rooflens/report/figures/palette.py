@@ -124,11 +124,6 @@ def group_colours(groups: Sequence[str]) -> dict[str, str]:
     return {group: left[i % len(left)] for i, group in enumerate(free)} | fixed
 
 
-def mark_shape(source: Source, level: str, *, hierarchical: bool) -> Symbol:
-    """Return the symbol of a mark: that of its source, or of its level if it was counted and there are several."""
-    return LEVEL_SHAPES.get(level, SHAPES[source]) if hierarchical and source == "counters" else SHAPES[source]
-
-
 def device_colour(device: int, devices: int) -> str:
     """Return the colour of a device, by its number among the devices of the figure."""
     return ONE_DEVICE if devices <= 1 else _DEVICES[device % len(_DEVICES)]

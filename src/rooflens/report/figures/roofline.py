@@ -11,12 +11,12 @@ from rooflens.records import Case, Device
 from rooflens.report.case_names import shared
 from rooflens.report.columns import misfits
 from rooflens.report.figures.axes import Axis
-from rooflens.report.figures.case_pieces import BY, FEW_LAUNCHES, Naming, PieceKind, launches
+from rooflens.report.figures.case_pieces import BY, FAMILIES, FEW_LAUNCHES, Naming, PieceKind, launches
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, DeviceRoof, ceiling_lines, roofs
 from rooflens.report.figures.marks import MOST, Placement, place
 from rooflens.report.figures.memory_levels import definitions, shown_levels, without_roof
-from rooflens.report.figures.palette import MOST_GROUPS, OTHER, WHOLE
-from rooflens.report.figures.roofline_data import Mark, RugMark
+from rooflens.report.figures.palette import MOST_GROUPS, MOST_MODELS, OTHER, WHOLE
+from rooflens.report.figures.roofline_data import Link, Mark, RugMark, Trail
 from rooflens.report.figures.saving import Figure
 from rooflens.report.figures.trails import trails
 from rooflens.results import Evidence, RecordSet, join
@@ -32,6 +32,8 @@ _DIAGONAL = 300.0
 _SMALLEST_SHARE = 1e-4
 _NOTHING_X, _NOTHING_Y = (0.1, 1e3), (1e9, 1e14)
 _FEW_NAMES = 3
+_MOST_LINES = 60
+"""Between marks: more are a hatching."""
 
 _MEANING: Mapping[PieceKind, str] = {
     "model": "one mark per case",
@@ -87,7 +89,9 @@ def evidence_figure(
 ) -> Figure:
     """Return the roofline of evidence that was joined already; see :func:`roofline_figure`."""
     naming = Naming.of(evidence)
-    kind = by or _default_by(evidence, naming, devices)
+    several = naming.several_cases or len({item.case.device for item in evidence} - {None} or devices) > 1
+    parts: PieceKind = "kernel" if any(map(launches, evidence)) else "op"
+    kind = by or ("phase" if several else parts)
     most = top or (MOST if kind == "kernel" or len(levels) > 1 else None)
     placed = place(evidence, kind, naming, devices, levels, most if kind in _PARTS else None)
     figure = _figure(evidence, kind, naming, devices, levels, placed)
@@ -98,13 +102,6 @@ def devices_of(records: RecordSet) -> tuple[Device, ...]:
     """Return the devices that the cases of a set name, or all that it describes where they name none."""
     named = dict.fromkeys(case.device for case in records.cases if case.device in records.devices)
     return tuple(records.devices[name] for name in (named or records.devices) if name is not None)
-
-
-def _default_by(evidence: Sequence[Evidence], naming: Naming, devices: Sequence[Device]) -> PieceKind:
-    named = {item.case.device for item in evidence} - {None}
-    if naming.several_cases or len(named or devices) > 1:
-        return "phase"
-    return "kernel" if any(launches(item) for item in evidence) else "op"
 
 
 def _figure(
@@ -124,13 +121,16 @@ def _figure(
         meaning = _BY_NAME
     if several:
         groups = {level: level for level in (*levels, OTHER)}
+        rest: tuple[str, ...] = ()
         used = {mark.group for mark in placed.marks}
         group_title, shown = "memory level", tuple(level for level in levels if level in used)
         meaning = f"{meaning}, at each memory level"
     else:
-        groups = _groups(placed, ranked=by in _PARTS)
+        groups, rest = _groups(placed, naming, ranked=by in _PARTS)
         group_title = "operation family" if by in _PARTS else naming.colours
         shown = tuple(dict.fromkeys(groups.values()))
+    more = [f"Grey, {len(rest)} more: {', '.join(rest)}."] if rest else []
+    links, its_trails, hidden = _lines(placed, naming, whole=by not in _PARTS and not several)
     return Figure(
         title=_title(cases, titles),
         subtitle=", ".join(filter(None, [shared(cases), meaning])) if cases else "",
@@ -142,17 +142,16 @@ def _figure(
         ridges=tuple(ridge for roof in drawn for ridge in roof.ridges),
         marks=tuple(replace(mark, group=groups[mark.group]) for mark in placed.marks),
         ties=tuple(placed.ties),
-        links=tuple(replace(link, group=groups[link.group]) for link in placed.links),
-        trails=tuple(
-            replace(trail, group=groups.get(trail.group, ""))
-            for trail in (trails(placed.steps) if by not in _PARTS and not several else ())
-        ),
+        links=tuple(replace(link, group=groups[link.group]) for link in links),
+        trails=tuple(replace(trail, group=groups.get(trail.group, "")) for trail in its_trails),
         rug=tuple(replace(mark, group=groups[mark.group]) for mark in placed.rug),
         groups=shown,
         group_title=group_title,
+        rest=rest,
+        sizes="share" if by in _PARTS or several else naming.sizes,
         unplaced=tuple(placed.unplaced),
         listing=tuple(placed.listing),
-        notes=tuple(_notes(placed, evidence, devices, levels)),
+        notes=(*more, *_notes(placed, evidence, devices, levels), *hidden),
     )
 
 
@@ -170,17 +169,31 @@ def _title(cases: Sequence[Case], devices: Sequence[str]) -> str:
     return f"{subject} on the {rooflines} of {place}" if place else f"{subject}: no roofline, the device is not known"
 
 
-def _groups(placed: Placement, *, ranked: bool) -> dict[str, str]:
-    """Return each group as itself, or as `OTHER` where no colour is left: families by time, cases as they came."""
+def _groups(placed: Placement, naming: Naming, *, ranked: bool) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return each group as itself, or as `OTHER` where no colour is left; and those that have none.
+
+    Families of operations are ranked by time, those of models by their marks; cases keep their order.
+    """
     shares: dict[str, float] = defaultdict(float)
     items: list[Mark | RugMark] = [*placed.marks, *placed.rug]
     for item in items:
         shares[item.group] += item.share
     order = [group for group in shares if group != WHOLE]
-    if ranked:
+    if ranked or naming.colours == FAMILIES:
         order.sort(key=lambda group: -shares[group])
-    kept = order if len(order) <= MOST_GROUPS else order[: MOST_GROUPS - 1]
-    return {group: group if group in kept else OTHER for group in order} | ({WHOLE: WHOLE} if WHOLE in shares else {})
+    most = MOST_GROUPS if ranked else MOST_MODELS
+    rest = tuple(order[most - 1 :]) if len(order) > most else ()
+    groups = {group: OTHER if group in rest else group for group in order}
+    return groups | ({WHOLE: WHOLE} if WHOLE in shares else {}), rest
+
+
+def _lines(placed: Placement, naming: Naming, *, whole: bool) -> tuple[Sequence[Link], Sequence[Trail], list[str]]:
+    """Return the lines between marks as far as they can be told apart, and which are not drawn."""
+    followed = list(trails(placed.steps)) if whole and naming.colours != FAMILIES else []
+    kept = followed if len(followed) <= _MOST_LINES else []
+    if len(placed.links) <= _MOST_LINES or not whole:
+        return placed.links, kept, []
+    return [], kept, [f"{len(placed.links)} lines between bounds and observed times are not drawn: too many to follow."]
 
 
 def _axes(marks: Sequence[Mark], drawn: Sequence[DeviceRoof], levels: Sequence[str]) -> tuple[Axis, Axis]:

@@ -58,6 +58,7 @@ class Mark:
         device: index into `RooflineData.devices`, None where the device is unknown or not drawn.
         above_roof: quicker than the units and this level of its device allow.
         whole: a whole case beside its own parts; drawn hollow, and its area means nothing.
+        batch: that of its case.
     """
 
     x: float
@@ -71,6 +72,7 @@ class Mark:
     above_roof: bool = False
     whole: bool = False
     level: str = "dram"
+    batch: int | None = None
 
     def __post_init__(self) -> None:
         check_drawable(self.label, self.x, self.y)
@@ -140,6 +142,8 @@ class RooflineData:
         levels: memory levels of the marks and diagonals, the nearest first; with several, colours and symbols tell
             them.
         groups: what colours tell apart, largest share of time first; `group_title` says what they are.
+        rest: what shares the last colour, since there are more than people tell apart.
+        sizes: what the size of a mark tells: a share of the time (as area), the batch, or nothing.
         devices: titles of the devices drawn.
         listing: what the numbers beside marks stand for.
         unplaced: what could not be drawn, with the reason.
@@ -161,6 +165,8 @@ class RooflineData:
     rug: tuple[RugMark, ...] = ()
     groups: tuple[str, ...] = ()
     group_title: str = ""
+    rest: tuple[str, ...] = ()
+    sizes: Literal["share", "batch", "nothing"] = "share"
     unplaced: tuple[Unplaced, ...] = ()
     listing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -183,6 +183,8 @@ def _legend_row(paper: Axes, row: LegendRow, box: Box) -> None:
         case "source":
             size = 7**2 * _SIZE[row.symbol]
             paper.scatter(x, y, s=size, facecolor=row.colour, edgecolor=GREY, zorder=_MARKS, **marker)
+        case "size":
+            paper.scatter(x, y, s=row.diameter**2, facecolor=SIGN, edgecolor=GREY, linewidth=0.8, zorder=_MARKS)
         case "whole" | "flag":
             size, colour = (45, GREY) if row.kind == "whole" else (60, FLAG)
             paper.scatter(x, y, s=size, facecolor="none", edgecolor=colour, linewidth=1.6, **marker)

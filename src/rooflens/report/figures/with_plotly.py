@@ -251,7 +251,8 @@ def _signs(page: Page) -> Iterator[dict[str, Any]]:
     }
     for row, _ in page.legend:
         if row.kind not in ("heading", "group"):
-            grey = {"size": 9, "color": SIGN, "line": {"color": GREY, "width": 1}, "symbol": row.symbol}
+            size = row.diameter * PX if row.kind == "size" else 9
+            grey = {"size": size, "color": SIGN, "line": {"color": GREY, "width": 1}, "symbol": row.symbol}
             look = looks.get(row.kind, {"marker": grey})
             text = harmless([row.text.text])
             mode = "lines" if "line" in look else "markers"
