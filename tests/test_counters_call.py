@@ -36,9 +36,11 @@ def test_without_counters_times_stand_beside_estimated_work_and_say_so(tmp_path:
 
 @no_card
 def test_the_command_says_it_too_and_programs_are_refused() -> None:
-    shown = CliRunner().invoke(cli, ["counters", "alexnet", "-b", "1", "--img-size", "64", "--depth", "0"])
-    assert shown.exit_code == 0
-    assert "NOT COUNTED" in shown.stdout
+    words = ["counters", "alexnet", "-b", "1", "--img-size", "64", "--depth", "0"]
+    shown = CliRunner().invoke(cli, words)
+    assert (shown.exit_code, "NOT COUNTED" in shown.stdout) == (3, True)
+    assert "--allow-missing" in shown.stderr
+    assert CliRunner().invoke(cli, [*words, "--allow-missing", "--no-estimate"]).exit_code == 0
     with pytest.raises(CountersUnavailable, match="no NVIDIA GPU"):
         rl.count_program(["python", "train.py"])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,9 @@ import click
 
 import rooflens as rl
 from rooflens.cli.options import (
+    FAILED,
     Shown,
+    end_if_failed,
     estimate_option,
     examples,
     limit_option,
@@ -18,6 +22,7 @@ from rooflens.cli.options import (
     roof_option,
     run_options,
 )
+from rooflens.running.process import ANYWHERE, start_ahead
 
 CACHES = ("all", "none")
 _PROGRAM = "rooflens.program"
@@ -74,17 +79,22 @@ class ModelOrProgram(click.Command):
 @click.option(
     "--keep", type=click.Path(path_type=Path), help="Keep ncu's reports and the profiler's traces in this folder."
 )
+@click.option(
+    "--allow-missing", is_flag=True, help="End with exit code 0 even where no counters could be read, and not with 3."
+)
 @output_options
 @click.pass_context
-def counters(ctx: click.Context, /, model: str | None, shown: Shown, **options: Any) -> None:
+def counters(ctx: click.Context, /, model: str | None, shown: Shown, allow_missing: bool, **options: Any) -> None:
     """Count FLOP and bytes of every kernel with Nsight Compute, in one warm step of a model or one step of a program.
 
     rooflens runs the step of a model twice: once for times, operations and modules, and once under ncu. In a program,
     the step is what runs between torch.cuda.profiler.start() and stop(), or the first iteration of a rooflens.region
     after those that the region skips. If ncu is missing or the counters are locked, you get the estimate, the
-    profiler's times and a note.
+    profiler's times, a note, and exit code 3.
     """
     program: list[str] | None = ctx.meta.get(_PROGRAM)
+    if program is None and "torch" not in sys.modules:
+        start_ahead(f"profile {ANYWHERE}", *(["estimate cpu"] if options["estimate"] else []))
     with progress_bar() as tell:
         if program is None:
             records = rl.counters(model, progress=tell, **options)  # type: ignore[arg-type]
@@ -93,6 +103,16 @@ def counters(ctx: click.Context, /, model: str | None, shown: Shown, **options: 
             kept = {name: options[name] for name in _COUNTING}
             records = rl.count_program(program, progress=tell, echo=lambda line: click.echo(line, err=True), **kept)
     shown.emit(records)
+    end_if_failed(records)
+    if not allow_missing and any(without_counters(records)):
+        click.echo("no counters were read; the notes say why, and --allow-missing makes this no failure", err=True)
+        ctx.exit(FAILED)
+
+
+def without_counters(records: rl.RecordSet) -> Iterator[rl.Case]:
+    """Yield the cases that were run and not counted."""
+    counted = {record.case for record in records if record.source == "counters"}
+    yield from {record.case for record in records if record.source == "profile"} - counted
 
 
 def _check_program(ctx: click.Context, model: str | None, program: list[str]) -> None:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from rooflens.records import Case, Record, RecordFile
 from rooflens.running.attributing import kernels_of, spread
 from rooflens.running.counted_parts import CountedPart, counted_launches, notes_on, read_report
 from rooflens.running.isolation import WORKER, Lost, Workers
-from rooflens.running.jobs import Count, Profile
+from rooflens.running.jobs import Answer, Count, Profile, Warmed
 from rooflens.running.observations import CountingPlan, every_launch, planned
 from rooflens.running.outcomes import lost, taken, telling
 from rooflens.running.process import search_path
@@ -32,7 +32,7 @@ from rooflens.sources.counters import ncu
 from rooflens.sources.counters.flops import has_unseen_tensor_work
 from rooflens.sources.counters.ncu import NcuRun, Tool
 from rooflens.sources.profile import TimeShare
-from rooflens.sources.profile.launches import CalledLaunch, Round, StepLaunches
+from rooflens.sources.profile.launches import CalledLaunch, Round
 
 TIMED = 0.1
 """Share of a step's progress for the run that is timed; counting takes the rest."""
@@ -40,8 +40,12 @@ UNTIL = (0.7, 0.9, 1.0)
 """Share of the time limit at which each group of counters ends: the first has most, and takes longest."""
 ROOM = 0.9
 """Share of a card's memory that processes may hold together."""
+BUILD_SHARE = 0.5
+"""Share of the time limit in which processes that count build a step, while the one that profiles it waits."""
+_LOOKS = 0.02
 _LAST = "sm__ops_path_tensor_"
 """What names of counters begin with that concern a few launches only."""
+BUSY = "times may be too long: processes that count it still built the step while it was profiled"
 NO_GPU = "torch finds no NVIDIA GPU on this machine, and only those have the counters that ncu reads"
 
 
@@ -60,22 +64,17 @@ class ProfiledStep:
     Attributes:
         timed: the profile as a record file.
         shares: what the device did, in time.
-        told: its kernels by the calls that launched them; None where these are not known.
-        together: there is room on the card for all processes that count.
+        launches: its kernels by the calls that launched them; () where these are not known.
+        together: there is room on the card for all processes that count: they have built it.
         notes: on the trace, and on the plan.
     """
 
     timed: RecordFile
     shares: tuple[TimeShare, ...]
-    told: StepLaunches | None
+    launches: tuple[CalledLaunch, ...]
     together: bool
     plan: CountingPlan
     notes: tuple[str, ...]
-
-    @property
-    def launches(self) -> tuple[CalledLaunch, ...]:
-        """Its kernels by the calls that launched them, if these are known."""
-        return () if self.told is None else self.told.launches
 
     @property
     def names(self) -> list[str]:
@@ -105,11 +104,23 @@ class WaitingRuns:
 
     def given(self, n: int, run: Run) -> None:
         """Tell a process what it will run: it loads the library that has the model."""
-        _written(self.job(n), Count(run=run, build=str(self._build(n)), rounds=str(self._rounds(n))))
+        files = {"build": self._build(n), "warm": self._warm(n), "rounds": self._rounds(n)}
+        _written(self.job(n), Count(run=run, **{name: str(path) for name, path in files.items()}))
 
     def built(self, n: int) -> None:
         """Let it build the step on the card, and warm it up."""
         _written(self._build(n), "")
+
+    def all_built(self, limit: float) -> bool:
+        """Let all of them do that; false if some did not within `limit` seconds. One that has ended does nothing."""
+        for n in range(len(self.runs)):
+            self.built(n)
+        until = time.monotonic() + limit
+        while any(not self._warm(n).exists() and not run.has_ended for n, run in enumerate(self.runs)):
+            if time.monotonic() > until:
+                return False
+            time.sleep(_LOOKS)
+        return True
 
     def counting(self, n: int, rounds: Sequence[Round]) -> None:
         """Let it count."""
@@ -117,6 +128,9 @@ class WaitingRuns:
 
     def _build(self, n: int) -> Path:
         return self.folder / f"build{n}.json"
+
+    def _warm(self, n: int) -> Path:
+        return self.folder / f"warm{n}"
 
     def _rounds(self, n: int) -> Path:
         return self.folder / f"rounds{n}.json"
@@ -169,7 +183,7 @@ class StepCounting:
     def uncounted(self, workers: Workers, why: Exception, progress: Progress) -> RecordFile:
         """The profile alone, where nothing can be counted."""
         try:
-            timed = self._timed(workers, progress)
+            timed = self._timed(workers, progress, lambda _: None)
         except _NotProfiled as failed:
             return failed.file
         return replace(timed, records=tuple(marked(timed.records, str(why))))
@@ -196,8 +210,20 @@ class StepCounting:
         if self.keep is not None and path.exists():
             shutil.copyfile(path, self.keep.with_name(f"{self.keep.name}.{suffix}"))
 
-    def _timed(self, workers: Workers, progress: Progress) -> RecordFile:
-        """The profile of the step; _NotProfiled where there is none. The worker ends: it holds memory of the card."""
+    def _timed(self, workers: Workers, progress: Progress, warm: Callable[[Warmed], None]) -> RecordFile:
+        """The profile of the step; _NotProfiled where there is none. The worker ends: it holds memory of the card.
+
+        Args:
+            warm: called when it is built and warm, before it is profiled.
+        """
+        free, told = self.folder / "free", telling(progress, self.case.label())
+
+        def hear(answer: Answer) -> None:
+            if isinstance(answer, Warmed):
+                warm(answer)
+                _written(free, "")
+            told(answer)
+
         out, trace = self.folder / "profile.jsonl", self.folder / "trace.json"
         job = Profile(
             run=self.run,
@@ -205,8 +231,9 @@ class StepCounting:
             trace=str(trace),
             out=str(out),
             launches=str(self.folder / "launches.json"),
+            free=str(free),
         )
-        ending = workers.run(job, telling(progress, self.case.label()))
+        ending = workers.run(job, hear)
         workers.dismiss()
         timed = taken(out)
         self._kept(trace, "trace.json")
@@ -220,21 +247,30 @@ class StepCounting:
     def _profiled(self, workers: Workers, waiting: WaitingRuns, progress: Progress) -> ProfiledStep:
         """The profile of the step, and what of it is to be counted.
 
-        The processes that count build it on the card meanwhile, if there is room for all.
+        The processes that count build it on the card before that, if there is room for all.
         """
-        timed = self._timed(workers, progress)
+        together = False
+        late: tuple[str, ...] = ()
+
+        def warm(step: Warmed) -> None:
+            nonlocal together, late
+            together = 0 < step.held * len(waiting.runs) < ROOM * step.memory
+            if together and not waiting.all_built(BUILD_SHARE * self.limit):
+                late = (BUSY,)
+
+        timed = self._timed(workers, progress, warm)
+        if not together:
+            waiting.built(0)
         found = self.folder / "launches.json"
-        told = msgspec.json.decode(found.read_bytes(), type=StepLaunches) if found.exists() else None
-        of = len(waiting.runs)
-        together = told is not None and 0 < told.held * of < ROOM * told.memory
-        for n in range(of) if together else (0,):
-            waiting.built(n)
+        launches = msgspec.json.decode(found.read_bytes(), type=tuple[CalledLaunch, ...]) if found.exists() else None
         events = profile.read_trace(self.folder / "trace.json")
         shares = profile.attribute(events, profile.outside(self.case.mode == "train"))
-        plan, note = plan_of(kernels_of(shares), None if told is None else told.launches, self.every)
-        notes = (*events.notes, *note)
+        plan, note = plan_of(kernels_of(shares), launches, self.every)
+        notes = (*events.notes, *note, *late)
         progress(TIMED, f"{self.case.label()}: {len(plan.counted)} of {len(plan.stands)} launches are counted")
-        return ProfiledStep(timed=timed, shares=shares, told=told, together=together, plan=plan, notes=notes)
+        return ProfiledStep(
+            timed=timed, shares=shares, launches=launches or (), together=together, plan=plan, notes=notes
+        )
 
     def _counted(self, waiting: WaitingRuns, step: ProfiledStep, progress: Progress) -> list[CountedPart]:
         """Let one process after the other count; what the first saw tells which launches the last one concerns."""

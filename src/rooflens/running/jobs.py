@@ -83,6 +83,8 @@ class Profile(Message, frozen=True, kw_only=True):
 
     Attributes:
         launches: where to write the kernels by the calls that launched them, for :class:`Count`.
+        free: the file whose coming says that nobody else works on the card, once :class:`Warmed` was told; None: nobody
+            does.
     """
 
     run: Run
@@ -90,6 +92,7 @@ class Profile(Message, frozen=True, kw_only=True):
     trace: str
     out: str
     launches: str
+    free: str | None = None
 
 
 class Count(Message, frozen=True, kw_only=True):
@@ -97,11 +100,13 @@ class Count(Message, frozen=True, kw_only=True):
 
     Attributes:
         build: the file whose coming says that the card is free for the step.
+        warm: the file that it writes once the step was run as often as it is before it is counted.
         rounds: the file that will say what is counted in each run of the step; all of one run if nothing.
     """
 
     run: Run
     build: str
+    warm: str
     rounds: str
 
 
@@ -141,6 +146,13 @@ class PartEntered(Message, frozen=True, kw_only=True):
 
     name: str
     at: float = msgspec.field(default_factory=time.monotonic)
+
+
+class Warmed(Message, frozen=True, kw_only=True):
+    """The step was run as often as it is before it is profiled: bytes of the card that it holds, and that there are."""
+
+    held: int
+    memory: int
 
 
 class Share(Message, frozen=True, kw_only=True):
@@ -201,4 +213,4 @@ class Done(Message, frozen=True, kw_only=True):
     fit: bool
 
 
-Answer = Ready | StageEntered | PartEntered | Share | DeviceFound | ModelRead | CallElsewhere | Refused | Done
+Answer = Ready | StageEntered | PartEntered | Warmed | Share | DeviceFound | ModelRead | CallElsewhere | Refused | Done

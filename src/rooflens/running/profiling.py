@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -13,12 +14,12 @@ from rooflens.machine import found_device
 from rooflens.models import Step, Workload, compiled, eager, placed, running, switches, workload_of
 from rooflens.records import write_records
 from rooflens.running.isolation import AnswerListener, Serve
-from rooflens.running.jobs import Count, Profile, StageEntered, Start, place_of
+from rooflens.running.jobs import Count, Profile, StageEntered, Start, Warmed, place_of
 from rooflens.running.outcomes import contents
 from rooflens.runs.run import is_own_file
 from rooflens.sources import measure
 from rooflens.sources.profile import profiled_step
-from rooflens.sources.profile.launches import CalledLaunch, Round, StepLaunches
+from rooflens.sources.profile.launches import CalledLaunch, Round
 
 PATIENCE = 3600.0
 """Seconds for a step to be profiled, with the longest compilation; then whoever asked is gone."""
@@ -26,21 +27,38 @@ _LOOKS = 0.02
 
 
 def begin(start: Start) -> Serve:
-    """The worker's side: profile one step of a run; its records and its trace become files."""
+    """The worker's side: profile one step of a run; its records and its trace become files.
+
+    What runs steps and profiles them is loaded while the model is looked up.
+    """
+    where = found_device(place_of(start)).where
+    loader = ThreadPoolExecutor(1)
+    libraries = loader.submit(_load, where)
+    loader.shutdown(wait=False)  # its thread ends with that, and leaves the handles that it made to this one
 
     def do(job: Profile, tell: AnswerListener) -> bool:
-        case, stage, where = job.run.case(job.device), "build", found_device(place_of(start)).where
+        case, stage = job.run.case(job.device), "build"
+        libraries.result()
         try:
             tell(StageEntered(name=stage))
             step = _step(workload_of(job.run), where)
-            stage = "profile"
-            tell(StageEntered(name=stage))
+
+            def warm() -> None:
+                nonlocal stage
+                held = memory = 0
+                if where == "cuda":
+                    held, memory = torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1]
+                tell(Warmed(held=held, memory=memory))
+                if job.free is not None:
+                    _awaited(Path(job.free))
+                stage = "profile"
+                tell(StageEntered(name=stage))
 
             def found(launches: tuple[CalledLaunch, ...]) -> None:
-                _write(job.launches, launches)
+                Path(job.launches).write_bytes(msgspec.json.encode(launches))
                 tell(StageEntered(name="calls"))
 
-            records = profiled_step.records(step, case, where, keep=job.trace, found=found)
+            records = profiled_step.records(step, case, where, keep=job.trace, warm=warm, found=found)
             file = contents(records, start.command)
         except RooflensError as error:
             file = contents([measure.failure(case, error, stage)], start.command)
@@ -53,11 +71,16 @@ def begin(start: Start) -> Serve:
 def count(path: Path) -> None:
     """Run a step between the marks at which ncu starts and stops, once its job is in a file.
 
-    Its caller profiles the same step meanwhile, and says when the card is free, and what is to be counted.
+    Its caller profiles the same step meanwhile, and says when the card is free, and what is to be counted. ncu takes a
+    second or two over the first kernel that it looks at: that is one of no meaning, while the job is awaited.
     """
+    with profiled_step.marked(None):
+        torch.cuda._sleep(1)
+    measure.load_libraries("cuda")
     job = msgspec.json.decode(_awaited(path), type=Count)
 
     def rounds() -> list[Round]:
+        Path(job.warm).touch()
         return msgspec.json.decode(_awaited(Path(job.rounds)), type=list[Round])
 
     asked = workload_of(job.run)
@@ -77,11 +100,10 @@ def _awaited(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _write(path: str, launches: tuple[CalledLaunch, ...]) -> None:
-    held = memory = 0
-    if torch.cuda.is_available():
-        held, memory = torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1]
-    Path(path).write_bytes(msgspec.json.encode(StepLaunches(launches=launches, held=held, memory=memory)))
+def _load(where: str) -> None:
+    """Let torch load its libraries, and its profiler look at the device."""
+    measure.load_libraries(where)
+    profiled_step.load_profiler(where)
 
 
 def _step(asked: Workload, where: str) -> Step:

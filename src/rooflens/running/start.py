@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rooflens.sources.conditions import Observer
 
 BESIDE = {
+    "profile": ("rooflens.running.jobs", "rooflens.running.isolation", "rooflens.results"),
     "measure": ("rooflens.running.jobs", "rooflens.running.isolation", "rooflens.results", "rooflens.timing"),
     "estimate": ("sympy", "rooflens.running.jobs", "rooflens.running.isolation", "rooflens.running.estimating"),
 }
@@ -36,7 +37,7 @@ def look_and_import(kind: str, where: str) -> Callable[[], Observer | None]:
     """
     from rooflens.sources.first_look import first_look
 
-    looked = first_look(where if kind == "measure" else "cpu")
+    looked = first_look(where if kind in ("measure", "profile") else "cpu")
     for module in BESIDE.get(kind, ()):
         import_module(module)
     return looked

@@ -35,15 +35,6 @@ class CalledLaunch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepLaunches:
-    """The kernels of a step in the order of launches, the bytes of the card that it held, and all that the card has."""
-
-    launches: tuple[CalledLaunch, ...]
-    held: int
-    memory: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedCall:
     """A call of a step that does what an earlier one did, by their numbers, and where it ran; None is unknown."""
 

@@ -41,6 +41,7 @@ def records(
     *,
     warmup: int = WARMUP,
     keep: str | Path | None = None,
+    warm: Callable[[], None] = lambda: None,
     found: Callable[[tuple[CalledLaunch, ...]], None] | None = None,
 ) -> Iterator[Record]:
     """Profile one run of a step: the time of each operation, by module and phase.
@@ -52,6 +53,7 @@ def records(
         case: the cell that the records name.
         warmup: runs before the profiled one.
         keep: where to leave the Chrome trace of the run.
+        warm: called after those runs.
         found: given the kernels of one more run by the calls that launched them; those of compiled code are not known.
 
     Raises:
@@ -59,7 +61,7 @@ def records(
     """
     with switches(case.dtype), running(step.name):
         run = eager(step, where)
-        events = profiled(step, run, where, warmup=warmup, keep=keep)
+        events = profiled(step, run, where, warmup=warmup, keep=keep, warm=warm)
         if found is not None and not is_compiled(step.module):
             calls = NumberedCalls()
             found(tuple(called_launches(_profile(step, run, where, None, calls), calls.groups)))
@@ -72,13 +74,23 @@ def records(
     yield from records_of(attribute(events, outside(step.training)), case, notes=notes)
 
 
-def profiled(step: Step, run: Executable, where: str, *, warmup: int, keep: str | Path | None = None) -> Events:
+def profiled(
+    step: Step,
+    run: Executable,
+    where: str,
+    *,
+    warmup: int,
+    keep: str | Path | None = None,
+    warm: Callable[[], None] = lambda: None,
+) -> Events:
     """Return the events of one warm run, in which every module and phase is a named range.
 
     A profile that lacks a part is taken again; the last one says what it lacks.
     """
     for _ in range(warmup):
         run.once(lambda: None)
+    _wait(where)
+    warm()
     for _ in range(PROFILES):
         events = _profile(step, run, where, keep)
         lacks = lacking(events, training=step.training)
@@ -100,11 +112,10 @@ def _profile(
     Args:
         around: entered around the run.
     """
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if where == "cuda" else [])]
     with tempfile.TemporaryDirectory() as folder, _quiet():
         path = Path(folder) / "trace.json"
         with profile(
-            activities=activities,
+            activities=_activities(where),
             # The profiler's own start-up is no part of the step.
             schedule=schedule(wait=0, warmup=1, active=1, repeat=1),
             on_trace_ready=lambda done: done.export_chrome_trace(str(path)),
@@ -122,6 +133,17 @@ def _profile(
         if keep is not None:
             shutil.copyfile(path, keep)
         return read_trace(path)
+
+
+def _activities(where: str) -> list[ProfilerActivity]:
+    return [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if where == "cuda" else [])]
+
+
+def load_profiler(where: str) -> None:
+    """Profile nothing, so that the profiler has looked at the device before a step is profiled."""
+    with _quiet(), profile(activities=_activities(where)):
+        torch.ones(1, device=where)
+        _wait(where)
 
 
 def counted(step: Step, run: Executable, rounds: Callable[[], Sequence[Round]]) -> None:

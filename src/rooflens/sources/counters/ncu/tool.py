@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from rooflens.errors import CountersUnavailable
@@ -100,10 +101,12 @@ def find() -> Tool:
             "Nsight Compute (ncu) is not on this machine's path; install it (conda install -c nvidia nsight-compute, or"
             f" the CUDA toolkit), or name it in the variable {VARIABLE}"
         )
-    version = _VERSION.search(_asked(path, "--version"))
+    with ThreadPoolExecutor(2) as both:
+        told, help_ = both.map(partial(_asked, path), ("--version", "--help"))
+    version = _VERSION.search(told)
     if version is None:
         raise CountersUnavailable(f"{path!r} does not tell its version as Nsight Compute does; is it another program?")
-    options = frozenset(re.findall(r"--[a-z][a-z-]+", _asked(path, "--help")))
+    options = frozenset(re.findall(r"--[a-z][a-z-]+", help_))
     return Tool(path=path, version=version[1], options=options)
 
 
