@@ -27,8 +27,9 @@ Each command has a [function in Python](python.md).
   not at all. [Record files](design.md#files) (`.jsonl`) hold everything; `rooflens plot` and `rl.read` read them.
 - **Exit code** 0; 1 after an error, which is one sentence; 2 after wrong usage; 3 where `check` has findings, a step is
   slower than `--fail-if-slower` allows, cells of a `study` failed, `counters` read none, or cases of `estimate`,
-  `measure` or `counters` crashed, hung or raised (what a device lacks, and memory that runs out, are answers); 4 where that option cannot tell of a step, or
-  where a comparison is doubtful and `--fail-if-doubtful` is given. `rooflens --debug COMMAND ...` shows the traceback.
+  `measure` or `counters` crashed, hung or raised (what a device lacks, and memory that runs out, are answers); 4 where
+  that option cannot tell of a step, or where a comparison is doubtful and `--fail-if-doubtful` is given.
+  `rooflens --debug COMMAND ...` shows the traceback.
 - **Width and colour:** tables fit the terminal, 80 columns in a pipe; columns without room are named below the table.
   `NO_COLOR=1` switches colour off.
 - **Quiet:** `-q` prints results and errors alone, without progress and names of files.
