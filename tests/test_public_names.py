@@ -21,6 +21,7 @@ PROMISED = {
     "compare",
     "estimate",
     "explain",
+    "explore",
     "largest_batch",
     "longest_context",
     "measure",

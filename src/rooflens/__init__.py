@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # for type checkers; what Python loads stands below
     from rooflens.api.regions import region as region
     from rooflens.api.replaying import replay as replay
     from rooflens.api.showing import chart as chart
+    from rooflens.api.showing import explore as explore
     from rooflens.api.showing import roofline as roofline
     from rooflens.api.showing import table as table
     from rooflens.api.studies import run_study as run_study
@@ -65,7 +66,7 @@ _HOMES = {
     "rooflens.api.reading": "read",
     "rooflens.api.replaying": "replay",
     "rooflens.api.regions": "region",
-    "rooflens.api.showing": "chart roofline table",
+    "rooflens.api.showing": "chart explore roofline table",
     "rooflens.api.studies": "run_study run_study_on_cluster study_records study_report study_status study_verdicts",
     "rooflens.costs": "Demand register_operation",
     "rooflens.errors": "RooflensError",

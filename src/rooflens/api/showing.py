@@ -10,6 +10,7 @@ from rooflens.machine import datasheet_of, found_each, listed
 from rooflens.records import Device
 from rooflens.report.case_json import promised_json
 from rooflens.report.comparison import comparison_tables
+from rooflens.report.explorer import Explorer
 from rooflens.report.figures.case_pieces import PieceKind
 from rooflens.report.figures.roofline import devices_of, roofline_figure
 from rooflens.report.figures.saving import Figure
@@ -115,3 +116,16 @@ def chart(name: str, *records: RecordSet) -> ChartPicture:
         Incomparable: no record of a whole step has a time.
     """
     return chart_of(name, RecordSet.union(records))
+
+
+def explore(*records: RecordSet, title: str | None = None) -> Explorer:
+    """Return a page to explore records on: ``rl.explore(est, time).save("page.html")``.
+
+    A person chooses models, batches, dtypes, modes, options, devices, sources and the memory level among the records,
+    and sees roofline, ranking, memory and tables of what was chosen. The page is one file that loads nothing.
+
+    Args:
+        records: sets of any sources, as in :func:`table`, whose numbers the page shows.
+        title: default: how many models and devices there are.
+    """
+    return Explorer(RecordSet.union(records), title)

@@ -22,6 +22,7 @@ COMMANDS = {
     "calibrate": "Measure the ceilings of this machine.",
     "read": "Read what Nsight Compute or a profiler wrote.",
     "plot": "Draw records on a roofline.",
+    "explore": "Make a page on which records are chosen, drawn, ranked and sorted.",
     "study": "Run a grid of cases from one file, and resume it at any moment.",
     "compare": "Compare runs, sources, kernels or devices, with intervals and tests.",
     "check": "Look for numbers that cannot be true, and for known mistakes.",

@@ -249,7 +249,7 @@ def summary(rs: RecordSet) -> Table:
     rows = []
     for item in evidence:
         several = len(item.phases) > 1
-        for only in (*item.phases, None) if several else (None,):
+        for only in item.parts:
             total, measured = item.total(only), item.measured(only)
             rows.append(
                 _Row(

@@ -113,6 +113,11 @@ class Evidence:
             object.__setattr__(self, name, value)
 
     @property
+    def parts(self) -> tuple[Phase | None, ...]:
+        """What tables have a row for: each phase where there are several, and the whole step (None)."""
+        return (*self.phases, None) if len(self.phases) > 1 else (None,)
+
+    @property
     def doubts(self) -> tuple[str, ...]:
         """Why its times are to be doubted, in the words of who took them, once."""
         timed = (records for records in (self.time, self.profile) if records is not None)

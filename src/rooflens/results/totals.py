@@ -161,12 +161,17 @@ class Total:
         return serial_bound(one if calls == 1 else replace(one, seconds=one.seconds * calls) for one, calls in ones)
 
     @cached_property
+    def needed(self) -> Work | None:
+        """The summed work that every implementation needs, as a roofline draws it; None where no record has any."""
+        return Work.of_calls(self._needed)
+
+    @cached_property
     def whole_bound(self) -> Bound | None:
         """The bound of the summed work, smaller or equal: what a roofline of the whole model as one point says.
 
         None where some record lacks the bytes of a level that others have: nothing is known of their sum there.
         """
-        whole = Work.of_calls(self._needed)
+        whole = self.needed
         if self.device is None or whole is None:
             return None
         partly_known = {level for work, _ in self._needed for level in work.bytes} - set(whole.bytes)

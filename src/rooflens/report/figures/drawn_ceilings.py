@@ -46,7 +46,7 @@ def roofs(devices: Sequence[Device], works: Mapping[str, Sequence[Work]], levels
     common = _most_common(devices) if many else None
     drawn = []
     for number, device in enumerate(devices):
-        wanted = _used(works.get(device.name) or every, device)
+        wanted = used(works.get(device.name) or every, device)
         if wanted and many:  # the highest, so that no mark stands above what is drawn for it
             wanted.sort(key=lambda resource: -device.require(resource).rate)
         if not wanted:
@@ -65,7 +65,7 @@ def roofs(devices: Sequence[Device], works: Mapping[str, Sequence[Work]], levels
     return drawn
 
 
-def _used(works: Iterable[Work], device: Device) -> list[str]:
+def used(works: Iterable[Work], device: Device) -> list[str]:
     """Return the compute resources that the works use and the device has: matrix units first, then by FLOP.
 
     Lanes of another precision than fp32 count where they do most of a piece of work. The special-function rate is left

@@ -56,9 +56,9 @@ class Picture(ABC):
         write_atomically(target, self.drawn(suffix))
         return target
 
-    def _repr_png_(self) -> bytes:
-        """Return the picture that a notebook shows."""
-        return self.drawn("png")
+    def _repr_png_(self) -> bytes | None:
+        """Return the picture that a notebook shows; None of what is a page."""
+        return self.drawn("png") if "png" in self.suffixes else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

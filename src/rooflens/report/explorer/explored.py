@@ -1,0 +1,269 @@
+"""What the page holds of records: every number and every text of it. The page only filters, sorts and draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from rooflens import units
+from rooflens.records import MEMORY_CAUSES, Case, Device, Failure, Memory, Phase
+from rooflens.report.case_names import PHASE_WORDS, SOURCE_WORDS
+from rooflens.report.columns import CASE, cause_columns
+from rooflens.report.escape import printable
+from rooflens.report.explorer.encoded import Numbered, encoded
+from rooflens.report.explorer.spots import EXPECTED, Spot, sources_of, spots, why_none
+from rooflens.report.figures.axes import Axis, tick_text
+from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, used
+from rooflens.report.figures.memory_levels import shown_levels
+from rooflens.report.figures.palette import SHAPES
+from rooflens.report.summary import WITH_WORKSPACE, summary
+from rooflens.report.table import Column, Table, build
+from rooflens.results import QUANTITIES, Evidence, RecordSet, Room, join
+from rooflens.results.evidence import only_failed
+from rooflens.results.quantities import BOUND, PREDICTED, TIME
+from rooflens.roofline import ridge
+
+WHOLE = PHASE_WORDS[None]
+_SOURCES = {"estimate": "estimated (bound)", EXPECTED: EXPECTED} | {
+    source: words for source, words in SOURCE_WORDS.items() if source != "estimate"
+}
+"""What the page calls who tells something, in the order of its choices."""
+_OBSERVED = ("measure", "counters", "profile", "replay")
+_TOLD_BY = {
+    "seconds": ("estimate", "counters"),
+    "bound_by": ("estimate", "counters"),
+    "as_written_seconds": ("estimate",),
+    "whole_model_seconds": ("estimate", "counters"),
+    "predicted_seconds": (EXPECTED,),
+    "predicted_low": (EXPECTED,),
+    "predicted_high": (EXPECTED,),
+    "measured_seconds": _OBSERVED,
+    "summed_seconds": _OBSERVED,
+    "measured_spread": _OBSERVED,
+}
+"""Columns that belong to some sources: they are hidden while none of these is chosen."""
+_RANKS = {"measured_seconds": TIME, "predicted_seconds": PREDICTED, "seconds": BOUND} | dict(QUANTITIES)
+"""Columns by which steps can be ranked, those that people ask for first."""
+_DECADES = range(-60, 61)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """The memory of a step, and that of its device."""
+
+    case: Case
+    memory: Memory
+    measured: int | None
+    room: Room | None
+
+
+_HELD = (
+    *CASE,
+    Column("peak", "peak", "B", "memory.peak", group="memory"),
+    *cause_columns("memory"),
+    Column("workspace", "workspace", "B", "memory.workspace", group="memory", if_any=True),
+    Column("needed", "needed", "B", "room.needed", group="memory"),
+    Column("device_memory", "memory of the device", "B", "room.memory", group="memory"),
+    Column("fits", "fits", read="room.fits", group="memory"),
+    Column("memory_excess", "exceeds memory by", "B", "room.excess", group="memory", if_any=True),
+    Column("measured_peak", "measured peak", "B", "measured", group="memory"),
+)
+
+
+class _Rows:
+    """The steps of a set, and their phases where they have several: the rows of its summary; failed ones come last."""
+
+    def __init__(self, records: RecordSet) -> None:
+        evidence = join(records)
+        self.known: list[tuple[Evidence, Phase | None]] = [(item, only) for item in evidence for only in item.parts]
+        self.failed: tuple[Failure, ...] = only_failed(records, evidence)
+        self.cases = [*(item.case for item, _ in self.known), *(failure.case for failure in self.failed)]
+        named = dict.fromkeys(item.device.name for item, _ in self.known if item.device is not None)
+        self.devices: list[Device] = [records.devices[name] for name in named]
+
+    @cached_property
+    def parts(self) -> list[str]:
+        """Which part of its step each row is about."""
+        return [*(PHASE_WORDS[only] for _, only in self.known), *(WHOLE for _ in self.failed)]
+
+    @cached_property
+    def sources(self) -> list[tuple[str, ...]]:
+        """Who tells something of each row."""
+        return [
+            *(sources_of(item, only) for item, only in self.known),
+            *((failure.source,) for failure in self.failed),
+        ]
+
+
+def explored(records: RecordSet) -> dict[str, Any]:
+    """Return what the page holds: the rows of :func:`~rooflens.report.summary.summary`, where each can be drawn, the
+    memory of steps, and by what they can be chosen. Texts are printable, and numbers are those of the records.
+    """
+    rows = _Rows(records)
+    table = summary(records)
+    levels = shown_levels(None, records, rows.devices[:FEW_DEVICES]) if rows.known else ("dram",)
+    return {
+        "count": len(table.rows),
+        "facets": _facets(rows),
+        "sources": _sources(rows),
+        "columns": _columns(table),
+        "ranks": list(_ranks(table)),
+        "memory": _memory(rows),
+        "devices": [_device(device, levels) for device in rows.devices],
+        "fewDevices": FEW_DEVICES,
+        **_drawn(rows, levels),
+        "notes": _notes(rows, table),
+    }
+
+
+def _facets(rows: _Rows) -> list[dict[str, Any]]:
+    """By what people choose; of each row the number of its value."""
+    read = {
+        "model": ("Model", "{}", [case.model for case in rows.cases]),
+        "batch": ("Batch", "batch {}", ["" if case.batch is None else str(case.batch) for case in rows.cases]),
+        "dtype": ("Dtype", "{}", [case.dtype for case in rows.cases]),
+        "mode": ("Mode", "{}", [case.mode for case in rows.cases]),
+        "options": ("Options", "{}", [" ".join(f"{n}={v}" for n, v in case.options) for case in rows.cases]),
+        "device": ("Device", "on {}", [case.device or "" for case in rows.cases]),
+        "part": ("Part of the step", "{}", rows.parts),
+    }
+    return [_facet(key, title, pattern, texts) for key, (title, pattern, texts) in read.items()]
+
+
+def _facet(key: str, title: str, pattern: str, texts: Sequence[str]) -> dict[str, Any]:
+    order = sorted(set(texts), key=lambda text: int(text or 0)) if key == "batch" else list(dict.fromkeys(texts))
+    if key == "part":
+        order.sort(key=lambda text: text != WHOLE)
+    numbers = {text: number for number, text in enumerate(order)}
+    return {
+        "key": key,
+        "title": title,
+        "pattern": pattern,
+        "values": [printable(text) for text in order],
+        "of": [numbers[text] for text in texts],
+        "first": [WHOLE] if key == "part" and len(order) > 1 else [],
+    }
+
+
+def _sources(rows: _Rows) -> dict[str, Any]:
+    seen = {source for some in rows.sources for source in some}
+    kept = [source for source in _SOURCES if source in seen]
+    return {
+        "keys": kept,
+        "titles": [_SOURCES[source] for source in kept],
+        "shapes": [SHAPES.get(source, "cross") for source in kept],
+        "of": [sum(1 << kept.index(source) for source in some) for some in rows.sources],
+    }
+
+
+def _columns(table: Table) -> list[dict[str, Any]]:
+    return [{**column, "toldBy": _TOLD_BY.get(column["key"], ())} for column in encoded(table)]
+
+
+def _ranks(table: Table) -> Iterator[dict[str, Any]]:
+    """Yield by which columns steps can be ranked, and which of their values are better."""
+    keys = [column.key for column in table.columns]
+    for key, quantity in _RANKS.items():
+        if key in keys and quantity.better:
+            number = keys.index(key)
+            if any(row[number].value is not None for row in table.rows):
+                yield {"column": number, "better": quantity.better, "title": quantity.title}
+
+
+def _memory(rows: _Rows) -> dict[str, Any]:
+    """The memory of each whole step that was estimated, by cause; `row` is its row among all."""
+    held = [
+        (number, _held(item, item.work.memory))
+        for number, (item, only) in enumerate(rows.known)
+        if only is None and item.work is not None and item.work.memory is not None
+    ]
+    table = build("Memory at the peak", _HELD, (its for _, its in held), notes=[WITH_WORKSPACE] if held else [])
+    return {
+        "row": [number for number, _ in held],
+        "columns": encoded(table),
+        "causes": [*MEMORY_CAUSES, "workspace"],
+        "notes": list(table.notes),
+    }
+
+
+def _held(item: Evidence, memory: Memory) -> _Held:
+    measured = None if item.time is None or item.time is item.work else item.time.memory
+    return _Held(case=item.case, memory=memory, measured=measured.peak if measured else None, room=item.room)
+
+
+def _device(device: Device, levels: Sequence[str]) -> dict[str, Any]:
+    """The ceilings of a device, and where they meet."""
+    diagonals = [ceiling for level in levels if (ceiling := device.ceiling(level)) is not None]
+    flats = [ceiling for ceiling in device.ceilings if ceiling.computes]
+    return {
+        "name": printable(device.name),
+        "title": printable(device.title),
+        "roofs": [
+            {
+                "resource": ceiling.resource,
+                "flat": ceiling.computes,
+                "rate": ceiling.rate,
+                "text": units.show(ceiling.rate, "FLOP/s" if ceiling.computes else "B/s"),
+                "origin": ceiling.origin + ("" if ceiling.verified else ", unverified"),
+            }
+            for ceiling in (*diagonals, *flats)
+        ],
+        "ridges": {f"{flat.resource} {level.resource}": ridge(flat, level) for level in diagonals for flat in flats},
+    }
+
+
+def _drawn(rows: _Rows, levels: Sequence[str]) -> dict[str, Any]:
+    """Spots, row by row, and what drawing them takes: devices, ceilings, ticks; and why a row has none."""
+    numbers = {device.name: number for number, device in enumerate(rows.devices)}
+    marks: list[tuple[int, Spot]] = []
+    uses, reasons, on = Numbered[tuple[str, ...]](), Numbered[str](), list[int]()
+    for row, (item, only) in enumerate(rows.known):
+        own = list(spots(item, only, levels))
+        marks += [(row, spot) for spot in own]
+        reasons.add("" if own else why_none(item, only))
+        total = item.total(only)
+        needed = None if total is None or not own else total.needed
+        uses.add(() if needed is None or item.device is None else tuple(used([needed], item.device)))
+        on.append(-1 if item.device is None else numbers[item.device.name])
+    for failure in rows.failed:
+        reasons.add(f"failed: {printable(failure.reason)}")
+        uses.add(())
+        on.append(-1)
+    held = [field.name for field in fields(Spot)]
+    return {
+        "levels": levels,
+        "marks": {"row": [row for row, _ in marks]} | {name: [getattr(s, name) for _, s in marks] for name in held},
+        "uses": uses.shown(list),
+        "without": reasons.shown(str),
+        "on": on,
+        "ticks": _ticks([spot for _, spot in marks], rows.devices),
+    }
+
+
+def _ticks(marks: Sequence[Spot], devices: Sequence[Device]) -> dict[str, list[tuple[float, str]]]:
+    """Ticks of both axes, many more than are shown at a time."""
+    rates = [ceiling.rate for device in devices for ceiling in device.ceilings]
+    shown = {}
+    for name, unit, known in (
+        ("x", "", [mark.x for mark in marks] or [1.0]),
+        ("y", "FLOP/s", [mark.y for mark in marks] + rates or [1e12]),
+    ):
+        low, high = min(known) / 1e4, max(known) * 1e4
+        axis = Axis(label=name, low=low, high=high, unit=unit)
+        values = (float(f"{factor}e{power}") for power in _DECADES for factor in (1, 2, 5))
+        shown[name] = [(value, tick_text(axis, value)) for value in values if low <= value <= high]
+    return shown
+
+
+def _notes(rows: _Rows, table: Table) -> dict[str, Any]:
+    """What a reader must know: of all rows, and of each."""
+    own = [item.notes for item, _ in rows.known] + [(failure.message,) for failure in rows.failed]
+    of_rows = Numbered[tuple[str, ...]]()
+    for notes in own:
+        of_rows.add(notes)
+    return {
+        "all": [printable(note) for note in table.notes],
+        **of_rows.shown(lambda notes: [printable(note) for note in notes]),
+    }

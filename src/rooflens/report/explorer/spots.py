@@ -1,0 +1,113 @@
+"""Where steps stand on the roofline of the page: by bound, by expected and by observed time, at each memory level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rooflens import units
+from rooflens.errors import MissingCeiling
+from rooflens.records import Phase, Work
+from rooflens.report.figures.axes import check_drawable
+from rooflens.report.figures.memory_levels import no_intensity
+from rooflens.report.table import INTENSITY, Column, Entry, text
+from rooflens.results import Evidence, Total
+from rooflens.roofline import point
+
+EXPECTED = "expected"
+_INTENSITY = Column("intensity", "intensity", INTENSITY)
+NO_WORK = "a time without known work has no place; estimate the same case too"
+NO_TIME = "an estimate has no time without a known device"
+NO_FLOPS = "it does no FLOP, or they are not known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """A step, or a phase of it, by one time at one memory level.
+
+    Attributes:
+        source: whose time it is; ``expected`` is a prediction.
+        x: FLOP per byte of `level`; y: FLOP/s.
+        low, high: FLOP/s by the ends of the band of an expected time.
+        above_roof: quicker than the units and this level of its device allow.
+        told: its time, intensity and performance as text.
+    """
+
+    source: str
+    level: str
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+    above_roof: bool = False
+    told: tuple[str, str, str]
+
+
+def sources_of(item: Evidence, only: Phase | None) -> tuple[str, ...]:
+    """Return who tells something of a step or of a phase of it: its sources, and expected times where it has one."""
+    total = item.total(only)
+    expected = total is not None and total.predicted_seconds is not None
+    return (*item.sources, EXPECTED) if expected else item.sources
+
+
+def spots(item: Evidence, only: Phase | None, levels: Sequence[str]) -> Iterator[Spot]:
+    """Yield the spots of a step or of a phase of it."""
+    total = item.total(only)
+    if total is None or total.needed is None or not total.needed.total_flops or item.work is None:
+        return
+    work = total.needed
+    for source, seconds in _times(item, only, total):
+        for level in levels:
+            if no_intensity(work, total.records, level):
+                continue
+            roof = None if source in ("estimate", EXPECTED) else _roof(item, work, level)
+            spot = point(work, None, seconds, level)
+            x, y = spot.intensity or 0.0, spot.performance or 0.0
+            check_drawable(item.case.label(), x, y)
+            band = total.prediction if source == EXPECTED else None
+            sign = ">= " if work.missing else ""
+            yield Spot(
+                source=source,
+                level=level,
+                x=x,
+                y=y,
+                low=work.total_flops / band.high if band is not None and band.high else None,
+                high=work.total_flops / band.low if band is not None and band.low else None,
+                above_roof=roof is not None and seconds < roof,
+                told=(
+                    units.show(seconds, "s"),
+                    f"{sign}{text(Entry(x), _INTENSITY)} FLOP/B",
+                    f"{sign}{units.show(y, 'FLOP/s')}",
+                ),
+            )
+
+
+def why_none(item: Evidence, only: Phase | None) -> str:
+    """Return why a step or a phase of it has no spot at any level."""
+    total = item.total(only)
+    if total is None or total.needed is None:
+        return NO_WORK
+    if not total.needed.total_flops:
+        return NO_FLOPS
+    return NO_TIME if not list(_times(item, only, total)) else "its bytes are not known"
+
+
+def _times(item: Evidence, only: Phase | None, total: Total) -> Iterator[tuple[str, float]]:
+    if item.work is not None and "estimate" in item.work.sources:
+        if total.seconds:
+            yield "estimate", total.seconds
+        if total.predicted_seconds:
+            yield EXPECTED, total.predicted_seconds
+    measured = item.measured(only)
+    if item.time is not None and measured is not None and measured.seconds:
+        yield item.time.sources[0], measured.seconds
+
+
+def _roof(item: Evidence, work: Work, level: str) -> float | None:
+    """Return the least time that the units and one level of the device allow."""
+    if item.device is None or item.work is None:
+        return None
+    try:
+        return item.work.bound(replace(work, bytes={level: work.bytes[level]}), item.device).seconds
+    except MissingCeiling:
+        return None
