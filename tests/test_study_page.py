@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.chromium import DESK, NEEDS_CHROMIUM, PHONE, accessible, opened, running
 from tests.report_samples import HOSTILE, LARGE, SMALL, studied
 
 import rooflens as rl
@@ -16,32 +15,14 @@ import rooflens as rl
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: scripts/install-browser installs Debian's"),
-]
-PHONE, DESK = 400, 1280
+pytestmark = NEEDS_CHROMIUM
 AT_MOST = 25_000_000
-
-
-@dataclass
-class Opened:
-    """A page, and all that it said and asked for."""
-
-    page: Page
-    said: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    driver = pytest.importorskip("playwright.sync_api", reason="no Playwright here: it comes with the extra 'dev'")
-    with driver.sync_playwright() as started:
-        # Chromium's sandbox needs rights that root in a container does not have.
-        running = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()
+    with running() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +32,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = SMALL.replace("'A made-up study'", f"'''{HOSTILE}'''")
     rl.study_report(studied(folder, text).path, path)
     return path
-
-
-def opened(browser: Browser, path: Path, width: int = DESK, **more: Any) -> Opened:
-    page = browser.new_page(viewport={"width": width, "height": 900}, **more)
-    found = Opened(page)
-    page.on("console", lambda message: found.said.append(message.text))
-    page.on("pageerror", lambda error: found.said.append(str(error)))
-    page.on("dialog", lambda dialog: found.said.append(dialog.message))
-    page.on("request", lambda request: found.asked.append(request.url))
-    page.goto(path.as_uri())
-    return found
 
 
 @pytest.fixture
@@ -201,14 +171,12 @@ def test_all_is_there_without_a_script(browser: Browser, report: Path) -> None:
 
 @pytest.mark.parametrize(("width", "scheme"), [(DESK, "light"), (DESK, "dark"), (PHONE, "light")])
 def test_it_is_accessible(browser: Browser, tmp_path: Path, width: int, scheme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe here: it comes with 'dev'")
     few = SMALL.replace('"vgg11", "mobilenet_v2", "squeezenet1_0"', '"vgg11"').replace("[1, 4, 16, 64]", "[16, 64]")
     path = tmp_path / "report.html"
     rl.study_report(studied(tmp_path, few).path, path)
     page = opened(browser, path, width, color_scheme=scheme).page
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    found = axe.Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
+    accessible(page)
     page.close()
 
 

@@ -17,7 +17,7 @@ from rooflens.report.explorer.spots import EXPECTED, Spot, sources_of, spots, wh
 from rooflens.report.figures.axes import Axis, tick_text
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, used
 from rooflens.report.figures.memory_levels import shown_levels
-from rooflens.report.figures.palette import SHAPES
+from rooflens.report.figures.palette import SHAPES, Symbol
 from rooflens.report.summary import WITH_WORKSPACE, summary
 from rooflens.report.table import Column, Table, build
 from rooflens.results import QUANTITIES, Evidence, RecordSet, Room, join
@@ -80,8 +80,8 @@ class _Rows:
         self.known: list[tuple[Evidence, Phase | None]] = [(item, only) for item in evidence for only in item.parts]
         self.failed: tuple[Failure, ...] = only_failed(records, evidence)
         self.cases = [*(item.case for item, _ in self.known), *(failure.case for failure in self.failed)]
-        named = dict.fromkeys(item.device.name for item, _ in self.known if item.device is not None)
-        self.devices: list[Device] = [records.devices[name] for name in named]
+        known = {item.device.name: item.device for item, _ in self.known if item.device is not None}
+        self.devices: list[Device] = [*known.values()]
 
     @cached_property
     def parts(self) -> list[str]:
@@ -153,9 +153,14 @@ def _sources(rows: _Rows) -> dict[str, Any]:
     return {
         "keys": kept,
         "titles": [_SOURCES[source] for source in kept],
-        "shapes": [SHAPES.get(source, "cross") for source in kept],
+        "shapes": [_shape(source) for source in kept],
         "of": [sum(1 << kept.index(source) for source in some) for some in rows.sources],
     }
+
+
+def _shape(source: str) -> Symbol:
+    """Return the symbol of a source; a cross of an expected time, which nobody observed."""
+    return next((shape for known, shape in SHAPES.items() if known == source), "cross")
 
 
 def _columns(table: Table) -> list[dict[str, Any]]:
