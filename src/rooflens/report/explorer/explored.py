@@ -13,7 +13,7 @@ from rooflens.report.case_names import PHASE_WORDS, SOURCE_WORDS
 from rooflens.report.columns import CASE, cause_columns
 from rooflens.report.escape import printable
 from rooflens.report.explorer.encoded import Numbered, encoded
-from rooflens.report.explorer.spots import EXPECTED, Spot, sources_of, spots, why_none
+from rooflens.report.explorer.step_marks import EXPECTED, StepMark, sources_of, step_marks, why_none
 from rooflens.report.figures.axes import Axis, tick_text
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, used
 from rooflens.report.figures.memory_levels import shown_levels
@@ -220,12 +220,12 @@ def _device(device: Device, levels: Sequence[str]) -> dict[str, Any]:
 
 
 def _drawn(rows: _Rows, levels: Sequence[str]) -> dict[str, Any]:
-    """Spots, row by row, and what drawing them takes: devices, ceilings, ticks; and why a row has none."""
+    """Marks, row by row, and what drawing them takes: devices, ceilings, ticks; and why a row has none."""
     numbers = {device.name: number for number, device in enumerate(rows.devices)}
-    marks: list[tuple[int, Spot]] = []
+    marks: list[tuple[int, StepMark]] = []
     uses, reasons, on = Numbered[tuple[str, ...]](), Numbered[str](), list[int]()
     for row, (item, only) in enumerate(rows.known):
-        own = list(spots(item, only, levels))
+        own = list(step_marks(item, only, levels))
         marks += [(row, spot) for spot in own]
         reasons.add("" if own else why_none(item, only))
         total = item.total(only)
@@ -236,7 +236,7 @@ def _drawn(rows: _Rows, levels: Sequence[str]) -> dict[str, Any]:
         reasons.add(f"failed: {printable(failure.reason)}")
         uses.add(())
         on.append(-1)
-    held = [field.name for field in fields(Spot)]
+    held = [field.name for field in fields(StepMark)]
     return {
         "levels": levels,
         "marks": {"row": [row for row, _ in marks]} | {name: [getattr(s, name) for _, s in marks] for name in held},
@@ -247,7 +247,7 @@ def _drawn(rows: _Rows, levels: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _ticks(marks: Sequence[Spot], devices: Sequence[Device]) -> dict[str, list[tuple[float, str]]]:
+def _ticks(marks: Sequence[StepMark], devices: Sequence[Device]) -> dict[str, list[tuple[float, str]]]:
     """Ticks of both axes, many more than are shown at a time."""
     rates = [ceiling.rate for device in devices for ceiling in device.ceilings]
     shown = {}

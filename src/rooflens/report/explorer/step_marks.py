@@ -22,7 +22,7 @@ NO_FLOPS = "it does no FLOP, or they are not known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
+class StepMark:
     """A step, or a phase of it, by one time at one memory level.
 
     Attributes:
@@ -50,8 +50,8 @@ def sources_of(item: Evidence, only: Phase | None) -> tuple[str, ...]:
     return (*item.sources, EXPECTED) if expected else item.sources
 
 
-def spots(item: Evidence, only: Phase | None, levels: Sequence[str]) -> Iterator[Spot]:
-    """Yield the spots of a step or of a phase of it."""
+def step_marks(item: Evidence, only: Phase | None, levels: Sequence[str]) -> Iterator[StepMark]:
+    """Yield the marks of a step or of a phase of it."""
     total = item.total(only)
     if total is None or total.needed is None or not total.needed.total_flops or item.work is None:
         return
@@ -66,7 +66,7 @@ def spots(item: Evidence, only: Phase | None, levels: Sequence[str]) -> Iterator
             check_drawable(item.case.label(), x, y)
             band = total.prediction if source == EXPECTED else None
             sign = ">= " if work.missing else ""
-            yield Spot(
+            yield StepMark(
                 source=source,
                 level=level,
                 x=x,
@@ -83,7 +83,7 @@ def spots(item: Evidence, only: Phase | None, levels: Sequence[str]) -> Iterator
 
 
 def why_none(item: Evidence, only: Phase | None) -> str:
-    """Return why a step or a phase of it has no spot at any level."""
+    """Return why a step or a phase of it has no mark at any level."""
     total = item.total(only)
     if total is None or total.needed is None:
         return NO_WORK
