@@ -21,7 +21,7 @@ from rooflens.runs.dtype_names import dtype_hint, dtype_named
 from rooflens.runs.options import ANSWERING, OPTIONS, Option
 
 if TYPE_CHECKING:
-    from rooflens.report.figures.saving import Picture
+    from rooflens.report.figures.saving import Savable
     from rooflens.report.render import Format
     from rooflens.results import Fits, RecordSet
 
@@ -240,7 +240,7 @@ class Shown:
                 save_picture(rl.roofline(drawn, by=self.by), path)
 
 
-def save_picture(picture: Picture, path: Path) -> None:
+def save_picture(picture: Savable, path: Path) -> None:
     """Draw to a file, and say so, with what it lacks."""
     picture.save(path)
     lacks = f", without a mark: {picture.without_marks}" if picture.without_marks else ""

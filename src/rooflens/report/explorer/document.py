@@ -16,7 +16,7 @@ from rooflens.report.charts.colours import on_dark
 from rooflens.report.escape import printable
 from rooflens.report.explorer.explored import explored
 from rooflens.report.figures.palette import OTHER, device_colour, group_colours
-from rooflens.report.figures.saving import Picture
+from rooflens.report.figures.saving import Savable
 from rooflens.results import RecordSet
 
 SCRIPTS = ("data", "choices", "roofline", "tables", "bars", "main")
@@ -26,7 +26,7 @@ COLOURS, _DEVICES = 16, 10
 
 
 @dataclass(frozen=True)
-class Explorer(Picture):
+class Explorer(Savable):
     """A page on which records are explored, which saves itself as ``.html``. Equal records give equal pages."""
 
     records: RecordSet

@@ -16,7 +16,7 @@ _MOST_REASONS = 3
 SUFFIXES = ("png", "svg", "pdf", "html")
 
 
-class Picture(ABC):
+class Savable(ABC):
     """Data that draw themselves to files. Nothing is drawn before."""
 
     __slots__ = ()
@@ -56,9 +56,15 @@ class Picture(ABC):
         write_atomically(target, self.drawn(suffix))
         return target
 
-    def _repr_png_(self) -> bytes | None:
-        """Return the picture that a notebook shows; None of what is a page."""
-        return self.drawn("png") if "png" in self.suffixes else None
+
+class Picture(Savable):
+    """What is also a picture for a notebook."""
+
+    __slots__ = ()
+
+    def _repr_png_(self) -> bytes:
+        """Return the picture that a notebook shows."""
+        return self.drawn("png")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +88,7 @@ class Figure(RooflineData, Picture):
                 f"{str(path)!r} would be an empty picture: {self.without_marks} Name a known device for its roofs"
                 " (--device NAME, or a device file: docs/devices.md), and add an estimate or counters for marks"
             )
-        return Picture.save(self, path)  # super() knows a dataclass with slots by its earlier class only
+        return Savable.save(self, path)  # super() knows a dataclass with slots by its earlier class only
 
     def drawn(self, suffix: str) -> bytes:
         """Return the contents of a file; equal figures give equal files."""
