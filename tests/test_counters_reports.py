@@ -28,6 +28,7 @@ from rooflens.sources.counters.launches import KernelLaunch
 from rooflens.sources.counters.nvtx import place_of, ranges_of
 from rooflens.sources.counters.reports import launches_of
 from rooflens.sources.counters.reports import supervisor as reading
+from rooflens.sources.counters.reports.lean import write_lean
 from rooflens.sources.counters.reports.outline import outline_of
 from rooflens.sources.counters.value_doubts import ValueDoubts
 
@@ -66,6 +67,28 @@ def test_a_report_gives_the_records_of_what_ncu_prints_of_it() -> None:
     assert {c.resource: c.rate for c in counted.ceilings} == pytest.approx(
         {c.resource: c.rate for c in shown.ceilings}, rel=1e-9
     )
+
+
+@needs_package
+def test_a_lean_report_gives_the_same_records(tmp_path: Path) -> None:
+    lean = tmp_path / SAMPLE.name
+    write_lean(SAMPLE, lean)
+    assert rl.read(lean).records == rl.read(SAMPLE).records
+    assert lean.stat().st_size < 0.6 * SAMPLE.stat().st_size
+    assert SAMPLE.read_bytes().count(b"launch__occupancy_per_") == 5  # names stay, in the list of names
+    again = tmp_path / "again.ncu-rep"
+    write_lean(lean, again)
+    assert again.read_bytes() == lean.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "change", [lambda raw: raw[:-40], lambda raw: b"==PROF== done\n", lambda raw: raw + b"\x07\x00"]
+)
+def test_what_is_no_whole_report_is_kept_as_it_is(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+    odd = tmp_path / "odd.ncu-rep"
+    odd.write_bytes(change(SAMPLE.read_bytes()))
+    write_lean(odd, tmp_path / "kept.ncu-rep")
+    assert (tmp_path / "kept.ncu-rep").read_bytes() == odd.read_bytes()
 
 
 @needs_package

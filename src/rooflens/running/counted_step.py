@@ -31,6 +31,7 @@ from rooflens.sources import profile
 from rooflens.sources.counters import ncu
 from rooflens.sources.counters.flops import has_unseen_tensor_work
 from rooflens.sources.counters.ncu import NcuRun, Tool
+from rooflens.sources.counters.reports.lean import write_lean
 from rooflens.sources.profile import TimeShare
 from rooflens.sources.profile.launches import CalledLaunch, Round
 
@@ -202,13 +203,13 @@ class StepCounting:
         except (CountersUnavailable, FileError) as error:
             records = marked(step.timed.records, str(error))
         for n in range(len(waiting.runs)):
-            self._kept(waiting.report(n), "ncu-rep" if n == 0 else f"{n + 1}.ncu-rep")
+            self._kept(waiting.report(n), "ncu-rep" if n == 0 else f"{n + 1}.ncu-rep", write_lean)
         return replace(step.timed, records=tuple(records))
 
-    def _kept(self, path: Path, suffix: str) -> None:
+    def _kept(self, path: Path, suffix: str, copied: Callable[[Path, Path], object] = shutil.copyfile) -> None:
         """Keep a file under the name of the case, if files are kept."""
         if self.keep is not None and path.exists():
-            shutil.copyfile(path, self.keep.with_name(f"{self.keep.name}.{suffix}"))
+            copied(path, self.keep.with_name(f"{self.keep.name}.{suffix}"))
 
     def _timed(self, workers: Workers, progress: Progress, warm: Callable[[Warmed], None]) -> RecordFile:
         """The profile of the step; _NotProfiled where there is none. The worker ends: it holds memory of the card.

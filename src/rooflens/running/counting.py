@@ -28,6 +28,7 @@ from rooflens.running.outcomes import found_in, runs_in, why_all_failed
 from rooflens.runs.run import Request, Run
 from rooflens.sources.counters import ncu
 from rooflens.sources.counters.ncu import CollectedReport, Tool
+from rooflens.sources.counters.reports.lean import write_lean
 from rooflens.sources.device_lock import alone_on
 from rooflens.sources.environment import capture
 from rooflens.sources.profile.launches import ProgramCalls
@@ -171,31 +172,21 @@ def counted_program(
     if capability is None:
         raise CountersUnavailable(NO_GPU)
     case = Case(model=_named(program), device=machine.name, dtype=AS_IS)
-    with (
-        _folder(keep) as folder,
-        tempfile.TemporaryDirectory(prefix="rooflens-") as scratch,
-        alone_on(machine.where, waiting(progress)),
-    ):
-        report, told = folder / f"{_stem(case)}.ncu-rep", Path(scratch) / "calls.json"
+    with tempfile.TemporaryDirectory(prefix="rooflens-") as scratch, alone_on(machine.where, waiting(progress)):
+        report, told = Path(scratch) / f"{_stem(case)}.ncu-rep", Path(scratch) / "calls.json"
         names = ncu.metric_set(capability, AS_IS)
         command = tool.command(names, report, cache=cache, program=program, several=True)
         with ncu.started(command, environment("" if every else str(told))) as run:
             done = run.followed(report, limit=limit, progress=progress, echo=echo)
+        if keep is not None:
+            Path(keep).mkdir(parents=True, exist_ok=True)
+            write_lean(report, Path(keep) / report.name)
         launches, reading = read_report(tool, done.report)
         calls = msgspec.json.decode(told.read_bytes(), type=ProgramCalls) if told.exists() else None
     records, notes = program_records(launches, reading, case, calls)
     how = _how(tool, done, len(launches), cache)
     records[0] = replace(records[0], notes=(*records[0].notes, *how, *notes))
     return RecordSet(records, devices=machine.devices, environment=capture())
-
-
-@contextmanager
-def _folder(keep: str | Path | None) -> Iterator[Path]:
-    """The folder of reports and traces."""
-    with tempfile.TemporaryDirectory(prefix="rooflens-") as scratch:
-        folder = Path(scratch if keep is None else keep)
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder
 
 
 def _named(program: Sequence[str]) -> str:

@@ -18,9 +18,9 @@ from rooflens.errors import FileError
 from rooflens.opening import whole_size
 
 REPORT_SIGN = b"NVR\x00"
-_SESSION, _PAYLOAD, _PROCESS = 3, 5, 6
-_SOURCES, _GRAPHS = 1, 10
-_RESULTS = frozenset({2, 7, 8, 9})
+_SESSION, PAYLOAD, _PROCESS = 3, 5, 6
+SOURCES, GRAPHS = 1, 10
+RESULTS = frozenset({2, 7, 8, 9})
 """Fields of a block's header: how many kernels, ranges, command lists and graphs were measured."""
 _VERSIONS, _PROVIDER, _VERSION, _PROCESS_ID = 8, 1, 2, 1
 _TOOL = b"Nsight Compute"
@@ -30,7 +30,7 @@ _LEAST = 32
 
 _VARINT, _SIZED, _FIXED = 0, 2, {1: 8, 5: 4}
 """Kinds of fields: a number, bytes behind their size, and those of always as many bytes."""
-_SIZE, _MOST = 4, 64 * 2**20
+SIZE, _MOST = 4, 64 * 2**20
 """Bytes of the size of a header, and of a header at most: it holds the names of all metrics."""
 _64_BITS = 2**64 - 1
 
@@ -58,8 +58,8 @@ class Outline:
         return sorted(range(len(ranks)), key=ranks.__getitem__)
 
 
-class _Damaged(Exception):
-    """The framing does not hold."""
+class Damaged(Exception):
+    """Says that the framing of a report does not hold."""
 
 
 def outline_of(path: Path, where: str) -> Outline:
@@ -83,7 +83,7 @@ def outline(file: BinaryIO, size: int, where: str) -> Outline:
     """Return the outline of a report of `size` bytes; FileError if it was cut off or is damaged."""
     try:
         return _outline(file, size)
-    except _Damaged as error:
+    except Damaged as error:
         raise FileError(f"{where} is damaged: {error}; copy it once more, or measure again") from error
 
 
@@ -91,56 +91,63 @@ def _outline(file: BinaryIO, size: int) -> Outline:
     version: tuple[int, int] | None = None
     sizes, processes = array("Q"), array("Q")
     position = len(REPORT_SIGN)
-    position += len(_header(file, position)) + _SIZE
+    position += len(header_at(file, position)) + SIZE
     while position < size:
-        encoded = _header(file, position)
+        encoded = header_at(file, position)
         header = dict(_fields(encoded))
-        payload = _number(header, _PAYLOAD)
-        following = position + _SIZE + len(encoded) + payload
+        payload = number_in(header, PAYLOAD)
+        following = position + SIZE + len(encoded) + payload
         if following > size:
-            raise _Damaged(f"it was cut off, its block at byte {position} reaches to byte {following}")
-        results = sum(_number(header, field) for field in _RESULTS)
-        entries = results + _number(header, _SOURCES) + _number(header, _GRAPHS)
+            raise Damaged(f"it was cut off, its block at byte {position} reaches to byte {following}")
+        results = sum(number_in(header, field) for field in RESULTS)
+        entries = results + number_in(header, SOURCES) + number_in(header, GRAPHS)
         if entries * _LEAST > payload:
-            raise _Damaged(f"its block at byte {position} cannot hold {entries} entries in {payload} bytes")
+            raise Damaged(f"its block at byte {position} cannot hold {entries} entries in {payload} bytes")
         if results:
             sizes.extend([payload // results] * results)
-            processes.extend([_number(dict(_fields(_bytes(header, _PROCESS))), _PROCESS_ID)] * results)
-        version = version or _written_by(_bytes(header, _SESSION))
+            processes.extend([number_in(dict(_fields(bytes_in(header, _PROCESS))), _PROCESS_ID)] * results)
+        version = version or _written_by(bytes_in(header, _SESSION))
         position = following
     return Outline(version=version, sizes=sizes, processes=processes)
 
 
-def _header(file: BinaryIO, position: int) -> bytes:
-    """A header; its size stands before it, at `position`."""
+def header_at(file: BinaryIO, position: int) -> bytes:
+    """Return a header; its size stands before it, at `position`."""
     file.seek(position)
-    size = int.from_bytes(file.read(_SIZE), "little")
+    size = int.from_bytes(file.read(SIZE), "little")
     encoded = file.read(min(size, _MOST))
     if not encoded or len(encoded) < size:
-        raise _Damaged(f"the header at byte {position} was cut off, or is none")
+        raise Damaged(f"the header at byte {position} was cut off, or is none")
     return encoded
 
 
 def _fields(encoded: bytes) -> Iterator[tuple[int, Field]]:
     """The fields of a Protocol Buffers message."""
+    return ((field, value) for field, value, _ in fields_as_written(encoded))
+
+
+def fields_as_written(encoded: bytes) -> Iterator[tuple[int, Field, bytes]]:
+    """Yield the fields of a Protocol Buffers message, each with the bytes that it takes."""
     position = 0
     while position < len(encoded):
+        begun = position
         tag, position = _varint(encoded, position)
         field, kind = tag >> 3, tag & 7
+        value: Field
         if kind == _VARINT:
             value, position = _varint(encoded, position)
-            yield field, value
-            continue
-        if kind == _SIZED:
-            size, position = _varint(encoded, position)
-        elif kind in _FIXED:
-            size = _FIXED[kind]
         else:
-            raise _Damaged(f"a field of its header is of no kind ({kind})")
-        position += size
-        if position > len(encoded):
-            raise _Damaged("a field of its header is longer than the header")
-        yield field, encoded[position - size : position]
+            if kind == _SIZED:
+                size, position = _varint(encoded, position)
+            elif kind in _FIXED:
+                size = _FIXED[kind]
+            else:
+                raise Damaged(f"a field of its header is of no kind ({kind})")
+            position += size
+            if position > len(encoded):
+                raise Damaged("a field of its header is longer than the header")
+            value = encoded[position - size : position]
+        yield field, value, encoded[begun:position]
 
 
 def _varint(encoded: bytes, position: int) -> tuple[int, int]:
@@ -150,15 +157,15 @@ def _varint(encoded: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 127) << (7 * shift)
         if byte < 128:
             return value & _64_BITS, position + shift + 1
-    raise _Damaged("a number in its header does not end")
+    raise Damaged("a number in its header does not end")
 
 
-def _number(header: Mapping[int, Field], field: int) -> int:
+def number_in(header: Mapping[int, Field], field: int) -> int:
     value = header.get(field, 0)
     return value if isinstance(value, int) else 0
 
 
-def _bytes(header: Mapping[int, Field], field: int) -> bytes:
+def bytes_in(header: Mapping[int, Field], field: int) -> bytes:
     value = header.get(field, b"")
     return value if isinstance(value, bytes) else b""
 
@@ -168,7 +175,7 @@ def _written_by(session: bytes) -> tuple[int, int] | None:
     for field, value in _fields(session):
         if field == _VERSIONS and isinstance(value, bytes):
             texts = dict(_fields(value))
-            match = _NUMBERS.match(_bytes(texts, _VERSION))
-            if match is not None and _bytes(texts, _PROVIDER).startswith(_TOOL):
+            match = _NUMBERS.match(bytes_in(texts, _VERSION))
+            if match is not None and bytes_in(texts, _PROVIDER).startswith(_TOOL):
                 return int(match[1]), int(match[2])
     return None
