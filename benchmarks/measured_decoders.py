@@ -4,10 +4,11 @@
     python benchmarks/measured_decoders.py measure training.ndjson --seconds 150 --training
     python benchmarks/measured_decoders.py compare results.ndjson --device h100-sxm
 
-`measure` takes prefill, decode (eager, from CUDA graphs, with a static cache) and training steps in bf16, and decode
-with int8 and fp8 weights: what the file lacks, the most telling ones first, until its time is over. One worker serves
-all; others beside it make the estimates, with the libraries that run here. Every line is written as soon as it is
-known: a step that was run, or an estimate of one. `compare` makes the estimates that the file lacks, and needs no card.
+`measure` takes whole answers, prefill, decode (eager, from CUDA graphs, with a static cache) and training steps in
+bf16, and decode with int8 and fp8 weights: what the file lacks, the most telling ones first, until its time is over.
+One worker serves all; others beside it make the estimates, with the libraries that run here. Every line is written as
+soon as it is known: a step that was run, or an estimate of one. `compare` makes the estimates that the file lacks, and
+needs no card.
 Both end with what they found, and exit with 1 if a time is below its floor.
 """
 
@@ -27,6 +28,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import quantised_decoders
+from benchmarks.decoder_cases import OF_TRAINING, STATES, Row, cases, expected, tiny, training
 
 from rooflens.errors import RooflensError
 from rooflens.machine import find, machine_of
@@ -34,91 +36,15 @@ from rooflens.records import Device
 from rooflens.results import RecordSet
 from rooflens.running.estimating import Estimator, estimated_here, estimator_in_worker
 from rooflens.running.measuring import WorkerMeasurer, measurer_in_workers
-from rooflens.runs.options import Options
+from rooflens.runs.options import OPTIONS, Options
 from rooflens.runs.run import Request, Run
 
-HALF, ONE, EIGHT = "qwen2.5-0.5b", "llama-3.2-1b", "llama-3-8b"
-SLIDING, EXPERTS, STATES = "gemma-3-1b", "hf:olmoe", "mamba-130m"
-GRAPH, STATIC = {"cuda_graph": True}, {"kv_cache": "static", "cuda_graph": True}
-OF_TRAINING = ("checkpoint", "accumulation_steps", "master_weights", "optimizer_dtype")
 OF_CASE = (
-    *("model", "mode", "seq_len", "batch", "kv_cache", "cuda_graph", "optimizer", *OF_TRAINING, "weights", "kernel"),
+    *("model", "mode", "seq_len", "prompt_len", "output_len", "batch", "kv_cache", "cuda_graph", "compile"),
+    *("optimizer", *OF_TRAINING, "weights", "kernel"),
 )
 """What tells two rows apart."""
 BUDGET, LIMIT, ESTIMATORS = 0.3, 90.0, 3
-EXPECTED = {EIGHT: 15.0, EXPERTS: 15.0}
-"""Seconds of wall time for a case, beside the usual 7."""
-
-Row = dict[str, Any]
-
-
-def cases() -> Iterator[Row]:
-    """What is to be measured, the most telling first."""
-
-    def every(model: str, mode: str, seq_len: int, *batches: int, **how: Any) -> Iterator[Row]:
-        for batch in batches:
-            yield {"model": model, "mode": mode, "seq_len": seq_len, "batch": batch, **how}
-
-    yield from every(EIGHT, "decode", 512, 1, 64, **STATIC)
-    yield from every(ONE, "train", 2048, 1, 4, optimizer="adamw")
-    yield from every(HALF, "train", 2048, 1, optimizer="adamw")
-    yield from every(HALF, "prefill", 512, 1, 8)
-    yield from every(HALF, "decode", 512, 1, 64, **GRAPH)
-    yield from every(HALF, "decode", 512, 1, **STATIC)
-    yield from every(HALF, "decode", 512, 1)
-    yield from every(ONE, "decode", 512, 1, 64, **GRAPH)
-    for weights, kernel in quantised_decoders.KINDS:
-        yield from every(ONE, "decode", 512, 1, weights=weights, kernel=kernel, **STATIC)
-    yield from every(ONE, "decode", 512, 1, 64, **STATIC)
-    yield from every(STATES, "decode", 512, 1, 64)
-    yield from every(EIGHT, "decode", 512, 1)
-    yield from every(EIGHT, "decode", 512, 1, 64, **GRAPH)
-    yield from every(SLIDING, "decode", 8192, 1, 8, **GRAPH)
-    yield from every(EXPERTS, "decode", 2048, 1, 8)
-    yield from every(EIGHT, "decode", 512, 1, weights="fp8", kernel="_scaled_mm", **STATIC)
-    yield from every(HALF, "decode", 8192, 1, 8, **GRAPH)
-    yield from every(EIGHT, "decode", 8192, 1, 8, **STATIC)
-    yield from every(SLIDING, "decode", 8192, 1, 8)
-    for weights, kernel in quantised_decoders.KINDS:
-        yield from every(ONE, "decode", 512, 64, weights=weights, kernel=kernel, **STATIC)
-    for model in (HALF, ONE, SLIDING, EIGHT):
-        yield from every(model, "decode", 2048, 1, 8, 64, **GRAPH)
-    yield from every(SLIDING, "train", 2048, 1, optimizer="adamw")
-    yield from every(HALF, "prefill", 8192, 1, 8)
-    yield from every(HALF, "decode", 512, 8, **GRAPH)
-    yield from every(EIGHT, "decode", 512, 8, **STATIC)
-    yield from every(STATES, "decode", 512, 8)
-    yield from every(EXPERTS, "decode", 512, 1, 8, 64)
-    yield from every(EIGHT, "decode", 512, 64, weights="fp8", kernel="_scaled_mm", **STATIC)
-    yield from every(EIGHT, "decode", 512, 1, 64, weights="int8", kernel="_weight_int8pack_mm", **STATIC)
-    for model in (ONE, SLIDING, EIGHT):
-        yield from every(model, "decode", 512, 1, 8, 64, **GRAPH)
-        yield from every(model, "decode", 8192, 1, 8, **GRAPH)
-
-
-def training(model: str = ONE, small: str = HALF, tokens: int = 2048) -> Iterator[Row]:
-    """Training steps with what they may do beside forward, backward and optimizer, the most telling first."""
-    step = {"model": model, "mode": "train", "seq_len": tokens, "batch": 1, "optimizer": "adamw"}
-    less = {**step, "model": small}
-    yield {**step, "checkpoint": True}
-    yield {**step, "checkpoint": True, "batch": 8}
-    yield step
-    yield {**step, "accumulation_steps": 4}
-    yield {**step, "master_weights": True}
-    yield {**less, "checkpoint": True, "accumulation_steps": 2, "master_weights": True}
-    yield {**less, "optimizer_dtype": "fp32"}
-    yield {**less, "master_weights": True, "optimizer_dtype": "bf16"}
-    yield {**less, "checkpoint": True, "batch": 8}
-    yield {**less, "accumulation_steps": 4, "optimizer": "sgd"}
-
-
-def tiny(config: str) -> Iterator[Row]:
-    """Cases of a small model, to try the script out on a processor."""
-    case = {"model": config, "seq_len": 16, "batch": 2}
-    for weights, kernel in quantised_decoders.KINDS:
-        yield {**case, "mode": "decode", "kv_cache": "static", "weights": weights, "kernel": kernel}
-    for mode in ("prefill", "decode"):
-        yield {**case, "mode": mode}
 
 
 def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -145,9 +71,8 @@ def wanted(asked: Iterable[Row], known: Iterable[Row]) -> list[Row]:
 
 def run_of(row: Row) -> Run:
     """The run of a row, in bf16; its weights in fewer bits are for an estimate."""
-    options = Options(
-        **{name: row[name] for name in OF_CASE[4:] if name in row and name != "kernel"}, seq_len=row["seq_len"]
-    )
+    given = {name: row[name] for name in OF_CASE if name in row}
+    options = Options(**{name: value for name, value in given.items() if name in OPTIONS})
     return Run(model=row["model"], batch=row["batch"], dtype="bf16", mode=row["mode"], options=options)
 
 
@@ -159,7 +84,17 @@ def measured(measurer: WorkerMeasurer, machine: Any, row: Row) -> Row:
         return {"error": file.failures[0].message}
     records = RecordSet.of(file)
     peak = None if records.memory is None else records.memory.peak
-    return {"seconds": records.total().measured_seconds, "peak": peak}
+    found = {"seconds": records.total().measured_seconds, "peak": peak, **of_phases(records, "measured_seconds")}
+    left = [note for record in file.records for note in record.notes if "no part of the peak" in note]
+    return found | ({"left": left[0]} if left else {})
+
+
+def of_phases(records: RecordSet, name: str) -> Row:
+    """Of a whole answer, the seconds of its prefill and of all its steps of decode."""
+    (case,) = records.cases
+    if case.mode != "generate":
+        return {}
+    return {f"{phase} {name}": getattr(records.total(phase), name) for phase in records.phases}
 
 
 def estimated(estimate: Estimator, row: Row, device: Device | None) -> Row:
@@ -170,7 +105,8 @@ def estimated(estimate: Estimator, row: Row, device: Device | None) -> Row:
     total, memory = made.total(), made.memory
     written = None if total.written_bound is None else total.written_bound.seconds
     by = f"torch {version('torch')}, transformers {version('transformers')}"
-    return {"floor": total.seconds, "as_written": written, "estimated": memory and memory.with_workspace, "by": by}
+    estimates = {"floor": total.seconds, "as_written": written, "estimated": memory and memory.with_workspace, "by": by}
+    return estimates | of_phases(made, "seconds")
 
 
 def attempt(row: Row, what: Any, *arguments: Any) -> Row:
@@ -200,7 +136,7 @@ def measure(out: Path, seconds: float, where: str, asked: Iterable[Row]) -> None
                 free.append(estimator)
 
         for row in wanted(asked, read(out)):
-            if end - time.monotonic() < EXPECTED.get(row["model"], 7.0):
+            if end - time.monotonic() < expected(row):
                 print("no time for", json.dumps(row), flush=True)
                 continue
             made.append(threads.submit(estimate, row))
@@ -250,6 +186,8 @@ def engine(row: Row) -> str:
     """How the step was run."""
     kept = "static" if "kv_cache" in row else "growing"
     cache = f", {kept} cache" if row["mode"] == "decode" and row["model"] != STATES else ""
+    if row["mode"] == "generate":
+        cache = f", {kept} cache{', compiled' if 'compile' in row else ''}"
     weights = f", {row['weights']} weights ({row['kernel']})" if "weights" in row else ""
     options = "".join(f", {name} {row[name]}" for name in OF_TRAINING if name in row)
     return ("CUDA graph" if row.get("cuda_graph") else "eager") + cache + weights + options
@@ -259,7 +197,7 @@ def span(values: Iterable[float | None], form: str) -> str:
     """The least and the most of some values."""
     known = sorted(value for value in values if value is not None)
     if not known:
-        return "not measured"
+        return "–"
     low, high = (format(value, form) if value >= 0.005 else "< 0.01" for value in (known[0], known[-1]))
     return low if low == high else f"{low} to {high}"
 
@@ -269,8 +207,13 @@ def efficiency(row: Row) -> float:
 
 
 def peak_ratio(row: Row) -> float | None:
-    """The estimated peak over the measured one; weights in fewer bits are those of this script, and not compared."""
-    whole = row.get("peak") and row.get("estimated") and "weights" not in row
+    """The estimated peak over the measured one.
+
+    Weights in fewer bits are those of this script. A graph keeps what it reads, so that a cache which grows is there
+    twice, and what it computes lies in memory of its own: neither is compared with the estimate of a plain step.
+    """
+    keeps = row.get("cuda_graph") and row["mode"] == "decode" and "kv_cache" not in row
+    whole = row.get("peak") and row.get("estimated") and "weights" not in row and not keeps
     return float(row["estimated"] / row["peak"]) if whole else None
 
 
@@ -295,9 +238,29 @@ def table_of_models(path: Path) -> Iterator[str]:
     yield "| model | step | tokens | batch | rows | floor over time | peak, estimated over measured |"
     yield "|---|---|---|---|---:|---:|---:|"
     for (model, mode, how), some in grouped(rows, lambda r: r["model"], lambda r: r["mode"], engine):
-        lengths, batches = (", ".join(map(str, sorted({row[name] for row in some}))) for name in ("seq_len", "batch"))
+        lengths, batches = (", ".join(map(str, sorted(set(map(of, some))))) for of in (tokens, lambda r: r["batch"]))
         ratios = span(map(efficiency, some), ".2f"), span(map(peak_ratio, some), ".3f")
         yield f"| {model} | {mode}, {how} | {lengths} | {batches} | {len(some)} | {ratios[0]} | {ratios[1]} |"
+
+
+def tokens(row: Row) -> Any:
+    """Tokens of a step, or of prompt and output."""
+    return row["seq_len"] if "seq_len" in row else f"{row['prompt_len']} + {row['output_len']}"
+
+
+def table_of_answers(path: Path) -> Iterator[str]:
+    """Whole answers: the first token and each further one, and their floors over time."""
+    rows = [row for row in compared(path) if row["mode"] == "generate"]
+    yield "| model | engine | tokens | batch | first token | floor over time | per token | floor over time |"
+    yield "|---|---|---|---:|---:|---:|---:|---:|"
+    for row in rows:
+        first, rest = (row[f"{phase} measured_seconds"] for phase in ("prefill", "decode"))
+        ratios = row["prefill seconds"] / first, row["decode seconds"] / rest
+        each = rest / (row["output_len"] - 1)
+        yield (
+            f"| {row['model']} | {engine(row)} | {tokens(row)} | {row['batch']} |"
+            f" {first * 1e3:.1f} ms | {ratios[0]:.2f} | {each * 1e3:.2f} ms | {ratios[1]:.2f} |"
+        )
 
 
 def table_of_regimes(path: Path) -> Iterator[str]:
@@ -313,7 +276,7 @@ def table_of_regimes(path: Path) -> Iterator[str]:
 def told(path: Path) -> int:
     """Print what a file says; 1 if a time is below its floor."""
     rows = compared(path)
-    for line in (*table_of_models(path), "", *table_of_regimes(path)):
+    for line in (*table_of_models(path), "", *table_of_regimes(path), "", *table_of_answers(path)):
         print(line)
     off = sorted(abs(ratio - 1) for row in rows if (ratio := peak_ratio(row)) is not None)
     if off:

@@ -110,9 +110,10 @@ def timed(run: Run, kernel: str, where: str, budget: float) -> dict[str, Any]:
     measure.load_libraries(where)
     plain = replace(run, options=replace(run.options, weights=None))
     asked = workload_of(plain)
+    held = measure.Held(observer)
     step = placed(asked.step(asked.runs[0], where), where, copy=False)
     quantise(step.module, kind)
-    held = measure.Held(observer)
+    held.is_prepared()
     policy = Policy(budget=budget)
     made = list(measure.records(step, plain.case(), observer, options=asked.runs[0].options, policy=policy, held=held))
     return {"seconds": sum(seconds_of(record) for record in made), "peak": peak_of(made)}

@@ -59,14 +59,18 @@ def test_an_option_belongs_to_the_cells_that_it_means_something_to(tmp_path: Pat
     ]
 
 
-def test_whole_answers_are_cells_of_estimates_only(tmp_path: Path) -> None:
-    text = 'title = "T"\nmodels = ["m"]\nsources = ["estimate", "measure"]\nmodes = ["decode", "generate"]\n'
+def test_whole_answers_are_cells_of_what_runs_them_whole(tmp_path: Path) -> None:
+    sources = 'sources = ["estimate", "measure", "counters"]\n'
+    text = f'title = "T"\nmodels = ["m"]\n{sources}modes = ["decode", "generate"]\n'
     text += "[options]\nprompt_len = [8, 9]\noutput_len = 4\nprice_per_hour = 2.5\n"
     assert said(cells_of(tmp_path, text)) == [
         "estimate m fp32 decode price_per_hour=2.5",
         "estimate m fp32 generate output_len=4 price_per_hour=2.5 prompt_len=8",
         "estimate m fp32 generate output_len=4 price_per_hour=2.5 prompt_len=9",
         "measure m fp32 decode price_per_hour=2.5",
+        "measure m fp32 generate output_len=4 price_per_hour=2.5 prompt_len=8",
+        "measure m fp32 generate output_len=4 price_per_hour=2.5 prompt_len=9",
+        "counters m fp32 decode",
     ]
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 import rooflens as rl
 from rooflens.cli.main import cli
 from rooflens.devices import find
 from rooflens.errors import RooflensError
+from rooflens.models import Executable, Step, eager, workload
 from rooflens.report.case_json import promised_json
 from rooflens.running.estimating import estimable
 from rooflens.running.tracing import tracer
@@ -238,10 +240,98 @@ def test_a_combination_that_makes_no_sense_is_an_error_that_says_why(
     assert why in str(error.value)
 
 
-def test_a_whole_answer_is_estimated_and_not_run() -> None:
+def run_by_hand(model: str, **options: Any) -> tuple[Step, Executable]:
+    """A whole answer of 9 + 6 tokens of 2 sequences, ready to run on the processor."""
+    lengths = {"mode": "generate", "prompt_len": 9, "output_len": 6}
+    asked = workload(Request.of({"model": model, "batch": BATCH, **lengths, **options}))
+    step = asked.step(asked.runs[0], "cpu")
+    return step, eager(step, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [
+        (LLAMA, {}),
+        (LLAMA, {"kv_cache": "static"}),
+        (LLAMA, {"kv_dtype": "int8"}),
+        (LLAMA | {"model_type": "mistral", "sliding_window": 11}, {"kv_cache": "static"}),
+        (T5, {}),
+    ],
+)
+def test_a_whole_answer_is_run_token_by_token(tmp_path: Path, config: dict[str, Any], options: dict[str, Any]) -> None:
+    step, run = run_by_hand(saved(tmp_path, config), **options)
+    first = 1 if config is T5 else 9
+    marks: list[int] = []
+    calls: list[tuple[int, int, int]] = []
+    """Marks before it, tokens that it writes, and those that its cache has when it ends."""
+
+    def see(module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> None:
+        written = kwargs["decoder_input_ids" if config is T5 else "input_ids"]
+        calls.append((len(marks), written.shape[1], int(output.past_key_values.get_seq_length())))
+
+    with step.module.register_forward_hook(see, with_kwargs=True) and torch.no_grad():
+        for _ in range(2):  # the second answer begins as the first did
+            marks.clear()
+            calls.clear()
+            run.once(lambda: marks.append(len(calls)))
+            assert calls == [(0, first, first), *((1, 1, first + n) for n in range(1, 6))]
+            assert marks == [1, 6]
+    assert run.phases == ("prefill", "decode")
+
+
+@pytest.mark.parametrize("kv_cache", ["dynamic", "static"])
+def test_each_token_of_a_run_is_what_the_model_gives_without_a_cache(tmp_path: Path, kv_cache: str) -> None:
+    step, run = run_by_hand(saved(tmp_path, LLAMA), kv_cache=kv_cache)
+    last: list[torch.Tensor] = []
+    with step.module.register_forward_hook(lambda module, args, output: last.append(output.logits[:, -1])):
+        run.once(lambda: None)
+    given = torch.cat([step.kwargs["input_ids"], *(one["input_ids"] for one in step.following)], dim=1)
+    with torch.no_grad():
+        whole = step.module(input_ids=given).logits
+    torch.testing.assert_close(torch.stack(last, dim=1), whole[:, 8:])
+
+
+def test_measured_answers_join_their_estimate(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"prompt_len": 9, "output_len": [1, 3], "batch": BATCH, "estimate": True, "roof": H100}
+    found = rl.measure(saved(tmp_path, LLAMA), budget=0.01, device="cpu", isolated=False, profile=True, **asked)
+    one, three = found.cases
+    assert found.where(case=one, source="measure").phases == ("prefill",)
+    profiled = [r for r in found if r.source == "profile" and r.case == three and r.scope == "op"]
+    assert {r.phase for r in profiled} == {"prefill", "decode"}
+    cut = found.where(case=three)
+    timed = {r.phase: r.timing for r in cut if r.source == "measure" and r.timing is not None}
+    assert [len(timing.samples) >= 3 for timing in timed.values()] == [True, True]
+    _, case = promised_json(found)
+    seconds = {phase: timing.median for phase, timing in timed.items()}
+    assert case["answers"]["time_to_first_token"] == seconds["prefill"]
+    assert case["answers"]["time_per_output_token"] == pytest.approx(seconds["decode"] / 2)
+    text = rl.table(found)
+    assert "last token" in text
+    (last,) = [line for line in text.splitlines() if line.startswith("last token")]
+    assert last.count(">=") == 1  # nobody timed that step alone: it is its bound
+    (first,) = [line for line in text.splitlines() if line.startswith("first token")]
+    assert ">=" not in first
+
+
+def test_counted_of_a_whole_answer_are_its_prefill_and_its_middle_step() -> None:
+    def of(**options: Any) -> list[tuple[str, Any]]:
+        asked = Request.of({"model": "hf:llama", "mode": "inference", **options}).counted_steps()
+        return [(one.mode, dict(one.options.in_case(one.mode))) for one in asked]
+
+    # Steps of decode begin with 9, 10, 11, 12 and 13 tokens in the cache, and the last one leaves 14 there.
+    assert of(prompt_len=9, output_len=6) == [("prefill", {"seq_len": 9}), ("decode", {"seq_len": 11})]
+    assert of(prompt_len=9, output_len=1) == [("prefill", {"seq_len": 9})]
+    static = {"kv_cache": "static", "kv_cache_len": 14}
+    assert of(prompt_len=9, output_len=6, kv_cache="static") == [
+        ("prefill", static | {"seq_len": 9}),
+        ("decode", static | {"seq_len": 11}),
+    ]
+    assert of(mode="decode", seq_len=4) == [("decode", {"seq_len": 4})]
+
+
+def test_what_cannot_be_run_of_a_whole_answer_says_why() -> None:
     for run in (rl.measure, rl.counters):
-        with pytest.raises(RooflensError, match="estimates and does not run; give mode prefill or decode"):
+        with pytest.raises(RooflensError, match="give prompt_len and output_len, its lengths"):
             run("hf:llama", mode="generate")
-    for command in ("measure", "counters"):
-        result = CliRunner().invoke(cli, [command, "hf:llama", "--mode", "generate"])
-        assert result.exit_code == 2
+    with pytest.raises(RooflensError, match="its cache grows with each; give kv_cache='static'"):
+        rl.measure("hf:llama", prompt_len=4, output_len=4, cuda_graph=True)

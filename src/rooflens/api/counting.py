@@ -14,7 +14,7 @@ from rooflens.regions import COUNTERS
 from rooflens.results import RecordSet
 from rooflens.running.beside import Beside, disturbs
 from rooflens.running.counting import check_settings, counted_program, counter
-from rooflens.runs.run import Request, check_runs_here, is_own_file
+from rooflens.runs.run import Request, is_own_file
 
 LIMIT = 600.0
 """Seconds for counting one batch."""
@@ -34,6 +34,8 @@ def counters(
     accumulation_steps: int = 1,
     img_size: int | Sequence[int] | None = None,
     seq_len: int | Sequence[int] | None = None,
+    prompt_len: int | Sequence[int] | None = None,
+    output_len: int | Sequence[int] | None = None,
     kv_cache: str = "dynamic",
     kv_cache_len: int | None = None,
     kv_dtype: str | None = None,
@@ -63,6 +65,8 @@ def counters(
         roof: the device whose ceilings hold: a name, a device file, or ``measured``. Default: the catalogue's entry.
         estimate: also estimate the same cases: algorithmic FLOP and compulsory bytes beside what was executed.
         keep: a folder for ncu's reports and the profiler's traces; by default they are thrown away.
+        prompt_len, output_len: of a whole answer, two steps are counted, each a case of its own: prefill, and the
+            middle one of its steps of decode.
         (others): as in :func:`estimate`.
 
     Returns:
@@ -73,8 +77,7 @@ def counters(
         ModelError: every batch failed.
         InvalidValue: an argument cannot be used.
     """
-    requests = Request.each_of(locals())
-    check_runs_here(mode)
+    requests = [step for request in Request.each_of(locals()) for step in request.counted_steps()]
     if not isinstance(model, str):
         raise InvalidValue(
             "ncu runs a model in a process of its own; name it: resnet18, hf:gpt2, path/file.py:function"

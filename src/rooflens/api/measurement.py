@@ -19,7 +19,7 @@ from rooflens.running.estimating import check_limit, check_seconds
 from rooflens.running.measuring import cannot_run, check_can_run
 from rooflens.running.outcomes import why_all_failed
 from rooflens.running.sweep import Collected, search_largest
-from rooflens.runs.run import Request, Run, check_runs_here
+from rooflens.runs.run import Request, Run
 from rooflens.stopwatch import END, Stopwatch
 from rooflens.timing import Policy
 
@@ -50,6 +50,8 @@ def measure(
     accumulation_steps: int = 1,
     img_size: int | Sequence[int] | None = None,
     seq_len: int | Sequence[int] | None = None,
+    prompt_len: int | Sequence[int] | None = None,
+    output_len: int | Sequence[int] | None = None,
     kv_cache: str = "dynamic",
     kv_cache_len: int | None = None,
     kv_dtype: str | None = None,
@@ -100,14 +102,13 @@ def measure(
         (others): as in :func:`estimate`.
 
     Returns:
-        One record per phase with every sample, and one with memory and the conditions of the run; a batch that fails is
-        a `Failure` in `.failures`, and the others go on.
+        One record per phase (of a whole answer prefill and decode) with every sample, and one with memory and the
+        conditions of the run; a batch that fails is a `Failure` in `.failures`, and the others go on.
 
     Raises:
         ModelError: every batch failed.
     """
     requests = Request.each_of(locals())
-    check_runs_here(mode)
     check_torch()
     check_where(device)
     check_seconds("budget", budget)

@@ -18,7 +18,7 @@ from rooflens.cli.command_group import is_quiet, say
 from rooflens.cli.completion import ModelName
 from rooflens.progress import WAITING
 from rooflens.runs.dtype_names import dtype_hint, dtype_named
-from rooflens.runs.options import ANSWERING, OPTIONS, Option
+from rooflens.runs.options import OPTIONS, Option
 
 if TYPE_CHECKING:
     from rooflens.report.figures.saving import Savable
@@ -155,11 +155,12 @@ def run_options(source: str, without: Collection[str] = ()) -> Callable[[Command
         ),
         click.option(
             "--mode",
-            type=click.Choice([mode for mode in MODES if mode not in ANSWERING or source == "estimate"]),
+            type=click.Choice(MODES),
             default="inference",
             show_default=True,
             help="Kind of step. train: forward with loss, backward and optimizer. prefill, decode: language models."
-            + (" generate: a whole answer; its lengths alone ask for it too." if source == "estimate" else ""),
+            " generate: a whole answer; its lengths alone ask for it too."
+            + (" Counted are its prefill and its middle step of decode." if source == "counters" else ""),
         ),
         *(table_option(line) for line in OPTIONS.values() if source in line.sources and line.concerns not in without),
         *(_not_run(line) for line in OPTIONS.values() if line.concerns == "weights" and source not in line.sources),

@@ -23,6 +23,7 @@ class Example:
         cache: the name under which the model takes and gives its cache.
         empty_cache: makes the cache to begin with; None leaves that to the model.
         seen: tokens of each sequence that the cache has seen after the step.
+        following: inputs of the steps after this one, which go on with its cache: those of a whole answer.
         known: values of integers decide shapes, as those of grids do; the integers among the inputs have theirs.
     """
 
@@ -33,6 +34,7 @@ class Example:
     cache: str | None = None
     empty_cache: Callable[[], Any] | None = None
     seen: int | None = None
+    following: tuple[dict[str, Any], ...] = ()
     known: bool = False
 
 

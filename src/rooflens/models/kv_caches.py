@@ -62,7 +62,7 @@ def _filled_cache(step: Step, prompts: Sequence[dict[str, Any]], copied: Callabl
         with torch.no_grad():
             filled = step.module(**copied(prompt), **({} if cache is None else {name: cache})).get(name)
             if filled is None and cache is None:  # perhaps it fills one that is handed to it
-                cache = _dynamic_cache(step.module)
+                cache = usual_cache(step.module)
                 step.module(**copied(prompt), **{name: cache})
         if filled is None and not cache_tensors(cache):
             raise ModelError(f"{step.name} fills no cache, so it has no mode {step.mode!r}")
@@ -94,7 +94,7 @@ def _states(before: Sequence[tuple[torch.nn.Module, Mapping[str, Any]]]) -> Iter
                 yield _State(module, name)
 
 
-def _dynamic_cache(module: torch.nn.Module) -> Any:
+def usual_cache(module: torch.nn.Module) -> Any:
     """Return an empty cache of transformers' usual kind, for a model that fills the one it is given."""
     from transformers import DynamicCache
 
@@ -172,6 +172,11 @@ def _cut(after: Any, before: Any) -> torch.Tensor | None:
     if len(longer) > 1 or any(after.shape[dim] < shape[dim] for dim in longer):
         return None
     return after.narrow(longer[0], 0, shape[longer[0]]) if longer else after
+
+
+def is_fixed(cache: Any) -> bool:
+    """True if a cache has its length from the beginning: each step finds it in the same memory."""
+    return any(getattr(part, "max_cache_len", None) is not None for part in _objects(cache))
 
 
 def cache_tensors(cache: Any) -> list[torch.Tensor]:

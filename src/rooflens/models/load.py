@@ -137,6 +137,7 @@ def make_step(
         cache=example.cache,
         empty_cache=example.empty_cache,
         seen=example.seen,
+        following=example.following,
         known=example.known,
         mode=mode,
         loss=loss,

@@ -15,11 +15,13 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from rooflens.errors import InvalidValue, ModelError, RooflensError, class_of, exit_code, first_line
+from rooflens.models.answering import AnswerRun
 from rooflens.models.holders import Holders
 from rooflens.models.kv_caches import Restored, begun_cache, cache_tensors
 from rooflens.models.precisions import precisions
 from rooflens.models.step import Step, as_result, check_whole, with_results
 from rooflens.records import AS_IS, Phase
+from rooflens.runs.options import ANSWERING
 
 PhaseEnd = Callable[[], None]
 """Called where a phase ends."""
@@ -72,9 +74,10 @@ def placed(step: Step, device: str, *, copy: bool = True) -> Step:
         module = (deepcopy(step.module) if copy else step.module).to(device=device, dtype=step.cast)
         if step.channels_last:
             module = module.to(memory_format=torch.channels_last)
-        inputs = (step.args, step.kwargs, step.targets, step.prompt)
-        args, kwargs, targets, prompt = _moved(inputs, move)
-    return replace(step, module=module, args=args, kwargs=kwargs, targets=targets, prompt=prompt)
+        inputs = (step.args, step.kwargs, step.targets, step.prompt, step.following)
+        args, kwargs, targets, prompt, following = _moved(inputs, move)
+    given = {"args": args, "kwargs": kwargs, "targets": targets, "prompt": prompt, "following": following}
+    return replace(step, module=module, **given)
 
 
 def _moved(inputs: Any, move: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -101,6 +104,8 @@ def eager(step: Step, device: str, *, capturable: bool = False, begun: Callable[
     """
     if step.module.training != step.training:
         step.module.train(step.training)
+    if step.mode in ANSWERING:
+        return _answering(step, AnswerRun(step, device))
     if step.generates:
         with step.precision(device):
             cache = begun_cache(step)
@@ -129,6 +134,7 @@ def eager(step: Step, device: str, *, capturable: bool = False, begun: Callable[
 def replayed(step: Step, *, begun: Callable[[], None] = lambda: None) -> Executable:
     """Return the step captured in CUDA graphs, one for each phase: the host launches no kernels.
 
+    Of a whole answer the graph is that of one step of decode, for all; prefill, which runs once, is launched as ever.
     `begun` as in :func:`eager`.
 
     Raises:
@@ -136,8 +142,10 @@ def replayed(step: Step, *, begun: Callable[[], None] = lambda: None) -> Executa
     """
     if step.scaled:
         raise InvalidValue("the gradient scaler of amp-fp16 looks at values on the host: no CUDA graph; use amp-bf16")
-    run = eager(step, "cuda", capturable=True, begun=begun)
-    stream = torch.cuda.Stream()
+    if step.mode in ANSWERING:
+        return _replayed_answer(step)
+    run, stream = eager(step, "cuda", capturable=True, begun=begun), torch.cuda.Stream()
+    torch.cuda.synchronize()  # the stream waits for none: a cache may still be filled on another
     with torch.cuda.stream(stream):
         for _ in range(GRAPH_WARMUP):
             run.once(lambda: None)
@@ -168,6 +176,45 @@ def replayed(step: Step, *, begun: Callable[[], None] = lambda: None) -> Executa
         run.put_back()
 
     return Executable(once=replay, phases=run.phases, state=lambda: read)
+
+
+def _answering(step: Step, answer: AnswerRun, write: Callable[[int], None] | None = None) -> Executable:
+    """Return a whole answer; `write` runs a step of decode, by its number."""
+    phases: tuple[Phase, ...] = ("prefill", "decode") if step.following else ("prefill",)
+    write = write or answer.write
+
+    def once(mark: PhaseEnd) -> None:
+        answer.read()
+        mark()
+        for n in range(len(step.following)):
+            write(n)
+        if step.following:
+            mark()
+        answer.put_back()
+
+    return Executable(once=once, phases=phases)
+
+
+def _replayed_answer(step: Step) -> Executable:
+    """Return a whole answer whose steps of decode are replayed from the graph of one: its cache has a fixed length."""
+    answer = AnswerRun(step, "cuda")
+    if not step.following:
+        return _answering(step, answer)
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        for _ in range(GRAPH_WARMUP):
+            answer.read()
+            answer.write(0)
+            answer.put_back()
+        answer.read()
+        torch.cuda.synchronize()
+        graph.capture_begin()
+        answer.write(0)
+        graph.capture_end()
+        answer.put_back()
+    torch.cuda.synchronize()
+    return _answering(step, answer, lambda _: graph.replay())
 
 
 @contextmanager

@@ -38,11 +38,12 @@ class Step:
         args: positional inputs.
         kwargs: named inputs.
         targets: what the loss compares the output with, or None.
-        mode: inference, train, prefill or decode.
+        mode: inference, train, prefill or decode; generate is run, and traced a step at a time.
         prompt: named inputs of the runs before the step that fill the cache with which the step goes on (decode).
-        cache: the name under which a language model takes and gives its cache (prefill and decode), or None.
+        cache: the name under which a language model takes and gives its cache (prefill, decode and generate), or None.
         empty_cache: makes the cache to begin with; None leaves that to the model.
-        seen: tokens of each sequence that the cache has seen after the step (prefill and decode).
+        seen: tokens of each sequence that the cache has seen after the step (prefill, decode and generate).
+        following: named inputs of the steps after prefill, one for each further token of an answer (generate).
         known: the values of its integers are known where nothing else has any; they decide shapes.
         loss: used in train mode.
         optimizer: used in train mode.
@@ -68,6 +69,7 @@ class Step:
     cache: str | None = None
     empty_cache: Callable[[], Any] | None = None
     seen: int | None = None
+    following: tuple[dict[str, Any], ...] = ()
     known: bool = False
     mode: str = "inference"
     loss: Loss

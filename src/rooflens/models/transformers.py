@@ -133,6 +133,10 @@ class Built:
         whole = self._whole(sizes)
         if self.mode == "prefill":
             return self._generating(whole | self.filling, ())
+        if self.mode in ANSWERING:
+            encoded = self._encoded(sizes) if self.encodes_first else {}
+            following = tuple(self._written(sizes, at, at + 1, encoded) for at in range(self.tokens, self.seen))
+            return replace(self._generating(whole | self.filling, ()), following=following)
         uses_cache = getattr(text_of(self.config), "use_cache", False) and self.mode == "inference"
         targets, keeps = self._targets(sizes), self.cache if uses_cache else None
         return Example(kwargs=whole, targets=targets, cache=keeps, known=self.has_values)
@@ -260,13 +264,17 @@ class Built:
         last = self.tokens
         parts = [(begin, end) for begin, end in ((0, last - 1), (last - 1, last), (last, last + 1)) if end > begin]
         if not self.encodes_first:
-            *prompt, step = [ids_at(sizes, *part) | self.filling for part in parts]
+            encoded = read = {}
         else:
-            encoded = self._encoded(sizes)
-            written = [{"decoder_input_ids": ids(sizes, *part)} | self.filling for part in parts]
-            read = self._read(sizes, media(sizes))
-            *prompt, step = [(read if n == 0 else encoded) | words for n, words in enumerate(written)]
+            encoded, read = self._encoded(sizes), self._read(sizes, media(sizes))
+        *prompt, step = [self._written(sizes, *part, encoded if n else read) for n, part in enumerate(parts)]
         return self._generating(step, tuple(prompt))
+
+    def _written(self, sizes: InputSizes, begin: int, end: int, encoder: Mapping[str, Any]) -> dict[str, Any]:
+        """Inputs of a step that writes some tokens; those of the encoder, or what it has made, beside them."""
+        if not self.encodes_first:
+            return ids_at(sizes, begin, end) | self.filling
+        return {**encoder, "decoder_input_ids": ids(sizes, begin, end)} | self.filling
 
     def _generating(self, step: dict[str, Any], prompt: tuple[dict[str, Any], ...]) -> Example:
         return Example(
@@ -294,7 +302,8 @@ class Built:
             words = self._read(self.sizes, media(self.sizes)).keys() == {"input_ids"}
             if not words or not isinstance(error.__cause__, VALUES_DECIDE):
                 raise
-            tried = BaseModelOutput(last_hidden_state=_Shape((self.tokens, self.config.hidden_size), torch.float32))
+            shape = (self.read or self.tokens, self.config.hidden_size)
+            tried = BaseModelOutput(last_hidden_state=_Shape(shape, torch.float32))
         return {"encoder_outputs": tree_map_only(_Shape, lambda shape: shape.made(sizes.batch), tried)}
 
     def _targets(self, sizes: InputSizes) -> Any:

@@ -53,7 +53,7 @@ def answer_column(quantity: Quantity, show: Literal["always", "room", "files"] =
     def read(row: AnsweredRow) -> Entry:
         value = None if row.only else quantity.read(row.evidence).value
         sign: Sign = ">=" if quantity.better == "less" else "<="
-        if energy or row.measured is not None:
+        if energy or (row.measured is not None and quantity.timed):
             sign = "<=" if energy and row.measured is not None else ""
         return Entry(value, "" if value is None else sign)
 

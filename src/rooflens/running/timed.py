@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rooflens.errors import InvalidValue, RooflensError
@@ -18,6 +18,7 @@ from rooflens.running.isolation import AnswerListener, Serve
 from rooflens.running.jobs import Measure, PartEntered, Share, StageEntered, Start, place_of
 from rooflens.running.measuring import Measurer
 from rooflens.running.outcomes import contents
+from rooflens.runs.options import ANSWERING
 from rooflens.runs.run import Run, is_own_file
 from rooflens.sources import conditions, environment
 from rooflens.sources import measure as source
@@ -26,6 +27,8 @@ from rooflens.timing import Policy
 
 PROBE = Policy(warmup=1, settle=1, settle_seconds=0.0, min_samples=1, max_samples=1, budget=0.1)
 """For a run that is only asked whether it fits."""
+LEAST_ANSWERS = 3
+"""Samples of whole answers, each of which is many steps and may take a minute."""
 PROFILE = "profile"
 """The stage that comes after all that is timed."""
 DEVICE, LIBRARIES, BUILD, MOVE, RECORDS = "device", "libraries", "build", "move", "records"
@@ -144,6 +147,8 @@ def _measure(
     """
     where, case, options = observer.where, run.case(device), run.options
     policy = PROBE if budget is None else Policy(budget=budget)
+    if run.mode in ANSWERING:
+        policy = replace(policy, min_samples=min(policy.min_samples, LEAST_ANSWERS))
     at = "build"
 
     def enter(name: str) -> None:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 Concern = Literal["step", "weights", "answer", "graph", "counting", "running", "price"]
 """What an option is about: what the step computes; how its weights are stored, which rooflens estimates and does not
-run; how long a whole answer is, likewise; which sizes an ONNX file takes; how an estimate counts the step; how a
+run; how long a whole answer is; which sizes an ONNX file takes; how an estimate counts the step; how a
 measurement runs it; what its device costs."""
 SOURCES_OF: Mapping[Concern, tuple[str, ...]] = {
     "step": ("estimate", "measure", "counters"),
     "weights": ("estimate",),
-    "answer": ("estimate",),
+    "answer": ("estimate", "measure", "counters"),
     "graph": ("estimate",),
     "counting": ("estimate",),
     "running": ("measure",),
@@ -35,7 +35,7 @@ Fusion = Literal["none", "pointwise", "attention"]
 FUSIONS: tuple[Fusion, ...] = ("none", "pointwise", "attention")
 TRAINING = ("train",)
 ANSWERING = ("generate",)
-"""The mode of a whole answer: prefill, and a step of decode for each further token. It is estimated, and not run."""
+"""The mode of a whole answer: prefill, and a step of decode for each further token."""
 GENERATING = ("prefill", "decode", *ANSWERING)
 """Modes of a language model that fill a cache, or go on with one."""
 WITHOUT_GRADIENTS = ("inference", *GENERATING)
@@ -357,6 +357,16 @@ class Options:
                     f" {' or '.join(line.modes)}, or leave it out"
                 )
 
+    def of_step(self, tokens: int, room: int) -> Options:
+        """The options of one step of a whole answer.
+
+        Args:
+            tokens: those that it reads in prefill, or finds in its cache.
+            room: tokens that the cache of the whole answer has room for.
+        """
+        length = room if self.kv_cache == "static" and self.kv_cache_len is None else self.kv_cache_len
+        return replace(self, prompt_len=None, output_len=None, seq_len=tokens, kv_cache_len=length)
+
     def _check_answer(self) -> None:
         """Raise InvalidValue if a whole answer has no lengths, or another one."""
         if self.output_len is None:
@@ -367,6 +377,11 @@ class Options:
             raise InvalidValue(
                 f"seq_len={self.seq_len} is the length of one step, and prompt_len={self.prompt_len} and"
                 f" output_len={self.output_len} are those of a whole answer; leave one of them out"
+            )
+        if self.cuda_graph and self.kv_cache != "static":
+            raise InvalidValue(
+                "cuda_graph=True replays one step of decode for all of a whole answer, and its cache grows with each;"
+                " give kv_cache='static', or leave cuda_graph out"
             )
 
     def of_source(self, source: str) -> Options:

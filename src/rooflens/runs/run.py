@@ -24,15 +24,6 @@ def check_word(what: str, value: object) -> None:
         raise InvalidValue(f"unknown {what} {value!r}; known: {', '.join(known)}{hint}")
 
 
-def check_runs_here(mode: str) -> None:
-    """Raise InvalidValue for what is estimated only."""
-    if mode in ANSWERING:
-        raise InvalidValue(
-            f"mode {mode!r} is a whole answer, which rooflens estimates and does not run; give mode prefill or decode,"
-            " the steps that it consists of"
-        )
-
-
 Place = Literal["meta", "inputs", "cpu"]
 """Where a function of the user's makes what it makes: all on meta; all on the CPU but parameters, which are moved to
 meta; or all on the CPU."""
@@ -100,10 +91,7 @@ class Run:
             tokens: those that it reads in prefill, or finds in its cache.
             room: tokens that the cache of the whole answer has room for.
         """
-        options = replace(self.options, prompt_len=None, output_len=None, seq_len=tokens)
-        if options.kv_cache == "static" and options.kv_cache_len is None:
-            options = replace(options, kv_cache_len=room)
-        return replace(self, mode=mode, options=options)
+        return replace(self, mode=mode, options=self.options.of_step(tokens, room))
 
     def with_batches(self, batch: object) -> tuple[Run, ...]:
         """A run for each batch, once: of None, of a whole number, or of several.
@@ -177,12 +165,23 @@ class Request:
             cls.of({**arguments, **dict(zip(swept, values, strict=True))}) for values in product(*swept.values())
         )
 
+    def counted_steps(self) -> tuple[Request, ...]:
+        """Return what is counted of it: itself, but of a whole answer prefill and the middle one of its other steps."""
+        options, prompt, output = self.options, self.options.prompt_len, self.options.output_len
+        options.check_mode(self.mode)
+        if self.mode not in ANSWERING or prompt is None or output is None:
+            return (self,)
+        room = prompt + output - 1
+        steps = [("prefill", prompt)] + ([("decode", (prompt + room - 1) // 2)] if output > 1 else [])
+        return tuple(replace(self, mode=mode, options=options.of_step(tokens, room)) for mode, tokens in steps)
+
     def check_words(self) -> None:
-        """Raise InvalidValue for a dtype or a mode that is not known."""
+        """Raise InvalidValue for a dtype or a mode that is not known, or an option that the mode has no use for."""
         checked(
             *(partial(check_word, "dtype", self.dtype) for _ in range(self.dtype is not None)),
             partial(check_word, "mode", self.mode),
         )
+        self.options.check_mode(self.mode)
 
     def possible_runs(self) -> tuple[Run, ...]:
         """Return the runs as they are named: what is asked for of a model that may be unable to."""

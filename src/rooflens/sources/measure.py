@@ -26,9 +26,12 @@ from rooflens.records import Case, Failure, FailureKind, Memory, Phase, Record, 
 from rooflens.runs.options import Options
 from rooflens.sources import conditions
 from rooflens.timing import Clock, CudaClock, MonotonicClock, Policy, sample
+from rooflens.units import show
 
 FIRST_CALL = "first call"
 """Libraries load their kernels, a compiler compiles, a cache is filled."""
+WORTH_TELLING = 1 << 20
+"""Bytes of earlier models, or of the caller's."""
 FLUSH_BYTES = 256 << 20
 """Written before each sample to empty caches: several times a card's last level (as Triton's do_bench does)."""
 
@@ -85,7 +88,7 @@ def records(
         scope="model",
         memory=held.memory(),
         conditions=observation.conditions,
-        notes=(*step.notes, *set_meanwhile, *disturbed, *observation.notes, *_doubts(timings, policy)),
+        notes=(*step.notes, *set_meanwhile, *disturbed, *observation.notes, *held.notes(), *_doubts(timings, policy)),
     )
 
 
@@ -121,8 +124,10 @@ class Held:
 
     def __init__(self, observer: conditions.Observer) -> None:
         self._observer = observer
+        self._left = 0
         if observer.where == "cuda":
             _forget_peaks()
+            self._left = torch.cuda.memory_allocated()
             self._before = None
         else:
             gc.collect()  # reference cycles may keep an earlier model
@@ -135,8 +140,15 @@ class Held:
 
     def memory(self) -> Memory:
         if self._observer.where == "cuda":
-            return replace(peak_memory("cuda"), before=self._observer.held_by_others)
+            peaks = peak_memory("cuda")
+            own = max(0, (peaks.peak or 0) - self._left)
+            return replace(peaks, peak=own, before=self._observer.held_by_others)
         return Memory() if self._before is None else replace(peak_memory("cpu"), before=self._before[0])
+
+    def notes(self) -> Iterator[str]:
+        """Yield what has to be said of the peak."""
+        if self._left >= WORTH_TELLING:
+            yield f"{show(self._left, 'B')} were on the card for this process before, and are no part of the peak"
 
 
 def _forget_peaks() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote
 
-from rooflens.records import PHASES, Phase
+from rooflens.records import EVERY_PHASE, PHASES, Phase
 
 OURS = "rooflens:"
 _MODULE, _PHASE, _CALL = f"{OURS}module:", f"{OURS}phase:", f"{OURS}call:"
@@ -68,8 +68,9 @@ def phase_of(name: str, plain: bool = False) -> Phase | None:
 
     A `plain` name counts too: ``Forward``, as users write it.
     """
-    word = name.lower().removeprefix(_PHASE) if plain else name.removeprefix(_PHASE) if name.startswith(_PHASE) else ""
-    return next((phase for phase in PHASES if word == phase), None)
+    ours = name.startswith(_PHASE)
+    word = name.removeprefix(_PHASE) if ours else name.lower() if plain else ""
+    return next((phase for phase in (EVERY_PHASE if ours else PHASES) if word == phase), None)
 
 
 def is_optimizer(name: str) -> bool:

@@ -78,7 +78,7 @@ def _product(grids: Iterable[Grid]) -> Iterator[Cell]:
             devices = grid.devices_of.get(source, grid.devices) or (None,)
             axes = (grid.models, grid.modes, grid.dtypes, options, grid.batches or (None,), devices)
             for model, mode, dtype, chosen, batch, device in product(*axes):
-                if mode in ANSWERING and source != "estimate":  # it is not run
+                if mode in ANSWERING and source not in ("estimate", "measure"):  # its steps are cases of their own
                     continue
                 case = Case(
                     model=model,
