@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rooflens.errors import InvalidValue, RooflensError
@@ -119,6 +119,11 @@ def begin(start: Start, looked: Callable[[], conditions.Observer | None], tell: 
     return do
 
 
+def policy_of(mode: str, budget: float) -> Policy:
+    """When to stop sampling a step of a mode."""
+    return Policy(budget=budget, min_samples=LEAST_ANSWERS) if mode in ANSWERING else Policy(budget=budget)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Kept:
     """What was measured so far, and the environment in which it was."""
@@ -146,9 +151,7 @@ def _measure(
         InvalidValue: what was asked for makes no sense for any batch.
     """
     where, case, options = observer.where, run.case(device), run.options
-    policy = PROBE if budget is None else Policy(budget=budget)
-    if run.mode in ANSWERING:
-        policy = replace(policy, min_samples=min(policy.min_samples, LEAST_ANSWERS))
+    policy = PROBE if budget is None else policy_of(run.mode, budget)
     at = "build"
 
     def enter(name: str) -> None:
