@@ -357,16 +357,6 @@ class Options:
                     f" {' or '.join(line.modes)}, or leave it out"
                 )
 
-    def of_step(self, tokens: int, room: int) -> Options:
-        """The options of one step of a whole answer.
-
-        Args:
-            tokens: those that it reads in prefill, or finds in its cache.
-            room: tokens that the cache of the whole answer has room for.
-        """
-        length = room if self.kv_cache == "static" and self.kv_cache_len is None else self.kv_cache_len
-        return replace(self, prompt_len=None, output_len=None, seq_len=tokens, kv_cache_len=length)
-
     def _check_answer(self) -> None:
         """Raise InvalidValue if a whole answer has no lengths, or another one."""
         if self.output_len is None:

@@ -91,7 +91,7 @@ class Run:
             tokens: those that it reads in prefill, or finds in its cache.
             room: tokens that the cache of the whole answer has room for.
         """
-        return replace(self, mode=mode, options=self.options.of_step(tokens, room))
+        return replace(self, mode=mode, options=options_of_step(self.options, tokens, room))
 
     def with_batches(self, batch: object) -> tuple[Run, ...]:
         """A run for each batch, once: of None, of a whole number, or of several.
@@ -103,6 +103,12 @@ class Run:
         if not batches or (batch is not None and None in batches):
             raise InvalidValue(f"batch {batches!r} cannot be run; give whole numbers of at least 1")
         return tuple(dict.fromkeys(replace(self, batch=size) for size in batches))
+
+
+def options_of_step(options: Options, tokens: int, room: int) -> Options:
+    """Return the options of one step of a whole answer, as :meth:`Run.step_of_answer`."""
+    length = room if options.kv_cache == "static" and options.kv_cache_len is None else options.kv_cache_len
+    return replace(options, prompt_len=None, output_len=None, seq_len=tokens, kv_cache_len=length)
 
 
 def several(values: object) -> tuple[Any, ...]:
@@ -173,7 +179,7 @@ class Request:
             return (self,)
         room = prompt + output - 1
         steps = [("prefill", prompt)] + ([("decode", (prompt + room - 1) // 2)] if output > 1 else [])
-        return tuple(replace(self, mode=mode, options=options.of_step(tokens, room)) for mode, tokens in steps)
+        return tuple(replace(self, mode=mode, options=options_of_step(options, tokens, room)) for mode, tokens in steps)
 
     def check_words(self) -> None:
         """Raise InvalidValue for a dtype or a mode that is not known, or an option that the mode has no use for."""
