@@ -15,6 +15,7 @@ import rooflens
 
 ROOT = Path(__file__).parents[1]
 PROMISED = {
+    "advise",
     "calibrate",
     "chart",
     "check",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # for type checkers; what Python loads stands below
     from rooflens.api.catalogue import devices as devices
     from rooflens.api.catalogue import models as models
     from rooflens.api.checking import check as check
+    from rooflens.api.choosing import advise as advise
     from rooflens.api.choosing import rank as rank
     from rooflens.api.comparing import compare as compare
     from rooflens.api.counting import count_program as count_program
@@ -62,7 +63,7 @@ _HOMES = {
     "rooflens.api.estimation": "estimate largest_batch longest_context",
     "rooflens.api.explaining": "explain",
     "rooflens.api.measurement": "measure",
-    "rooflens.api.choosing": "rank",
+    "rooflens.api.choosing": "advise rank",
     "rooflens.api.reading": "read",
     "rooflens.api.replaying": "replay",
     "rooflens.api.regions": "region",

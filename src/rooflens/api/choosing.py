@@ -1,19 +1,25 @@
-"""Rankings: which device a model should run on, and at what batch."""
+"""Choices: which device a model should run on, at what batch, and what would make it faster there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rooflens.api.estimation import estimate
+from rooflens.api.estimation import LIMIT, estimate
+from rooflens.api.reading import read
 from rooflens.compare import DeviceRanking
+from rooflens.compare.advice import Advice
 from rooflens.compare.ranking import RankedBy, ranked
 from rooflens.devices import catalogue, usual_devices
 from rooflens.errors import InvalidValue
 from rooflens.machine import find, find_all, listed
 from rooflens.progress import Progress
 from rooflens.records import Device
-from rooflens.runs.run import is_graph, is_own_file
+from rooflens.results import Evidence, join
+from rooflens.running.advising import advised
+from rooflens.running.estimating import check_limit
+from rooflens.runs.run import Request, Run, is_graph, is_own_file, several
 
 if TYPE_CHECKING:
     import torch
@@ -68,3 +74,78 @@ def rank(
     trying = batch is None and isinstance(model, str) and not is_graph(model) and not is_own_file(model)
     records = estimate(model, device=targets, batch=BATCHES if trying else batch, progress=progress, **options)
     return ranked(records, by=by, prices=prices, best_only=trying, cuda_graph=cuda_graph)
+
+
+MOST_STEPS = 8
+"""Steps of a file that are advised on at once: each is estimated some ten times."""
+
+
+def advise(
+    model: str | Path | torch.nn.Module,
+    *,
+    device: str | Device | None = None,
+    batch: int | Sequence[int] | None = None,
+    limit: float = LIMIT,
+    progress: Progress | None = None,
+    **options: Any,
+) -> tuple[Advice, ...]:
+    """Tell what would help a step on one device, by how much, and what that costs.
+
+    >>> advise("resnet50", device="h100-sxm", batch=64)[0].together[0].gain  # doctest: +SKIP
+
+    Each change that applies is estimated alone, and the best of them together: a lower precision, channels last,
+    compiling, fused attention, CUDA graphs, a fused optimizer, quantised weights, a larger batch.
+
+    Args:
+        model: as of :func:`estimate`; or a record file with measured steps, whose times are then those to improve.
+        device: name, device file or device; of a file it picks the steps, as `batch` does.
+        batch: one or several.
+        limit: seconds for each estimate of a model in a file of your own.
+        options: as of :func:`estimate`; none of a record file.
+
+    Returns:
+        For each step what helps it; ``rl.table`` shows it.
+
+    Raises:
+        InvalidValue: no device, or a file without such steps, or with more than 8 of them.
+        Incomparable: no time can be expected of a step there.
+        (others): as of :func:`estimate`.
+    """
+    check_limit(limit)
+    if isinstance(model, str | Path) and Path(model).suffix == ".jsonl":
+        if options:
+            raise InvalidValue(f"{min(options)} is an option of a model, and {str(model)!r} is a record file")
+        asked = list(_in_file(Path(model), device, batch))
+    else:
+        if device is None:
+            raise InvalidValue("advice is about a model on a device, and none is named; give one, like device='h200'")
+        (target,) = find_all(device)
+        arguments = {"model": str(model) if isinstance(model, Path) else model, **options}
+        requests = (Request.each_of({**arguments, "batch": size}) for size in several(batch))
+        asked = [(request, target, None) for each in requests for request in each]
+    return tuple(
+        advised(request, target, measured, limit=limit, progress=progress) for request, target, measured in asked
+    )
+
+
+def _in_file(
+    path: Path, device: str | Device | None, batch: int | Sequence[int] | None
+) -> Iterator[tuple[Request, Device, float | None]]:
+    """Yield the steps of a file on devices that are known, with their measured times."""
+    found = [item for item in join(read(path)) if item.device is not None and item.case.batch in _batches(item, batch)]
+    if device is not None:
+        name = find_all(device)[0].name
+        found = [item for item in found if item.case.device == name]
+    timed = [item for item in found if item.measured() is not None] or found
+    if not 0 < len(timed) <= MOST_STEPS:
+        what = f"has {len(timed)} of them; advice is given on {MOST_STEPS} at once" if timed else "has none"
+        raise InvalidValue(f"a step on a known device is wanted, and {str(path)!r} {what}: name a batch, or a device")
+    for item in timed:
+        assert item.device is not None
+        measured = item.measured()
+        request = Request.of_run(Run.of(item.case))
+        yield request, item.device, None if measured is None or measured.pieces else measured.seconds
+
+
+def _batches(item: Evidence, batch: int | Sequence[int] | None) -> tuple[int | None, ...]:
+    return (item.case.batch,) if batch is None else several(batch)

@@ -17,6 +17,7 @@ Results are frozen data that tables and figures read. :mod:`~rooflens.compare.st
 Reads records and devices, runs nothing, needs no torch.
 """
 
+from rooflens.compare.advice import Advice
 from rooflens.compare.agreement import Agreement, Joined, compare_evidence
 from rooflens.compare.asked import AskedNumber, asked_numbers
 from rooflens.compare.correlation import Correlation, correlations
@@ -41,5 +42,6 @@ Comparison = (
     | tuple[PhaseRatio, ...]
     | tuple[Sweep, ...]
     | tuple[AskedNumber, ...]
+    | tuple[Advice, ...]
 )
 """What was compared."""

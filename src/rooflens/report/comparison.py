@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from rooflens.compare import (
+    Advice,
     Agreement,
     AskedNumber,
     Correlation,
@@ -27,6 +28,7 @@ from rooflens.compare.kernel_pairs import spelling
 from rooflens.compare.uncertainty import LEVEL
 from rooflens.errors import InvalidValue
 from rooflens.records import Case
+from rooflens.report.advice import advice_table
 from rooflens.report.columns import CASE, PHASE, ROOM, case_columns, p_entry, whole
 from rooflens.report.ranking import ranking_for_files, ranking_tables
 from rooflens.report.series import asked_table, correlation_table, exponent_table, phases_table, sweep_table
@@ -50,6 +52,8 @@ def comparison_tables(compared: object, *, for_files: bool = False) -> list[Tabl
     """
     if for_files and isinstance(compared, DeviceRanking):
         return _with_doubts(ranking_for_files(compared), compared)
+    if isinstance(compared, tuple) and compared and isinstance(compared[0], Advice):
+        return [advice_table(one) for one in compared]
     if isinstance(compared, tuple) and compared and type(compared[0]) in _SERIES:
         return _with_doubts([_SERIES[type(compared[0])](compared)], compared[0])
     if isinstance(compared, Doubtful) and type(compared) in _SHOWN:
