@@ -10,9 +10,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean
 
 import rooflens as rl
 from rooflens.results import RecordSet
+from rooflens.running.attributing import EQUAL
 
 
 def main() -> None:
@@ -33,27 +35,69 @@ def read(path: Path) -> RecordSet:
 
 def agreement(name: str, once: RecordSet, every: RecordSet) -> Iterator[str]:
     """A line for each phase, and one on single kernels."""
+    pairs = [
+        (a, b) for a, b in zip(kernels(once), kernels(every), strict=False) if a.name == b.name and a.phase == b.phase
+    ]
     for phase in every.phases:
         a, b = once.total(phase), every.total(phase)
         values = {"FLOP": (a.flops, b.flops), **{at: (a.bytes.get(at), b.bytes.get(at)) for at in b.bytes}}
         shown = ", ".join(f"{key} {x / y - 1:+.3%}" for key, (x, y) in values.items() if x and y)
         yield f"{name} {phase}: {shown}"
-    pairs = [
-        (a.work, b.work)
-        for a, b in zip(kernels(once), kernels(every), strict=False)
-        if a.name == b.name and a.work is not None and b.work is not None
-    ]
+        for level in ("l2", "dram"):
+            yield f"{name} {phase} {level}: {chance([pair for pair in pairs if pair[0].phase == phase], level)}"
     for what in ("flops", "dram", "l2"):
-        margins = sorted(
-            abs(x / y - 1)
-            for a, b in pairs
-            for x, y in [(a.total_flops, b.total_flops) if what == "flops" else (a.bytes.get(what), b.bytes.get(what))]
-            if x and y
-        )
+        margins = sorted(abs(x / y - 1) for x, y in (values_of(pair, what) for pair in pairs) if x and y)
         if margins:
             half, most = margins[len(margins) // 2], margins[int(0.95 * (len(margins) - 1))]
             margin = f"median {half:.2%}, 95 % within {most:.2%}, at most {margins[-1]:.2%}"
             yield f"{name} {what} of single kernels: {margin}"
+
+
+Pair = tuple[rl.Record, rl.Record]
+"""A launch where equal ones were counted once, and where each was."""
+
+
+def values_of(pair: Pair, what: str) -> tuple[float, float]:
+    """FLOP, or the bytes of a level, of both; 0 where they are not known."""
+    works = [record.work for record in pair]
+    one, other = (work.total_flops if what == "flops" else work.bytes.get(what) for work in works if work is not None)
+    return one or 0, other or 0
+
+
+def chance(pairs: list[Pair], level: str) -> str:
+    """How far launches that were counted both times differ, and by how much totals may differ by chance.
+
+    The same launch does not move the same bytes twice. How far that goes is seen where each was counted: from launches
+    that do the same, of one kernel together. A total of `n` equal launches, of which one was counted in another run,
+    then differs by the square root of n^2 + n times that.
+    """
+    groups: dict[tuple[str, float], list[float]] = {}
+    both = [0.0, 0.0]
+    for pair in pairs:
+        x, y = values_of(pair, level)
+        if x and y:
+            groups.setdefault((pair[0].name, x), []).append(y)
+            if EQUAL not in pair[0].notes:
+                both = [both[0] + x, both[1] + y]
+    spread: dict[str, list[float]] = {}
+    for (name, _), counts in groups.items():
+        if len(counts) > 1:
+            spread.setdefault(name, []).extend(
+                (y / mean(counts) - 1) ** 2 * len(counts) / (len(counts) - 1) for y in counts
+            )
+    variance = sum(
+        (len(counts) ** 2 + len(counts)) * mean(spread[name]) * mean(counts) ** 2
+        for (name, _), counts in groups.items()
+        if name in spread
+    )
+    total = sum(map(sum, groups.values()))
+    if not total or not both[1]:
+        return "none"
+    seen = sum(sum(counts) for (name, _), counts in groups.items() if name in spread) / total
+    return (
+        f"launches counted both times {both[0] / both[1] - 1:+.3%}; totals differ by"
+        f" {variance**0.5 / total:.3%} by chance (standard deviation, from kernels with {seen:.0%} of the bytes)"
+    )
 
 
 def kernels(records: RecordSet) -> list[rl.Record]:

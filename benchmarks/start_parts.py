@@ -131,6 +131,7 @@ def profiled(asked: argparse.Namespace) -> None:
     from rooflens.runs.options import Options
     from rooflens.runs.run import Run
 
+    compiler_on_demand()
     tell = Told(asked.began)
     seconds: list[tuple[str, float]] = []
 

@@ -29,11 +29,11 @@ _LOOKS = 0.02
 def begin(start: Start) -> Serve:
     """The worker's side: profile one step of a run; its records and its trace become files.
 
-    What runs steps and profiles them is loaded while the model is looked up.
+    What runs steps is loaded while the model is looked up.
     """
     where = found_device(place_of(start)).where
     loader = ThreadPoolExecutor(1)
-    libraries = loader.submit(_load, where)
+    libraries = loader.submit(measure.load_libraries, where)
     loader.shutdown(wait=False)  # its thread ends with that, and leaves the handles that it made to this one
 
     def do(job: Profile, tell: AnswerListener) -> bool:
@@ -98,12 +98,6 @@ def _awaited(path: Path) -> bytes:
             raise SystemExit(f"{str(path)!r} did not come within {PATIENCE:g} s")
         time.sleep(_LOOKS)
     return path.read_bytes()
-
-
-def _load(where: str) -> None:
-    """Let torch load its libraries, and its profiler look at the device."""
-    measure.load_libraries(where)
-    profiled_step.load_profiler(where)
 
 
 def _step(asked: Workload, where: str) -> Step:

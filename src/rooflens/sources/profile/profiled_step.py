@@ -112,10 +112,11 @@ def _profile(
     Args:
         around: entered around the run.
     """
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if where == "cuda" else [])]
     with tempfile.TemporaryDirectory() as folder, _quiet():
         path = Path(folder) / "trace.json"
         with profile(
-            activities=_activities(where),
+            activities=activities,
             # The profiler's own start-up is no part of the step.
             schedule=schedule(wait=0, warmup=1, active=1, repeat=1),
             on_trace_ready=lambda done: done.export_chrome_trace(str(path)),
@@ -133,17 +134,6 @@ def _profile(
         if keep is not None:
             shutil.copyfile(path, keep)
         return read_trace(path)
-
-
-def _activities(where: str) -> list[ProfilerActivity]:
-    return [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if where == "cuda" else [])]
-
-
-def load_profiler(where: str) -> None:
-    """Profile nothing, so that the profiler has looked at the device before a step is profiled."""
-    with _quiet(), profile(activities=_activities(where)):
-        torch.ones(1, device=where)
-        _wait(where)
 
 
 def counted(step: Step, run: Executable, rounds: Callable[[], Sequence[Round]]) -> None:
