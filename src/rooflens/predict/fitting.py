@@ -25,22 +25,29 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("stream",),
         tuple(f"stream.{name}" for name in ("start", "share_wide", "share_narrow", "cached", "full", "empty")),
     ),
-    (("copy",), ("copy.broadcast", "copy.shift", "copy.roll", "copy.transpose")),
+    (
+        ("copy",),
+        tuple(f"copy.{name}" for name in ("broadcast", "shift", "roll", "transpose", "cat_long", "cat_each_short")),
+    ),
     (
         ("product",),
         (
             *("product.start", "product.rate_fp32", "product.rate_tf32", "product.rate_half", "product.streamed"),
+            "product.unaligned",
             *("product.depth_fp32", "product.depth_tf32", "product.depth_half", *_TILES),
         ),
     ),
     (
         ("convolution",),
-        tuple(f"convolution.{name}" for name in ("start", "relayout", "thin", "fp32", "fft_saves")),
+        tuple(f"convolution.{name}" for name in ("start", "relayout", "planar", "thin", "fp32", "fft_saves")),
     ),
     (("stem",), ("convolution.stem", "convolution.stem_half", "convolution.stem_start")),
     (
         ("grouped",),
-        tuple(f"convolution.{name}" for name in ("groups_half", "groups_tf32", "groups_fp32", "grouped")),
+        (
+            "convolution.grouped",
+            *(f"groups.{of}_{k}" for k in ("half", "tf32", "fp32", "odd") for of in ("start", "output", "input")),
+        ),
     ),
     (
         ("depthwise",),
@@ -48,7 +55,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             f"depthwise.{name}"
             for name in (
                 *("planar_output", "planar_tap", "last_output", "last_tap", "read", "share"),
-                *("planar_alone", "last_alone"),
+                *("planar_alone", "last_alone", "wide_last"),
             )
         ),
     ),
@@ -59,6 +66,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             f"norm.{name}"
             for name in (
                 *("planar_share", "planar_elements", "planes", "alone", "last_start", "plane_wide", "plane_narrow"),
+                "row_start",
                 *(f"channel_{step}_{kind}" for step in ("training", "gradients") for kind in ("wide", "narrow")),
                 *("last_fixed", "last_training", "last_gradients"),
                 *(f"{of}_{kind}" for of in ("row_share", "row_gradients", "rows") for kind in ("wide", "narrow")),
@@ -70,20 +78,23 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         tuple(
             f"attention.{name}"
             for name in (
-                *("start", "fp32", "fp32_width", "flash", "flash_width", "backward", "masked"),
+                *("start", "fp32", "fp32_width", "flash", "flash_width", "backward", "masked", "odd"),
                 *("decode", "decode_odd"),
             )
         ),
     ),
-    (("rows",), ("rows.start", "rows.share", "rows.long", "rows.rows")),
-    (("pooling",), tuple(f"pooling.{name}" for name in ("share", "output", "tap", "last_max", "last_average"))),
+    (("rows",), ("rows.start", "rows.start_narrow", "rows.share", "rows.long", "rows.rows")),
+    (
+        ("pooling",),
+        tuple(f"pooling.{name}" for name in ("share", "output", "tap", "last_max", "last_average", "last_start")),
+    ),
     (("lookup",), ("lookup.share", "lookup.sorted")),
     (("list",), ("optimizer.start", "optimizer.share")),
 )  # fmt: skip
 """Effects whose calls are fitted together, and their constants; a later stage builds on the earlier ones."""
 FACTORS = (1.5, 1.2, 1.1, 1.04)
 ROUNDS = 2
-WEIGHT = 0.25
+WEIGHT = 0.5
 """Power of a call's seconds that it weighs: a step's time is mostly that of its long calls, and they are few."""
 WIDEST = 5.0
 """A constant that would leave its start by more than this factor stays: its calls do not tell it."""

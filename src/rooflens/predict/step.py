@@ -17,6 +17,7 @@ from rooflens.predict.bands import Regime, band
 from rooflens.predict.call_on_device import CallOnDevice, calls_on_device
 from rooflens.predict.card import Card
 from rooflens.predict.constants import Level
+from rooflens.predict.effects.streams import cold_weights
 from rooflens.predict.expected import expected_seconds
 from rooflens.records import Call, HostCalls, Phase, Record, Scalar
 
@@ -104,18 +105,23 @@ def predicted(
     for record in working:
         for piece, calls in _pieces(record, conduct):
             known = conduct.times.get((piece.call, piece.call.layout)) if conduct.times else None
-            families[record.kind] += calls * (expected_seconds(piece, card) if known is None else known)
+            families[record.kind] += calls * (
+                expected_seconds(piece, card) if known is None else known + cold_weights(piece, card)
+            )
             replayed += calls * (known or 0.0)
             launches += calls * (piece.own if piece.nbytes else 0.0)
     device = sum(families.values())
+    queue = (
+        device * card["launch.among"] + launches * card["launch.handover" if conduct.way == "graph" else "launch.gap"]
+    )
     level: Level = "replayed" if replayed > device / 2 else card.level
     if conduct.way == "graph":
-        return _with_band(device, device, None, families, card, level, "graph" if conduct.step else "pieces")
+        seconds = queue if conduct.step else device
+        return _with_band(seconds, device, None, families, card, level, "graph" if conduct.step else "pieces")
     if conduct.way == "compiled":
         hosts = host.compiled(round(launches), card)
     else:
         hosts = host.eager(working, conduct.of_phase(phase), card)
-    queue = device + launches * card["launch.gap"]
     regime: Regime = "device-bound" if device > 1.6 * hosts else "host-bound" if hosts > 1.6 * device else "mixed"
     return _with_band(max(queue, hosts), device, hosts, families, card, level, regime)
 

@@ -2,7 +2,8 @@
 
 A block takes 128 queries of a head (64 in fp32) and goes over the keys in blocks of as many: lengths are padded to
 blocks, and a causal call computes the blocks that touch its half. Rates are per head width: twice as wide runs twice as
-fast, up to 128. fp32 has one kernel, whatever the TF32 switch says. Masks cost a factor. Backward computes 5 products
+fast, up to 128. fp32 has one kernel, whatever the TF32 switch says. Masks cost a factor, and so do lengths that are no
+multiple of 8. Backward computes 5 products
 for the 4 that are counted. A few queries against many keys read the cache, at a small share of the bandwidth where a
 mask is given or the keys are no multiple of 8 (measured decoders on an H100). Other forms and constants: a suite on an
 H100 (77 calls; torch 2.11, whose 16-bit kernel is cuDNN's or FlashAttention-2's).
@@ -50,10 +51,17 @@ def attention(piece: CallOnDevice, card: Card) -> float:
     computing = flops / rate
     if not packed:
         causal = bool(call.get("causal", call.get("is_causal")))
+        computing *= _slower(card, query, key, masked)
         computing *= padding(query.shape[-2], key.shape[-2], BLOCK[query.dtype in HALF], causal) * _waves(card, query)
-    if masked:
-        computing *= card["attention.masked"]
     return start + max(computing, reading)
+
+
+def _slower(card: Card, query: Tensor, key: Tensor, masked: bool) -> float:
+    """The time with a mask, or with keys that are no whole vectors, over that without."""
+    if query.dtype not in HALF:
+        return card["attention.masked_wide"] if masked else 1.0
+    odd = key.shape[-2] % VECTOR > 0
+    return (card["attention.masked"] if masked else 1.0) * (card["attention.odd"] if odd else 1.0)
 
 
 def _rate(card: Card, query: Tensor) -> float:

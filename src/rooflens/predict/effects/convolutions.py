@@ -2,10 +2,11 @@
 
 Positions of the result x output channels, summed over input channels x taps. Only the gradient of the weights splits
 its sum. Tensor-core kernels work with channels last: from channels-first tensors cuDNN copies input, weights and result
-(not for 1x1 with stride 1 and whole vectors of pixels). Few input channels (a stem) run on direct kernels. fp32 takes
-channels first; cuDNN 9 runs 3x3 on images up to 32 pixels by FFT where there are positions enough. Groups of 4, 8, 16
-or 32 channels are bound by bytes, at a small share; others fall off a cliff. A bias is added by a kernel of its own
-(torch's Convolution.cpp). Forms: a trial and a suite (512 calls) on an H100.
+(not for 1x1 with stride 1 and whole vectors of 16 bytes of pixels, and not for images of one pixel). Few input channels
+(a stem) run on direct kernels. fp32 takes channels first; cuDNN 9 runs 3x3 on images up to 32 pixels by FFT where there
+are positions enough. Groups of 4, 8, 16 or 32 channels cost a time for each result and for each input; others fall off
+a cliff. A bias is added by a kernel of its own (torch's Convolution.cpp). Forms: a trial, a suite (512 calls) and the
+convolutions of 14 models (2,400 calls) on an H100.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ STEM = 4
 THIN = 128
 """With fewer channels on either side, the library takes kernels of an earlier generation."""
 NARROW = frozenset({2, 4, 8, 16, 32})
-"""Channels of a group for which the library has kernels that are bound by bytes."""
-NO_PRODUCT = 0.0
+"""Channels of a group for which the library has kernels of its own."""
+WIDE_GROUP = 128
+"""Channels from which on a group is a product of its own."""
 LEAST_WINOGRAD = 16
-VECTOR = 8
-"""Elements of a vector: 1x1 kernels read channels first where pixels are a multiple of it."""
+LESS = 2 / 3
+"""Of the channels from which on FFT is taken: enough for the gradient of the input, of images of any size."""
+VECTOR_BYTES = 16
+"""1x1 kernels read channels first where the pixels of a plane are whole vectors."""
 
 
 def convolution(piece: CallOnDevice, card: Card) -> float:
@@ -46,6 +50,8 @@ def convolution(piece: CallOnDevice, card: Card) -> float:
         inputs, result = result, inputs  # a transposed convolution is the gradient of a plain one
     if groups > 1 and weight.shape[1] == 1:
         return depthwise(piece, card, inputs, weight, result) + (bias if channels_last(call) else 0.0)
+    if groups > 1 and not backward and (kind := _grouped_kind(piece, weight)):
+        return bias + _grouped(piece, card, kind, inputs, result) + _relayout(piece, card, inputs, weight, result)
     asked = tuple(map(bool, call.integers("output_mask")[:2])) if backward else (True,)
     sizes = _sizes(inputs, weight, result, groups, backward, bool(call.get("transposed")))
     parts = [(number, one) for number, (one, want) in enumerate(zip(sizes, asked, strict=True)) if want]
@@ -55,17 +61,17 @@ def convolution(piece: CallOnDevice, card: Card) -> float:
     for number, (m, n, k) in parts:
         of_weight = backward and number == 1
         product = tiled(card, piece.precision, m, n, k, groups, SPLITS if of_weight else (1,))
-        product *= _slower(piece, card, weight, result, of_weight)
-        moving = moved(piece, card, _share(piece, card, weight, groups)) / len(parts)
+        product *= _slower(piece, card, weight, result, "weight" if of_weight else "input" if backward else "")
+        moving = _moving(piece, card) / len(parts)
         seconds += card["convolution.start"] + max(product, moving)
     return seconds + len(parts) * _relayout(piece, card, inputs, weight, result)
 
 
 def _bias(card: Card, call: Call) -> float:
     """Seconds of adding a bias to the result: an element-wise kernel whose operand is broadcast."""
-    if call.name not in PLAIN or not isinstance(call.get("bias"), Tensor):
-        return 0.0
     out = call.outputs[0]
+    if call.name not in PLAIN or not isinstance(call.get("bias"), Tensor) or prod(out.shape[2:]) == 1:
+        return 0.0
     moving = bytes_time(0, 2 * out.nbytes, 2 * out.nbytes, card, card["stream.share_wide"])
     return card["stream.start"] + max(moving, out.elements / card.per_second("copy.broadcast"))
 
@@ -78,28 +84,47 @@ def _stem(piece: CallOnDevice, card: Card, parts: int) -> float:
     return card["convolution.stem_start"] + max(flops / rate, moving)
 
 
-def _share(piece: CallOnDevice, card: Card, weight: Tensor, groups: int) -> float:
-    """The share of the bandwidth: small for narrow groups."""
-    if groups > 1 and weight.shape[1] in NARROW:
-        kind = "half" if piece.precision in HALF else "tf32" if piece.precision == "tf32" else "fp32"
-        return card[f"convolution.groups_{kind}"]
-    return card["product.streamed"]
+def _moving(piece: CallOnDevice, card: Card) -> float:
+    """Seconds of the bytes; kernels on tensor cores gain nothing from a cache where channels come first."""
+    share = card["product.streamed"]
+    if piece.precision in (*HALF, "tf32") and not channels_last(piece.call):
+        return max(moved(piece, card, share), piece.nbytes / (card["convolution.planar"] * card.dram))
+    return moved(piece, card, share)
 
 
-def _slower(piece: CallOnDevice, card: Card, weight: Tensor, result: Tensor, of_weight: bool) -> float:
+def _grouped_kind(piece: CallOnDevice, weight: Tensor) -> str | None:
+    """The constants of a grouped convolution; None where it costs a share of the rate of a product."""
+    half = piece.precision in HALF
+    if weight.shape[1] in NARROW:
+        return "half" if half else "tf32" if piece.precision == "tf32" else "fp32"
+    return "odd" if half and weight.shape[1] < WIDE_GROUP and channels_last(piece.call) else None
+
+
+def _grouped(piece: CallOnDevice, card: Card, kind: str, inputs: Tensor, result: Tensor) -> float:
+    """Seconds of a convolution in groups that have a kernel of their own: a time for each result and each input."""
+    each = result.elements * card[f"groups.output_{kind}"] + inputs.elements * card[f"groups.input_{kind}"]
+    return card[f"groups.start_{kind}"] + max(each / card.cycles, moved(piece, card, card["product.streamed"]))
+
+
+def _slower(piece: CallOnDevice, card: Card, weight: Tensor, result: Tensor, gradient: str) -> float:
     """The time of the kernel that the library takes, over that of a plain product."""
     groups = piece.call.integer("groups")
     if groups > 1:
-        return NO_PRODUCT if weight.shape[1] in NARROW else 1 / card["convolution.grouped"]
+        return 1 / card["convolution.grouped"]
     thin = min(weight.shape[0], weight.shape[1]) < THIN and prod(weight.shape[2:]) > 1
     if piece.precision != "fp32":
         return 1 / card["convolution.thin"] if thin else 1.0
     slower = 1 / card["convolution.fp32"]
     if weight.shape[2:] != (3, 3) or any(step != 1 for step in piece.call.integers("stride")):
         return slower
-    small = max(result.shape[2:]) <= card["convolution.fft_pixels"]
-    enough = of_weight or result.shape[0] * prod(result.shape[2:]) >= card["convolution.fft_positions"]
-    if small and enough and min(weight.shape[:2]) >= card["convolution.fft_channels"]:
+    most = card["convolution.fft_pixels"]
+    small = max(result.shape[2:]) <= most or (gradient == "input" and most > 0)
+    enough = gradient == "weight" or result.shape[0] * prod(result.shape[2:]) >= card["convolution.fft_positions"]
+    if (
+        small
+        and enough
+        and min(weight.shape[:2]) >= card["convolution.fft_channels"] * (LESS if gradient == "input" else 1.0)
+    ):
         return slower / card["convolution.fft_saves"]
     return slower / card["convolution.winograd"] if min(weight.shape[:2]) >= LEAST_WINOGRAD else slower
 
@@ -132,10 +157,22 @@ def _relayout(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, r
     call = piece.call
     if piece.precision not in (*HALF, "tf32") or channels_last(call):
         return 0.0
-    whole = prod(inputs.shape[2:]) % VECTOR == 0
-    if prod(weight.shape[2:]) == 1 and whole and all(step == 1 for step in call.integers("stride")):
+    pixels = prod(inputs.shape[2:])
+    gradients = call.name == "convolution_backward"
+    if pixels == 1 or (not gradients and _one_pixel(call, weight) and _reads_planes(piece, inputs, pixels)):
         return 0.0
     seconds = 3 * card["stream.start"]
     for tensor in (inputs, weight, result):
         seconds += bytes_time(0, 2 * tensor.nbytes, 2 * tensor.nbytes, card, card["convolution.relayout"])
     return seconds
+
+
+def _one_pixel(call: Call, weight: Tensor) -> bool:
+    """True if a result depends on one pixel: 1x1 with stride 1."""
+    return prod(weight.shape[2:]) == 1 and all(step == 1 for step in call.integers("stride"))
+
+
+def _reads_planes(piece: CallOnDevice, inputs: Tensor, pixels: int) -> bool:
+    """True if 1x1 kernels take planes as they are: of whole vectors, or in TF32 of a single image."""
+    size = inputs.nbytes // max(1, inputs.elements)
+    return pixels * size % VECTOR_BYTES == 0 or (inputs.shape[0] == 1 and piece.precision == "tf32")

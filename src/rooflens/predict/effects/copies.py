@@ -6,16 +6,24 @@ fixed number of elements per second. Rates: a trial on an H100 (300 to 375, 210 
 
 from __future__ import annotations
 
+from math import hypot, prod
+
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
-from rooflens.predict.effects.streams import stream
+from rooflens.predict.effects.streams import bytes_time, stream
 from rooflens.records import Call, Tensor
 
+SHORT_RUN = 2048
+"""Bytes below which a run of elements that lie together is copied at a smaller share of the bandwidth."""
+MANY_RUNS = {"short": 4096, "long": 32}
+"""Runs from which on each joined tensor costs its time."""
 SHIFTS = frozenset({"roll", "constant_pad_nd", "flip", "reflection_pad2d", "replication_pad2d", "im2col", "col2im"})
 
 
 def copy_or_pointwise(piece: CallOnDevice, card: Card) -> float:
     """Seconds of an element-wise kernel or a copy."""
+    if piece.call.name == "cat":
+        return joined(piece, card)
     seconds = stream(piece, card)
     kind = addressing(piece.call)
     if kind is None:
@@ -24,12 +32,30 @@ def copy_or_pointwise(piece: CallOnDevice, card: Card) -> float:
     return max(seconds, card["stream.start"] + elements / card.per_second(f"copy.{kind}"))
 
 
+def joined(piece: CallOnDevice, card: Card) -> float:
+    """Seconds of joining tensors: bytes, and a time for each of them where there are many runs of elements to copy.
+
+    A run is what lies together of one tensor: its channels where these come last.
+    """
+    out = piece.call.outputs[0]
+    dim = piece.call.get("dim")
+    axis = int(dim) % max(1, len(out.shape)) if isinstance(dim, int | float) else 0
+    last = out.memory_format.startswith("channels_last") and axis == 1
+    inner = 1 if last else prod(out.shape[axis + 1 :])
+    outer = out.elements // max(1, out.shape[axis] * inner)
+    run = out.nbytes / max(1, outer * len(piece.call.inputs))
+    kind = "short" if run < SHORT_RUN else "long"
+    moving = bytes_time(0.0, piece.nbytes, piece.nbytes, card, card[f"copy.cat_{kind}"])
+    each = card[f"copy.cat_each_{kind}"] * min(1.0, outer / MANY_RUNS[kind])
+    return card["stream.start"] + hypot(moving, len(piece.call.inputs) * each)
+
+
 def addressing(call: Call) -> str | None:
     """How a kernel finds its elements where they do not lie one behind the other: transpose, shift or broadcast."""
     if call.name in SHIFTS:
         return "roll" if call.name == "roll" else "shift"
     out = call.outputs[0] if call.outputs else None
-    if out is None or call.name == "cat":
+    if out is None:
         return None
     kind, size = None, out.elements
     for tensor in call.inputs:

@@ -17,15 +17,18 @@ from rooflens.records import Tensor
 
 def depthwise(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, result: Tensor) -> float:
     """Seconds of a depthwise convolution, or of its gradients."""
-    last = inputs.dtype in ("fp16", "bf16") and "channels_last" in (inputs.memory_format, weight.memory_format)
+    channels_last = "channels_last" in (inputs.memory_format, weight.memory_format)
+    last = inputs.dtype in ("fp16", "bf16") and channels_last
     form = "last" if last else "planar"
     taps = prod(weight.shape[2:])
     each = (card[f"depthwise.{form}_output"] + card[f"depthwise.{form}_tap"] * taps) / card.cycles
+    each *= card["depthwise.wide_last"] if channels_last and not last else 1.0
     values = max(result.elements, card["depthwise.read"] * inputs.elements) if last else result.elements
     least = taps * card[f"depthwise.{form}_alone"]
     if piece.call.name != "convolution_backward":
         return _kernel(piece, card, each * values, least)
     for_input, for_weight = map(bool, piece.call.integers("output_mask")[:2])
+    each *= card["depthwise.gradients_wide_last"] if channels_last and not last else 1.0
     seconds = 0.0
     if for_input:
         seconds += _kernel(piece, card, card[f"depthwise.input_{form}"] * each * inputs.elements, least)

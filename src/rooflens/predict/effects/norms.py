@@ -13,8 +13,10 @@ from rooflens.predict.card import Card
 from rooflens.predict.effects.streams import moved, stream
 from rooflens.records import Tensor
 
-FEW = 32
+FEW = 8
 """Channels with which a norm with channels last reaches half of its rate."""
+JOIN = 3
+"""Exponent of the norm that joins the start of such a kernel with its work."""
 TRAINING = 3 / 2
 """Readings and writings of a tensor over those of one pass: statistics first, then the values."""
 
@@ -39,7 +41,7 @@ def _rows(piece: CallOnDevice, card: Card, backward: bool) -> float:
         computing = inputs.elements / card.per_second(f"norm.row_gradients_{kind}")
         return 2 * card["stream.start"] + max(computing, moved(piece, card, card[f"norm.row_share_{kind}"]))
     reading = moved(piece, card, card[f"norm.row_share_{kind}"])
-    return card["stream.start"] + max(reading, rows / card.per_second(f"norm.rows_{kind}"))
+    return card["norm.row_start"] + max(reading, rows / card.per_second(f"norm.rows_{kind}"))
 
 
 def _batch_norm(piece: CallOnDevice, card: Card, name: str) -> float:
@@ -66,9 +68,8 @@ def _channels_last(piece: CallOnDevice, card: Card, inputs: Tensor, training: bo
     kind = "gradients" if backward else "training" if training else "fixed"
     rate = card.per_second(f"norm.last_{kind}") * channels / (channels + FEW)
     start = card["norm.last_start"] * (2 if training and not backward else 1)
-    return max(
-        start, card["stream.start"] + max(inputs.elements / rate, moved(piece, card, card["stream.share_narrow"]))
-    )
+    rest = max(inputs.elements / rate, moved(piece, card, card["stream.share_narrow"]))
+    return float((start**JOIN + rest**JOIN) ** (1 / JOIN))
 
 
 def _by_channel(card: Card, inputs: Tensor, backward: bool) -> float:

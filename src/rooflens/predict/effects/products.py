@@ -4,7 +4,8 @@ The result is cut into tiles. Each unit works on one at a time, so tiles run in 
 empty. A tile costs its multiply-adds plus a fixed depth (filling the pipeline, writing the result). Where there are
 fewer tiles than units, the sum is split and partial sums are added. The library takes the fastest tile; so does this.
 Arithmetic and bytes overlap but for their ends: a norm with exponent 3 joins them. Form and depths: a trial on an H100.
-Cards that cannot hold their clock in products (T4, L4) are held back by power: FLOP/s are at most watts / joules.
+Rows that are no whole vectors of 16 bytes cost their bytes at a small share of the bandwidth. Cards that cannot hold
+their clock in products (T4, L4) are held back by power: FLOP/s are at most watts / joules.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ SPLITS = (1, 2, 4, 8, 16, 32)
 LEAST_DEPTH = 64
 """Of a sum that is split: shorter parts are not worth their start."""
 HALF = frozenset({"fp16", "bf16"})
+TENSOR = HALF | {"tf32"}
+ROW = 16
+"""Bytes of a vector: kernels on tensor cores load rows in whole ones."""
 
 
 def product(piece: CallOnDevice, card: Card) -> float:
@@ -32,7 +36,22 @@ def product(piece: CallOnDevice, card: Card) -> float:
         return contraction(piece, card)
     m, n, k, batch = sizes
     fixed = min(piece.weights, piece.nbytes)
-    return product_time(card, piece.precision, m, n, k, batch, fixed, piece.nbytes - fixed, piece.held)
+    seconds = product_time(card, piece.precision, m, n, k, batch, fixed, piece.nbytes - fixed, piece.held)
+    if piece.precision in TENSOR and unaligned(piece.call):
+        return max(seconds, card["product.start"] + piece.nbytes / (card["product.unaligned"] * card.dram))
+    return seconds
+
+
+def unaligned(call: Call) -> bool:
+    """True if rows of an operand or of the result are no whole vectors of 16 bytes, which kernels load."""
+    return any(t.shape and t.shape[-1] > 1 and t.shape[-1] * t.nbytes // t.elements % ROW for t in _matrices(call))
+
+
+def _matrices(call: Call) -> Iterator[Tensor]:
+    for _, value in call.arguments:
+        if isinstance(value, Tensor) and len(value.shape) > 1 and value.elements:
+            yield value
+    yield from call.outputs
 
 
 def contraction(piece: CallOnDevice, card: Card) -> float:

@@ -29,4 +29,4 @@ def row_passes(piece: CallOnDevice, card: Card) -> float:
         if inner == set(range(len(tensor.shape) - len(inner), len(tensor.shape))):
             rows = prod(tensor.shape[: -len(inner)])
             seconds = max(seconds, rows / card.per_second("rows.rows"))
-    return card["rows.start"] + seconds
+    return card["rows.start_narrow" if piece.narrow else "rows.start"] + seconds

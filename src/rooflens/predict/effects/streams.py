@@ -28,7 +28,8 @@ def moved(piece: CallOnDevice, card: Card, share: float, times: float = 1.0) -> 
     cold = min(piece.weights, piece.nbytes)
     if cold and piece.held is not None:
         cold *= 1 - cached_share(piece.held, card)  # a small model's weights stay from step to step
-    return bytes_time(cold, (piece.nbytes * times) - cold, piece.nbytes, card, share)
+    held = piece.nbytes / 2 if piece.call.name.endswith("_") else piece.nbytes  # in place: written where it was read
+    return bytes_time(cold, (piece.nbytes * times) - cold, held, card, share)
 
 
 def bytes_time(cold: float, warm: float, working_set: float, card: Card, share: float) -> float:
@@ -45,3 +46,12 @@ def cached_share(working_set: float, card: Card) -> float:
         return 0.0
     empty, full = card["stream.empty"] * card.l2, card["stream.full"] * card.l2
     return min(1.0, max(0.0, (empty - working_set) / (empty - full)))
+
+
+def cold_weights(piece: CallOnDevice, card: Card) -> float:
+    """Seconds by which weights are read slower in a step than in a row of equal calls, which find them in L2."""
+    if piece.held is None or not piece.weights:
+        return 0.0
+    lost = cached_share(piece.nbytes, card) - cached_share(piece.held, card)
+    share = card["stream.share_wide"] * card.dram
+    return max(0.0, lost) * piece.weights * max(0.0, 1 / share - 1 / card.per_second("stream.cached"))
