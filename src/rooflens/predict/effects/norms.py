@@ -48,7 +48,7 @@ def _batch_norm(piece: CallOnDevice, card: Card, name: str) -> float:
     inputs = piece.call.tensor("input")
     backward = "backward" in name
     training = backward or bool(piece.call.get("training", "no_" not in name))
-    if inputs.memory_format in ("channels_last", "channels_last_3d"):
+    if inputs.memory_format in ("channels_last", "channels_last_3d") or len(inputs.shape) == 2:
         return _channels_last(piece, card, inputs, training, backward)
     if training:
         return card["stream.start"] + max(
