@@ -248,10 +248,17 @@ def test_a_batch_norm_is_bound_by_planes_and_in_training_by_channels() -> None:
 
 def test_few_channels_that_lie_last_are_slow() -> None:
     of = card(stream__start=0, norm__last_start=0, norm__last_fixed=1.0)
-    for channels, rate in ((32, 0.5), (96, 0.75)):
+    for channels, rate in ((8, 0.5), (24, 0.75)):
         image = laid("channels_last", 64, channels, 64, 64, dtype="bf16")
         what = call("native_batch_norm", image, input=image, training=False)
         assert seconds(what, of) == pytest.approx(image.elements / (rate * 100 * GIGA))
+
+
+def test_a_batch_norm_of_rows_is_no_norm_of_many_planes() -> None:
+    of = card(stream__start=0, norm__last_start=0, norm__last_fixed=0.01, norm__planes=1e-6)
+    rows = tensor(50_176, 512)  # (positions, channels), as LeViT has it
+    seen = seconds(call("native_batch_norm", rows, input=rows, training=False), of)
+    assert seen == pytest.approx(rows.elements / (0.01 * 100 * GIGA) * 520 / 512)
 
 
 def test_attention_in_fp32_takes_no_heed_of_tf32_and_a_causal_one_does_half() -> None:
@@ -292,6 +299,29 @@ def test_a_cache_is_read_slowly_under_a_mask_or_with_an_odd_length(keys: int, ma
     given = tensor(16, 1, 1, keys, dtype="bf16") if mask else None
     one = call("attention", (query, tensor(1)), query=query, key=held, value=held, mask=given, causal=False)
     assert seconds(one, of) == pytest.approx(2 * held.nbytes / (share * 1e12), rel=0.01)
+
+
+def test_rows_that_are_no_whole_vectors_cost_their_bytes() -> None:
+    of = card(product__start=0, product__unaligned=0.25)
+    for width, slow in ((49, True), (56, False)):  # 98 bytes, and 112
+        left, right = tensor(1000, 56, width, dtype="bf16"), tensor(1000, width, 32, dtype="bf16")
+        what = call("bmm", tensor(1000, 56, 32, dtype="bf16"), self=left, mat2=right)
+        taken = sum(t.nbytes for t in (left, right, what.outputs[0])) / 0.25e12
+        assert (seconds(what, of) == pytest.approx(taken)) is slow
+
+
+def test_joined_tensors_cost_a_time_each_where_runs_are_short() -> None:
+    of = card(stream__start=0, copy__cat_short=1e6, copy__cat_each_short=2e-6)  # their bytes cost nothing here
+    parts = tuple(laid("channels_last", 32, 32, 28, 28, dtype="bf16") for _ in range(6))
+    out = laid("channels_last", 32, 192, 28, 28, dtype="bf16")
+    assert seconds(call("cat", out, tensors=parts, dim=1), of) == pytest.approx(6 * 2e-6, rel=1e-3)
+
+
+def test_grouped_kernels_cost_a_time_for_each_result() -> None:
+    of = card(groups__start_half=0, groups__output_half=2.0, groups__input_half=1.0, product__streamed=1e6)
+    what = convolved(layout="channels_last", channels=64, stride=2, groups=16)
+    results, elements = what.outputs[0].elements, what.inputs[0].elements
+    assert seconds(what, of, "bf16") == pytest.approx((2.0 * results + elements) / (100 * GIGA))
 
 
 def test_a_list_of_many_small_tensors_costs_launches() -> None:

@@ -284,3 +284,30 @@ def test_what_has_no_count_is_an_error() -> None:
     tokens = torch.randn(123, 4, 16)
     with pytest.raises(ModelError, match="does not hold sequences of 124 tokens"):
         rl.estimate(Flash(), inputs=(tokens, tokens, torch.tensor([0, 124], dtype=torch.int32)))
+
+
+class Attending(nn.Module):
+    """Self-attention as an encoder calls it."""
+
+    def __init__(self, heads: int, weights: bool) -> None:
+        super().__init__()
+        self.layer, self.weights = nn.MultiheadAttention(16 * heads, heads, batch_first=True), weights
+
+    def forward(self, x: Tensor) -> Any:
+        return self.layer(x, x, x, need_weights=self.weights)[0]
+
+
+@pytest.mark.parametrize(
+    ("heads", "weights", "training", "names"),
+    [
+        (2, False, False, ["addmm", "attention", "addmm"]),  # torch's native path: one packed product, no copies
+        (3, False, False, None),  # an odd number of heads
+        (2, True, False, None),
+        (2, False, True, None),
+    ],
+)
+def test_attention_in_eval_runs_natively(heads: int, weights: bool, training: bool, names: list[str] | None) -> None:
+    x = torch.randn(4, 10, 16 * heads)
+    estimate = rl.estimate(Attending(heads, weights).train(training), inputs=(x,), mode="inference")
+    found = [r.name for r in estimate if r.call is not None]
+    assert (found == names) if names else "clone" in found

@@ -55,11 +55,12 @@ def leaves(module: nn.Module, x: torch.Tensor, where: str) -> dict[str, Any]:
     module(x)
     for hook in hooks:
         hook.remove()
-    total: dict[str, float] = Counter()
+    total: dict[str, float] = {}
     count: Counter[str] = Counter()
     for leaf, given in seen[:80]:
-        total[type(leaf).__name__] += issued(partial(leaf, given), where, 20, 3)
-        count[type(leaf).__name__] += 1
+        kind = type(leaf).__name__
+        total[kind] = total.get(kind, 0.0) + issued(partial(leaf, given), where, 20, 3)
+        count[kind] += 1
     return {kind: [count[kind], total[kind] / count[kind]] for kind in total}
 
 

@@ -1,6 +1,7 @@
 """Take on a GPU what predictions are fitted on and judged by: suite, host costs, times of models, replayed operations.
 
     PYTHONPATH=src:. python3 benchmarks/prediction/on_gpu.py OUT --seconds 420
+    PYTHONPATH=src:. python3 benchmarks/prediction/on_gpu.py OUT --seconds 110 --judged
 
 Writes suite.jsonl, host.json, truth.jsonl and replayed.jsonl to OUT, line by line: what was not reached is not there.
 """
@@ -11,7 +12,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -19,6 +20,7 @@ from typing import Any, TextIO
 
 import torch
 import torchvision
+from benchmarks.prediction.truth_models import MODELS as JUDGED
 
 import rooflens as rl
 from rooflens.costs import Arithmetic, cost
@@ -66,12 +68,13 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=420)
     parser.add_argument("--jobs", type=int, default=14)
+    parser.add_argument("--judged", action="store_true", help="only replay the calls of truth_models")
     given = parser.parse_args()
     begun = time.monotonic()
     given.out.mkdir(parents=True, exist_ok=True)
     device = rl.device(torch.cuda.get_device_name())
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
-        traced = {model: pool.submit(calls_of, model) for model in MODELS}
+        traced = {model: pool.submit(calls_of, model) for model in (JUDGED if given.judged else MODELS)}
 
         def left() -> float:
             return float(given.seconds) - (time.monotonic() - begun)
@@ -79,6 +82,11 @@ def main() -> None:
         def told(what: str) -> None:
             print(f"{what}: {given.seconds - left():.0f} s", flush=True)
 
+        if given.judged:
+            replayed(given.out, device, traced, left)
+            told("replay")
+            pool.shutdown(wait=False, cancel_futures=True)
+            return
         times_of_suite(given.out, device, left)
         told("suite")
         for future in traced.values():
@@ -107,7 +115,9 @@ def replayed(out: Path, device: Device, traced: dict[str, Future[Any]], left: An
     """The models' own calls, each once, however many models have it."""
     known: set[tuple[Any, ...]] = set()
     with (out / "replayed.jsonl").open("w") as file:
-        for model, future in traced.items():
+        of = {future: model for model, future in traced.items()}
+        for future in as_completed(of):
+            model = of[future]
             if future.exception() is not None:
                 print(model, repr(future.exception()), flush=True)
                 continue
