@@ -298,16 +298,15 @@ class Attending(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("heads", "weights", "training", "names"),
+    ("heads", "weights", "names"),
     [
-        (2, False, False, ["addmm", "attention", "addmm"]),  # torch's native path: one packed product, no copies
-        (3, False, False, None),  # an odd number of heads
-        (2, True, False, None),
-        (2, False, True, None),
+        (2, False, ["addmm", "attention", "addmm"]),  # torch's native path: one packed product, no copies
+        (3, False, None),  # an odd number of heads
+        (2, True, None),
     ],
 )
-def test_attention_in_eval_runs_natively(heads: int, weights: bool, training: bool, names: list[str] | None) -> None:
+def test_attention_in_eval_runs_natively(heads: int, weights: bool, names: list[str] | None) -> None:
     x = torch.randn(4, 10, 16 * heads)
-    estimate = rl.estimate(Attending(heads, weights).train(training), inputs=(x,), mode="inference")
+    estimate = rl.estimate(Attending(heads, weights).eval(), inputs=(x,))
     found = [r.name for r in estimate if r.call is not None]
     assert (found == names) if names else "clone" in found

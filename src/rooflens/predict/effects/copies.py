@@ -40,7 +40,7 @@ def joined(piece: CallOnDevice, card: Card) -> float:
     out = piece.call.outputs[0]
     dim = piece.call.get("dim")
     axis = int(dim) % max(1, len(out.shape)) if isinstance(dim, int | float) else 0
-    last = out.memory_format.startswith("channels_last") and axis == 1
+    last = out.memory_format in ("channels_last", "channels_last_3d") and axis == 1
     inner = 1 if last else prod(out.shape[axis + 1 :])
     outer = out.elements // max(1, out.shape[axis] * inner)
     run = out.nbytes / max(1, outer * len(piece.call.inputs))
