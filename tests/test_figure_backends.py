@@ -21,7 +21,8 @@ from tests.level_samples import cached, crowd, kernel
 from rooflens.devices import catalogue, find
 from rooflens.errors import InvalidValue, OutputError
 from rooflens.records import Case
-from rooflens.report.figures.axes import Axis
+from rooflens.report.charts import svg
+from rooflens.report.figures.axes import Axis, ticks
 from rooflens.report.figures.drawn_marks import drawn_marks
 from rooflens.report.figures.label_places import Box, Spot
 from rooflens.report.figures.labels import TextLine, shorten, wrap
@@ -29,8 +30,10 @@ from rooflens.report.figures.page_layout import PLANE_WIDTH, SCREEN, Plane, arra
 from rooflens.report.figures.plotly_labels import PX
 from rooflens.report.figures.roofline import roofline_figure
 from rooflens.report.figures.saving import Figure
-from rooflens.report.figures.with_matplotlib import POINTS_PER_INCH, draw, tick_text, ticks
+from rooflens.report.figures.with_matplotlib import POINTS_PER_INCH, draw
 from rooflens.report.figures.with_plotly import draw as draw_plotly
+from rooflens.report.figures.with_plotly import zoomed_ticks
+from rooflens.report.study.rooflines import as_plot
 
 A100 = find("a100-sxm4-40gb")
 TEN = [
@@ -300,15 +303,34 @@ class TestTicks:
         [
             (0.05, 2e4, [0.1, 1, 10, 100, 1000, 10000]),
             (3.0, 60.0, [5, 10, 20, 50]),
-            (1e-3, 1e14, [1e-2, 1, 1e2, 1e4, 1e6, 1e8, 1e10, 1e12, 1e14]),
+            (1e-3, 1e14, [1e-3, 1, 1e3, 1e6, 1e9, 1e12]),
         ],
     )
     def test_powers_of_ten_not_too_many_and_not_too_few(self, low: float, high: float, expected: list[float]) -> None:
         assert ticks(Axis(label="", low=low, high=high)) == pytest.approx(expected)
 
-    def test_words(self) -> None:
-        assert [tick_text(v, prefix=True) for v in (1.0, 2e10, 1e12, 1e25)] == ["1", "20 G", "1 T", "10²⁵"]
-        assert [tick_text(v, prefix=False) for v in (1e-5, 0.05, 1e4, 1e7)] == ["10⁻⁵", "0.05", "10000", "10⁷"]
+    def test_every_renderer_writes_the_same(self) -> None:
+        figure = one_device()
+        plot = plotly_json(figure)["layout"]
+        drawn = draw(arrange(figure)).axes[0]
+        chart = svg.draw(as_plot("roofline", figure))
+        assert plot["title"]["text"] == figure.y.label == "performance"
+        assert plot["xaxis"]["title"]["text"] == drawn.get_xlabel() == figure.x.label
+        shown = [label.get_text() for label in drawn.get_yticklabels()]
+        assert plot["yaxis"]["ticktext"] == shown
+        assert shown[0].endswith("FLOP/s")
+        assert all(f">{text}<" in chart for text in (figure.y.label, figure.x.label))
+        # A page of a report has less room, so fewer of the same ticks.
+        assert any(f">{text}<" in chart for text in shown)
+
+    def test_a_zoom_finds_its_ticks(self) -> None:
+        page = arrange(one_device(), SCREEN)
+        for name, axis in zoomed_ticks(page).items():
+            finest = axis["choices"][0]
+            low = getattr(page.figure, name[0]).low
+            # 1, 2 and 5 of each decade, three decades beyond what is shown.
+            assert len([tick for tick, _ in finest if 1e-3 * low <= tick <= low]) >= 8
+            assert all(text for _, text in finest)
 
 
 class TestSaving:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.figure_samples import chain, device, measured, records
@@ -12,7 +13,17 @@ from tests.figure_samples import chain, device, measured, records
 import rooflens as rl
 from rooflens.records import Case
 from rooflens.report.figures.label_places import Box, Segment, Stretch
-from rooflens.report.figures.page_layout import PAPER, SCREEN, Page, Plane, TextBox, arrange
+from rooflens.report.figures.page_layout import (
+    LEAST_WIDTH,
+    PAPER,
+    PHONE,
+    PHONE_WIDTH,
+    SCREEN,
+    Page,
+    Plane,
+    TextBox,
+    arrange,
+)
 
 NEAR = 1e-6
 magnitudes = st.floats(min_value=-2.0, max_value=2.0)
@@ -58,10 +69,10 @@ def assert_apart(page: Page, stretch: Stretch) -> None:
 @given(
     st.lists(st.tuples(magnitudes, magnitudes, st.floats(min_value=0.05, max_value=50.0)), min_size=1, max_size=14),
     st.lists(st.tuples(magnitudes, magnitudes), min_size=1, max_size=4),
-    st.sampled_from([PAPER, SCREEN]),
+    st.sampled_from([(PAPER, None), (SCREEN, None), (PHONE, PHONE_WIDTH), (PAPER, 241.0), (PAPER, 600.0)]),
 )
 def test_labels_keep_off_roofs_marks_and_each_other(
-    models: list[tuple[float, float, float]], devices: list[tuple[float, float]], stretch: Stretch
+    models: list[tuple[float, float, float]], devices: list[tuple[float, float]], paper: tuple[Stretch, float | None]
 ) -> None:
     roofed = [
         device(
@@ -76,4 +87,9 @@ def test_labels_keep_off_roofs_marks_and_each_other(
     for n, (scale, traffic, slow) in enumerate(models):
         case = Case(model=f"network-{n}", device=roofed[n % len(roofed)].name, batch=1 + n // 2, mode="inference")
         items += [*chain(case, 1, scale=10**scale, traffic=10**traffic), measured(case, slow * 1e-3)]
-    assert_apart(arrange(rl.roofline(records(items, roofed), by="model"), stretch), stretch)
+    stretch, width = paper
+    page = arrange(rl.roofline(records(items, roofed), by="model"), stretch, width)
+    assert_apart(page, stretch)
+    assert width is None or page.width == pytest.approx(max(width, page.width - page.plane.width + LEAST_WIDTH))
+    for text in (*page.title, *page.notes, *(() if not page.below else page.beside)):
+        assert text.box.right <= page.width

@@ -241,9 +241,9 @@ class Shown:
                 save_picture(rl.roofline(drawn, by=self.by), path)
 
 
-def save_picture(picture: Savable, path: Path) -> None:
+def save_picture(picture: Savable, path: Path, width: float | None = None) -> None:
     """Draw to a file, and say so, with what it lacks."""
-    picture.save(path)
+    picture.save(path, width)
     lacks = f", without a mark: {picture.without_marks}" if picture.without_marks else ""
     say(f"wrote {path}{lacks}")
 

@@ -21,6 +21,7 @@ from rooflens.errors import FileError
         "rooflens plot run.jsonl --by module -o modules.svg",
         "rooflens plot report.csv --device measured -o hierarchical.html",
         "rooflens plot report.csv --level dram --by module -o dram.png",
+        "rooflens plot estimate.jsonl --width 85 -o column.pdf",
         "rooflens plot --device a100-sxm4-40gb --device t4 -o roofs.pdf",
         "rooflens plot run.jsonl --chart throughput -o throughput.svg",
     )
@@ -53,6 +54,11 @@ from rooflens.errors import FileError
     help="Draw another chart instead of the roofline, as .png, .svg or .pdf. An unknown name prints the list of charts."
     " Of the options, only -o and --format work with it.",
 )
+@click.option(
+    "--width",
+    type=float,
+    help="Width of a .png, .svg or .pdf in millimetres, 85 for one column of a paper; letters keep their size.",
+)
 @click.option("--title", help="Title; default: what the records have in common.")
 @click.option(
     "--format",
@@ -76,6 +82,7 @@ def plot(
     format_: str | None,
     outputs: tuple[Path, ...],
     shown_at_once: bool,
+    width: float | None,
     **roofline: Any,
 ) -> None:
     """Draw records on a roofline. A line joins the estimated and the measured mark of the same piece.
@@ -99,7 +106,7 @@ def plot(
             say(f"{str(file)!r} holds no records: of it only ceilings can be drawn")
     picture = rl.roofline(*sets, **roofline) if chart is None else rl.chart(chart, *sets)
     for path in targets:
-        save_picture(picture, path)
+        save_picture(picture, path, None if path.suffix == ".html" else width)
     if shown_at_once:
         open_page(targets)
 

@@ -28,11 +28,11 @@ class ChartPicture(Picture):
     chart: Chart
     suffixes: ClassVar[tuple[str, ...]] = ("png", "svg", "pdf")
 
-    def drawn(self, suffix: str) -> bytes:
+    def drawn(self, suffix: str, width: float | None = None) -> bytes:
         """Return the contents of a file; equal charts give equal files."""
         from rooflens.report.charts.with_matplotlib import render
 
-        return render(self.chart, suffix, notes=True)
+        return render(self.chart, suffix, notes=True, width=width)
 
 
 def agreement(records: RecordSet) -> Chart | None:

@@ -6,14 +6,14 @@ phone shows at about two thirds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 
 from rooflens.report.charts.chart import Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
 from rooflens.report.charts.colours import diverging, ink_on, on_dark
 from rooflens.report.escape import printable
 from rooflens.report.figures.axes import XY, Axis, place, tick_text, ticks
-from rooflens.report.figures.palette import FAINT
+from rooflens.report.figures.palette import FAINT, Symbol
 
 WIDTH, HEIGHT = 560.0, 370.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76.0, 14.0, 26.0, 46.0
@@ -21,8 +21,15 @@ _LETTER = 6.6
 """Width of an average letter of a tick or a label."""
 _ROW, _BAR, _EDGE = 22.0, 15.0, 6.0
 _CELL, _HEAD = 30.0, 36.0
-_REACH = {"circle": 4.6, "diamond": 5.6, "square": 4.2, "triangle-up": 5.4, "triangle-down": 5.4, "cross": 5.4}
-_CORNERS = {
+_REACH: Mapping[Symbol, float] = {
+    "circle": 4.6,
+    "diamond": 5.6,
+    "square": 4.2,
+    "triangle-up": 5.4,
+    "triangle-down": 5.4,
+    "cross": 5.4,
+}
+_CORNERS: Mapping[Symbol, tuple[XY, ...]] = {
     "diamond": ((0, -1), (1, 0), (0, 1), (-1, 0)),
     "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
     "triangle-up": ((0, -1), (1, 0.8), (-1, 0.8)),
@@ -37,11 +44,16 @@ _CORNERS = {
 def shapes() -> str:
     """Return the symbols that every chart of a page refers to."""
     circle = f'<circle id="circle" r="{_REACH["circle"]}"/>'
-    others = (
-        f'<path id="{name}" d="M{" ".join(f"{_REACH[name] * x:.3g},{_REACH[name] * y:.3g}" for x, y in corners)}z"/>'
-        for name, corners in _CORNERS.items()
-    )
+    others = (f'<path id="{name}" d="{corners(name, _REACH[name])}"/>' for name in _CORNERS)
     return f"<defs>{circle}{''.join(others)}</defs>"
+
+
+def corners(symbol: Symbol, radius: float, middle: XY = (0.0, 0.0)) -> str:
+    """Return the path of a symbol, "" for a circle."""
+    points = _CORNERS.get(symbol, ())
+    return f"M{' '.join(f'{middle[0] + radius * x:.3g},{middle[1] + radius * y:.3g}' for x, y in points)}z" * bool(
+        points
+    )
 
 
 def draw(chart: Chart) -> str:

@@ -25,7 +25,7 @@ _MOST_KEYS = 24
 """Rows that a legend shows."""
 
 
-def render(chart: Chart, suffix: str, *, notes: bool = False) -> bytes:
+def render(chart: Chart, suffix: str, *, notes: bool = False, width: float | None = None) -> bytes:
     """Return the bytes of a PNG, SVG or PDF file; equal charts give equal bytes.
 
     Args:

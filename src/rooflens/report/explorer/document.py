@@ -44,7 +44,7 @@ class Explorer(Savable):
         reasons = filter(None, self.data["without"]["cells"])
         return "" if self.data["marks"]["row"] else "; ".join(reasons) or "there are no records"
 
-    def drawn(self, suffix: str = "html") -> bytes:
+    def drawn(self, suffix: str = "html", width: float | None = None) -> bytes:
         """Return the contents of the file."""
         return _page(self.title or _title(self.data), self.records, self.data).encode()
 

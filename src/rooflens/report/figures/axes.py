@@ -64,11 +64,19 @@ def ticks(axis: Axis, most: int = _MOST_TICKS) -> list[float]:
         step = _round_step((axis.high - axis.low) / max(1, most - 1))
         first = math.ceil(axis.low / step - 1e-9)
         return [step * n for n in range(first, math.floor(axis.high / step + 1e-9) + 1)]
-    powers = range(math.floor(math.log10(axis.low)), math.ceil(math.log10(axis.high)) + 1)
-    finest = [[10.0**power * factor for power in powers for factor in factors] for factors in ((1, 2, 5), (1, 3))]
-    coarser = [[10.0**power for power in powers if power % every == 0] for every in range(1, len(powers) + 1)]
-    within = ([tick for tick in wanted if axis.low <= tick <= axis.high] for wanted in (*finest, *coarser))
+    within = ([tick for tick in wanted if axis.low <= tick <= axis.high] for wanted in log_ticks(axis))
     return next((inside for inside in within if len(inside) <= most), [])
+
+
+def log_ticks(axis: Axis, beyond: int = 0) -> list[list[float]]:
+    """Return the choices of round values around a logarithmic axis, the finest first.
+
+    Args:
+        beyond: decades that somebody may see on either side of it.
+    """
+    powers = range(math.floor(math.log10(axis.low)) - beyond, math.ceil(math.log10(axis.high)) + beyond + 1)
+    finest = [[10.0**power * factor for power in powers for factor in factors] for factors in ((1, 2, 5), (1, 3))]
+    return finest + [[10.0**power for power in powers if power % every == 0] for every in range(1, len(powers) + 1)]
 
 
 def _round_step(least: float) -> float:

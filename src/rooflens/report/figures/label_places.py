@@ -289,6 +289,19 @@ def beside(
     return [spot for _, _, spot in sorted(ranked, key=lambda item: item[:2])]
 
 
+def along_flat(line: Segment, size: tuple[float, float], lines: Sequence[Segment] = ()) -> list[Spot]:
+    """Return places for a label of a level line, best first: above or below it, near its right end, crossed by none."""
+    (x0, y, x1, _), (width, height) = line, size
+    ranked: list[tuple[float, int, Spot]] = []
+    for step in range(_MOST_STEPS):
+        right = x1 - step * (x1 - x0) / _MOST_STEPS
+        for rank, bottom in enumerate((y + _NEAR / 2, y - _NEAR / 2 - height)):
+            box = Box(right - width, bottom, right, bottom + height)
+            cost = step + 3 * rank + _CROSSING * sum(box.crossed_by(other) for other in lines)
+            ranked.append((cost, len(ranked), Spot(box, right)))
+    return [spot for _, _, spot in sorted(ranked, key=lambda item: item[:2])]
+
+
 _STEP, _MOST_STEPS = 6.0, 60
 _PREFERRED, _HEIGHT_COST = 0.62, 60.0
 _CLEARANCES = (5.0, 14.0, 28.0, 46.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 
@@ -17,7 +17,18 @@ from rooflens.report.escape import printable
 from rooflens.report.figures.axes import XY, place
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES
 from rooflens.report.figures.drawn_marks import DrawnMark, drawn_marks
-from rooflens.report.figures.label_places import Box, Segment, Spot, Stretch, along, around, beside, first_free, spread
+from rooflens.report.figures.label_places import (
+    Box,
+    Segment,
+    Spot,
+    Stretch,
+    along,
+    along_flat,
+    around,
+    beside,
+    first_free,
+    spread,
+)
 from rooflens.report.figures.labels import (
     HEADING,
     SMALL,
@@ -32,14 +43,23 @@ from rooflens.report.figures.labels import (
     shorten,
     wrap,
 )
-from rooflens.report.figures.palette import GREY, INK, OTHER, group_colours
+from rooflens.report.figures.palette import GREY, INK, OTHER, ceiling_dash, group_colours
 from rooflens.report.figures.roofline_data import RooflineData
 
 PAPER: Stretch = (1.0, 1.0)
 SCREEN: Stretch = (0.75, 2.0)
 """The narrowest and the widest plane on a screen, as multiples of that on paper."""
+PHONE: Stretch = (1.0, 2.5)
+"""The same of a page of `PHONE_WIDTH`, whose plane is shown as wide as the window, up to `PHONE_MOST`."""
 PLANE_WIDTH, PLANE_HEIGHT = 470.0, 370.0
-LEFT, BELOW, EDGE = 58.0, 46.0, 14.0
+NARROW, PHONE_WIDTH = 480.0, 240.0
+"""Points: a page that is narrower has its column below the plane; and the width of the narrowest phone."""
+LEAST_WIDTH = 120.0
+"""Of a plane: a page cannot be narrower than that needs."""
+_LEAST_HEIGHT, _NARROW_SHAPE = 250.0, 0.95
+LEFT, BELOW, EDGE = 68.0, 46.0, 14.0
+MOST_Y_TICKS, TICK_WIDTH = 8, 42.0
+PHONE_MOST = LEFT + EDGE + PHONE[1] * (PHONE_WIDTH - LEFT - EDGE)
 GUTTER = 18.0
 """Between plane and column: the room of the leaders."""
 GAP = 3.0
@@ -48,6 +68,7 @@ KEY_INDENT = 16.0
 """From the left edge of a legend row to its text."""
 RUG_WIDTH = 7.0
 _MOST_UNPLACED = 4
+_SAMPLE = 24.0
 _MOST_NAMED, _SMALLEST_NAMED = 12, 0.15
 _MOST_CASES, _MOST_DOTS = 40, 6
 # Spots to a decade: marks that are nearer than a few points share a label.
@@ -62,6 +83,7 @@ class TextBox:
         leader: a line in `colour` from the box to what it names.
         anchor: the point of the data to which the label belongs; it moves with it.
         bridge: a line of the data that leads on from there to what the label names.
+        dash: of the leader, where it is a piece of the line itself; () is a whole line.
     """
 
     rows: tuple[TextLine, ...]
@@ -70,6 +92,7 @@ class TextBox:
     leader: Segment | None = None
     anchor: XY = (1.0, 1.0)
     bridge: tuple[XY, XY] | None = None
+    dash: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +103,7 @@ class Page:
         plane: the area between the axes.
         beside, within: labels in the column beside the plane, and in it.
         colours: of the groups.
+        below: the column lies below the plane, not beside it.
     """
 
     figure: RooflineData
@@ -93,6 +117,7 @@ class Page:
     notes: tuple[TextBox, ...]
     marks: tuple[DrawnMark, ...]
     colours: dict[str, str]
+    below: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,57 +159,104 @@ class _Surroundings:
         return cls(plane, frame, spots, segments, segments[: len(figure.ceilings)])
 
 
-def arrange(figure: RooflineData, stretch: Stretch = PAPER) -> Page:
+def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None = None) -> Page:
     """Set `figure` on a page.
 
     Args:
-        stretch: widths of the plane, as multiples of `PLANE_WIDTH`, at which labels inside it must not meet either.
+        stretch: widths of the plane, as multiples of that on the page, at which labels inside it must not meet either.
+        width: of the page in points; default: what the plane and the column need. On a page narrower than `NARROW` the
+            column lies below the plane.
     """
     colours = group_colours([*figure.groups, OTHER])
     marks = drawn_marks(figure, colours)
     labels, rows = list(ceiling_labels(figure)), legend(figure, colours)
+    below, few = width is not None and width < NARROW, len(figure.devices) <= FEW_DEVICES
     texts = [block_size(label.rows)[0] for label in labels]
-    column_width = max([*texts, *(row.text.width + KEY_INDENT for row in rows), 60.0])
-    width = LEFT + PLANE_WIDTH + GUTTER + column_width + EDGE
+    column_of_rows = max((row.text.width + KEY_INDENT for row in rows), default=0.0)
+    column_width = max(*texts, column_of_rows, 60.0)
+    beside_plane = EDGE if below else GUTTER + column_width + EDGE
+    plane_width = PLANE_WIDTH if width is None else max(LEAST_WIDTH, width - LEFT - beside_plane)
+    width = LEFT + plane_width + beside_plane
     room = width - 2 * EDGE
     notes = [line for text in footnotes(figure, _MOST_UNPLACED) for line in wrap(text, SMALL, room, colour=GREY)]
-    head = wrap(figure.title, TITLE, room, bold=True)
-    head += wrap(figure.subtitle, HEADING, room, colour=GREY) if figure.subtitle else []
+    head = wrap(figure.title, HEADING if below else TITLE, room, bold=True)
+    head += wrap(figure.subtitle, SMALL if below else HEADING, room, colour=GREY) if figure.subtitle else []
     bottom = EDGE + sum(line.height for line in notes) + BELOW
-    column = [label for label in labels if label.beside]
-    inside = [label for label in labels if not label.beside]
+    column = [] if below else [label for label in labels if label.beside]
+    inside = [label for label in labels if label not in column]
+    height = min(PLANE_HEIGHT, max(_LEAST_HEIGHT, _NARROW_SHAPE * plane_width)) if below else PLANE_HEIGHT
+    columns = 2 if below and 2 * column_of_rows + GUTTER <= room else 1
+    high, key_width = math.ceil(len(rows) / columns), column_of_rows if below else column_width
     while True:
-        need = sum(block_size(label.rows)[1] + GAP for label in column) + KEY_HEIGHT * len(rows) + 4 * GAP
-        plane = Plane(figure, Box(LEFT, bottom, LEFT + PLANE_WIDTH, bottom + max(PLANE_HEIGHT, need)))
+        need = sum(block_size(label.rows)[1] + GAP for label in column) + KEY_HEIGHT * high + 4 * GAP
+        foot = bottom + (need if below else 0.0)
+        plane = Plane(figure, Box(LEFT, foot, LEFT + plane_width, foot + (height if below else max(height, need))))
         around_labels = _Surroundings.of(plane, marks)
-        spots = _diagonal_spots(around_labels, inside, stretch)
+        spots = _ceiling_spots(around_labels, inside, stretch)
         if None not in spots:
             break
         # What finds no place in the plane goes into the column, for which the page grows.
-        column += [label for label, spot in zip(inside, spots, strict=True) if spot is None]
+        column += [
+            _short(label) if below and few else label for label, spot in zip(inside, spots, strict=True) if spot is None
+        ]
         inside = [label for label, spot in zip(inside, spots, strict=True) if spot is not None]
     taken = [spot for spot in spots if spot is not None]
-    top = plane.box.top + EDGE + sum(line.height for line in head)
-    left, foot = plane.box.right + GUTTER, plane.box.bottom
-    tops = [foot + KEY_HEIGHT * (len(rows) - row) for row in range(len(rows))]
+    head.append(TextLine("", SMALL))  # a little room
+    head += wrap(figure.y.label, HEADING, room)
+    top = plane.box.top + 6.0 + sum(line.height for line in head)
+    left, low = (EDGE, bottom - BELOW + 2 * GAP) if below else (plane.box.right + GUTTER, plane.box.bottom)
+    under = Box(left + _SAMPLE, low + KEY_HEIGHT * high, left + room, plane.box.bottom - BELOW)
     return Page(
         figure=figure,
         width=width,
         height=top + EDGE,
         plane=plane.box,
         title=tuple(_stacked(head, top)),
-        beside=tuple(_column(plane, column, KEY_HEIGHT * len(rows) + GAP)),
+        beside=tuple(_listed(figure, column, under) if below else _column(plane, column, KEY_HEIGHT * len(rows) + GAP)),
         within=(
-            *(_diagonal_label(plane, label, spot) for label, spot in zip(inside, taken, strict=True)),
+            *(_ceiling_label(plane, label, spot) for label, spot in zip(inside, taken, strict=True)),
             *_point_labels(around_labels, marks, taken, stretch),
         ),
-        legend=tuple(
-            (row, Box(left, high - KEY_HEIGHT, left + column_width, high)) for row, high in zip(rows, tops, strict=True)
-        ),
+        legend=tuple(_keys(rows, Box(left, low, left + key_width, low + KEY_HEIGHT * high), high)),
         notes=tuple(_stacked(notes, bottom - BELOW)),
         marks=tuple(marks),
         colours=colours,
+        below=below,
     )
+
+
+def _short(label: CeilingLabel) -> CeilingLabel:
+    """Return the label with rate and origin in one line."""
+    *before, rate, origin = label.rows
+    return replace(label, rows=(*before, replace(rate, text=f"{rate.text}, {origin.text}", size=SMALL)))
+
+
+def _keys(rows: Sequence[LegendRow], column: Box, high: int) -> Iterator[tuple[LegendRow, Box]]:
+    """Yield the rows of the legend, `high` of them in a column."""
+    for number, row in enumerate(rows):
+        across, down = divmod(number, high)
+        left, top = column.left + across * (column.width + GUTTER), column.top - down * KEY_HEIGHT
+        yield row, Box(left, top - KEY_HEIGHT, left + column.width, top)
+
+
+def _listed(figure: RooflineData, labels: Sequence[CeilingLabel], under: Box) -> Iterator[TextBox]:
+    """Yield labels one below the other below the plane, each behind a piece of its line."""
+    top = under.top
+    for label in labels:
+        dash = ceiling_dash(
+            label.line.device, len(figure.devices), label.line.resource, hierarchical=figure.hierarchical
+        )
+        width, height = block_size(label.rows)
+        middle = top - height / 2
+        yield TextBox(
+            label.rows,
+            Box(under.left, top - height, under.left + width, top),
+            label.colour,
+            (under.left - _SAMPLE, middle, under.left - 4.0, middle),
+            label.line.end,
+            dash=dash,
+        )
+        top -= height + GAP
 
 
 def _stacked(rows: Sequence[TextLine], top: float) -> Iterator[TextBox]:
@@ -207,28 +279,35 @@ def _column(plane: Plane, labels: Sequence[CeilingLabel], below: float) -> Itera
         yield TextBox(label.rows, box, label.colour, leader, label.line.end)
 
 
-def _diagonal_spots(surroundings: _Surroundings, labels: Sequence[CeilingLabel], stretch: Stretch) -> list[Spot | None]:
-    """Return places beside the memory diagonals, None for a label that finds none."""
+def _ceiling_spots(surroundings: _Surroundings, labels: Sequence[CeilingLabel], stretch: Stretch) -> list[Spot | None]:
+    """Return places beside the memory diagonals and above or below the flats, None for a label that finds none."""
     plane = surroundings.plane
-    memory = [line for line in plane.figure.ceilings if line.kind == "memory"]
-    diagonals = [(*plane.at(line.start), *plane.at(line.end)) for line in memory]
+    ends = [(label, (*plane.at(label.line.start), *plane.at(label.line.end))) for label in labels]
+    diagonals = [
+        (*plane.at(line.start), *plane.at(line.end)) for line in plane.figure.ceilings if line.kind == "memory"
+    ]
+    lines = surroundings.lines
     wishes = [
-        beside(diagonals[memory.index(label.line)], diagonals, block_size(label.rows), surroundings.lines, stretch)
-        for label in labels
+        beside(line, diagonals, block_size(label.rows), lines, stretch)
+        if label.line.kind == "memory"
+        else along_flat(line, block_size(label.rows), lines)
+        for label, line in ends
     ]
     ties = [spot for tie in plane.figure.ties for spot in along((*plane.at(tie.start), *plane.at(tie.end)))]
     taken = [*surroundings.marks, *ties]
     return first_free(wishes, taken, surroundings.frame, GAP, stretch, walls=surroundings.roofs)
 
 
-def _diagonal_label(plane: Plane, label: CeilingLabel, spot: Spot) -> TextBox:
-    """Return a label bound to the outermost diagonal, bridged to its own at the same height."""
+def _ceiling_label(plane: Plane, label: CeilingLabel, spot: Spot) -> TextBox:
+    """Return a label bound to the outermost diagonal, bridged to its own at the same height; or to its flat."""
     x, y = plane.figure.x, plane.figure.y
-    up = ((spot.box.bottom + spot.box.top) / 2 - plane.box.bottom) / plane.box.height
     right = (spot.anchor - plane.box.left) / plane.box.width
-    height = y.low * (y.high / y.low) ** up
-    anchor = (x.low * (x.high / x.low) ** right, height)
-    bridge = None if spot.bridge is None else (anchor, (height / label.line.rate, height))
+    at_x = x.low * (x.high / x.low) ** right
+    if label.line.kind == "compute":
+        return TextBox(label.rows, spot.box, label.colour, spot.leader, (at_x, label.line.rate))
+    up = ((spot.box.bottom + spot.box.top) / 2 - plane.box.bottom) / plane.box.height
+    anchor = (at_x, y.low * (y.high / y.low) ** up)
+    bridge = None if spot.bridge is None else (anchor, (anchor[1] / label.line.rate, anchor[1]))
     return TextBox(label.rows, spot.box, label.colour, spot.leader, anchor, bridge)
 
 

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from rooflens.report.escape import printable
-from rooflens.report.figures.labels import TextLine
+from rooflens.report.figures.labels import SMALL, TextLine
 from rooflens.report.figures.page_layout import Page, Plane
 from rooflens.report.figures.palette import INK
 
@@ -22,7 +22,7 @@ def label_annotations(page: Page) -> Iterator[dict[str, Any]]:
     So they move with the data.
     """
     plane = Plane(page.figure, page.plane)
-    for text in (*page.within, *page.beside):
+    for text in page.within if page.below else (*page.within, *page.beside):
         x, y = plane.at(text.anchor)
         place = {"x": math.log10(text.anchor[0]), "y": math.log10(text.anchor[1]), "xref": "x", "yref": "y"}
         more: dict[str, Any] = {"bgcolor": "rgba(255,255,255,0.65)"}
@@ -56,6 +56,21 @@ def label_annotations(page: Page) -> Iterator[dict[str, Any]]:
             "xshift": (text.box.left - x) * PX,
             "yshift": ((text.box.bottom + text.box.top) / 2 - y) * PX,
         }
+
+
+def x_label(page: Page) -> dict[str, Any]:
+    """Return the name of the lower axis on a narrow page, where it would be cut in the middle of the axis."""
+    return {
+        "text": markup([TextLine(page.figure.x.label, SMALL)]),
+        "showarrow": False,
+        "x": 1,
+        "xref": "paper",
+        "xanchor": "right",
+        "y": 0,
+        "yref": "paper",
+        "yanchor": "top",
+        "yshift": -22 * PX,
+    }
 
 
 def markup(rows: Sequence[TextLine]) -> str:

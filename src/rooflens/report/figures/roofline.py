@@ -217,7 +217,7 @@ def _axes(marks: Sequence[Mark], drawn: Sequence[DeviceRoof], levels: Sequence[s
     per_byte = f"byte of {of}" if len(levels) > 1 else f"{of} byte"
     return (
         Axis(label=f"arithmetic intensity (FLOP per {per_byte})", low=x_low, high=x_high),
-        Axis(label="performance (FLOP/s)", low=y_low, high=y_high),
+        Axis(label="performance", low=y_low, high=y_high, unit="FLOP/s"),
     )
 
 

@@ -9,10 +9,13 @@ from typing import ClassVar
 
 from rooflens.errors import InvalidValue
 from rooflens.records import write_atomically
-from rooflens.report.figures.page_layout import SCREEN, arrange
+from rooflens.report.figures.page_layout import arrange
 from rooflens.report.figures.roofline_data import RooflineData
 
 _MOST_REASONS = 3
+_LEAST_MM, _MOST_MM = 60, 1000
+_POINTS = 72 / 25.4
+"""In a millimetre."""
 SUFFIXES = ("png", "svg", "pdf", "html")
 
 
@@ -29,21 +32,22 @@ class Savable(ABC):
         return ""
 
     @abstractmethod
-    def drawn(self, suffix: str) -> bytes:
-        """Return the contents of a file; equal data give equal files."""
+    def drawn(self, suffix: str, width: float | None = None) -> bytes:
+        """Return the contents of a file, which is `width` points wide; equal data give equal files."""
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: str | Path, width: float | None = None) -> Path:
         """Draw to a file, which appears whole or not at all.
 
         Args:
-            path: ends in .png, .svg or .pdf (matplotlib); a roofline also in .html (plotly, one file that loads
-                nothing from elsewhere).
+            path: ends in .png, .svg, .pdf (matplotlib) or .html (one file that loads nothing from elsewhere).
+            width: in millimetres, as a column of a paper is: 85. Letters keep their size. Default: what the picture
+                needs. A page (.html) takes the width of its window.
 
         Returns:
             The path written.
 
         Raises:
-            InvalidValue: another suffix.
+            InvalidValue: another suffix, or a width of a page or beyond 60 to 1,000 mm.
             OutputError: the file cannot be written.
         """
         target = Path(path)
@@ -53,7 +57,10 @@ class Savable(ABC):
                 f"cannot draw {str(target)!r}: its suffix is {target.suffix!r}, known are "
                 + ", ".join(f".{known}" for known in self.suffixes)
             )
-        write_atomically(target, self.drawn(suffix))
+        if width is not None and (suffix == "html" or not _LEAST_MM <= width <= _MOST_MM):
+            why = "its page takes that of the window" if suffix == "html" else f"from {_LEAST_MM} to {_MOST_MM} mm fit"
+            raise InvalidValue(f"cannot draw {str(target)!r} {width:g} mm wide: {why}")
+        write_atomically(target, self.drawn(suffix, None if width is None else width * _POINTS))
         return target
 
 
@@ -81,22 +88,22 @@ class Figure(RooflineData, Picture):
         reasons = [f"{its.label}: {its.reason}." for its in self.unplaced[:_MOST_REASONS]]
         return " ".join([*reasons, *(() if self.ceilings else self.notes)])
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: str | Path, width: float | None = None) -> Path:
         """Draw to a file, as every picture; InvalidValue too where it would show neither a roof nor a mark."""
         if not self.ceilings and self.without_marks:
             raise InvalidValue(
                 f"{str(path)!r} would be an empty picture: {self.without_marks} Name a known device for its roofs"
                 " (--device NAME, or a device file: docs/devices.md), and add an estimate or counters for marks"
             )
-        return Savable.save(self, path)  # super() knows a dataclass with slots by its earlier class only
+        return Savable.save(self, path, width)  # super() knows a dataclass with slots by its earlier class only
 
-    def drawn(self, suffix: str) -> bytes:
+    def drawn(self, suffix: str, width: float | None = None) -> bytes:
         """Return the contents of a file; equal figures give equal files."""
         if suffix == "html":
             from rooflens.report.figures.html_page import render_html
 
-            return render_html(arrange(self, SCREEN)).encode()
+            return render_html(self).encode()
         from rooflens.report.figures.matplotlib_files import file_bytes
         from rooflens.report.figures.with_matplotlib import draw
 
-        return file_bytes(lambda: draw(arrange(self)), suffix)
+        return file_bytes(lambda: draw(arrange(self, width=width)), suffix)

@@ -12,12 +12,11 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 
-from rooflens import units
-from rooflens.report.figures.axes import Axis, power_of_ten
+from rooflens.report.figures.axes import tick_text, ticks
 from rooflens.report.figures.label_places import Box
-from rooflens.report.figures.labels import LegendRow, TextLine
+from rooflens.report.figures.labels import HEADING, SMALL, LegendRow, TextLine
 from rooflens.report.figures.matplotlib_files import MARKERS, empty, frame
-from rooflens.report.figures.page_layout import KEY_INDENT, RUG_WIDTH, Page, TextBox
+from rooflens.report.figures.page_layout import KEY_INDENT, MOST_Y_TICKS, RUG_WIDTH, TICK_WIDTH, Page, TextBox
 from rooflens.report.figures.palette import (
     FLAG,
     GREY,
@@ -29,7 +28,6 @@ from rooflens.report.figures.palette import (
     ceiling_dash,
     device_colour,
 )
-from rooflens.report.figures.roofline_data import RooflineData
 
 POINTS_PER_INCH = 72
 # matplotlib's s is the square of a marker's size; these give a symbol the area of a circle of that diameter.
@@ -43,8 +41,6 @@ _SIZE: Mapping[Symbol, float] = {
 }
 _LINES, _MARKS, _TEXT = 2.0, 3.0, 4.0
 _TRAIL = (0, (3, 1.5))
-_SHORT = 3
-"""Decades of an axis that has other ticks than powers of ten too."""
 
 
 def draw(page: Page) -> Canvas:
@@ -57,7 +53,7 @@ def draw(page: Page) -> Canvas:
     paper = canvas.add_axes((0, 0, 1, 1), facecolor="none")
     paper.set(xlim=(0, page.width), ylim=(0, page.height))
     paper.set_axis_off()
-    _axes(plane, figure)
+    _axes(plane, page)
     _lines(plane, page)
     _marks(plane, page)
     if figure.rug:
@@ -73,35 +69,22 @@ def draw(page: Page) -> Canvas:
     return canvas
 
 
-def _axes(plane: Axes, figure: RooflineData) -> None:
+def _axes(plane: Axes, page: Page) -> None:
+    figure, box = page.figure, page.plane
     plane.set(xscale="log", yscale="log", xlim=(figure.x.low, figure.x.high), ylim=(figure.y.low, figure.y.high))
-    plane.set_xlabel(figure.x.label, fontsize=9.4, color=INK, labelpad=5)
-    plane.set_ylabel(figure.y.label, fontsize=9.4, color=INK, labelpad=5)
-    for axis, data in ((plane.xaxis, figure.x), (plane.yaxis, figure.y)):
-        shown = ticks(data)
+    look: dict[str, Any] = {"fontsize": SMALL, "loc": "right"} if page.below else {"fontsize": HEADING}
+    plane.set_xlabel(figure.x.label, color=INK, labelpad=5, **look)
+    for axis, data, most in (
+        (plane.xaxis, figure.x, int(box.width / TICK_WIDTH)),
+        (plane.yaxis, figure.y, MOST_Y_TICKS),
+    ):
+        shown = ticks(data, most)
         axis.set_major_locator(FixedLocator(shown))
-        axis.set_ticklabels([tick_text(tick, prefix=axis is plane.yaxis) for tick in shown])
+        axis.set_ticklabels([tick_text(data, tick) for tick in shown])
         axis.set_minor_locator(LogLocator(subs=range(2, 10), numticks=200))
         axis.set_minor_formatter(NullFormatter())
-    frame(plane, 8.6)
+    frame(plane, SMALL)
     plane.tick_params(which="minor", length=1.5)
-
-
-def ticks(axis: Axis) -> list[float]:
-    """Return at most nine powers of ten inside the axis; on a short axis their double and fivefold too."""
-    first, last = math.floor(math.log10(axis.low)), math.ceil(math.log10(axis.high))
-    step = max(1, math.ceil((last - first) / 9))
-    factors = (1, 2, 5) if last - first <= _SHORT else (1,)
-    candidates = (factor * 10.0**power for power in range(first, last + 1) if power % step == 0 for factor in factors)
-    return [tick for tick in candidates if axis.low <= tick <= axis.high]
-
-
-def tick_text(value: float, *, prefix: bool) -> str:
-    """Return the text of a tick: with a prefix (``10 T``), else as a plain number while that is short."""
-    if prefix and 1 <= value < 1e21:
-        return units.show(value, "", 1)
-    power = round(math.log10(value))
-    return f"{value:g}" if -4 < power < 5 else power_of_ten(power)
 
 
 def _lines(plane: Axes, page: Page) -> None:
@@ -157,7 +140,10 @@ def _marks(plane: Axes, page: Page) -> None:
 def _text(paper: Axes, text: TextBox, *, halo: bool) -> None:
     if text.leader is not None:
         x0, y0, x1, y1 = text.leader
-        paper.plot((x0, x1), (y0, y1), color=text.colour, linewidth=0.7, zorder=_LINES, solid_capstyle="butt")
+        look: dict[str, Any] = {"linewidth": 1.6, "linestyle": (0, text.dash or None)}
+        if text.dash is None:
+            look = {"linewidth": 0.7}
+        paper.plot((x0, x1), (y0, y1), color=text.colour, zorder=_LINES, solid_capstyle="butt", **look)
     height = text.box.height / len(text.rows)
     effects = [withStroke(linewidth=2.5, foreground="white")] if halo else None
     for number, row in enumerate(text.rows):

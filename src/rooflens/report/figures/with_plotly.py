@@ -14,10 +14,21 @@ from typing import Any
 import plotly.graph_objects as go
 
 from rooflens import units
-from rooflens.report.figures.axes import XY, Axis
+from rooflens.report.figures.axes import XY, Axis, log_ticks, tick_text, ticks
 from rooflens.report.figures.drawn_marks import DrawnMark
 from rooflens.report.figures.labels import HEADING, NORMAL
-from rooflens.report.figures.page_layout import BELOW, GUTTER, LEFT, PLANE_WIDTH, RUG_WIDTH, Page
+from rooflens.report.figures.page_layout import (
+    BELOW,
+    EDGE,
+    LEFT,
+    MOST_Y_TICKS,
+    PHONE,
+    PLANE_WIDTH,
+    RUG_WIDTH,
+    SCREEN,
+    TICK_WIDTH,
+    Page,
+)
 from rooflens.report.figures.palette import (
     FAINT,
     FLAG,
@@ -31,7 +42,7 @@ from rooflens.report.figures.palette import (
     ceiling_dash,
     device_colour,
 )
-from rooflens.report.figures.plotly_labels import PX, harmless, label_annotations, markup
+from rooflens.report.figures.plotly_labels import PX, harmless, label_annotations, markup, x_label
 from rooflens.report.figures.roofline_data import Link, RooflineData, Tie
 
 # The row of buttons stands above the plane and the column, not over them.
@@ -64,23 +75,43 @@ def draw(page: Page) -> go.Figure:
         if text.bridge is not None
     ]
     traces = [*_ceilings(page.figure), *bridges, *_groups(page), *_rug(page), *_signs(page)]
-    return go.Figure(traces, {**_layout(page), "annotations": list(label_annotations(page))})
+    notes = [*label_annotations(page), *([x_label(page)] if page.below else [])]
+    return go.Figure(traces, {**_layout(page), "annotations": notes})
 
 
 def _layout(page: Page) -> dict[str, Any]:
     figure = page.figure
     hidden = {"range": [0, 1], "fixedrange": True, "visible": False}
-    column = page.width - LEFT - PLANE_WIDTH - GUTTER
+    heading = {"size": HEADING * PX}
     return {
         "template": "none",
+        "showlegend": not page.below,
         "height": round(height(page)),
-        "margin": {"l": LEFT * PX, "r": (GUTTER + column) * PX, "t": _TOP * PX, "b": BELOW * PX, "pad": 0},
+        "margin": {
+            "l": LEFT * PX,
+            "r": (page.width - page.plane.right) * PX,
+            "t": _TOP * PX,
+            "b": BELOW * PX,
+            "pad": 0,
+        },
         "font": {"family": FONTS, "size": NORMAL * PX, "color": INK},
         "hoverlabel": {"align": "left", "font": {"family": FONTS, "size": NORMAL * PX}},
         "hovermode": "closest",
         "barmode": "overlay",
-        "xaxis": _axis(figure.x, "none" if 1e-5 < figure.x.low and figure.x.high < 1e6 else "power"),
-        "yaxis": _axis(figure.y, "SI"),
+        # The label of the upright axis stands on it, as on all other pictures.
+        "title": {
+            "text": escape(figure.y.label),
+            "font": heading,
+            "xref": "container",
+            "x": 0,
+            "yref": "paper",
+            "y": 1,
+            "yanchor": "bottom",
+            "pad": {"l": EDGE * PX, "b": 8},
+        },
+        "xaxis": _axis(figure.x, _most_ticks(page))
+        | ({} if page.below else {"title": {"text": escape(figure.x.label), "font": heading, "standoff": 8}}),
+        "yaxis": _axis(figure.y, MOST_Y_TICKS),
         # The rug keeps to the left edge whatever part of the plane is shown.
         "xaxis2": {**hidden, "overlaying": "x", "anchor": "y2"},
         "yaxis2": {**hidden, "overlaying": "y", "anchor": "x2"},
@@ -88,21 +119,41 @@ def _layout(page: Page) -> dict[str, Any]:
     }
 
 
-def _axis(axis: Axis, exponents: str) -> dict[str, Any]:
+def _most_ticks(page: Page) -> int:
+    """Return how many ticks have room where the window is narrowest."""
+    return int(page.plane.width * (PHONE if page.below else SCREEN)[0] / TICK_WIDTH)
+
+
+def _axis(axis: Axis, most: int) -> dict[str, Any]:
+    shown = ticks(axis, most)
     return {
         "type": "log",
         "range": [math.log10(axis.low), math.log10(axis.high)],
-        "title": {"text": escape(axis.label), "font": {"size": HEADING * PX}, "standoff": 8},
-        "exponentformat": exponents,
-        "nticks": 6,
+        "tickvals": shown,
+        "ticktext": [tick_text(axis, tick) for tick in shown],
         "gridcolor": FAINT,
         "linecolor": GREY,
         "showline": True,
         "ticks": "outside",
         "ticklen": 4,
         "tickcolor": GREY,
-        "minor": {"ticks": "outside", "ticklen": 2, "tickcolor": GREY},
+        "minor": {"ticks": "outside", "ticklen": 2, "tickcolor": GREY, "tickvals": _minor(axis)},
         "zeroline": False,
+    }
+
+
+def _minor(axis: Axis) -> list[float]:
+    """Return the small ticks between powers of ten."""
+    powers = range(math.floor(math.log10(axis.low)), math.ceil(math.log10(axis.high)))
+    return [factor * 10.0**power for power in powers for factor in range(2, 10)]
+
+
+def zoomed_ticks(page: Page) -> dict[str, Any]:
+    """Return for each axis the choices of ticks, the finest first: of these a page shows the finest that has room."""
+    wide = _most_ticks(page)
+    return {
+        name: {"most": most, "choices": [[(tick, tick_text(axis, tick)) for tick in row] for row in log_ticks(axis, 3)]}
+        for name, axis, most in (("xaxis", page.figure.x, wide), ("yaxis", page.figure.y, MOST_Y_TICKS))
     }
 
 

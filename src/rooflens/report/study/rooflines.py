@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from rooflens import units
 from rooflens.records import Source
 from rooflens.report.case_names import SOURCE_WORDS
-from rooflens.report.charts import Axis, Dot, Plot, Series
+from rooflens.report.charts import Dot, Plot, Series
 from rooflens.report.figures.labels import footnotes
 from rooflens.report.figures.palette import GREY, SHAPES, ceiling_colour, ceiling_dash, group_colours
 from rooflens.report.figures.roofline import devices_of, evidence_figure
@@ -40,11 +40,9 @@ def rooflines(view: StudyView) -> Section | None:
 
 def as_plot(key: str, figure: Figure) -> Plot:
     """A roofline as lines and points; what hovers over a mark is what the figure says of it."""
-    x = Axis(label=figure.x.label, low=figure.x.low, high=figure.x.high)
-    y = Axis(label="performance", low=figure.y.low, high=figure.y.high, unit="FLOP/s")
     series = (*_ceilings(figure), *_marks(figure))
     notes = (*filter(None, [figure.subtitle]), *footnotes(figure, 3))
-    return Plot(key=key, title=figure.title, x=x, y=y, series=series, notes=notes)
+    return Plot(key=key, title=figure.title, x=figure.x, y=figure.y, series=series, notes=notes)
 
 
 def _ceilings(figure: Figure) -> Iterator[Series]:
