@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflens.running import process
-from rooflens.running.process import SERVER, MarkedProcess, start_ahead, started
+from rooflens.running.process import SERVER, MarkedProcess, start_ahead, start_for, started
 
 
 @pytest.fixture
@@ -39,3 +39,23 @@ def test_it_serves_no_other_program_kind_or_device(made: list[tuple[str, bool, s
     ):
         assert started(program, apart, kind).mark != "mark 1"
     assert len(made) == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "kinds"),
+    [
+        ("measure resnet18 -b 1,8", ["measure anywhere", "estimate cpu"]),
+        ("--debug measure resnet18 --device cuda --no-estimate", ["measure cuda"]),
+        ("measure resnet18 --device=cpu", ["measure cpu", "estimate cpu"]),
+        ("counters resnet18 -b 4", ["profile anywhere", "estimate cpu"]),
+        ("counters -- python train.py", []),
+        ("measure --help", []),
+        ("estimate resnet18", []),
+        ("", []),
+    ],
+)
+def test_a_command_line_starts_what_it_will_need(
+    made: list[tuple[str, bool, str]], line: str, kinds: list[str]
+) -> None:
+    start_for(line.split())
+    assert [kind for _, _, kind in made] == kinds

@@ -67,6 +67,10 @@ def test_sets_made_at_different_moments_keep_their_environment() -> None:
     one, two = replace(early, machine=said, commit="a"), replace(late, machine=said | {"card": "B"}, commit="b")
     both = summed(one, two)
     assert both == replace(early, machine={"cpus": 2}, commit=None)
+    woken = replace(late, machine={"cpus": 4, "card": "A", "driver": "580"})
+    assert summed(early, woken) == summed(woken, early) == replace(early, machine={"card": "A", "driver": "580"})
+    elsewhere = replace(woken, machine={"cpu": "another", "card": "A"})
+    assert summed(early, elsewhere) == replace(early, machine={})
     assert summed(early, replace(late, rooflens="9.9")) is None
     assert summed(early, None) is None
 

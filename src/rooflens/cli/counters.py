@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from rooflens.cli.options import (
     roof_option,
     run_options,
 )
-from rooflens.running.process import ANYWHERE, start_ahead
 
 CACHES = ("all", "none")
 _PROGRAM = "rooflens.program"
@@ -93,8 +91,6 @@ def counters(ctx: click.Context, /, model: str | None, shown: Shown, allow_missi
     profiler's times, a note, and exit code 3.
     """
     program: list[str] | None = ctx.meta.get(_PROGRAM)
-    if program is None and "torch" not in sys.modules:
-        start_ahead(f"profile {ANYWHERE}", *(["estimate cpu"] if options["estimate"] else []))
     with progress_bar() as tell:
         if program is None:
             records = rl.counters(model, progress=tell, **options)  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +24,6 @@ from rooflens.cli.options import (
     roof_option,
     run_options,
 )
-from rooflens.running.process import ANYWHERE, start_ahead
 from rooflens.stopwatch import CALL, END, PRINT, START, Stopwatch, process_began
 
 
@@ -66,8 +64,6 @@ def measure(model: str, shown: Shown, timings: bool, **options: Any) -> None:
     step shows how near the time is to the bound.
     """
     watch = Stopwatch(since=process_began())
-    if "torch" not in sys.modules:  # else this process estimates by itself
-        start_ahead(f"measure {options['device'] or ANYWHERE}", *(["estimate cpu"] if options["estimate"] else []))
     spent: dict[str, float] = {}
     with TemporaryDirectory(prefix="rooflens-") as folder:
         kept = _record_file(shown.outputs) or Path(folder) / f"kept{RECORDS}"

@@ -24,6 +24,7 @@ from rooflens.records import (
     Phase,
     Record,
     RecordFile,
+    Scalar,
     Source,
     Work,
     read_records,
@@ -360,7 +361,10 @@ def _alike(one: Iterable[Record], other: Iterable[Record]) -> bool:
 
 
 def _common(one: Environment | None, other: Environment | None) -> Environment | None:
-    """What both environments say alike, with the earlier moment; None where they come from different versions."""
+    """What both environments say alike, with the earlier moment; None where they come from different versions.
+
+    Where one used no card of the same machine, what the other tells of it stays.
+    """
     if one is None or other is None or one.rooflens != other.rooflens:
         return None
     return Environment(
@@ -368,10 +372,18 @@ def _common(one: Environment | None, other: Environment | None) -> Environment |
         created=min(one.created, other.created),
         command=one.command if one.command == other.command else (),
         versions={name: version for name, version in one.versions.items() if other.versions.get(name) == version},
-        machine={name: value for name, value in one.machine.items() if other.machine.get(name) == value},
+        machine=_common_machine(one.machine, other.machine),
         flags={name: value for name, value in one.flags.items() if other.flags.get(name) == value},
         commit=one.commit if one.commit == other.commit else None,
     )
+
+
+def _common_machine(one: Mapping[str, Scalar], other: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    alike = {name: value for name, value in one.items() if other.get(name) == value}
+    for with_card, without in ((one, other), (other, one)):
+        if "card" in with_card and "card" not in without and with_card.get("cpu") == without.get("cpu"):
+            return alike | {name: value for name, value in with_card.items() if name not in without}
+    return alike
 
 
 def _row(record: Record) -> dict[str, object]:

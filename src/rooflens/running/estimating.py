@@ -42,6 +42,7 @@ from rooflens.running.whole_answers import counted_run
 from rooflens.runs.options import Options
 from rooflens.runs.run import Place, Request, Run, is_graph, is_own_file
 from rooflens.sources import conditions, environment
+from rooflens.sources.command import harmless
 
 if TYPE_CHECKING:
     from rooflens.running.tracing import Estimable
@@ -342,8 +343,9 @@ def begin(start: Start) -> Serve:
             tell(Refused.of(error))
             return fit
         tell(Share(done=1.0))  # a copy of this process, which the model forked, ends here and writes nothing
-        here = environment.capture(start.command)
-        write_records(Path(job.out), replace(file, environment=here))
+        if file.environment is not None:
+            file = replace(file, environment=replace(file.environment, command=harmless(start.command)))
+        write_records(Path(job.out), file)
         return fit
 
     return do

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 SERVER = "rooflens.running.start"
 """The program that serves whoever started it."""
@@ -27,6 +29,8 @@ class MarkedProcess:
     mark: str
 
 
+_KINDS = {"measure": "measure", "counters": "profile"}
+"""The kind of worker that a command needs first."""
 _ahead: dict[str, MarkedProcess] = {}
 
 
@@ -34,6 +38,21 @@ def start_ahead(*kinds: str) -> None:
     """Start processes that :func:`started` will hand out. Those that it does not end when this program does."""
     for kind in kinds:
         _ahead.setdefault(kind, _new(SERVER, True, kind))
+
+
+def start_for(words: Sequence[str]) -> None:
+    """Start ahead what a command line will need, before it is read as it should be: a wrong guess costs a process.
+
+    Args:
+        words: of the command line, without the program.
+    """
+    command = next((word for word in words if not word.startswith("-")), "")
+    if command not in _KINDS or not {"-h", "--help", "--"}.isdisjoint(words):
+        return
+    devices = [word.removeprefix("--device=") for word in words if word.startswith("--device=")]
+    devices += [after for word, after in pairwise(words) if word == "--device"]
+    where = devices[-1] if devices else ANYWHERE
+    start_ahead(f"{_KINDS[command]} {where}", *(["estimate cpu"] if "--no-estimate" not in words else []))
 
 
 def started(program: str, apart: bool, kind: str) -> MarkedProcess:

@@ -24,7 +24,7 @@ _COMMANDS = "estimate measure counters calibrate read plot study compare check e
 COMMANDS = frozenset(f"{_COMMANDS} run resume status report list show".split())
 OF_MODELS = frozenset(("estimate", "measure", "counters", "explain"))
 """Commands that a model follows."""
-_OTHERS = "every largest-batch longest-context open suite version"
+_OTHERS = "allow-missing every largest-batch longest-context open suite version"
 _FLAGS = "causal debug estimate fail-if-doubtful force fresh list no-estimate no-recorded quick quiet retry timings"
 FLAGS = frozenset(("-q", *(f"--{name}" for name in f"{_FLAGS} {_OTHERS}".split()))) | {
     f"--{name.replace('_', '-')}" for name, line in OPTIONS.items() if line.kind is bool

@@ -24,7 +24,8 @@ PACKAGES = ("torch", "torchvision", "timm", "transformers", "onnx", "numpy", "tr
 def capture(command: Sequence[str] | None = None) -> Environment:
     """The environment of this process.
 
-    It has facts of torch and of a GPU only if torch was imported before: reading records must not import it.
+    It has facts of torch only if that was imported before, since reading records must not import it, and facts of a
+    card only if this process uses it: an estimate must not wake one.
 
     Args:
         command: the command line; default: that of the process.
@@ -69,7 +70,7 @@ def _machine() -> dict[str, Scalar]:
     if torch is None:
         return facts
     facts["threads"] = torch.get_num_threads()
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():
         properties = torch.cuda.get_device_properties(0)
         facts |= {
             "card": properties.name,
