@@ -33,7 +33,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         ("product",),
         (
             *("product.start", "product.rate_fp32", "product.rate_tf32", "product.rate_half", "product.streamed"),
-            "product.unaligned",
+            *("product.unaligned", "product.lone_fp32"),
             *("product.depth_fp32", "product.depth_tf32", "product.depth_half", *_TILES),
         ),
     ),

@@ -28,9 +28,18 @@ def norm(piece: CallOnDevice, card: Card) -> float:
         return _batch_norm(piece, card, name)
     if "layer_norm" in name or "rms_norm" in name:
         return _rows(piece, card, "backward" in name)
-    if "group_norm" in name:  # statistics, then scaled: two kernels
-        return 2 * card["stream.start"] + moved(piece, card, card["norm.planar_share"], TRAINING)
+    if "group_norm" in name:
+        return _groups(piece, card)
     return stream(piece, card)
+
+
+def _groups(piece: CallOnDevice, card: Card) -> float:
+    """Statistics, a block for each group, element after element; then all is scaled: two kernels."""
+    inputs = piece.call.tensor("input")
+    groups = max(1, inputs.shape[0] * piece.call.integer("group"))
+    rounds = max(1.0, groups / card.units)
+    statistics = inputs.elements / groups * rounds * card["norm.group"] * card.units / card.cycles
+    return 2 * card["stream.start"] + statistics + moved(piece, card, card["norm.planar_share"])
 
 
 def _rows(piece: CallOnDevice, card: Card, backward: bool) -> float:

@@ -89,13 +89,14 @@ def _candidates(
     per_unit = full_rate(card, precision) / card.units / 2  # multiply-adds of a unit per second
     depth = card[f"product.depth_{_kind(precision)}"]
     adding = card["product.partial"] * 2 / card.per_second("stream.cached")
+    lone = card["product.lone_fp32"] if _kind(precision) == "fp32" else 1.0
     for wide, thin, alone, together in tiles_of(card):
         tiles = batch * min(ceil(m / wide) * ceil(n / thin), ceil(m / thin) * ceil(n / wide))
         for split in splits:
             waves = ceil(tiles * split / card.units)
             one = wide * thin * (k / split + depth) / per_unit
             extra = split * batch * m * n * adding if split > 1 else 0.0
-            yield max(one / alone, waves * one / together) + extra
+            yield max(one / min(1.0, alone * lone), waves * one / together) + extra
             if tiles * split >= 2 * card.units or k // (2 * split) < LEAST_DEPTH:
                 break
 
