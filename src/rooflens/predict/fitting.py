@@ -96,6 +96,8 @@ FACTORS = (1.5, 1.2, 1.1, 1.04)
 ROUNDS = 2
 WEIGHT = 0.5
 """Power of a call's seconds that it weighs: a step's time is mostly that of its long calls, and they are few."""
+PRIOR = 0.01
+"""Error that a constant has to save to move by a factor of e: the generation's was read off more calls."""
 WIDEST = 5.0
 """A constant that would leave its start by more than this factor stays: its calls do not tell it."""
 
@@ -135,14 +137,19 @@ def _stage(
 ) -> dict[str, float]:
     """The constants of a stage, moved until no factor makes the error smaller."""
     found = {name: start.values[name] for name in names}
-    least = error(calls, start, {**known, **found}, device)
+
+    def costs(values: Mapping[str, float]) -> float:
+        moved = sum(abs(log(values[name] / start.values[name])) for name in names if start.values[name])
+        return error(calls, start, {**known, **values}, device) + PRIOR * moved
+
+    least = costs(found)
     for factor in FACTORS:
         for _ in range(ROUNDS):
             for name in names:
                 for step in (factor, 1 / factor):
                     tried = found[name] * step
                     while start.values[name] / WIDEST <= tried <= start.values[name] * WIDEST:
-                        seen = error(calls, start, {**known, **found, name: tried}, device)
+                        seen = costs({**found, name: tried})
                         if seen >= least - 1e-6:
                             break
                         found[name], least, tried = tried, seen, tried * step

@@ -1,7 +1,8 @@
 """What a step costs the host: seconds to dispatch each operation, view and module call.
 
 A host differs from another by a factor of two, and no data sheet of a GPU tells of it: these are the constants of a
-trial's host, until a suite has measured them on the target.
+middle one, until `rooflens calibrate --suite` has measured on the target how fast it is. In autocast each operation of
+a forward pass costs more.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ def dispatching(record: Record, card: Card) -> float:
         first = next((v for _, v in record.call.arguments if isinstance(v, tuple)), ())
         return card["host.list"] + card["host.tensor"] * sum(isinstance(t, Tensor) for t in first)
     seconds = card[f"host.{record.kind}" if record.kind in _DEARER else "host.operation"]
-    return seconds + (card["host.backward"] if record.phase == "backward" else 0.0)
+    if record.phase == "backward":
+        return seconds + card["host.backward"]
+    return seconds * (card["host.autocast"] if record.case.dtype.startswith("amp-") else 1.0)
 
 
 def around(calls: Iterable[HostCalls], card: Card) -> float:

@@ -1,7 +1,8 @@
 """From the records of a step, or of a part of it, to the time that they will take: two queues, host and device.
 
 The host launches operations one after the other and the device runs them in order, so a step takes as long as the
-longer queue. A replayed CUDA graph has no host in it. Compiled code launches what fusion leaves.
+longer queue, and more where both are about as long: in one stretch the device waits, in the next the host. A replayed
+CUDA graph has no host in it. Compiled code launches what fusion leaves.
 """
 
 from __future__ import annotations
@@ -123,7 +124,9 @@ def predicted(
     else:
         hosts = host.eager(working, conduct.of_phase(phase), card)
     regime: Regime = "device-bound" if device > 1.6 * hosts else "host-bound" if hosts > 1.6 * device else "mixed"
-    return _with_band(max(queue, hosts), device, hosts, families, card, level, regime)
+    join = card["launch.join"]
+    seconds = float((queue**join + hosts**join) ** (1 / join))
+    return _with_band(seconds, device, hosts, families, card, level, regime)
 
 
 def _pieces(record: Record, conduct: Conduct) -> Iterator[tuple[CallOnDevice, int]]:

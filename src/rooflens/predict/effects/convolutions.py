@@ -16,7 +16,7 @@ from math import prod
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.depthwise import depthwise
-from rooflens.predict.effects.products import HALF, SPLITS, contraction, tiled
+from rooflens.predict.effects.products import HALF, SPLITS, TENSOR, contraction, tiled
 from rooflens.predict.effects.streams import bytes_time, moved
 from rooflens.records import Call, Tensor
 
@@ -102,9 +102,17 @@ def _stem(piece: CallOnDevice, card: Card, parts: int) -> float:
 def _moving(piece: CallOnDevice, card: Card) -> float:
     """Seconds of the bytes; kernels on tensor cores gain nothing from a cache where channels come first."""
     share = card["product.streamed"]
-    if piece.precision in (*HALF, "tf32") and not channels_last(piece.call):
+    if piece.precision in TENSOR and channels_last(piece.call) and _odd_channels(piece.call):
+        return max(moved(piece, card, share), piece.nbytes / (card["product.unaligned"] * card.dram))
+    if piece.precision in TENSOR and not channels_last(piece.call):
         return max(moved(piece, card, share), piece.nbytes / (card["convolution.planar"] * card.dram))
     return moved(piece, card, share)
+
+
+def _odd_channels(call: Call) -> bool:
+    """True if the channels of a pixel are no whole vectors of 16 bytes."""
+    images = (call.tensor("input"), *call.outputs[:1])
+    return any(t.shape[1] * t.nbytes // max(1, t.elements) % VECTOR_BYTES for t in images)
 
 
 def _grouped_kind(piece: CallOnDevice, weight: Tensor) -> str | None:
@@ -170,7 +178,7 @@ def channels_last(call: Call) -> bool:
 def _relayout(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, result: Tensor) -> float:
     """Seconds of copying tensors into the layout of tensor-core kernels, and the result back: a kernel for each."""
     call = piece.call
-    if piece.precision not in (*HALF, "tf32") or channels_last(call):
+    if piece.precision not in TENSOR or channels_last(call):
         return 0.0
     pixels = prod(inputs.shape[2:])
     gradients = call.name == "convolution_backward"
