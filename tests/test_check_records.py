@@ -172,7 +172,7 @@ def test_a_device_of_a_file_with_other_rates_than_the_catalogues(
 
 
 def test_every_code_is_tested() -> None:
-    assert {*TYPED, *RECORDED, "device-off"} == set(CHECKS)
+    assert {*TYPED, *RECORDED, "device-off", "slower-than-expected", "faster-than-expected"} == set(CHECKS)
 
 
 def mistaken(code: str, folder: Path) -> Iterator[Context]:

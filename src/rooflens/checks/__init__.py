@@ -6,7 +6,7 @@ registered under a stable code. Reads records and devices, runs nothing, needs n
 
 from collections.abc import Iterable, Mapping
 
-from rooflens.checks import above, kernels, prefixes, roofs, sums, times, traffic
+from rooflens.checks import above, expected, kernels, prefixes, roofs, sums, times, traffic
 from rooflens.checks import flops as work
 from rooflens.checks.context import Context
 from rooflens.checks.finding import SEVERITIES, Finding, Findings
@@ -20,7 +20,7 @@ from rooflens.results import RecordSet
 
 PARTIAL = ("the profile is partial", "partial: ")
 """How notes of a profile begin that ended early."""
-TOPICS = (work, traffic, times, roofs, above, sums, kernels, prefixes)
+TOPICS = (work, traffic, times, expected, roofs, above, sums, kernels, prefixes)
 """Modules whose import registers their checks."""
 
 
