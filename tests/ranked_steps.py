@@ -14,7 +14,14 @@ from rooflens.results import RecordSet
 TERA = 1e12
 SAMPLE = 1_000_000
 """Elements of a sample: 4 MB in and 4 MB out, so 100 samples take 1 ms at 0.8 of 1 TB/s."""
-CONSTANTS = {"stream.start": 0.0, "stream.share_wide": 0.8, "host.operation": 0.0, "launch.gap": 0.0}
+CONSTANTS = {
+    "stream.start": 0.0,
+    "stream.share_wide": 0.8,
+    "host.operation": 0.0,
+    "launch.gap": 0.0,
+    "launch.handover": 0.0,
+    "launch.among": 1.0,
+}
 
 
 def a_card(name: str, bandwidth: float = TERA, watts: float = 300, memory: float = 80e9, **constants: float) -> Device:

@@ -12,10 +12,10 @@ from rooflens.predict.bands import Regime
 from rooflens.results import Evidence, Measured, join
 
 FAR: Mapping[Regime, float] = {"device-bound": 2, "graph": 2, "mixed": 3, "host-bound": 3}
-"""Times the upper end of the band. Where the host has a part, hosts differ by a factor of two. Of the own times of
-docs/prediction.md the farthest is 1.8 upper ends where the device decides, and 2.5 where the host has a part."""
+"""Times the upper end of the band. Where the host has a part, hosts differ by a factor of two. Of the own times
+(benchmarks/prediction/far.py) the farthest is 1.4 upper ends where the device decides, 2.1 where the host has a part."""
 NEAR = 0.5
-"""Of the lower end of the band. Of the own times the farthest is 0.56 of it."""
+"""Of the lower end of the band. Of the own times the farthest is 0.57 of it."""
 LARGE = 0.3
 """The share of a family in the device's time above which its kernel may be what differs."""
 FEW = 3
