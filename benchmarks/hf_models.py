@@ -5,12 +5,14 @@
 Resumable: a family in benchmarks/results/hf_models.json is not run again, unless `--again` is given, or `--failed` for
 those that were not counted. Each runs in a process of its own with a time limit, from its default configuration with at
 most two layers of each stack, or as it is where that is not counted. Prints a line per family, and exits with 1 if one
-has no result. `--docs` writes the tables of docs/counting.md and docs/model-types.md.
+has no result. `--docs` writes docs/model-types.csv and the tables of docs/model-types.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import re
 import sys
@@ -30,8 +32,8 @@ from benchmarks.hf_fields import completed  # noqa: E402
 import rooflens as rl  # noqa: E402
 from rooflens.models.heads import families as buildable  # noqa: E402
 
-PAGES = (ROOT / "docs" / "counting.md", ROOT / "docs" / "model-types.md")
-TABLE = r"\| `hf:` \| class .*\n(?:\|.*\n)+"
+PAGE = ROOT / "docs" / "model-types.md"
+TYPES = ROOT / "docs" / "model-types.csv"
 RESULTS = ROOT / "benchmarks" / "results" / "hf_models.json"
 LIMIT = 90
 """Seconds of the processor that a family may take."""
@@ -224,27 +226,41 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(("| families | |", "|---|---|", *lines))
 
 
-def page(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the lines of all families."""
-    head = "| `hf:` | class | counted | |\n|---|---|---|---|"
-    return "\n".join((head, *(_line(name, rows.get(name)) for name in families())))
+def others(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the table of the docs of what was not counted in every mode, by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, row in sorted(rows.items()):
+        if "why" in row and row["why"] != PART:
+            by_reason.setdefault(reason(row), []).append(f"`{name}`")
+    most = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
+    return "\n".join(("| reason | types |", "|---|---|", *(f"| {why} | {', '.join(names)} |" for why, names in most)))
 
 
-def _line(name: str, row: Mapping[str, Any] | None) -> str:
+def types(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a CSV with a line for each model type."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(("hf", "class", "counted", "note"))
+    lines.writerows(_line(name, rows.get(name)) for name in families())
+    return text.getvalue()
+
+
+def _line(name: str, row: Mapping[str, Any] | None) -> tuple[str, str, str, str]:
     if row is None:
-        return f"| `{name}` | | | not run yet |"
-    modes = ", ".join(row.get("modes", ()))
+        return name, "", "", "not run yet"
     words = [reason(row), "run on the CPU with values" if row.get("values") else ""]
-    return f"| `{name}` | {row.get('class', '')} | {modes} | {'; '.join(filter(None, words))} |".replace("|  |", "| |")
+    return name, row.get("class", ""), ", ".join(row.get("modes", ())), "; ".join(filter(None, words))
 
 
 def written(rows: Mapping[str, Mapping[str, Any]]) -> None:
-    """Put the tables into the docs."""
-    for path, old, new in ((PAGES[0], r"\| families \| \|\n(?:\|.*\n)+", table(rows)), (PAGES[1], TABLE, page(rows))):
-        text, count = re.subn(old, lambda _, new=new: f"{new}\n", path.read_text())  # type: ignore[misc]
+    """Put the results into the docs."""
+    TYPES.write_text(types(rows))
+    text = PAGE.read_text()
+    for head, new in ((r"\| families \| \|", table(rows)), (r"\| reason \| types \|", others(rows))):
+        text, count = re.subn(rf"{head}\n(?:\|.*\n)+", lambda _, new=new: f"{new}\n", text)  # type: ignore[misc]
         if count != 1:
-            raise ValueError(f"{path} has {count} tables of families, not one")
-        path.write_text(text)
+            raise ValueError(f"{PAGE} has {count} tables {head}, not one")
+    PAGE.write_text(text)
 
 
 def _ended(row: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Write the tables of docs/memory.md from measurements: `python benchmarks/memory_table.py`.
+"""Write the tables about memory of docs/{memory,evidence}.md: `python benchmarks/memory_table.py`.
 
 A test fails if a table is stale.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from rooflens.units import parse, show
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "memory.md"
+PAGES = (ROOT / "docs" / "memory.md", ROOT / "docs" / "evidence.md")
 RESULTS = ROOT / "benchmarks" / "results"
 CAPACITY = ROOT / "src" / "rooflens" / "devices" / "capacity.toml"
 PEAKS = RESULTS / "memory-h200.json"
@@ -28,7 +28,7 @@ FAR = 0.05
 WORTH_A_ROW = 0.02
 """Workspaces below this share of the peak are left out of their table."""
 NAMES = {"decoder-1b.json": "decoder of 1 billion", "decoder": "decoder of 1 billion"}
-_BLOCK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- (?!end)(\w+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
 
 def refreshed(text: str) -> str:
@@ -36,7 +36,6 @@ def refreshed(text: str) -> str:
     peaks, limits = json.loads(PEAKS.read_text()), json.loads(LIMITS.read_text())
     blocks = {
         "worst": lambda: worst(peaks),
-        "peaks": lambda: peak_rows(peaks),
         "reported": lambda: reported(*(json.loads(path.read_text()) for path in REPORTED)),
         "furthest": lambda: furthest(json.loads(REPORTED[-1].read_text())),
         "limits": lambda: limit_rows(limits),
@@ -102,22 +101,6 @@ def furthest(data: dict[str, Any]) -> Iterator[str]:
             sizes = (gigabytes(case[key]) for key in ("reported", "estimate_with_workspace"))
             cells = (model(case), case["dtype"], case["batch"], case["mode"], *sizes, percent(case["reported_error"]))
             yield f"| {' | '.join(map(str, cells))} |"
-
-
-def peak_rows(data: dict[str, Any]) -> Iterator[str]:
-    """One row per model, batch and dtype; estimate, measured peak and their ratio for both steps."""
-    yield "| model | dtype | batch | inference: estimate | measured | error | training: estimate | measured | error |"
-    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|"
-    by_step = {(case["model"], case["dtype"], case["batch"], case["mode"]): case for case in data["cases"]}
-    for name, dtype, batch in dict.fromkeys(key[:3] for key in by_step):
-        cells = [cell for step in STEPS for cell in _peak_cells(by_step.get((name, dtype, batch, step)))]
-        yield f"| {NAMES.get(name, name)} | {dtype} | {batch} | {' | '.join(cells)} |"
-
-
-def _peak_cells(case: dict[str, Any] | None) -> tuple[str, str, str]:
-    if case is None:
-        return "-", "-", "-"
-    return gigabytes(case["estimate"]), gigabytes(case["peak_without_workspace"]), percent(case["error"])
 
 
 def limit_rows(data: dict[str, Any]) -> Iterator[str]:
@@ -192,8 +175,9 @@ def percent(error: float) -> str:
 
 
 if __name__ == "__main__":
-    before = PAGE.read_text()
-    after = refreshed(before)
-    if after != before:
-        PAGE.write_text(after)
-        print(PAGE)
+    for page in PAGES:
+        before = page.read_text()
+        after = refreshed(before)
+        if after != before:
+            page.write_text(after)
+            print(page)

@@ -6,7 +6,7 @@ A fault is any exception but the reader's own error, a call that hangs or needs 
 is in no undamaged row of the file: a few lines of csv, json or tomllib check what a reader accepts. The input goes to
 `out/fuzz`, and the exit code is 1. Inputs that once were faults lie in `tests/data/fuzz` and are tried first. SECONDS
 are per reader; the default of 5 is a smoke test. Each reader has a process of its own, and `--jobs` of them run at
-once. `--save` writes the results into `benchmarks/results/fuzz.json` and docs/read.md; do that with 600 seconds or
+once. `--save` writes the results into `benchmarks/results/fuzz.json` and docs/evidence.md; do that with 600 seconds or
 more.
 
 It imports pytest, msgspec, onnx and numpy beside rooflens, and needs no network, no torch and no device.
@@ -41,7 +41,7 @@ from rooflens.errors import FileError, RooflensError  # noqa: E402
 DATA = ROOT / "tests" / "data"
 ONCE = DATA / "fuzz"
 OUT = ROOT / "out" / "fuzz"
-PAGE = ROOT / "docs" / "read.md"
+PAGE = ROOT / "docs" / "evidence.md"
 RESULTS = ROOT / "benchmarks" / "results" / "fuzz.json"
 REFUSED = (FileError,)
 

@@ -116,7 +116,7 @@ def test_a_test_without_its_interval_is_not_significant() -> None:
 
 
 def test_a_planted_slowdown_is_found_and_none_is_not_at_the_stated_rates() -> None:
-    # Stated (docs/compare.md): of equal things at most 5 % are called different; with 50 samples a side and 2 % of
+    # Stated (docs/evidence.md): of equal things at most 5 % are called different; with 50 samples a side and 2 % of
     # noise, 3 % are found in at least 95 % of comparisons. Of 200 comparisons 5 % are 10, and 18 with chance at 99 %.
     alarms = found = 0
     for repeat in range(REPEATS):
@@ -317,7 +317,7 @@ def test_whatever_the_samples_a_change_is_well_formed(before: list[list[float]],
 
 def test_the_page_states_the_rates_that_were_measured() -> None:
     rows = json.loads((ROOT / "benchmarks" / "results" / "slowdowns.json").read_text())["rows"]
-    page = (ROOT / "docs" / "compare.md").read_text()
+    page = (ROOT / "docs" / "evidence.md").read_text()
     for row in rows:
         runs, samples, hanging, *rates = row.values()
         cells = [f"{runs}", f"{samples}", f"{hanging:g}", *(f"{100 * rate:.1f} %" for rate in rates)]

@@ -1,4 +1,4 @@
-"""docs/counting.md says what the formulas do: its tables are those of the code, and its example runs."""
+"""The pages on counting say what the formulas do: tables are those of the code, and the example runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from rooflens.costs import elementwise, families, pooling, reduction
 
-PAGE = Path(__file__).parent.parent / "docs" / "counting.md"
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = DOCS / "counting-formulas.md"
 TEXT = PAGE.read_text()
 
 
@@ -61,6 +62,6 @@ def test_every_operation_of_the_tables_has_a_formula() -> None:
 
 
 def test_the_example_runs() -> None:
-    failures, examples = doctest.testfile(str(PAGE), module_relative=False)
+    failures, examples = doctest.testfile(str(DOCS / "counting.md"), module_relative=False)
     assert examples > 0
     assert failures == 0

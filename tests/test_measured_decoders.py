@@ -122,7 +122,7 @@ def test_training_on_a_card_is_above_its_floor_and_on_its_page() -> None:
     results = ROOT / "benchmarks" / "results" / "training-h100.ndjson"
     told, _, *table = table_of_models(results)
     assert told == "None of 10 steps is below the floor."
-    assert "\n".join(table) in (ROOT / "docs" / "training.md").read_text()
+    assert "\n".join(table) in (ROOT / "docs" / "evidence.md").read_text()
     assert all(abs(measured_decoders.peak_ratio(row) - 1) < 0.05 for row in read(results))  # type: ignore[operator]
     assert {key(row) for row in training()} == {key(row) for row in read(results)}
     for row in training():

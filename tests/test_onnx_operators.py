@@ -125,7 +125,7 @@ def test_sizes_of_an_einsum_have_to_agree(tmp_path: Path) -> None:
     assert work(counted(tmp_path, nodes, {"a": (2, 1), "b": (4, 5)})).matmul_flops == 2 * 2 * 4 * 5
 
 
-# FLOP per element, vector and special, of the table in docs/counting.md.
+# FLOP per element, vector and special, of the table in docs/counting-formulas.md.
 @pytest.mark.parametrize(
     ("op", "per_element", "attributes"),
     [

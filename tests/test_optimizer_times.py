@@ -1,4 +1,4 @@
-"""Times of optimizers that were measured on GPUs are above their floors, and docs/floors.md says by how much."""
+"""Times of optimizers that were measured on GPUs are above their floors, and docs/evidence.md says by how much."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_no_measured_time_is_below_its_floor() -> None:
 
 
 def test_the_page_has_these_times() -> None:
-    page = (ROOT / "docs" / "floors.md").read_text()
+    page = (ROOT / "docs" / "evidence.md").read_text()
     for data in RESULTS:
         rows = [row for row in data["rows"] if row["dtype"] == "fp32"]
         fused, foreach = ([row for row in rows if row["fused"] is form] for form in (True, False))
