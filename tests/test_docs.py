@@ -19,6 +19,7 @@ import rooflens as rl
 from rooflens.cli.main import cli
 
 README = ROOT / "README.md"
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 SHOWN = [*console_docs.PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 PAGES = [*SHOWN, console_docs.RECIPES]
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
@@ -106,16 +107,23 @@ def test_the_readme_has_one_picture_and_the_two_commands() -> None:
     assert {"demo", "test"} <= set(targets)
 
 
+def test_the_readme_shows_what_else_there_is() -> None:
+    commands = [words[1] for words in map(shlex.split, shown_commands(README))]
+    assert commands == ["measure", "plot", "counters", "read", "compare", "check", "study", "rank"]
+
+
 @pytest.mark.usefixtures("quick")
-def test_the_other_commands_of_the_readme_run() -> None:
-    lines = [line for block in blocks(README, "sh") for line in block.text.splitlines()]
-    commands = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("rooflens ")]
-    # The others need a card or files of somebody's; that they exist is tested above.
-    assert [words[0] for words in commands] == ["measure", "plot", "counters", "read", "compare", "check", "study"]
-    for words in commands[:2]:
-        result = CliRunner().invoke(cli, words, catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-    assert {path.name for path in Path().iterdir()} == {"resnet18.jsonl", "resnet18.html", "resnet18.png"}
+def test_the_tutorial_runs() -> None:
+    (study,) = blocks(TUTORIAL, "toml")
+    Path("study.toml").write_text(study.text)
+    for block in blocks(TUTORIAL, "sh"):
+        for line in block.text.splitlines():
+            words = shlex.split(line.replace("--budget 1", "--budget 0.1").replace("--quick", "--quick --budget 1"))[1:]
+            result = CliRunner().invoke(cli, words, catch_exceptions=False)
+            assert result.exit_code == 0, f"{line}\n{result.output}"
+    assert {"l4.html", "before.html", "after.jsonl", "report.html"} <= {path.name for path in Path().iterdir()}
+    (verdict,) = rl.study_verdicts("out/study")
+    assert verdict.outcome == "supported"  # its text says so
 
 
 @pytest.mark.usefixtures("quick")
