@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import rooflens as rl
 from rooflens.cli.counters import counters as command
 from rooflens.cli.main import cli
-from rooflens.cli.options import IntList
+from rooflens.cli.parameter_types import IntList
 from rooflens.errors import CountersUnavailable, InvalidValue
 from rooflens.sources.profile import profiled_step
 

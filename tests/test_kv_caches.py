@@ -17,7 +17,7 @@ from rooflens.models.asked_caches import asked_cache
 from rooflens.models.kv_caches import kv_cache
 from rooflens.records import KvCache
 from rooflens.report.case_json import promised_json
-from rooflens.report.summary import memory
+from rooflens.report.memory_table import memory
 from rooflens.results import join
 from rooflens.results.quantities import QUANTITIES
 from rooflens.runs.options import Options

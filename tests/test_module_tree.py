@@ -9,7 +9,7 @@ from tests.table_samples import both, device, estimated, operation, trained
 
 from rooflens.errors import AmbiguousResult, InvalidValue
 from rooflens.records import Case, Record, Work
-from rooflens.report.breakdown import Module, module_tree, modules
+from rooflens.report.module_tables import Module, module_tree, modules
 from rooflens.report.table import Table
 from rooflens.results import RecordSet, Total
 

@@ -7,8 +7,8 @@ from tests.table_samples import device, operation
 
 import rooflens as rl
 from rooflens.records import Case, Phase, Record, Scope, Timing, Work
-from rooflens.report.breakdown import module_tree
 from rooflens.report.figures.roofline import roofline_figure
+from rooflens.report.module_tables import module_tree
 from rooflens.report.summary import summary
 from rooflens.report.table import Entry, Table
 from rooflens.results import UNATTRIBUTED, RecordSet
@@ -110,7 +110,7 @@ def test_without_a_profile_the_tree_has_no_columns_of_time() -> None:
 def test_tables_for_people_show_the_measured_time_of_modules() -> None:
     modules = rl.table(estimated(), profiled(), depth=2, width=200).split("Modules")[1]
     (line,) = [line for line in modules.splitlines() if line.strip().startswith("b ")]
-    assert line.split()[-4:] == ["4.000", "ms", "75.0", "%"]
+    assert line.split()[-6:] == ["4.000", "ms", "20.0", "%", "75.0", "%"]
     assert UNATTRIBUTED in modules
 
 

@@ -28,10 +28,12 @@ from tests.table_samples import (
 
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Failure
-from rooflens.report.breakdown import families, module_tree, operations
 from rooflens.report.escape import printable
+from rooflens.report.memory_table import memory
+from rooflens.report.module_tables import module_tree
+from rooflens.report.part_tables import families, operations
 from rooflens.report.render import FORMATS, Format, render
-from rooflens.report.summary import failures, memory, summary
+from rooflens.report.summary import failures, summary
 from rooflens.report.table import COUNT, Column, Entries, Entry, Table, Value, build
 from rooflens.results import RecordSet
 
@@ -88,9 +90,9 @@ def test_no_number_is_cut_off(width: int) -> None:
 
 
 def test_columns_without_room_are_named() -> None:
-    assert "no room for: whole-model roofline, +-, first call" in render(VIEWS["demo"], "table", width=80)
+    assert "hidden (terminal too narrow): whole-model" in render(VIEWS["demo"], "table", width=80)
     wide = render(VIEWS["demo"], "table", width=200)
-    assert "no room" not in wide
+    assert "hidden" not in wide
     assert "roofline" in wide
 
 

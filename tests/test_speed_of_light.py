@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.test_counters_joined import CASE, counted
+from tests.test_counters_joined import counted
 
 import rooflens as rl
-from rooflens.compare.speed_of_light import speed_of_light
 from rooflens.records import Ceiling, Device, Record, Timing, Work
-from rooflens.results import RecordSet
+from rooflens.report.part_tables import PartRow, part_rows
+from rooflens.results import RecordSet, join
 
 RATES = {"matmul.bf16": (1000.0, "tensor"), "vector.fp32": (100.0, "fma"), "l2": (40.0, "memory"), "dram": (10.0, "memory")}  # fmt: skip  # noqa: E501
 DEVICE = Device(
@@ -44,30 +44,34 @@ def test_shares_of_ceilings() -> None:
         ],
         devices={DEVICE.name: DEVICE},
     )
-    copy, gemm = speed_of_light(found)
-    assert (gemm.key, gemm.launches, gemm.seconds, gemm.share) == ("gemm", 2, 4.0, 0.4)
+    copy, gemm = rows(found)
+    assert (gemm.part.name, gemm.part.calls, gemm.seconds, gemm.of_seconds) == ("gemm", 2, 4.0, 10.0)
     assert gemm.ceilings == {"tensor cores": 0.5, "general lanes": 0.1, "l1": None, "l2": 0.5, "dram": 0.25}
     assert copy.ceilings == {"tensor cores": 0, "general lanes": 0, "l1": None, "l2": 0.25, "dram": 1.0}
     assert copy.highest == "dram"
-    assert [row.key for row in speed_of_light(found, "module")] == ["fc", "(unattributed)"]
     text = rl.table(found, width=200)
-    assert "Kernels under each ceiling" in text
+    assert "Kernels: " in text
     assert "100 %" in text
 
 
 def test_what_means_nothing_or_has_no_rate_is_unknown() -> None:
     note = "l2 bytes miss what went past it"
     odd = kernel("odd", 1.0, {"vector.fp64": 5.0, "matmul.bf16": 500.0}, {"l2": 4.0, "dram": 1.0}, notes=(note,))
-    (row,) = speed_of_light(RecordSet([odd], devices={DEVICE.name: DEVICE}))
+    (row,) = rows(RecordSet([odd], devices={DEVICE.name: DEVICE}))
     assert row.ceilings == {"tensor cores": 0.5, "general lanes": None, "l1": None, "l2": None, "dram": 0.1}
     lacking = replace(odd, work=Work(flops={"matmul.bf16": 500.0}, origin="executed", missing=frozenset({"odd"})))
-    (row,) = speed_of_light(RecordSet([lacking], devices={DEVICE.name: DEVICE}))
-    assert row.missing
+    (row,) = rows(RecordSet([lacking], devices={DEVICE.name: DEVICE}))
+    assert row.total.missing
     assert row.ceilings["dram"] is None
 
 
 @pytest.mark.parametrize("devices", [{}, {DEVICE.name: DEVICE}])
-def test_without_a_device_or_counted_work_there_is_no_table(devices: dict[str, Device]) -> None:
+def test_without_a_device_or_counted_work_no_share_is_known(devices: dict[str, Device]) -> None:
     bare = replace(counted("gemm"), work=None if devices else counted("gemm").work)
-    assert speed_of_light(RecordSet([bare], devices=devices)) == ()
-    assert speed_of_light(RecordSet([replace(bare, case=replace(CASE, batch=9)), bare], devices=devices)) == ()
+    (row,) = rows(RecordSet([bare], devices=devices))
+    assert (row.ceilings, row.highest) == ({}, None)
+
+
+def rows(found: RecordSet) -> list[PartRow]:
+    (item,) = join(found)
+    return part_rows(item, "kernel")

@@ -24,9 +24,10 @@ from tests.table_samples import (
 
 from rooflens.records import Failure, Work
 from rooflens.report import columns, escape, table
-from rooflens.report.breakdown import families, operations
 from rooflens.report.columns import coverage_line
-from rooflens.report.summary import failures, memory, summary
+from rooflens.report.memory_table import memory
+from rooflens.report.part_tables import families, operations
+from rooflens.report.summary import failures, summary
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, Value, build, for_people, percent, plain, text
 from rooflens.results import Coverage, RecordSet
 
@@ -180,10 +181,10 @@ def test_a_family_that_is_all_recomputed_has_a_bound_and_no_algorithmic_work() -
     assert row(view)["seconds"] == pytest.approx(55.296e-6)
 
 
-def test_operations_are_listed_in_order_with_all_their_calls() -> None:
+def test_operations_are_listed_costliest_first_with_all_their_calls() -> None:
     first, *others = conv_net(INFERENCE)[1:]
     view = operations(RecordSet([replace(first, calls=3), *others], devices=estimated().devices))
-    assert [row(view, i)["operation"] for i in range(3)] == ["convolution", "relu", "linear"]
+    assert [row(view, i)["operation"] for i in range(3)] == ["convolution", "linear", "relu"]
     assert (row(view)["calls"], row(view)["flops"], row(view)["path"]) == (3, 3 * 55_296, "features.0")
     assert row(view)["seconds"] == pytest.approx(3 * 55.296e-6)
     assert [row(view, i)["phase"] for i in range(3)] == ["forward"] * 3

@@ -15,7 +15,7 @@ from rooflens.costs import Arithmetic
 from rooflens.costs.workspaces import call_workspace
 from rooflens.records import Call, Memory
 from rooflens.records.operation import Tensor, dense_strides
-from rooflens.report.summary import memory as memory_table
+from rooflens.report.memory_table import memory as memory_table
 
 MIB = 2**20
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}

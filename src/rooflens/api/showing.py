@@ -8,6 +8,8 @@ from rooflens.compare import Comparison
 from rooflens.errors import InvalidValue
 from rooflens.machine import datasheet_of, found_each, listed
 from rooflens.records import Device
+from rooflens.report.arranged import TableView
+from rooflens.report.asked_tables import asked_tables
 from rooflens.report.case_json import promised_json
 from rooflens.report.comparison import comparison_tables
 from rooflens.report.explorer import Explorer
@@ -26,7 +28,11 @@ from rooflens.results import Fits, RecordSet
 def table(
     *records: RecordSet | Fits | Comparison,
     format: Format = "table",
-    depth: int = 1,
+    depth: int | None = None,
+    by: PieceKind | None = None,
+    sort: str | None = None,
+    top: int | None = None,
+    columns: Sequence[str] = (),
     width: int | None = None,
     color: bool = False,
 ) -> str:
@@ -40,12 +46,19 @@ def table(
         format: ``table`` for people, ``md`` or ``tex`` for papers, ``csv`` (the summary alone) or ``json`` (the
             promised shape, one object per case; of largest batches one object per device; of a comparison its tables,
             each with title, rows and notes) for programs.
-        depth: how deep the module tree goes.
+        depth: how deep the module tree goes; default: 1, and 3 of the table by ``module``.
+        by: one row per ``module`` (class, sizes, parameters, work, times), ``family``, ``op``, ``kernel``, ``phase`` or
+            ``model``, instead of the overview.
+        sort: the column, by key or header, whose largest values come first; ``order`` is that of the step.
+        top: the first rows only: those that take most time, if they are not sorted otherwise.
+        columns: these columns, by key or header, beside those that name a row. Without `by`, `sort`, `top` and
+            `columns` are about the summary.
         width: columns of a ``table``; default: the terminal's own, 80 in a pipe.
         color: whether a ``table`` has terminal colours.
 
     Raises:
-        InvalidValue: an unknown format, or no record and no failure.
+        InvalidValue: an unknown format, piece or column, nothing is known of the pieces, or there is no record and no
+            failure.
     """
     sets = [item for item in records if isinstance(item, RecordSet)]
     if len(sets) < len(records):
@@ -56,11 +69,15 @@ def table(
         files = format in ("csv", "json")  # whose one table has every column
         return render(rows if files else [rows, held], format, width=width, color=color)
     together = RecordSet.union(sets)
+    view = TableView(by=by, depth=depth, sort=sort, top=top, columns=tuple(columns))
+    if not view.is_overview and together.records:
+        asked = asked_tables(together, view, together=format in ("csv", "json"))
+        return render(asked[0] if format == "json" else asked, format, width=width, color=color)
     if format == "json":
         return as_json(promised_json(together))
     if format == "csv" and together.records:  # one table, which has every column
         return render(summary(together), format)
-    return render(tables_of(together, depth), format, width=width, color=color)
+    return render(tables_of(together, 1 if depth is None else depth), format, width=width, color=color)
 
 
 def _largest_batches(items: Sequence[object]) -> tuple[Table, Table]:

@@ -8,7 +8,8 @@ import click
 
 import rooflens as rl
 from rooflens.cli.command_group import say
-from rooflens.cli.options import OutputPath, emit_text, examples, progress_bar
+from rooflens.cli.options import emit_text, examples, progress_bar
+from rooflens.cli.parameter_types import OutputPath
 
 
 @click.command(

@@ -26,7 +26,7 @@ CACHES = ("all", "none")
 _PROGRAM = "rooflens.program"
 _COUNTING = ("cache", "limit", "every", "roof", "keep")
 """Options that hold for a program too, beside what is shown and where; all others are of a model."""
-_SHOWN = ("outputs", "format_", "depth", "by")
+_SHOWN = ("outputs", "format_", "by", "depth", "sort", "top", "columns")
 
 
 class ModelOrProgram(click.Command):

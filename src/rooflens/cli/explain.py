@@ -12,7 +12,8 @@ import click
 
 import rooflens as rl
 from rooflens.cli.completion import DeviceName
-from rooflens.cli.options import DTYPES, MODES, Dtype, IntList, NamedSize, examples, progress_bar
+from rooflens.cli.options import DTYPES, MODES, examples, progress_bar
+from rooflens.cli.parameter_types import Dtype, IntList, NamedSize
 from rooflens.runs.options import OPTIONS
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.

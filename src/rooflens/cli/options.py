@@ -16,8 +16,8 @@ import click
 import rooflens as rl
 from rooflens.cli.command_group import is_quiet, say
 from rooflens.cli.completion import ModelName
+from rooflens.cli.parameter_types import DtypeList, IntList, NamedSize, OutputPath, WordList
 from rooflens.progress import WAITING
-from rooflens.runs.dtype_names import dtype_hint, dtype_named
 from rooflens.runs.options import OPTIONS, Option
 
 if TYPE_CHECKING:
@@ -42,93 +42,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def examples(*lines: str) -> str:
     """Return lines below the help text; the sign in front stops click from wrapping them."""
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
-
-
-class IntList(click.ParamType):  # type: ignore[type-arg]
-    """Whole numbers of at least 1, separated by commas."""
-
-    name = "n,n,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
-        if isinstance(value, list):
-            return value
-        try:
-            numbers = [int(word) for word in str(value).split(",")]
-        except ValueError:
-            self.fail(f"{value!r} is no list of whole numbers; write 64 or 1,64,256", param, ctx)
-        wrong = [n for n in numbers if n < 1]
-        if wrong:
-            self.fail(f"{wrong[0]} cannot be run; give numbers of at least 1", param, ctx)
-        return numbers
-
-
-class Dtype(click.ParamType):  # type: ignore[type-arg]
-    """A dtype; the names that torch has for it are known too."""
-
-    name = "dtype"
-
-    def __init__(self, *known: str) -> None:
-        self.known = known
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return f"[{'|'.join(self.known)}]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return self.named([value], param, ctx)[0]
-
-    def named(self, words: Sequence[str], param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        """Return dtypes as rooflens names them, or fail with all that are not known."""
-        names = [dtype_named(word.strip()) for word in words]
-        wrong = [word for word in names if word not in self.known]
-        if wrong:
-            hints = "".join(map(dtype_hint, wrong))
-            self.fail(f"{', '.join(map(repr, wrong))}: not known; known: {', '.join(self.known)}{hints}", param, ctx)
-        return names
-
-
-class DtypeList(Dtype):
-    """Dtypes, separated by commas."""
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return f"[{'|'.join(self.known)},...]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        return self.named(value if isinstance(value, list) else str(value).split(","), param, ctx)
-
-
-class OutputPath(click.ParamType):  # type: ignore[type-arg]
-    """A file whose suffix says what is written.
-
-    Args:
-        known: the suffixes that can be written.
-    """
-
-    name = "file"
-
-    def __init__(self, *known: str) -> None:
-        self.known = known
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        path = Path(value)
-        if path.suffix.lower() not in self.known:
-            self.fail(f"{str(path)!r}: the suffix says what to write; known: {' '.join(self.known)}", param, ctx)
-        if path.is_dir():
-            self.fail(f"{str(path)!r} is a folder; name a file", param, ctx)
-        return path
-
-
-class NamedSize(click.ParamType):  # type: ignore[type-arg]
-    """A name and a whole number, split at the last ``=``."""
-
-    name = "name=n"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
-        name, _, size = str(value).rpartition("=")
-        if not name or not size.isdecimal():
-            self.fail(f"{value!r} is no name with a size; write past_sequence_length=128", param, ctx)
-        return name, int(size)
 
 
 def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -218,15 +131,17 @@ class Shown:
 
     format_: Format
     outputs: tuple[Path, ...]
-    depth: int
+    depth: int | None
     by: Any
+    sort: str | None
+    top: int | None
+    columns: Sequence[str]
 
     def emit(self, records: RecordSet | Fits) -> None:
         """Print records in the format and write each output."""
         tables = [path for path in self.outputs if path.suffix.lower() in TABLES]
-        emit_text(
-            lambda wanted, color: rl.table(records, format=wanted, depth=self.depth, color=color), self.format_, tables
-        )
+        asked: dict[str, Any] = {name: getattr(self, name) for name in _ASKED}
+        emit_text(lambda wanted, color: rl.table(records, format=wanted, color=color, **asked), self.format_, tables)
         self.write_others(records, tables)
 
     def write_others(self, records: RecordSet | Fits, tables: Sequence[Path]) -> None:
@@ -238,7 +153,7 @@ class Shown:
                 records.save(path)
                 say(f"wrote {path}")
             else:
-                save_picture(rl.roofline(drawn, by=self.by), path)
+                save_picture(rl.roofline(drawn, by=self.by, top=self.top), path)
 
 
 def save_picture(picture: Savable, path: Path, width: float | None = None) -> None:
@@ -278,25 +193,39 @@ def output_options(command: Command) -> Command:
     """
 
     @wraps(command)
-    def called(*args: Any, format_: Format, outputs: tuple[Path, ...], depth: int, by: Any, **options: Any) -> Any:
+    def called(*args: Any, format_: Format, outputs: tuple[Path, ...], **options: Any) -> Any:
         check_outputs(outputs)
-        return command(*args, shown=Shown(format_=format_, outputs=outputs, depth=depth, by=by), **options)
+        asked = {name: options.pop(name) for name in _ASKED}
+        return command(*args, shown=Shown(format_=format_, outputs=outputs, **asked), **options)
 
     return _output_options(called)  # type: ignore[return-value]
 
 
+_ASKED = ("by", "depth", "sort", "top", "columns")
+"""Options of a table."""
 _output_options = all_of(
-    click.option(
-        "--depth",
-        type=click.IntRange(0),
-        default=1,
-        show_default=True,
-        help="Depth of the module tree, in tables of one case.",
-    ),
     click.option(
         "--by",
         type=click.Choice(GROUPINGS),
-        help="The piece that one mark of a figure stands for; default: what the records allow. Tables ignore it.",
+        help="What a row of the table and a mark of a figure stands for. Default: an overview, and what the records"
+        " allow.",
+    ),
+    click.option(
+        "--depth",
+        type=click.IntRange(0),
+        help="Levels of the module tree.  [default: 1; 3 with --by module]",
+    ),
+    click.option(
+        "--sort",
+        metavar="COLUMN",
+        help="Sort the table by a column, the largest first; 'order' is that of the step. Without --by: the summary.",
+    ),
+    click.option("--top", type=click.IntRange(1), help="Show only so many rows, and marks: those that take most time."),
+    click.option(
+        "--columns",
+        type=WordList(),
+        default=(),
+        help="Show these columns, by the keys of --format csv or by their headers. Without --by: of the summary.",
     ),
     format_option("Format of the output; csv and json hold numbers in base units."),
     output_option(

@@ -10,7 +10,8 @@ import click
 import rooflens as rl
 from rooflens.cli.completion import DeviceName
 from rooflens.cli.devices import show_devices
-from rooflens.cli.options import DTYPES, MODES, TABLES, Dtype, Shown, examples, output_options
+from rooflens.cli.options import DTYPES, MODES, TABLES, Shown, examples, output_options
+from rooflens.cli.parameter_types import Dtype
 
 
 @click.command(

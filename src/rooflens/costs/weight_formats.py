@@ -6,11 +6,12 @@ of values, floors and fusion see a step like any other.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rooflens.errors import InvalidValue
-from rooflens.records import Access, Call, Operation, Tensor, Trace, allocated
+from rooflens.records import Access, Call, Operation, Tensor, Trace, TracedModule, allocated
 
 _OPERANDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("mm", "bmm", "_grouped_mm"), ("self", "mat2")),
@@ -147,17 +148,27 @@ def with_weights(trace: Trace, weights: str, group_size: int | None = None) -> T
     memory, made = trace.memory, [_quantised(o, weights, form, inner) for o in trace.operations]
     if memory is not None and memory.peak is not None and memory.parameters is not None:
         memory = replace(memory, peak=memory.peak - saved, parameters=memory.parameters - saved)
+    smaller = Counter[str]()
+    for block, (path, size) in inner.items():
+        smaller[path] += stored[block].nbytes - sum(form.sizes(stored[block].elements, size))
     count, of = sum(stored[block].elements for block in inner), trace.parameters
     return replace(
         trace,
         operations=tuple(made),
         memory=memory,
         held=None if trace.held is None else tuple(held - saved for held in trace.held),
+        modules=None if trace.modules is None else tuple(_lighter(one, smaller[one.path]) for one in trace.modules),
         notes=(
             *trace.notes,
             f"weights={weights}: of {of:,} parameters {count:,}, which products alone read, are quantised",
         ),
     )
+
+
+def _lighter(module: TracedModule, less: int) -> TracedModule:
+    """A module with fewer bytes; unknown where the weights that it reads are not its own."""
+    known = module.nbytes is not None and module.nbytes >= less
+    return replace(module, nbytes=module.nbytes - less if module.nbytes is not None and known else None)
 
 
 def _inner_sizes(operations: tuple[Operation, ...], stored: Mapping[int, Access]) -> dict[int, tuple[str, int]]:

@@ -46,4 +46,5 @@ from rooflens.records.record import (
 from rooflens.records.scaling import Scaling
 from rooflens.records.timing import Timing, in_sequence
 from rooflens.records.trace import Cached, Mask, Trace
+from rooflens.records.traced_module import Shape, TracedModule
 from rooflens.records.work import COMPUTE_RESOURCES, DATA_RESOURCES, LEVELS, LINKS, PRECISIONS, UNITS, Origin, Work

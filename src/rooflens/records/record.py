@@ -15,6 +15,7 @@ from rooflens.records.kv_cache import KvCache
 from rooflens.records.operation import Call, HostCalls, Phase
 from rooflens.records.scaling import Scaling
 from rooflens.records.timing import Timing
+from rooflens.records.traced_module import TracedModule
 from rooflens.records.work import Work
 
 Scope = Literal["model", "module", "op", "kernel"]
@@ -186,6 +187,7 @@ class Record:
         memory: peak memory of a model.
         kv_cache: what a language model's cache holds after prefill or a decoding step.
         host_calls: views and calls of modules in a model, by module and phase.
+        modules: every module of a model, parents first.
         conditions: the state of the machine around a measured run of a model.
         scaling: how a training step on several devices compares with one.
         busy: seconds in which any piece of a profiled model ran, a sample for each step; those at the same time count
@@ -215,6 +217,7 @@ class Record:
     memory: Memory | None = None
     kv_cache: KvCache | None = None
     host_calls: tuple[HostCalls, ...] | None = None
+    modules: tuple[TracedModule, ...] | None = None
     conditions: Conditions | None = None
     scaling: Scaling | None = None
     busy: Timing | None = None

@@ -8,6 +8,7 @@ from rooflens.records.allocation import MemoryBlock
 from rooflens.records.kv_cache import KvCache
 from rooflens.records.operation import Access, HostCalls, Operation
 from rooflens.records.record import Memory
+from rooflens.records.traced_module import TracedModule
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class Trace:
         cache: the blocks of the cache that are there when the step begins.
         unsized: path and name of operations whose shapes, FLOP and bytes are not known.
         host_calls: views and calls of modules, by module and phase; None where they are not known.
+        modules: every module of the model, parents first; None where they are not known.
         with_values: the step was really run, because a shape or a branch depends on values.
         notes: what a reader must know.
     """
@@ -86,5 +88,6 @@ class Trace:
     masks: tuple[Mask, ...] = ()
     unsized: tuple[tuple[str, str], ...] = ()
     host_calls: tuple[HostCalls, ...] | None = None
+    modules: tuple[TracedModule, ...] | None = None
     with_values: bool = False
     notes: tuple[str, ...] = ()

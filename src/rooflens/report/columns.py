@@ -9,7 +9,17 @@ from typing import Any
 from rooflens.records import MEMORY_CAUSES, Cause
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, percent
 from rooflens.results import Coverage, Evidence, Quantity, Surplus, Total
-from rooflens.results.quantities import ALL_FLOPS, BOUND, BYTES, INTENSITY, MACS, MATMUL_FLOPS, RECOMPUTED_FLOPS, ratio
+from rooflens.results.quantities import (
+    ALL_FLOPS,
+    BOUND,
+    BYTES,
+    INTENSITY,
+    MACS,
+    MATMUL_FLOPS,
+    PREDICTED,
+    RECOMPUTED_FLOPS,
+    ratio,
+)
 from rooflens.units import show
 
 _NAMED, _LONG = 3, 48
@@ -105,6 +115,13 @@ WORK = (
         "lower_bound", "lower bound", group="work", show="files", read=lambda row: row.total and bool(row.total.missing)
     ),
 )
+PIECE_OF_WORK = tuple(
+    column
+    if column.key in ("flops", "recomputed_flops", "lower_bound")
+    else replace(column, show="room" if column.key == "dram_bytes" else "more")
+    for column in WORK
+)
+"""`WORK` where sizes and times are shown too: FLOP, and where there is room bytes."""
 PART_OF_WORK = tuple(replace(column, show="room") if column.key == "intensity" else column for column in WORK)
 """`WORK` where names are long and many: intensity gives way to totals, which can be compared down a column."""
 BOUNDS = (
@@ -122,6 +139,16 @@ BOUNDS = (
         align="left",
         group="time",
     ),
+)
+TIME_SHARE = Column(
+    "time_share",
+    "share of time",
+    PERCENT,
+    lambda row: None if row.seconds is None else ratio(row.seconds, row.of_seconds),
+    group="time",
+)
+PIECE_PREDICTED = Column(
+    "predicted_seconds", PREDICTED.header, "s", "total.predicted_seconds", group="time", show="room"
 )
 ROOM = (
     Column("fits", "fits", read="room.fits", group="fit", show="files"),
@@ -153,6 +180,25 @@ def _uncounted(coverage: Coverage) -> str:
 def total_notes(totals: Iterable[Total]) -> Iterator[str]:
     """What a reader of these totals must know: lower bounds, and resources that the device has no rate for."""
     seen = list(totals)
+    yield from _bound_notes(seen)
+    generations: dict[str, list[str]] = {}
+    for prediction in (total.prediction for total in seen if total.prediction is not None):
+        generations.setdefault(prediction.level, []).append(prediction.generation)
+    for level, those in generations.items():
+        yield (
+            f"predicted from {level} ({', '.join(dict.fromkeys(those))}); low to high should hold 8 of 10 measured"
+            " times, and docs/prediction.md tells how many it held"
+        )
+
+
+def piece_notes(total: Total) -> Iterator[str]:
+    """What a reader must know of the pieces of a total."""
+    yield from _bound_notes([total])
+    if total.prediction is not None:
+        yield "predicted of a piece: on the device alone, without waiting for the host"
+
+
+def _bound_notes(seen: Sequence[Total]) -> Iterator[str]:
     for pieces in dict.fromkeys(total.pieces for total in seen if total.missing):
         yield {
             "operations": ">= lower bound: operations without a formula are not in it",
@@ -162,14 +208,6 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
         if total.bound is not None and total.device is not None:
             for resource in sorted(total.bound.skipped):
                 yield f"{resource} has no ceiling on {total.device.name}: left out of the bound"
-    generations: dict[str, list[str]] = {}
-    for prediction in (total.prediction for total in seen if total.prediction is not None):
-        generations.setdefault(prediction.level, []).append(prediction.generation)
-    for level, those in generations.items():
-        yield (
-            f"predicted from {level} ({', '.join(dict.fromkeys(those))}); low to high should hold 8 of 10 measured"
-            " times, and docs/prediction.md tells how many it held"
-        )
 
 
 def surplus_notes(totals: Iterable[Total]) -> Iterator[str]:

@@ -1,12 +1,15 @@
 """Tables in the format that somebody asked for; those for a terminal or a pipe are drawn here, by rich.
 
-A table that is too wide for a terminal is turned on its side where it has few rows; else it gives up columns that are
-nice to have; else it is broken into blocks that repeat the leading columns. No value is cut off.
+A table that is too wide for a terminal stands upright if it has one row, and is turned on its side where it has few;
+else it gives up columns that are nice to have; else it is split into blocks that repeat the leading columns. No value
+is cut off, and no word is broken. What several tables have to say below is said once, at the end.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Literal, get_args
@@ -14,17 +17,23 @@ from typing import TYPE_CHECKING, Literal, get_args
 from rooflens.errors import InvalidValue
 from rooflens.report import text_formats
 from rooflens.report.escape import printable
-from rooflens.report.table import Column, Entry, Table, for_people, text
+from rooflens.report.table import Column, Entry, Row, Table, for_people, text
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
 Format = Literal["table", "md", "csv", "tex", "json"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 _GAP = 2
 _FOLDABLE = 24
-"""Text may be folded down to this width before columns are given up."""
+"""Text may be folded down to this width before columns are given up; only a word that is longer may be broken, and
+behind a sign."""
+_PIECES = tuple(re.compile(f"[^{signs}]*[{signs}]+|[^{signs}]+") for signs in ("./:,;<>(){}=", "_-"))
+"""Parts of a long word, behind signs, and parts of a long part."""
+_UNIT = re.compile(r"(?<=\d) (?=(?:[pnumkMGTPE]?(?:FLOP/s|FLOP/B|FLOP|B/s|B|s|W|J|Hz)|[kMGTPE]|%)(?!\w))")
+_GLUE = "\ue000"
+"""Stands for a space at which no line ends; `printable` text has none of it."""
 _TURNED_ROWS = 4
 _DIGITS = (4, 3)
 """Significant digits, where there is room and where there is not."""
@@ -82,33 +91,50 @@ def _draw(tables: Sequence[Table], width: int | None, color: bool) -> str:
         force_jupyter=False,
         legacy_windows=False,
     )
-    for number, table in enumerate(tables):
-        view = for_people(table)
+    views = [for_people(table) for table in tables]
+    often = Counter(note for view in views for note in view.notes)
+    common = [note for note, times in often.items() if times > 1]
+    for number, view in enumerate(views):
         if number:
             console.print()
-        console.print(Text(printable(view.title), style="bold"), overflow="fold")
+        console.print(Text(_glued(view.title), style="bold"), overflow="fold")
+        if view.alike:
+            console.print(Text(_glued(view.alike)), overflow="fold")
         grids, left_out = _layout(view, columns)
         for grid in grids:
             console.print()
-            console.print(_rich(grid))
+            console.print(_rich(grid, columns))
         notes = [
             *([] if grids else ["none"]),
-            *view.notes,
-            *([f"no room for: {', '.join(left_out)}"] if left_out else []),
+            *(note for note in view.notes if note not in common),
+            *([f"hidden (terminal too narrow): {', '.join(left_out)}"] if left_out else []),
         ]
-        if notes:
-            console.print()
-        for note in notes:
-            console.print(Text(printable(note), style="dim"), overflow="fold")
-    return "\n".join(line.rstrip() for line in file.getvalue().split("\n"))
+        _print_notes(console, notes)
+    _print_notes(console, common)
+    return "\n".join(line.rstrip() for line in file.getvalue().replace(_GLUE, " ").split("\n"))
+
+
+def _print_notes(console: Console, notes: Sequence[str]) -> None:
+    from rich.text import Text
+
+    if notes:
+        console.print()
+    for note in notes:
+        console.print(Text(_glued(note), style="dim"), overflow="fold")
+
+
+def _glued(text: str) -> str:
+    """Return text in which no line ends between a number and its unit."""
+    return _UNIT.sub(_GLUE, printable(text))
 
 
 class _Grid:
     """A table as text, before it is drawn.
 
     Attributes:
-        widths: of each column: numbers whole, headers broken between words.
-        least: of each column: the width in which nothing but text is folded; `needs` is that of all.
+        widths: of each column: text and numbers in one line, headers broken between words.
+        least: of each column: the width in which nothing but text is folded, and no word is broken; `needs` is that of
+            all.
     """
 
     def __init__(
@@ -119,19 +145,62 @@ class _Grid:
         summed: bool = False,
         words: Sequence[int] = (),
     ) -> None:
-        """Lay out lines; `words` are the numbers of columns of words, none of which is folded."""
+        """Lay out lines; `words` are the numbers of columns of words, none of which is broken."""
         from rich.cells import cell_len
 
-        self.headers, self.right, self.lines, self.summed = headers, right, lines, summed
+        self.headers, self.right, self.lines, self.summed, self.words = headers, right, lines, summed, words
         self.widths = [
             max(map(cell_len, [*header.split(), *(line[i] for line in lines)]), default=1)
             for i, header in enumerate(headers)
         ]
-        least = [width if whole else min(width, _FOLDABLE) for width, whole in zip(self.widths, right, strict=True)]
-        for i in words:
-            least[i] = max([least[i], *(cell_len(word) for line in lines for word in line[i].split())])
-        self.least = least
-        self.needs = sum(least) + _GAP * (len(headers) - 1)
+        self.least = [
+            width if whole else min(width, max([_FOLDABLE, *self._pieces(i)]))
+            for i, (width, whole) in enumerate(zip(self.widths, right, strict=True))
+        ]
+        self.needs = sum(self.least) + _GAP * (len(headers) - 1)
+
+    def _pieces(self, number: int) -> Iterator[int]:
+        """Yield the widths of what cannot be broken in a column."""
+        from rich.cells import cell_len
+
+        for line in self.lines:
+            for word in line[number].split():
+                yield from (map(cell_len, [word] if number in self.words else _pieces(word)))
+
+    def fitted(self, width: int) -> list[int]:
+        """Return the width of each column in a terminal: what is left over goes to folded text."""
+        left, fitted = width - self.needs, list(self.least)
+        for i, wanted in enumerate(self.widths):
+            more = max(0, min(left, wanted - fitted[i]))
+            fitted[i] += more
+            left -= more
+        return fitted
+
+
+def _pieces(word: str) -> list[str]:
+    """Return the parts of a word between which it may be broken; most words have one."""
+    pieces = [word]
+    for signs in _PIECES:
+        pieces = [part for piece in pieces for part in ([piece] if len(piece) <= _FOLDABLE else signs.findall(piece))]
+    return pieces
+
+
+def _wrapped(line: str, width: int, whole: bool) -> str:
+    """Return text in lines of a width, broken between words, or within a long one behind a sign."""
+    from rich.cells import cell_len
+
+    if cell_len(line) <= width:
+        return line
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    lines, now = list[str](), indent
+    for word in line.split():
+        for number, piece in enumerate([word] if whole else _pieces(word)):
+            glue = " " if number == 0 and now != indent else ""
+            if now != indent and cell_len(now + glue + piece) > width:
+                lines.append(now)
+                now, glue = indent, ""
+            now += glue + piece
+    return "\n".join([*lines, now])
 
 
 def _layout(table: Table, width: int) -> tuple[list[_Grid], list[str]]:
@@ -142,15 +211,36 @@ def _layout(table: Table, width: int) -> tuple[list[_Grid], list[str]]:
         whole = _grid(table, range(len(table.columns)), digits)
         if whole.needs <= width:
             return [whole], []
+    if len(table.rows) == 1 and table.total is None:
+        return [_upright(table, table.rows[0], width)], []
     turned = _turned(table)
     if turned is not None and turned.needs <= width:
         return [turned], []
     blocks = list(_blocks(table, width))
     drawn = {i for block in blocks for i in block}
-    return (
-        [_grid(table, block, _DIGITS[-1]) for block in blocks],
-        [column.header for i, column in enumerate(table.columns) if i not in drawn],
-    )
+    grids = [_grid(table, block, _DIGITS[-1]) for block in blocks]
+    if any(grid.needs > width for grid in grids):
+        rows = [*table.rows, *([] if table.total is None else [table.total])]
+        return [_upright(table, row, width) for row in rows], []
+    return grids, [column.header for i, column in enumerate(table.columns) if i not in drawn]
+
+
+def _upright(table: Table, row: Row, width: int) -> _Grid:
+    """Return a row as lines of name and value; values stand below each other at the right, unless one is folded."""
+    lines = [
+        [column.header, _shown(entry, column, _DIGITS[0]).strip()]
+        for entry, column in zip(row, table.columns, strict=True)
+    ]
+    whole = _Grid(headers=["", ""], right=[False, True], lines=lines)
+    return whole if whole.needs <= width else _Grid(headers=["", ""], right=[False, False], lines=lines)
+
+
+def _leading(table: Table) -> list[int]:
+    """Return the columns that name a row: those without a group, or where no column has one, those that tell cases."""
+    if any(column.group for column in table.columns):
+        return [i for i, column in enumerate(table.columns) if not column.group]
+    named = [i for i, column in enumerate(table.columns) if column.title]
+    return named or [0]
 
 
 def _blocks(table: Table, width: int) -> Iterator[list[int]]:
@@ -158,10 +248,11 @@ def _blocks(table: Table, width: int) -> Iterator[list[int]]:
 
     A block has as many of the nice-to-have columns of its last group as there is room for.
     """
-    groups = list(dict.fromkeys(column.group for column in table.columns if column.group))
-    leading = [i for i, column in enumerate(table.columns) if not column.group]
-    always = [i for i, column in enumerate(table.columns) if column.group and column.show == "always"]
-    blocks: list[tuple[list[int], list[str]]] = [([*leading, *always], groups)]
+    leading = _leading(table)
+    others = [i for i in range(len(table.columns)) if i not in leading]
+    groups = list(dict.fromkeys(table.columns[i].group for i in others))
+    always = [i for i in others if table.columns[i].show == "always"]
+    blocks: list[tuple[list[int], list[str]]] = [(sorted([*leading, *always]), groups)]
     if groups and _grid(table, blocks[0][0]).needs > width:
         blocks = []
         for group in groups:
@@ -175,11 +266,13 @@ def _blocks(table: Table, width: int) -> Iterator[list[int]]:
             blocks.append((block, [group]))
     for needed, its_groups in blocks:
         shown = needed
-        for i, column in enumerate(table.columns):
-            if i not in shown and column.show == "room" and column.group in its_groups:
-                wider = sorted([*shown, i])
-                shown = wider if _grid(table, wider).needs <= width else shown
-        yield shown
+        for show in ("room", "more"):
+            for i, column in enumerate(table.columns):
+                if i not in shown and column.show == show and column.group in its_groups:
+                    wider = sorted([*shown, i])
+                    shown = wider if _grid(table, wider).needs <= width else shown
+        if shown != leading:
+            yield shown
 
 
 def _grid(table: Table, block: Sequence[int], digits: int = _DIGITS[-1]) -> _Grid:
@@ -218,7 +311,7 @@ def _shown(entry: Entry, column: Column, digits: int) -> str:
     return "  " * entry.indent + printable(" ".join(words))
 
 
-def _rich(grid: _Grid) -> RenderableType:
+def _rich(grid: _Grid, width: int) -> RenderableType:
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -231,15 +324,11 @@ def _rich(grid: _Grid) -> RenderableType:
         padding=(0, _GAP - 1, 0, 0),
         header_style="bold",
     )
-    for header, right, width, least in zip(grid.headers, grid.right, grid.widths, grid.least, strict=True):
-        drawn.add_column(
-            Text(header),
-            justify="right" if right else "left",
-            width=width if right else None,
-            min_width=None if right else least,
-            vertical="top",
-            overflow="fold",
-        )
+    widths = grid.fitted(width)
+    for header, right, its_width in zip(grid.headers, grid.right, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if right else "left"
+        drawn.add_column(Text(header), justify=justify, width=its_width, vertical="top", overflow="fold")
     for number, line in enumerate(grid.lines, start=1):
-        drawn.add_row(*map(Text, line), end_section=grid.summed and number == len(grid.lines) - 1)
+        cells = [_wrapped(cell, widths[i], i in grid.words) for i, cell in enumerate(line)]
+        drawn.add_row(*map(Text, cells), end_section=grid.summed and number == len(grid.lines) - 1)
     return drawn

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from rooflens.compare.executed_work import executed
-from rooflens.compare.speed_of_light import speed_of_light
-from rooflens.records import Case, KvCache, Memory, Phase, Source
+from rooflens.records import Case, Phase
 from rooflens.report.answer_table import IN_TOKENS, answer_column, notes_on_tokens, whole_answers
-from rooflens.report.breakdown import families, module_tree
+from rooflens.report.arranged import TableView, arranged
 from rooflens.report.case_names import differing, name_of
 from rooflens.report.columns import (
     BOUNDS,
@@ -21,7 +20,6 @@ from rooflens.report.columns import (
     SOURCE,
     WORK,
     at_least,
-    cause_columns,
     coverage_notes,
     device_notes,
     recomputation_notes,
@@ -30,14 +28,17 @@ from rooflens.report.columns import (
 )
 from rooflens.report.executed_work import by_family, by_module
 from rooflens.report.memory_steps import memory_steps
+from rooflens.report.memory_table import memory
+from rooflens.report.module_tables import module_tree
+from rooflens.report.part_tables import SHOWN, part_table
 from rooflens.report.scaling import scaling
-from rooflens.report.speed_of_light import kernels_table
 from rooflens.report.sweep_notes import batch_notes
-from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, Entry, Show, Table, build
 from rooflens.results import UNATTRIBUTED, Evidence, Measured, Quantity, RecordSet, Room, Total, join
 from rooflens.results.answers import ANSWERS, COSTS, ENERGY_PER_SAMPLE, ENERGY_PER_TOKEN
 from rooflens.results.evidence import only_failed, piecewise
 from rooflens.results.factors import RateOrigin
+from rooflens.results.parts import PartKind
 from rooflens.results.quantities import (
     AS_WRITTEN,
     ATTAINABLE_MFU,
@@ -59,7 +60,8 @@ STEP = "step"
 """The phases of a step together."""
 ANSWER = "answer"
 """Those of a whole answer."""
-Show = Literal["always", "room", "files"]
+_MANY = 8
+"""Rows of an overview beyond which steps are shown without their phases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,69 +165,18 @@ _FAILED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Peak:
-    """The memory of a case at its peak."""
-
-    case: Case
-    source: Source
-    memory: Memory
-    kv_cache: KvCache | None
-
-
-def _cache(key: str, header: str) -> Column:
-    return Column(f"kv_cache_{key}", header, "B", f"kv_cache.{key}", group="memory", if_any=True)
-
-
-_MEMORY = (
-    *CASE[:-1],
-    # The tensors of an estimate are the same on all devices, what libraries take is not.
-    replace(
-        CASE[-1],
-        read=lambda row: None if row.source == "estimate" and row.memory.workspace is None else row.case.device,
-    ),
-    SOURCE,
-    Column("peak", "peak", "B", "memory.peak", group="memory"),
-    *cause_columns("memory"),
-    Column("workspace", "workspace", "B", "memory.workspace", group="memory", if_any=True),
-    Column(
-        "with_workspace",
-        "with workspace",
-        "B",
-        lambda row: row.memory.peak + row.memory.workspace if row.memory.workspace else None,
-        group="memory",
-        if_any=True,
-    ),
-    _cache("held", "cache holds"),
-    _cache("used", "cache in use"),
-    _cache("per_token", "cache per token"),
-    Column("reserved", "reserved by the allocator", "B", "memory.reserved", group="memory"),
-    Column("monitor", "shown by a monitor", "B", "memory.monitor", group="memory"),
-    Column("before", "before the model", "B", "memory.before", group="memory", show="room"),
-)
-
-
-WITH_WORKSPACE = (
-    "workspace: what cuBLAS and cuDNN take for themselves, estimated by rules from an H100 (docs/memory.md); the device"
-    " reports peak and workspace together"
-)
-CACHE = (
-    "cache: after the step; in use is what the next step needs of it; per token is what the next token of one sequence"
-    " adds to that, at this length"
-)
-WITHOUT_WORKSPACE = "what the libraries of a device take for themselves is not in the peak"
-
-
 def tables_of(records: RecordSet, depth: int = 1) -> list[Table]:
-    """Return whole answers and the summary; of a single case also families and modules, of failures also these."""
-    tables = [*whole_answers(records), summary(records)] if records.records else []
+    """Return whole answers and the summary; of a single case also its parts and modules, of failures also these."""
+    tables = [*whole_answers(records), _of_people(summary(records))] if records.records else []
     estimates = [part for _, source, part in records.split() if source == "estimate"]
+    items = join(records)
     if len(estimates) == 1:
+        counted = [item for item in items if item.work is not None and item.work.sources == ("estimate",)]
         times = piecewise(records) if len(records.sources) > 1 else None
-        tables += [families(estimates[0]), module_tree(estimates[0], depth=depth, times=times)]
+        tables += [part_table(counted[:1], "family"), module_tree(estimates[0], depth=depth, times=times)]
     if "counters" in records.sources:
         tables += _counted(records, depth)
-        tables += _under_ceilings(records)
+    tables += _costliest(items)
     if any(record.memory is not None for record in records.records):
         tables.append(memory(records))
     if sum(source == "measure" for _, source, _ in records.split()) == 1:
@@ -235,6 +186,34 @@ def tables_of(records: RecordSet, depth: int = 1) -> list[Table]:
     if records.failures:
         tables.append(failures(records))
     return tables
+
+
+def _of_people(table: Table) -> Table:
+    """Return a summary of many rows with the steps as wholes."""
+    short = whole_steps(table) if len(table.rows) > _MANY else table
+    return (
+        table if short.rows == table.rows else replace(short, notes=(*table.notes, "phases of the steps: --by phase"))
+    )
+
+
+def whole_steps(table: Table) -> Table:
+    """Return a summary without the phases of steps that have several."""
+    keys = [column.key for column in table.columns]
+    case, phase = slice(keys.index("phase")), keys.index("phase")
+    whole = [row for row in table.rows if row[phase].value in (STEP, ANSWER)]
+    cases = {row[case] for row in whole}
+    rows = [row for row in table.rows if row[phase].value in (STEP, ANSWER) or row[case] not in cases]
+    return replace(table, rows=tuple(rows))
+
+
+def _costliest(items: Sequence[Evidence]) -> list[Table]:
+    """Return the costliest kernels of the only case that has some, or the operations of one that was timed by them."""
+    pieces = [(item, {r.scope for r in item.pieces or () if r.timing is not None}) for item in items]
+    kernels = [item for item, scopes in pieces if "kernel" in scopes]
+    timed = [item for item, scopes in pieces if "op" in scopes and (item.work is None or item.work is item.pieces)]
+    found = kernels or timed
+    by: PartKind = "kernel" if kernels else "op"
+    return [arranged(part_table(found, by), TableView(top=SHOWN))] if len(found) == 1 else []
 
 
 def summary(rs: RecordSet) -> Table:
@@ -311,21 +290,6 @@ def _failed_rows(rs: RecordSet, evidence: Sequence[Evidence]) -> Iterator[_Row]:
         )
 
 
-def memory(rs: RecordSet) -> Table:
-    """Return the peak memory of each case and source, and the bytes alive at that moment by cause.
-
-    The tensors of an estimate need the same memory on every device. Where nothing is known of what the devices'
-    libraries take, cases that differ in nothing else share a row.
-    """
-    known = ((case, source, records.memory, records.kv_cache) for case, source, records in rs.split())
-    rows = [_Peak(case, source, memory, cache) for case, source, memory, cache in known if memory is not None]
-    known_ = {row.memory.workspace is not None for row in rows if row.source == "estimate"}
-    notes = [WITH_WORKSPACE if has else WITHOUT_WORKSPACE for has in sorted(known_)]
-    notes += [CACHE] if any(row.kv_cache is not None for row in rows) else []
-    table = build("Memory at the peak", _MEMORY, rows, notes=notes)
-    return replace(table, rows=tuple(dict.fromkeys(table.rows)))
-
-
 def failures(rs: RecordSet) -> Table:
     """Return the cells that failed, one row each."""
     return build("Failed", _FAILED, rs.failures)
@@ -341,13 +305,6 @@ def _counted(records: RecordSet, depth: int) -> list[Table]:
     placed = any(r.path != UNATTRIBUTED for r in counters if r.scope == "kernel")
     modules = [by_module(executed(records, "module"), case, depth)] if placed else []
     return [by_family(by_kind, case, coverage), *modules]
-
-
-def _under_ceilings(records: RecordSet) -> list[Table]:
-    """Return what the kernels of one counted case reach."""
-    reached = speed_of_light(records)
-    case = next((r.case for r in records if r.source == "counters"), None)
-    return [kernels_table(reached, case)] if reached and case is not None else []
 
 
 def _notes(rows: Sequence[_Row]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from rooflens import units
 
 Value = str | int | float | bool | None
 Sign = Literal["", ">=", "<="]
+Show = Literal["always", "room", "more", "files"]
 Row = tuple["Entry", ...]
 Entries = dict[str, "Value | Entry"]
 
@@ -52,7 +53,7 @@ class Column:
         read: how the value is read from what a row is about: a function, or a dotted path of attributes, keys and
             indices like ``change.interval.0``, unknown where a step of it is; default: the column's key.
         align: left for text, right for numbers.
-        show: always; only where a terminal has room; only in files (CSV and JSON).
+        show: always; only where a terminal has room; only where it has more; only in files (CSV and JSON).
         group: columns that stay together where a terminal must break a table.
         title: how a value that all rows share reads in the title, like ``batch {}``; ``""`` keeps the column.
         if_any: the formats for people leave the column out while every value is zero.
@@ -65,7 +66,7 @@ class Column:
     read: str | Callable[[Any], Value | Entry] = ""
     _: KW_ONLY
     align: Literal["left", "right"] = "right"
-    show: Literal["always", "room", "files"] = "always"
+    show: Show = "always"
     group: str = ""
     title: str = ""
     if_any: bool = False
@@ -92,6 +93,7 @@ class Table:
         rows: one entry per column.
         total: a last row that sums the others; for people only, so that a column of a file can be added up.
         notes: what a reader must know before using the numbers.
+        alike: what all rows share, as text for people.
     """
 
     title: str
@@ -99,6 +101,7 @@ class Table:
     rows: tuple[Row, ...]
     total: Row | None = None
     notes: tuple[str, ...] = ()
+    alike: str = ""
 
 
 def build(
@@ -178,11 +181,23 @@ def _without_shared_words(table: Table) -> tuple[Table, dict[int, str]]:
     return replace(table, rows=tuple(map(tuple, rows))), told
 
 
+_AMOUNTS = ("work", "memory")
+"""Groups of columns with amounts that several rows may share: those of one step on several devices."""
+
+
+def _is_alike(table: Table, number: int) -> bool:
+    """True for an amount that all rows share."""
+    column, first = table.columns[number], table.rows[0][number] if table.rows else None
+    if first is None or len(table.rows) < 2 or table.total is not None or column.group not in _AMOUNTS:
+        return False
+    return first.value is not None and all(row[number] == first for row in table.rows)
+
+
 def for_people(table: Table) -> Table:
     """Return the table as the formats for people show it.
 
     Columns for files, columns in which every value is unknown and those of `if_any` with only zeros are left out; what
-    all rows share goes into the title.
+    all rows share goes into the title, and amounts that they share into a line of their own.
     """
     rows = [*table.rows, *([] if table.total is None else [table.total])]
     keep = []
@@ -196,8 +211,12 @@ def for_people(table: Table) -> Table:
     titles = {i: table.columns[i].title.format(text(table.rows[0][i], table.columns[i])) for i in shared} | told
     subtitle = ", ".join(titles[i] for i in sorted(titles))
     keep = [i for i in keep if i not in shared] if len(shared) < len(keep) else keep
+    alike = [i for i in keep if _is_alike(table, i)] if len(keep) > 1 else []
+    keep = [i for i in keep if i not in alike] if len(alike) < len(keep) else keep
+    values = [f"{table.columns[i].header} {text(table.rows[0][i], table.columns[i])}" for i in alike]
     return replace(
         table,
+        alike=f"in all rows: {', '.join(values)}" if values else "",
         title=": ".join(filter(None, [table.title, subtitle])),
         columns=tuple(table.columns[i] for i in keep),
         rows=tuple(tuple(row[i] for i in keep) for row in table.rows),

@@ -48,6 +48,7 @@ def answer_records(
         wholes[-1],
         memory=_largest([whole.memory for whole in wholes]),
         host_calls=_host_calls(steps),
+        modules=steps[0].trace.modules,
         notes=(*told, *notes),
     )
 

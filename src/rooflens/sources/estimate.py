@@ -106,6 +106,7 @@ def records(
         else memory_on(device, trace.memory, workspaces(trace, arithmetic)),
         kv_cache=trace.kv_cache,
         host_calls=trace.host_calls,
+        modules=trace.modules,
         notes=(*trace.notes, *_conventions(trace, partial, causal, hit)),
     )
 

@@ -78,6 +78,13 @@ class PackedOperands:
             self._known[key] = packed, stored
         return tuple(stand_in for stand_in, _ in self._known[key][1])
 
+    def held_by(self, module: torch.nn.Module) -> tuple[int, int]:
+        """How many weights the objects in a module's own attributes hold, and in how many bytes."""
+        own = {hash(value) for value in vars(module).values() if isinstance(value, torch.ScriptObject)}
+        stored = [one for key in own & self._known.keys() for one in self._known[key][1]]
+        nbytes = sum(one.stand_in.numel() * one.stand_in.element_size() for one in stored)
+        return sum(one.weights for one in stored), nbytes
+
     @property
     def weights(self) -> int:
         """How many weights all objects and frozen graphs hold."""

@@ -166,6 +166,11 @@ class Recorder(TorchDispatchMode):
         )
 
     @property
+    def forward_calls(self) -> dict[str, int]:
+        """Calls of modules in forward so far, by path."""
+        return {path: n for (path, phase), n in self._module_calls.items() if phase == "forward"}
+
+    @property
     def counts(self) -> tuple[Counter[tuple[str, Phase]], Counter[tuple[str, Phase]]]:
         """Views and calls of modules so far, by path and phase."""
         return self._views.copy(), self._module_calls.copy()

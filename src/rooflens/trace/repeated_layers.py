@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from rooflens.costs.workspaces import CALLS
 from rooflens.records import Access, Cached, Mask, Operation
+from rooflens.trace.called_modules import CalledModules
 from rooflens.trace.equal_modules import equal_modules, own_tensors, places
 from rooflens.trace.lifetimes import Lifetimes, MadeBlock
 from rooflens.trace.modules import ModulePaths
@@ -56,7 +57,13 @@ class RepeatedLayers:
     """
 
     def __init__(
-        self, paths: ModulePaths, lifetimes: Lifetimes, recorder: Recorder, masks: Sequence[Mask], summing: bool
+        self,
+        paths: ModulePaths,
+        called: CalledModules,
+        lifetimes: Lifetimes,
+        recorder: Recorder,
+        masks: Sequence[Mask],
+        summing: bool,
     ) -> None:
         self.neighbours: tuple[tuple[str, str], ...] = ()
         self._summing = summing
@@ -64,7 +71,8 @@ class RepeatedLayers:
         self._open: dict[int, bool] = {}
         self._stands_for: Counter[int] = Counter()
         self._through: dict[int, int] = {}
-        self._paths, self._lifetimes, self._recorder, self._masks = paths, lifetimes, recorder, masks
+        self._paths, self._called = paths, called
+        self._lifetimes, self._recorder, self._masks = lifetimes, recorder, masks
         self._first: dict[Hashable, tuple[SeenCall, ...]] = {}
         self._known: dict[Hashable, SeenCall | None] = {}
         self._before: dict[nn.Module, tuple[int, ...]] = {}
@@ -166,6 +174,7 @@ class RepeatedLayers:
             self._copies.setdefault(template.first + n, []).append(first + n)
         path = self._paths.current
         self._recorder.count_again(template.views, template.module_calls, path)
+        self._called.again(template.path, path)
         if self._summing:
             self._pass_through(template, given, first)
             return

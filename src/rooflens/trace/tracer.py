@@ -27,8 +27,9 @@ from rooflens.models import (
 from rooflens.models.fakes import usual_methods
 from rooflens.models.holders import Holders
 from rooflens.models.quiet import no_hints_of_kernels
-from rooflens.records import AS_IS, Cached, KvCache, Mask, Memory, Trace, with_cache
+from rooflens.records import AS_IS, Cached, KvCache, Mask, Memory, Trace, TracedModule, with_cache
 from rooflens.trace.autocast import cuda_casts, other_casts
+from rooflens.trace.called_modules import CalledModules
 from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
 from rooflens.trace.higher_order import flexible_attention
 from rooflens.trace.lifetimes import Lifetimes
@@ -142,13 +143,14 @@ class _Run:
             self.module = with_own_parameters(self.module).to("cpu", step.cast)
         self.state = copies.state(self.module) if self.stateless else own_state(self.module)
         self.paths = ModulePaths(self.module)
+        self.called = CalledModules(self.paths)
         self.lifetimes = Lifetimes()
         self.scans = Scans()
         names = {id(tensor): name for name, tensor in self.state.items()}
         self.cache: tuple[Cached, ...] = ()
         self.masks: list[Mask] = []
         self.recorder = Recorder(self.paths, self.lifetimes, names, self._adopted)
-        self.layers = RepeatedLayers(self.paths, self.lifetimes, self.recorder, self.masks, summing)
+        self.layers = RepeatedLayers(self.paths, self.called, self.lifetimes, self.recorder, self.masks, summing)
         self.repeating = repeating
         self.outside: list[tuple[Tensor, Tensor | None]] = []
         self.parameters = [self.state[name] for name, _ in self.module.named_parameters()]
@@ -189,7 +191,7 @@ class _Run:
             optimizer = self._prepared_optimizer() if step.training else None
             if step.generates:
                 kwargs = kwargs | {step.cache: self._begun_cache()}
-            with self.recorder, self.paths.followed(), self.recorder.following_functions():
+            with self.recorder, self.called.followed(), self.paths.followed(), self.recorder.following_functions():
                 if step.training:
                     output, cache = self._trained(args, kwargs, targets), None
                     self._update(optimizer)
@@ -212,6 +214,7 @@ class _Run:
             neighbours=self.layers.neighbours,
             blocks=tuple(self.lifetimes.blocks) if self.layers.neighbours else (),
             host_calls=self.recorder.host_calls,
+            modules=self._modules(),
             memory=memory,
             held=tuple(self.recorder.held),
             kv_cache=held,
@@ -227,6 +230,12 @@ class _Run:
                 *self.scans.notes,
             ),
         )
+
+    def _modules(self) -> tuple[TracedModule, ...] | None:
+        """Every module; None where layers stand for others, and only sums are asked for."""
+        if self.layers.neighbours:
+            return None
+        return tuple(self.called.all(self.module, self.recorder.forward_calls, self.recorder.packed))
 
     def _label_state(self, held: list[Any]) -> None:
         """What the module holds: it exists before the step begins."""

@@ -18,7 +18,8 @@ from rooflens.report.figures.axes import Axis, tick_text
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, used
 from rooflens.report.figures.memory_levels import shown_levels
 from rooflens.report.figures.palette import SHAPES, Symbol
-from rooflens.report.summary import WITH_WORKSPACE, summary
+from rooflens.report.memory_table import WITH_WORKSPACE
+from rooflens.report.summary import summary
 from rooflens.report.table import Column, Table, build
 from rooflens.results import QUANTITIES, Evidence, RecordSet, Room, join
 from rooflens.results.evidence import only_failed

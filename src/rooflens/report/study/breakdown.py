@@ -10,12 +10,12 @@ from rooflens import units
 from rooflens.records import Case
 from rooflens.report.charts import Bar, BarPiece, Bars
 from rooflens.report.figures.palette import MOST_GROUPS, OTHER, group_colours
+from rooflens.report.memory_table import memory as memory_table
 from rooflens.report.series import phases_table
 from rooflens.report.study.cases import device_note, naming
 from rooflens.report.study.causes import Amounts, memory_by_cause
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
-from rooflens.report.summary import memory as memory_table
 from rooflens.report.table import percent
 from rooflens.results import GROUP_KEYS, QUANTITIES, Evidence
 from rooflens.results.quantities import BOUND

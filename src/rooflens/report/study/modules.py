@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflens.report.breakdown import module_tree
+from rooflens.report.module_tables import module_tree
 from rooflens.report.study.breakdown import representatives
 from rooflens.report.study.content import Section, TableBlock
 from rooflens.report.study.view import StudyView

@@ -1,0 +1,107 @@
+"""Types of the command line's options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rooflens.runs.dtype_names import dtype_hint, dtype_named
+
+
+class IntList(click.ParamType):  # type: ignore[type-arg]
+    """Whole numbers of at least 1, separated by commas."""
+
+    name = "n,n,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        if isinstance(value, list):
+            return value
+        try:
+            numbers = [int(word) for word in str(value).split(",")]
+        except ValueError:
+            self.fail(f"{value!r} is no list of whole numbers; write 64 or 1,64,256", param, ctx)
+        wrong = [n for n in numbers if n < 1]
+        if wrong:
+            self.fail(f"{wrong[0]} cannot be run; give numbers of at least 1", param, ctx)
+        return numbers
+
+
+class WordList(click.ParamType):  # type: ignore[type-arg]
+    """Words, separated by commas."""
+
+    name = "name,name,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        return value if isinstance(value, tuple) else tuple(filter(None, map(str.strip, str(value).split(","))))
+
+
+class Dtype(click.ParamType):  # type: ignore[type-arg]
+    """A dtype; the names that torch has for it are known too."""
+
+    name = "dtype"
+
+    def __init__(self, *known: str) -> None:
+        self.known = known
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join(self.known)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self.named([value], param, ctx)[0]
+
+    def named(self, words: Sequence[str], param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        """Return dtypes as rooflens names them, or fail with all that are not known."""
+        names = [dtype_named(word.strip()) for word in words]
+        wrong = [word for word in names if word not in self.known]
+        if wrong:
+            hints = "".join(map(dtype_hint, wrong))
+            self.fail(f"{', '.join(map(repr, wrong))}: not known; known: {', '.join(self.known)}{hints}", param, ctx)
+        return names
+
+
+class DtypeList(Dtype):
+    """Dtypes, separated by commas."""
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join(self.known)},...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        return self.named(value if isinstance(value, list) else str(value).split(","), param, ctx)
+
+
+class OutputPath(click.ParamType):  # type: ignore[type-arg]
+    """A file whose suffix says what is written.
+
+    Args:
+        known: the suffixes that can be written.
+    """
+
+    name = "file"
+
+    def __init__(self, *known: str) -> None:
+        self.known = known
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(value)
+        if path.suffix.lower() not in self.known:
+            self.fail(f"{str(path)!r}: the suffix says what to write; known: {' '.join(self.known)}", param, ctx)
+        if path.is_dir():
+            self.fail(f"{str(path)!r} is a folder; name a file", param, ctx)
+        return path
+
+
+class NamedSize(click.ParamType):  # type: ignore[type-arg]
+    """A name and a whole number, split at the last ``=``."""
+
+    name = "name=n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        name, _, size = str(value).rpartition("=")
+        if not name or not size.isdecimal():
+            self.fail(f"{value!r} is no name with a size; write past_sequence_length=128", param, ctx)
+        return name, int(size)

@@ -1,0 +1,131 @@
+"""What somebody asks for of a table: sorted, the first rows, some columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from rooflens.errors import InvalidValue
+from rooflens.report.figures.case_pieces import BY, PieceKind
+from rooflens.report.table import PERCENT, Column, Table, Value, percent
+
+IN_ORDER = "order"
+"""The sort key that leaves rows as they are."""
+_COSTLIEST = ("measured_seconds", "predicted_seconds", "seconds", "dram_bytes", "flops")
+"""Columns by which rows are sorted if nobody says by which, the first that is known."""
+_SHARES = {"time_share": "time", "share": "bound", "bytes_share": "bytes"}
+"""Columns that tell how much some rows hold, and of what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableView:
+    """What is asked for of tables.
+
+    Attributes:
+        by: what a row stands for; None: tables that give an overview.
+        depth: levels of modules.
+        sort: key or header of a column, the largest first and words by letter; ``order`` is that of the step.
+        top: how many rows, those that take most time if they are not sorted otherwise.
+        columns: keys or headers of the columns beside those that name a row.
+    """
+
+    by: PieceKind | None = None
+    depth: int | None = None
+    sort: str | None = None
+    top: int | None = None
+    columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.by is not None and self.by not in BY:
+            raise InvalidValue(f"cannot show by {self.by!r}; known: {', '.join(BY)}")
+        if self.top is not None and self.top < 1:
+            raise InvalidValue(f"top {self.top} shows nothing; give at least 1")
+
+    @property
+    def is_overview(self) -> bool:
+        """True if nothing is asked for but the depth of the overview's modules."""
+        return self.by is None and self.sort is None and self.top is None and not self.columns
+
+
+def arranged(table: Table, view: TableView) -> Table:
+    """Return a table sorted, cut to its first rows, and with the columns that are asked for.
+
+    Raises:
+        InvalidValue: a column is not known.
+    """
+    chosen = [column_number(table.columns, name) for name in view.columns]
+    rows, notes = list(table.rows), list(table.notes)
+    if view.sort is not None and view.sort != IN_ORDER:
+        rows = _sorted(rows, column_number(table.columns, view.sort))
+    elif view.top is not None and view.sort is None:
+        rows = _sorted(rows, _costliest(table))
+    total = table.total
+    if view.top is not None and len(rows) > view.top:
+        notes.insert(0, _rest(table, rows[view.top :], view.top))
+        rows = rows[: view.top]
+    columns = list(range(len(table.columns)))
+    if chosen:
+        naming = [i for i, column in enumerate(table.columns) if not column.group and column.show != "files"]
+        columns = [*(i for i in naming if i not in chosen), *dict.fromkeys(chosen)]
+    shown = [
+        replace(table.columns[i], show="always", if_any=False) if i in chosen else table.columns[i] for i in columns
+    ]
+    return replace(
+        table,
+        columns=tuple(shown),
+        rows=tuple(tuple(row[i] for i in columns) for row in rows),
+        total=None if total is None else tuple(total[i] for i in columns),
+        notes=tuple(notes),
+    )
+
+
+def column_number(columns: Iterable[Column], name: str) -> int:
+    """Return the number of a column by its key or header."""
+    wanted = _plain(name)
+    named = list(columns)
+    for names in ([column.key for column in named], [column.header for column in named]):
+        plain = list(map(_plain, names))
+        if wanted in plain:
+            return plain.index(wanted)
+    known = ", ".join(column.key for column in named)
+    raise InvalidValue(f"no column {name!r} in this table; known: {known}")
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", " ").replace("-", " ")
+
+
+def _costliest(table: Table) -> int | None:
+    keys = [column.key for column in table.columns]
+    for key in _COSTLIEST:
+        if key in keys and any(row[keys.index(key)].value is not None for row in table.rows):
+            return keys.index(key)
+    return None
+
+
+def _sorted(rows: Sequence[tuple], place: int | None) -> list:  # type: ignore[type-arg]
+    """Return rows by a column: the largest numbers first, words by letter, and unknown values last."""
+    if place is None:
+        return list(rows)
+
+    def key(row: Sequence) -> tuple[bool, float, str]:  # type: ignore[type-arg]
+        value: Value = row[place].value
+        if isinstance(value, str):
+            return False, 0.0, value
+        return value is None, 0.0 if value is None else -float(value), ""
+
+    return sorted(rows, key=key)
+
+
+def _rest(table: Table, rows: Sequence[Sequence], shown: int) -> str:  # type: ignore[type-arg]
+    """Say how much the rows hold that are not shown."""
+    for key, of in _SHARES.items():
+        places = [i for i, column in enumerate(table.columns) if column.key == key and column.unit == PERCENT]
+        values = [row[place].value for place in places for row in rows]
+        known = [value for value in values if isinstance(value, float | int)]
+        if known:
+            what = f"hold {percent(sum(known))} of the {of}"
+            break
+    else:
+        what = "are not shown"
+    return f"{len(rows)} more {what} (--top {shown + len(rows)} shows all)"

@@ -1,0 +1,385 @@
+"""Where the work and the bound of one case go, module by module; and the layers of a model with their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rooflens.errors import InvalidValue
+from rooflens.records import Case, Phase, Record, Shape, TracedModule
+from rooflens.report.columns import (
+    BOUNDS,
+    CASE,
+    FASTER,
+    NO_DEVICE,
+    PART_OF_WORK,
+    PHASE,
+    PIECE_OF_WORK,
+    PIECE_PREDICTED,
+    SHARE,
+    TIME_SHARE,
+    at_least,
+    coverage_line,
+    piece_notes,
+    sum_of_known,
+    whole,
+)
+from rooflens.report.part_tables import in_phase
+from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
+from rooflens.results import Evidence, RecordSet, Total
+from rooflens.results.quantities import EFFICIENCY, PARAMETERS, TIME, efficiency
+
+LAYERS_DEPTH = 3
+"""Levels of the table of layers, if nobody asks for more or less."""
+NOT_CALLED = "not called"
+ITSELF = " (itself)"
+
+
+@dataclass(slots=True, kw_only=True)
+class Module:
+    """A module in the tree, or one of the places outside of it: ``(loss)``, ``(optimizer)``.
+
+    Attributes:
+        path: dotted path, ``""`` for the root.
+        name: last part of the path.
+        depth: 0 for the root and for the places outside of it.
+        traced: what it is, and its sizes; None where that is not known.
+        own: records of the module itself that have work.
+        timed: records of the module itself that have a time.
+        children: the modules in it, in the order of the model, or else in that in which they first ran.
+    """
+
+    path: str
+    name: str
+    depth: int
+    traced: TracedModule | None = None
+    own: list[Record] = field(default_factory=list)
+    timed: list[Record] = field(default_factory=list)
+    children: dict[str, Module] = field(default_factory=dict)
+
+    def walk(self) -> Iterator[Module]:
+        """Yield the module and everything below it, parents first. A loop, since a path in a file may be very deep."""
+        waiting = [self]
+        while waiting:
+            module = waiting.pop()
+            yield module
+            waiting.extend(reversed(module.children.values()))
+
+    def records(self) -> list[Record]:
+        """Return the records with work of the module and of everything below it."""
+        return [record for module in self.walk() for record in module.own]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ModuleRow:
+    """A module with everything below it.
+
+    Attributes:
+        name: as it is shown; `flat`: its path, in a table that is no tree.
+        total: the sum of its operations; `of`: that of the whole case; `own`: of the operations of the module itself.
+        below: what is known of the module and of all in it; None where nothing is.
+        seconds: its measured time; None where nothing of it was timed. `of_seconds`: that of the whole case.
+        reached: its bound over its time.
+    """
+
+    case: Case
+    phase: Phase | None
+    module: Module
+    name: str
+    flat: bool
+    total: Total
+    of: Total
+    own: Total
+    below: tuple[TracedModule, ...] | None
+    seconds: float | None
+    of_seconds: float | None
+    reached: float | None
+
+    @property
+    def calls(self) -> int:
+        """Calls of operations."""
+        return sum(record.calls for record in self.total.records if record.work is not None)
+
+    @property
+    def results(self) -> float | None:
+        """Bytes that the operations of forward write, views left out."""
+        written = [r for r in self.total.records if r.phase == "forward" and r.work is not None]
+        if not written or any(r.traffic is None for r in written):
+            return None
+        return whole(sum(float(r.traffic.outputs * r.calls) for r in written if r.traffic is not None))
+
+    @property
+    def is_idle(self) -> bool:
+        """True if neither the module nor any in it is called."""
+        return bool(self.below) and all(one.calls == 0 for one in self.below or ())
+
+
+def _known(key: str, header: str, read: Any, **more: Any) -> Column:
+    """Return a column of what is known of the module itself."""
+    return Column(key, header, read=lambda row: row.module.traced and read(row), **more)
+
+
+def _summed(key: str, header: str, unit: str, of: Any, **more: Any) -> Column:
+    """Return the column of a number that modules hold, with those below."""
+    return Column(
+        key, header, unit, lambda row: None if row.below is None else sum_of_known(map(of, row.below)), **more
+    )
+
+
+def _sizes(of: str) -> Any:
+    """Return a reader of shapes: all of them in files, the first and how many more there are for people."""
+
+    def read(row: _ModuleRow) -> Entry:
+        shapes: tuple[Shape, ...] = getattr(row.module.traced, of)
+        texts = ["x".join(map(str, shape)) or "1" for shape in shapes]
+        more = f" +{len(texts) - 1}" if len(texts) > 1 else ""
+        label = f"{texts[0]}{more}" if texts else NOT_CALLED if row.is_idle and of == "outputs" else None
+        return Entry(" ".join(texts) or None, label=label)
+
+    return read
+
+
+def _parameters(row: _ModuleRow) -> Entry | None:
+    if row.below is None:
+        return None
+    mark = "=" if row.module.traced is not None and row.module.traced.shared else ""
+    return Entry(sum(one.parameters for one in row.below), mark=mark)
+
+
+def _own(key: str, header: str, unit: str, read: Any) -> Column:
+    """Return the column, for files, of a number of a module without its children."""
+    return Column(key, header, unit, read, show="files")
+
+
+_PATH = Column(
+    "path",
+    "module",
+    align="left",
+    read=lambda row: Entry(row.module.path, indent=0 if row.flat else row.module.depth, label=row.name),
+)
+_CALLS = Column("calls", "calls", COUNT, "calls", group="work", show="room")
+_TIMES = (
+    *BOUNDS,
+    SHARE,
+    PIECE_PREDICTED,
+    Column("measured_seconds", TIME.header, "s", "seconds", group="time"),
+    TIME_SHARE,
+    Column(
+        "efficiency",
+        EFFICIENCY.header,
+        PERCENT,
+        lambda row: at_least(row.reached, bool(row.total.missing), 1),
+        group="time",
+    ),
+    _own("own_matmul_flops", "own matmul FLOP", "FLOP", lambda row: whole(row.own.matmul_flops)),
+    _own("own_flops", "own FLOP", "FLOP", lambda row: whole(row.own.flops)),
+    _own("own_dram_bytes", "own DRAM", "B", lambda row: whole(row.own.bytes.get("dram"))),
+    _own("own_seconds", "own bound", "s", "own.seconds"),
+    _own(
+        "own_measured_seconds",
+        "own measured",
+        "s",
+        lambda row: sum_of_known(record.seconds for record in row.module.timed),
+    ),
+)
+_TREE = (
+    *CASE,
+    PHASE,
+    _PATH,
+    Column("depth", "depth", COUNT, "module.depth", show="files"),
+    _CALLS,
+    *PART_OF_WORK,
+    *_TIMES,
+)
+_LAYERS = (
+    *CASE,
+    PHASE,
+    _PATH,
+    Column("depth", "depth", COUNT, "module.depth", show="files"),
+    _known("class", "class", lambda row: row.module.traced.kind, align="left", group="layer"),
+    _known("output", "output", _sizes("outputs"), align="left", group="layer"),
+    Column("parameters", PARAMETERS.header, read=_parameters, group="layer"),
+    _known("input", "input", _sizes("inputs"), align="left", group="layer", show="more"),
+    _known(
+        "kernel",
+        "kernel",
+        lambda row: "x".join(map(str, row.module.traced.kernel_size)) or None,
+        align="left",
+        group="layer",
+        show="more",
+    ),
+    _summed("trainable", "trainable", "", lambda one: one.trainable, group="layer", show="more"),
+    _known("module_calls", "times called", lambda row: row.module.traced.calls, unit=COUNT, group="layer", show="more"),
+    _summed("weight_bytes", "weights", "B", lambda one: one.nbytes, group="memory", show="more"),
+    Column("result_bytes", "results", "B", "results", group="memory", show="more"),
+    replace(_CALLS, show="more"),
+    *PIECE_OF_WORK,
+    *(replace(column, show="room") if column.key in ("bound_by", "share") else column for column in _TIMES),
+)
+_SHARED = "=: holds parameters that a module above holds too; they are counted there, once"
+_IDLE = f"{NOT_CALLED}: the step does not call the module; another one may use its parameters"
+_FIRST_CALL = "sizes of a module that is called several times are those of its first call"
+_MEMORY = "weights: parameters and buffers, as they are kept; results: all that forward writes, kept or not"
+
+
+def module_tree(
+    rs: RecordSet, depth: int | None = None, phase: Phase | None = None, times: RecordSet | None = None
+) -> Table:
+    """Return one row per module that does something, with the totals of the module and everything in it.
+
+    Args:
+        depth: deepest level shown; 1 shows the modules directly in the model. Deeper ones are in their parents' totals.
+        phase: only this phase.
+        times: the same case timed piece by piece (a profile): each module gets its measured time and its efficiency.
+
+    Raises:
+        AmbiguousResult: the set holds several cases or sources.
+        InvalidValue: a negative depth, or a phase that the set does not have.
+    """
+    records, of = in_phase(rs, phase), in_phase(rs, phase).total()
+    only = records.phases[0] if len(records.phases) == 1 else None
+    tree, deepest = _rows(rs.cases[0], records, of, modules(rs, phase, times or ()), depth, only)
+    rows = [row for row in tree if row.seconds is not None or row.total.records]
+    notes = [*_depth_note(rows, depth, deepest), *_notes(of, rows), *(times.notes if times is not None else ())]
+    return build("Modules", _TREE, rows, notes=notes)
+
+
+def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bool = False) -> Table:
+    """Return one row per module of each case: class, sizes, parameters, work, bound and times, with all below it.
+
+    Args:
+        depth: deepest level shown; default: three.
+        flat: no tree: the modules without others below them, and what lies between, so that the rows add up.
+
+    Raises:
+        InvalidValue: a negative depth, or nothing is known by module.
+    """
+    depth = LAYERS_DEPTH if depth is None else depth
+    rows: list[_ModuleRow] = []
+    notes: list[str] = []
+    for item in items:
+        work, times = item.work or item.pieces, item.pieces or ()
+        if work is None:
+            continue
+        of = work.under(item.device)
+        only = item.phases[0] if len(item.phases) == 1 else None
+        tree, deepest = _rows(item.case, work, of, modules(work, None, times), depth, only, flat)
+        shown = [row for row in tree if row.below or row.seconds is not None or row.total.records]
+        rows += shown
+        notes += [*_depth_note(shown, depth, deepest), *_notes(of, shown)]
+    if not any(row.below or row.module.path for row in rows):
+        raise InvalidValue("nothing is known of the modules of these records: they were taken of whole models")
+    notes += [_SHARED] if any(row.module.traced and row.module.traced.shared for row in rows) else []
+    notes += [_IDLE] if any(row.is_idle for row in rows) else []
+    if any(row.module.traced and (row.module.traced.calls or 0) > 1 for row in rows):
+        notes.append(_FIRST_CALL)
+    notes += [_MEMORY] if any(row.below for row in rows) else []
+    frozen = any(one.trainable != one.parameters for row in rows for one in row.below or ())
+    columns = [replace(c, show="always" if frozen else "files") if c.key == "trainable" else c for c in _LAYERS]
+    return build("Layers", columns, rows, notes=notes)
+
+
+def modules(rs: RecordSet, phase: Phase | None = None, times: Iterable[Record] = ()) -> tuple[Module, ...]:
+    """Return the root module and the places outside of it, holding the records of `phase` that have work.
+
+    Modules come in the order of the model where it is known, else in that in which they first ran, also where the
+    phase visits them in another one.
+
+    Args:
+        times: records that time the same case piece by piece.
+    """
+    root = Module(path="", name="", depth=0)
+    outside: dict[str, Module] = {}
+    for traced in next((record.modules for record in rs.records if record.modules is not None), ()):
+        _inside(root, traced.path).traced = traced
+    worked = [(record, False) for record in rs.records if record.work is not None]
+    timed = [(record, True) for record in times if record.timing is not None and record.scope != "model"]
+    for record, has_time in (*worked, *timed):
+        if record.path.startswith("("):
+            module = outside.setdefault(record.path, Module(path=record.path, name=record.path, depth=0))
+        else:
+            module = _inside(root, record.path)
+        if phase in (None, record.phase):
+            (module.timed if has_time else module.own).append(record)
+    return (root, *outside.values())
+
+
+def _inside(root: Module, path: str) -> Module:
+    """Return the module of a path below the root, made where it is not there yet."""
+    module = root
+    for name in path.split(".") if path else ():
+        if name not in module.children:
+            below = name if module is root else f"{module.path}.{name}"
+            module.children[name] = Module(path=below, name=name, depth=module.depth + 1)
+        module = module.children[name]
+    return module
+
+
+def _rows(
+    case: Case,
+    records: RecordSet,
+    of: Total,
+    tops: Sequence[Module],
+    depth: int | None,
+    phase: Phase | None,
+    flat: bool = False,
+) -> tuple[list[_ModuleRow], int]:
+    """Return the rows of a tree down to a depth, and the deepest level that something is known of."""
+    if depth is not None and depth < 0:
+        raise InvalidValue(f"depth {depth} is negative; 0 shows the model alone, 1 the modules directly in it")
+    rows: list[_ModuleRow] = []
+    deepest, every = 0, [module for top in tops for module in top.walk()]
+    of_seconds = sum_of_known(record.seconds for module in every for record in module.timed)
+    for module in every:
+        below = list(module.walk())
+        if not any(each.own or each.timed or each.traced for each in below):
+            continue
+        deepest = max(deepest, module.depth)
+        if depth is not None and module.depth > depth:
+            continue
+        name = module.name if module.path else case.model
+        if flat:
+            itself = bool(module.children) and module.depth != depth
+            if itself and not (module.own or module.timed):
+                continue
+            below = [module] if itself else below
+            name = (module.path or case.model) + (ITSELF if itself else "")
+        timed = [record.seconds for each in below for record in each.timed]
+        total = records.sum((record for each in below for record in each.own), of.device)
+        seconds = sum_of_known(timed)
+        traced = tuple(each.traced for each in below if each.traced is not None)
+        rows.append(
+            _ModuleRow(
+                case=case,
+                phase=phase,
+                module=module,
+                name=name,
+                flat=flat,
+                total=total,
+                of=of,
+                own=records.sum(module.own, of.device),
+                below=traced or None,
+                seconds=seconds,
+                of_seconds=of_seconds,
+                reached=None if seconds is None else efficiency(total, seconds),
+            )
+        )
+    return rows, deepest
+
+
+def _depth_note(rows: Sequence[_ModuleRow], depth: int | None, deepest: int) -> list[str]:
+    if depth is None or deepest <= depth or not rows:
+        return []
+    return [f"depth {depth} of {deepest}: what lies deeper is in the totals of these modules"]
+
+
+def _notes(of: Total, rows: Sequence[_ModuleRow]) -> Iterator[str]:
+    """Yield coverage, lower bounds and what the bound leaves out."""
+    if of.records:
+        yield coverage_line(of.coverage)
+    if of.device is None:
+        yield NO_DEVICE
+    yield from piece_notes(of)
+    if any((row.reached or 0) > 1 for row in rows):
+        yield FASTER

@@ -1,0 +1,294 @@
+"""Where the work, the bound and the time of one case go: by operation family, by operation, and by kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rooflens.compare.kernel_pairs import spelling
+from rooflens.compare.speed_of_light import LANES, PLACES, TENSOR, ceiling_shares
+from rooflens.errors import InvalidValue
+from rooflens.records import Argument, Call, Case, Phase, Tensor
+from rooflens.report.columns import (
+    BOUNDS,
+    CASE,
+    FASTER,
+    NO_DEVICE,
+    PHASE,
+    PIECE_OF_WORK,
+    PIECE_PREDICTED,
+    SHARE,
+    TIME_SHARE,
+    WORK,
+    at_least,
+    coverage_line,
+    piece_notes,
+)
+from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
+from rooflens.results import Evidence, RecordSet, Total, join
+from rooflens.results.parts import Part, PartKind, parts
+from rooflens.results.quantities import EFFICIENCY, TIME, efficiency, ratio
+
+SHOWN = 20
+"""Operations and kernels in a table of which nobody asks for more or less."""
+_LONGEST = 36
+_HEADERS = {TENSOR: "tensor cores", LANES: "general lanes", "l1": "L1", "l2": "L2", "dram": "DRAM limit"}
+NOTE = (
+    "share of each ceiling: the least time that the work needs there, over the measured time; the highest is what"
+    " limits it, unless all are low"
+)
+_TITLES: dict[PartKind, str] = {"family": "Operation families", "op": "Operations", "kernel": "Kernels"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRow:
+    """A part of a case beside all of it.
+
+    Attributes:
+        total: its work; `of`: that of the case.
+        seconds: its measured time; `of_seconds`: the sum of those that are known.
+        ceilings: by place the share of its ceiling, where both work and time are known.
+    """
+
+    case: Case
+    phase: Phase | None
+    part: Part
+    total: Total
+    of: Total
+    seconds: float | None
+    of_seconds: float | None
+    ceilings: dict[str, float | None]
+
+    @property
+    def reached(self) -> float | None:
+        """Its bound over its time."""
+        return None if self.seconds is None or self.total.all_work is None else efficiency(self.total, self.seconds)
+
+    @property
+    def highest(self) -> str | None:
+        """The place of the highest share of a ceiling."""
+        known = {place: share for place, share in self.ceilings.items() if share}
+        return max(known, key=lambda place: known[place], default=None)
+
+    @property
+    def place(self) -> str:
+        """The module that it is in; of several the first, and how many more there are."""
+        first, *others = self.part.paths
+        name = first or self.case.model
+        return f"{name} +{len(others)}" if others else name
+
+
+def shapes(call: Call | None) -> str | None:
+    """Return the shapes of the tensors that a call takes and returns, as text."""
+    if call is None:
+        return None
+    given = " ".join(filter(None, (_shape(value) for _, value in call.arguments)))
+    returned = " ".join(_shape(tensor) for tensor in call.outputs[:1])
+    return f"{given} -> {returned}" if returned else given
+
+
+def _shape(value: Argument) -> str:
+    if isinstance(value, Tensor):
+        return "x".join(map(str, value.shape)) or "1"
+    if isinstance(value, tuple):
+        tensors = [item for item in value if isinstance(item, Tensor)]
+        return f"{len(tensors)} tensors" if len(tensors) > 3 else " ".join(map(_shape, tensors))
+    return ""
+
+
+def _kernel_name(row: PartRow) -> Entry:
+    plain = spelling(row.part.name).removeprefix("void ")
+    return Entry(row.part.name, label=plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 3]}...")
+
+
+def _ceiling(place: str) -> Column:
+    def read(row: PartRow) -> Entry:
+        lower = bool(row.total.missing) and place in (TENSOR, LANES)
+        return at_least(row.ceilings.get(place), lower, 1)
+
+    return Column(f"{place.replace(' ', '_')}_share", _HEADERS[place], PERCENT, read, group="ceilings", show="room")
+
+
+_CALLS = Column("calls", "calls", COUNT, "part.calls", group="work", show="room")
+_TIMES = (
+    PIECE_PREDICTED,
+    Column("measured_seconds", TIME.header, "s", "seconds", group="time"),
+    TIME_SHARE,
+    Column(
+        "efficiency",
+        EFFICIENCY.header,
+        PERCENT,
+        lambda row: at_least(row.reached, bool(row.total.missing), 1),
+        group="time",
+    ),
+    *map(_ceiling, PLACES),
+    Column("highest", "highest", read="highest", align="left", group="ceilings", show="room"),
+)
+_FAMILY = (
+    *CASE,
+    PHASE,
+    Column("family", "family", read=lambda row: row.part.name or "unknown", align="left"),
+    _CALLS,
+    *WORK,
+    Column(
+        "flops_share",
+        "share of FLOP",
+        PERCENT,
+        lambda row: ratio(row.total.flops, row.of.flops),
+        group="work",
+        show="room",
+    ),
+    Column(
+        "bytes_share",
+        "share of bytes",
+        PERCENT,
+        lambda row: ratio(row.total.bytes.get("dram"), row.of.bytes.get("dram")),
+        group="work",
+        show="room",
+    ),
+    *BOUNDS,
+    SHARE,
+    *_TIMES,
+)
+_OPERATION = (
+    *CASE,
+    PHASE,
+    Column("operation", "operation", read="part.name", align="left"),
+    Column("family", "family", read="part.kind", align="left", show="files"),
+    Column("shapes", "shapes", read=lambda row: shapes(row.part.call), align="left", group="work", show="room"),
+    Column(
+        "path",
+        "module",
+        read=lambda row: Entry(" ".join(row.part.paths), label=row.place),
+        align="left",
+        group="work",
+        show="more",
+    ),
+    replace(_CALLS, show="always"),
+    *PIECE_OF_WORK,
+    *(replace(column, show="room") if column.key == "bound_by" else column for column in BOUNDS),
+    SHARE,
+    *_TIMES,
+)
+_KERNEL = (
+    *CASE,
+    PHASE,
+    Column("kernel", "kernel", read=_kernel_name, align="left"),
+    replace(_CALLS, key="launches", header="launches", show="always", group="time"),
+    *(replace(column, show="more") if column.show == "always" else column for column in PIECE_OF_WORK),
+    *(replace(column, show="files") for column in BOUNDS),
+    *(replace(c, show="files") if c == PIECE_PREDICTED or c.key == "efficiency" else c for c in _TIMES),
+)
+_COLUMNS = {"family": _FAMILY, "op": _OPERATION, "kernel": _KERNEL}
+
+
+def part_rows(item: Evidence, by: PartKind) -> list[PartRow]:
+    """Return a row for each part of a case, the one that takes most time first: measured, else by the bound."""
+    found = parts(item, by)
+    work = item.work if item.work is not None else item.pieces
+    if work is None:
+        return []
+    totals = [work.sum(part.records, item.device) for part in found]
+    of = work.sum((r for part in found for r in part.records), item.device)
+    times = [part.seconds for part in found]
+    of_seconds = sum(known) if (known := [s for s in times if s is not None]) else None
+    phases = {part.phase for part in found}
+    rows = [
+        PartRow(
+            case=item.case,
+            phase=part.phase if by == "op" or len(phases) == 1 else None,
+            part=part,
+            total=total,
+            of=of,
+            seconds=part.seconds,
+            of_seconds=of_seconds,
+            ceilings=ceiling_shares(part.records, item.device, part.seconds),
+        )
+        for part, total in zip(found, totals, strict=True)
+        if total.all_work is not None or part.seconds is not None
+    ]
+    return sorted(rows, key=_costliest)
+
+
+def _costliest(row: PartRow) -> tuple[float, ...]:
+    total = row.total
+    amounts = (row.seconds, total.seconds, total.bytes.get("dram"), total.flops)
+    return tuple(-(amount or 0.0) for amount in amounts)
+
+
+def part_table(items: Sequence[Evidence], by: PartKind) -> Table:
+    """Return a row for each part of each case, costliest first.
+
+    Raises:
+        InvalidValue: no case has any.
+    """
+    rows = [row for item in items for row in part_rows(item, by)]
+    if not rows:
+        raise InvalidValue(
+            "these records hold no kernels: 'rooflens counters' and 'rooflens read' find them; without them, name"
+            " family, op or module"
+            if by == "kernel"
+            else f"these records hold nothing to show by {by}: they were taken of whole models"
+        )
+    notes = [note for item in items for note in _notes([row for row in rows if row.case == item.case])]
+    total = _together(rows) if len(items) == 1 and by == "family" and len(rows) > 1 else None
+    return build(_TITLES[by], _COLUMNS[by], rows, total=total, notes=notes)
+
+
+def families(rs: RecordSet, phase: Phase | None = None) -> Table:
+    """Return one row per operation family, with its share of FLOP, bytes, bound and time.
+
+    Raises:
+        InvalidValue: the set has no such phase, or no operations.
+    """
+    return part_table(join(in_phase(rs, phase)), "family")
+
+
+def operations(rs: RecordSet, phase: Phase | None = None) -> Table:
+    """Return one row per distinct operation; numbers are those of all its calls.
+
+    Raises:
+        InvalidValue: the set has no such phase, or no operations.
+    """
+    return part_table(join(in_phase(rs, phase)), "op")
+
+
+def in_phase(rs: RecordSet, phase: Phase | None) -> RecordSet:
+    """Return the records of one phase, or all of them; InvalidValue if the set has no such phase."""
+    if phase is not None and phase not in rs.phases:
+        known = ", ".join(rs.phases) or "none"
+        raise InvalidValue(f"these records have no phase {phase!r}; they have: {known}")
+    return rs if phase is None else rs.where(phase=phase)
+
+
+def _together(rows: Sequence[PartRow]) -> PartRow:
+    """Return the sum of all rows."""
+    first = rows[0]
+    part = replace(first.part, name="total", kind="", calls=sum(row.part.calls for row in rows), paths=("",))
+    phases = {row.phase for row in rows}
+    return replace(
+        first,
+        part=part,
+        phase=first.phase if len(phases) == 1 else None,
+        total=first.of,
+        seconds=first.of_seconds,
+        ceilings={},
+    )
+
+
+def _notes(rows: Sequence[PartRow]) -> Iterator[str]:
+    """Yield coverage, lower bounds, and what numbers of these rows need a word."""
+    if not rows:
+        return
+    of = rows[0].of
+    if of.records:
+        yield coverage_line(of.coverage)
+        if of.device is None:
+            yield NO_DEVICE
+        yield from piece_notes(of)
+    if any(row.highest for row in rows):
+        yield NOTE
+    if any(row.seconds is None for row in rows) and rows[0].of_seconds is not None:
+        yield "-: not timed apart; the time of calls that share a module and a name is not known one by one"
+    if any((row.reached or 0) > 1 for row in rows):
+        yield FASTER

@@ -1,0 +1,108 @@
+"""The parts of a case by what they do: operations, their families and kernels, with the time of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rooflens.records import Call, Phase, Record
+from rooflens.results.evidence import Evidence
+from rooflens.results.totals import grouped_by
+
+PartKind = Literal["family", "op", "kernel"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """All that is alike in a case.
+
+    Attributes:
+        name: of the family, operation or kernel.
+        kind: operation family; "" where it is not known, or several are in it.
+        phase: None where the part is in several.
+        paths: of the modules that it is in.
+        call: what is called; None of a family, and where the shapes are not known.
+        records: those that hold its work; without any, only its time is known.
+        calls: how often it is called, or launched.
+        seconds: measured time of all calls; None where it is not known apart.
+    """
+
+    name: str
+    kind: str
+    phase: Phase | None
+    paths: tuple[str, ...]
+    call: Call | None
+    records: tuple[Record, ...]
+    calls: int
+    seconds: float | None
+
+
+_ALIKE: Mapping[PartKind, Callable[[Record], Hashable]] = {
+    "family": lambda record: record.kind,
+    # Calls of the same shapes are one operation, whichever module makes them.
+    "op": lambda record: (record.name, record.call, record.phase, record.recomputed),
+    "kernel": lambda record: record.name,
+}
+
+
+def parts(item: Evidence, by: PartKind) -> tuple[Part, ...]:
+    """Return the parts of a case, in order of appearance."""
+    work = [r for r in item.work or () if r.work is not None and r.scope != "model"]
+    timed = [r for r in item.pieces or () if r.timing is not None and r.scope != "model"]
+    if by == "kernel":
+        counted = [r for r in work if r.scope == "kernel"]
+        launches = counted or [r for r in timed if r.scope == "kernel"]
+        work, timed = [r for r in launches if r.work is not None], [r for r in launches if r.timing is not None]
+    if {r.source for r in work} == {r.source for r in timed}:
+        every = dict.fromkeys(map(id, (*work, *timed)))
+        both = [r for r in (*work, *timed) if every.pop(id(r), 0) is None]
+        return tuple(_part(by, group, _sum(group)) for group in grouped_by(both, _ALIKE[by]).values())
+    return tuple(_joined(by, work, timed))
+
+
+def _joined(by: PartKind, work: Sequence[Record], timed: Sequence[Record]) -> Iterable[Part]:
+    """Yield parts with the times that another source saw, by their place in the model.
+
+    A place that belongs to several parts has a time that nobody can divide.
+    """
+    phases = all(r.phase is not None for r in timed)
+
+    def place(record: Record) -> Hashable:
+        if by == "family":
+            return record.kind
+        return (record.path, record.name, record.phase if phases else None)
+
+    seconds = {key: _sum(records) for key, records in grouped_by(timed, place).items()}
+    groups = grouped_by(work, _ALIKE[by])
+    whose = Counter(key for records in groups.values() for key in {place(r) for r in records})
+    for records in groups.values():
+        places = {place(r) for r in records}
+        known = [seconds[key] if whose[key] == 1 else None for key in places if key in seconds]
+        complete = [s for s in known if s is not None]
+        yield _part(by, records, sum(complete) if complete and len(complete) == len(known) else None)
+    alone = [r for r in timed if place(r) not in whose]
+    for records in grouped_by(alone, _ALIKE[by]).values():
+        yield _part(by, records, _sum(records))
+
+
+def _part(by: PartKind, records: Sequence[Record], seconds: float | None) -> Part:
+    first, kinds, phases = records[0], {r.kind for r in records}, {r.phase for r in records}
+    return Part(
+        name=first.kind if by == "family" else first.name,
+        kind=first.kind if len(kinds) == 1 else "",
+        phase=first.phase if len(phases) == 1 else None,
+        paths=tuple(dict.fromkeys(r.path for r in records)),
+        call=first.call if by == "op" else None,
+        records=tuple(r for r in records if r.work is not None),
+        calls=sum(r.calls for r in records),
+        seconds=seconds,
+    )
+
+
+def _sum(records: Iterable[Record]) -> float | None:
+    """Return the sum of the times; None where one is unknown."""
+    times = [record.seconds for record in records]
+    known = [seconds for seconds in times if seconds is not None]
+    return sum(known) if known and len(known) == len(times) else None

@@ -1,0 +1,225 @@
+"""The table of layers, and tables of operations and kernels, against numbers that are derived by hand."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from functools import cache
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import torch
+from tests.table_samples import INFERENCE, conv_net, device, estimated
+from torch import Tensor, nn
+
+import rooflens as rl
+from rooflens.errors import InvalidValue
+from rooflens.records import Call, Case, Record, Timing, Work
+from rooflens.records import Tensor as Described
+from rooflens.report.part_tables import part_rows
+from rooflens.results import RecordSet, join
+
+
+class TwoLayers(nn.Module):
+    """Two layers of 8 x 8 that share a weight, an activation that is called twice, and a layer that is not called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.second = nn.Linear(8, 8)
+        self.second.weight = self.first.weight
+        self.relu = nn.ReLU()
+        self.head = nn.Linear(8, 4)
+        self.spare = nn.Linear(3, 3)
+        self.head.weight.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.head(self.relu(self.second(self.relu(self.first(x)))))
+        return result
+
+
+class Blocks(nn.Module):
+    """A convolution and a pooling, each in a block of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 4, (3, 1)), nn.MaxPool2d(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.stem(x) * 2.0  # type: ignore[no-any-return]
+
+
+@cache
+def two_layers(mode: str = "inference") -> rl.RecordSet:
+    return rl.estimate(TwoLayers(), inputs=torch.zeros(2, 8), mode=mode, device="t4", name="two")
+
+
+def rows(records: rl.RecordSet, **asked: object) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(rl.table(records, format="csv", **asked))))  # type: ignore[arg-type]
+
+
+def column(found: list[dict[str, str]], key: str) -> list[str]:
+    return [row[key] for row in found]
+
+
+def test_layers_have_class_sizes_and_parameters() -> None:
+    found = rows(two_layers(), by="module")
+    assert column(found, "path") == ["", "first", "second", "relu", "head", "spare"]
+    assert column(found, "class") == ["TwoLayers", "Linear", "Linear", "ReLU", "Linear", "Linear"]
+    assert column(found, "input") == ["2x8", "2x8", "2x8", "2x8", "2x8", ""]
+    assert column(found, "output") == ["2x4", "2x8", "2x8", "2x8", "2x4", ""]
+    assert column(found, "module_calls") == ["1", "1", "1", "2", "1", "0"]
+    # 8 x 8 + 8; of the second only the bias, 8; 8 x 4 + 4, of which the bias of 4 is trained; 3 x 3 + 3 are not used.
+    assert column(found, "parameters") == ["128", "72", "8", "0", "36", "12"]
+    assert column(found, "trainable") == ["96", "72", "8", "0", "4", "12"]
+    assert column(found, "weight_bytes") == ["512", "288", "32", "0", "144", "48"]
+    # Results of 2 x 8 numbers of 4 bytes: one of each layer, two of the activation; 2 x 4 of the head.
+    assert column(found, "result_bytes") == ["288", "64", "64", "128", "32", ""]
+    # 2 x 2 x 8 x 8 FLOP of products in the layers, half in the head.
+    assert column(found, "matmul_flops") == ["640", "256", "256", "0", "128", ""]
+    assert two_layers().parameters == 128
+    assert sum(float(row["share"] or 0) for row in found[1:]) == pytest.approx(1)
+
+
+def test_people_are_told_what_surprises() -> None:
+    text = rl.table(two_layers(), by="module", width=160)
+    assert "frozen" not in text
+    assert "trainable" in text  # since something is not trained
+    (shared,) = (line for line in text.splitlines() if line.startswith("  second"))
+    assert "= 8" in shared
+    (spare,) = (line for line in text.splitlines() if line.startswith("  spare"))
+    assert "not called" in spare
+    for note in ("they are counted there, once", "another one may use its parameters", "those of its first call"):
+        assert note in text
+    plain = rl.estimate(nn.Linear(4, 4), inputs=torch.zeros(1, 4), name="plain")
+    assert "counted there" not in rl.table(plain, by="module", width=160)
+    assert "trainable" not in rl.table(plain, by="module", width=100)
+
+
+def test_kernels_and_own_work_of_blocks() -> None:
+    records = rl.estimate(Blocks(), inputs=torch.zeros(1, 3, 8, 8), name="blocks")
+    tree = rows(records, by="module")
+    assert column(tree, "path") == ["", "stem", "stem.0", "stem.1"]
+    assert column(tree, "kernel") == ["", "", "3x1", "2x2"]
+    assert column(tree, "output") == ["1x4x3x4", "1x4x3x4", "1x4x6x8", "1x4x3x4"]
+    assert column(rows(records, by="module", depth=1), "path") == ["", "stem"]
+    # Sorted, no row holds another one: they add up to the whole.
+    flat = rows(records, by="module", sort="flops")
+    assert column(flat, "path") == ["stem.0", "stem.1", ""]
+    assert sum(float(row["flops"]) for row in flat) == float(tree[0]["flops"])
+    assert "blocks (itself)" in rl.table(records, by="module", sort="flops")
+
+
+def test_training_has_the_loss_and_the_optimizer_outside_of_the_model() -> None:
+    found = rows(two_layers("train"), by="module")
+    assert column(found, "path")[-2:] == ["(loss)", "(optimizer)"]
+    assert column(found, "parameters")[-2:] == ["", ""]
+    assert column(found, "module_calls")[:6] == ["1", "1", "1", "2", "1", "0"]
+
+
+def test_sizes_survive_a_file_and_older_files_have_none(tmp_path: Path) -> None:
+    path = two_layers().save(tmp_path / "two.jsonl")
+    assert rows(rl.read(path), by="module") == rows(two_layers(), by="module")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert any(line.pop("modules", None) for line in lines)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    older = rows(rl.read(path), by="module")
+    assert column(older, "path") == ["", "first", "relu", "second", "head"]  # in the order in which they ran
+    assert set(column(older, "class")) == {""}
+    assert "class" not in rl.table(rl.read(path), by="module")
+
+
+def test_equal_layers_of_a_decoder_have_the_sizes_of_the_first() -> None:
+    """The third layer does not run in a trace: it does what the first two did."""
+    found = {row["path"]: row for row in rows(rl.estimate("hf:llama", batch=1, seq_len=4), by="module", depth=9)}
+    first, third = found["model.layers.0.mlp.up_proj"], found["model.layers.2.mlp.up_proj"]
+    names = ("class", "input", "output", "parameters", "module_calls")
+    assert [first[name] for name in names] == [third[name] for name in names]
+    assert first["output"] == "1x4x11008"
+
+
+def test_operations_of_equal_shapes_are_one_row() -> None:
+    found = rows(two_layers(), by="op")
+    assert sorted(column(found, "operation")) == ["addmm", "addmm", "relu"]
+    both = next(row for row in found if row["path"] == "first second")
+    assert (both["calls"], both["flops"]) == ("2", str(2 * (256 + 16)))  # and a bias is added to each of 16 results
+    assert both["shapes"] == "8 2x8 8x8 -> 2x8"
+    seconds = [float(row["seconds"]) for row in found]
+    assert seconds == sorted(seconds, reverse=True)
+
+
+def call(n: int) -> Call:
+    tensor = Described((n,), "fp32", 4 * n)
+    return Call("relu", (("self", tensor),), (tensor,), 4 * n, 4 * n)
+
+
+def test_times_go_to_operations_where_they_can_be_told_apart() -> None:
+    """Module a calls relu on 2 and on 3 numbers, b on 3: only what b took is known apart, and d is not estimated."""
+    case = Case(model="net", device="toy")
+
+    def piece(path: str, n: int) -> Record:
+        work = Work(flops={"vector.fp32": n}, bytes={"dram": 8 * n})
+        return Record(case=case, source="estimate", scope="op", path=path, kind="elementwise", name="relu",
+                      phase="forward", work=work, call=call(n))  # fmt: skip
+
+    def timed(path: str, name: str, seconds: float) -> Record:
+        timing = Timing(samples=(seconds,), origin="profiler")
+        return Record(case=case, source="profile", scope="op", path=path, kind="elementwise", name=name,
+                      phase="forward", timing=timing)  # fmt: skip
+
+    estimates = [piece("a", 2), piece("a", 3), piece("b", 5), piece("c", 5)]
+    times = [timed("a", "relu", 1e-3), timed("b", "relu", 2e-3), timed("c", "relu", 4e-3), timed("d", "copy_", 8e-3)]
+    (item,) = join(RecordSet([*estimates, *times], devices={"toy": device()}))
+    found = {(row.part.name, row.part.call): row for row in part_rows(item, "op")}
+    assert {key: row.seconds for key, row in found.items()} == {
+        ("copy_", None): 8e-3,
+        ("relu", call(5)): pytest.approx(6e-3),
+        ("relu", call(2)): None,
+        ("relu", call(3)): None,
+    }
+    # 80 bytes at 1 GB/s in 6 ms.
+    assert found["relu", call(5)].ceilings["dram"] == pytest.approx(80 / 1e9 / 6e-3)
+    (family,) = part_rows(item, "family")
+    assert family.seconds == pytest.approx(15e-3)
+
+
+def test_rows_are_sorted_cut_and_their_columns_chosen() -> None:
+    records = two_layers()
+    assert column(rows(records, by="module", sort="parameters", top=2), "path") == ["first", "head"]
+    assert column(rows(records, by="module", sort="class"), "class") == ["Linear"] * 4 + ["ReLU"]
+    assert column(rows(records, by="module", sort="order"), "path")[:2] == ["", "first"]
+    (row,) = rows(records, by="family", top=1, columns=["FLOP", "dram_bytes"])
+    assert list(row)[-3:] == ["family", "flops", "dram_bytes"]
+    text = rl.table(records, by="op", top=1)
+    assert "2 more hold" in text
+    assert "(--top 3 shows all)" in text
+    with pytest.raises(InvalidValue, match=r"no column 'speed' in this table; known: .*dram_bytes"):
+        rl.table(records, by="op", sort="speed")
+    with pytest.raises(InvalidValue, match="hold no kernels"):
+        rl.table(records, by="kernel")
+
+
+def test_the_summary_is_what_is_arranged_if_no_piece_is_named() -> None:
+    several = estimated() + RecordSet(
+        [replace(r, case=replace(r.case, batch=4)) for r in conv_net(INFERENCE)], devices=estimated().devices
+    )
+    assert column(rows(several, sort="batch"), "batch") == ["4", "2"]
+    text = rl.table(several, columns=["bound"], width=60)
+    assert "Operation families" not in text
+    assert "FLOP" not in text.split("\n\n")[1]
+
+
+def test_by_phase_and_by_model_are_the_summary() -> None:
+    records = two_layers("train")
+    assert column(rows(records, by="phase"), "phase") == ["forward", "backward", "optimizer", "step"]
+    assert column(rows(records, by="model"), "phase") == ["step"]
+
+
+@pytest.mark.parametrize("format", ["md", "tex", "json"])
+def test_other_formats_hold_the_same_table(format: str) -> None:
+    text = rl.table(two_layers(), by="module", format=format)  # type: ignore[arg-type]
+    assert "Linear" in text
+    if format == "json":
+        assert [row["class"] for row in json.loads(text)][:2] == ["TwoLayers", "Linear"]
