@@ -26,7 +26,7 @@ from rooflens.report.columns import (
 )
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total, join
-from rooflens.results.parts import Part, PartKind, parts
+from rooflens.results.parts import PartKind, StepPart, parts
 from rooflens.results.quantities import EFFICIENCY, TIME, efficiency, ratio
 
 SHOWN = 20
@@ -52,7 +52,7 @@ class PartRow:
 
     case: Case
     phase: Phase | None
-    part: Part
+    part: StepPart
     total: Total
     of: Total
     seconds: float | None

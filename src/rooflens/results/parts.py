@@ -15,7 +15,7 @@ PartKind = Literal["family", "op", "kernel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class StepPart:
     """All that is alike in a case.
 
     Attributes:
@@ -47,7 +47,7 @@ _ALIKE: Mapping[PartKind, Callable[[Record], Hashable]] = {
 }
 
 
-def parts(item: Evidence, by: PartKind) -> tuple[Part, ...]:
+def parts(item: Evidence, by: PartKind) -> tuple[StepPart, ...]:
     """Return the parts of a case, in order of appearance."""
     work = [r for r in item.work or () if r.work is not None and r.scope != "model"]
     timed = [r for r in item.pieces or () if r.timing is not None and r.scope != "model"]
@@ -62,7 +62,7 @@ def parts(item: Evidence, by: PartKind) -> tuple[Part, ...]:
     return tuple(_joined(by, work, timed))
 
 
-def _joined(by: PartKind, work: Sequence[Record], timed: Sequence[Record]) -> Iterable[Part]:
+def _joined(by: PartKind, work: Sequence[Record], timed: Sequence[Record]) -> Iterable[StepPart]:
     """Yield parts with the times that another source saw, by their place in the model.
 
     A place that belongs to several parts has a time that nobody can divide.
@@ -87,9 +87,9 @@ def _joined(by: PartKind, work: Sequence[Record], timed: Sequence[Record]) -> It
         yield _part(by, records, _sum(records))
 
 
-def _part(by: PartKind, records: Sequence[Record], seconds: float | None) -> Part:
+def _part(by: PartKind, records: Sequence[Record], seconds: float | None) -> StepPart:
     first, kinds, phases = records[0], {r.kind for r in records}, {r.phase for r in records}
-    return Part(
+    return StepPart(
         name=first.kind if by == "family" else first.name,
         kind=first.kind if len(kinds) == 1 else "",
         phase=first.phase if len(phases) == 1 else None,
