@@ -10,6 +10,7 @@ from rooflens.devices import catalogue, device_text
 from rooflens.errors import InvalidValue
 from rooflens.known_models import KnownModel, known_models, unknown_model
 from rooflens.machine import find, this_machine
+from rooflens.notebook import Listed
 from rooflens.progress import Progress
 from rooflens.records import Device, check_writable, write_atomically
 
@@ -37,7 +38,7 @@ def devices(*, vendor: str | None = None, kind: str | None = None) -> tuple[Devi
             if wanted.lower() not in map(str.lower, known):
                 raise InvalidValue(f"unknown {field} {wanted!r}; the catalogue has {', '.join(known)}")
             chosen = tuple(device for device in chosen if getattr(device, field).lower() == wanted.lower())
-    return chosen
+    return Listed(chosen)
 
 
 def device(name: str) -> Device:
@@ -74,7 +75,7 @@ def models(*words: str) -> tuple[KnownModel, ...]:
     chosen = tuple(model for model in known_models() if all(model.has(word) for word in words))
     if not chosen:
         raise unknown_model(" ".join(words), remedy=" (no name has all of these words)")
-    return chosen
+    return Listed(chosen)
 
 
 def calibrate(

@@ -31,6 +31,7 @@ from rooflens.compare.runs import SIDES
 from rooflens.compare.uncertainty import FEWEST_FITTED
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.machine import find
+from rooflens.notebook import Listed
 from rooflens.results import RecordSet, join
 
 Question = Literal[
@@ -149,7 +150,7 @@ def _findings(records: RecordSet) -> Iterator[str]:
 def _doubting(comparison: Comparison, doubts: Sequence[str]) -> Comparison:
     """A comparison, or each item of one, with further doubts."""
     if isinstance(comparison, tuple):
-        return tuple(replace(item, doubts=tuple(doubts)) for item in comparison)  # type: ignore[return-value]
+        return Listed(replace(item, doubts=tuple(doubts)) for item in comparison)  # type: ignore[return-value]
     return replace(comparison, doubts=(*comparison.doubts, *doubts))
 
 

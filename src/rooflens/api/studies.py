@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rooflens.api.checking import check
 from rooflens.errors import InvalidValue, UnknownName
+from rooflens.notebook import Listed
 from rooflens.report.study import Report, StudyView, compose
 from rooflens.report.study.outputs import check_targets, write, write_figures, write_tables
 from rooflens.reported import ComparedFigure, compare_figures, read_figures
@@ -168,7 +169,7 @@ def study_verdicts(folder: str | Path) -> tuple[Verdict, ...]:
         RecordFileError: one of its record files is damaged.
     """
     opened = StudyFolder.open(folder)
-    return opened.verdicts(opened.contents())
+    return Listed(opened.verdicts(opened.contents()))
 
 
 def study_report(

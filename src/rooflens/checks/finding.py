@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args, overload
 
 from rooflens.errors import InvalidValue
+from rooflens.notebook import Displayed
 
 Severity = Literal["info", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
@@ -37,7 +38,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings(Sequence[Finding]):
+class Findings(Displayed, Sequence[Finding]):
     """Findings, the gravest first, and what could not be checked.
 
     Attributes:

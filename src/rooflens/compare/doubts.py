@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rooflens.notebook import Displayed
 from rooflens.records import Case
 from rooflens.results import Evidence
 from rooflens.results.totals import grouped_by
@@ -13,7 +14,7 @@ _LISTED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doubtful:
+class Doubtful(Displayed):
     """A comparison, or an item of one.
 
     Attributes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from rooflens.costs import WorkTerm
@@ -38,6 +39,10 @@ class Explanation:
 
     def __repr__(self) -> str:
         return f"Explanation({', '.join(operation.calculation.call.name for operation in self.operations)})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return f'<pre style="white-space: pre-wrap">{escape(self.text)}</pre>'
 
     @property
     def data(self) -> list[dict[str, Any]]:

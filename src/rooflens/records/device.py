@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rooflens.errors import InvalidValue, MissingCeiling
+from rooflens.notebook import Displayed
 from rooflens.records.work import COMPUTE_RESOURCES
 
 CeilingOrigin = Literal["datasheet", "derived", "measured", "user"]
@@ -59,7 +60,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(Displayed):
     """A device, or several equal ones (`count`), and its ceilings.
 
     Attributes:

@@ -54,10 +54,10 @@ def comparison_tables(compared: object, *, for_files: bool = False) -> list[Tabl
         return _with_doubts(ranking_for_files(compared), compared)
     if isinstance(compared, tuple) and compared and isinstance(compared[0], Advice):
         return [advice_table(one) for one in compared]
-    if isinstance(compared, tuple) and compared and type(compared[0]) in _SERIES:
-        return _with_doubts([_SERIES[type(compared[0])](compared)], compared[0])
-    if isinstance(compared, Doubtful) and type(compared) in _SHOWN:
-        return _with_doubts(_SHOWN[type(compared)](compared), compared)
+    if isinstance(compared, tuple) and compared and type(compared[0]) in SERIES:
+        return _with_doubts([SERIES[type(compared[0])](compared)], compared[0])
+    if isinstance(compared, Doubtful) and type(compared) in SHOWN:
+        return _with_doubts(SHOWN[type(compared)](compared), compared)
     raise InvalidValue(f"cannot show {type(compared).__name__}: it is no comparison and no record set")
 
 
@@ -293,14 +293,14 @@ def devices_tables(compared: DeviceComparison) -> list[Table]:
     return [build("Devices", _DEVICES, compared.rows, notes=notes), *_alone({"one device": compared.alone})]
 
 
-_SHOWN: Mapping[type, Callable[[Any], list[Table]]] = {
+SHOWN: Mapping[type, Callable[[Any], list[Table]]] = {
     RunComparison: runs_tables,
     Agreement: agreement_tables,
     KernelComparison: kernel_tables,
     DeviceComparison: devices_tables,
     DeviceRanking: ranking_tables,
 }
-_SERIES: Mapping[type, Callable[[Any], Table]] = {
+SERIES: Mapping[type, Callable[[Any], Table]] = {
     Correlation: correlation_table,
     Exponent: exponent_table,
     PhaseRatio: phases_table,

@@ -11,6 +11,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 from rooflens import units
+from rooflens.notebook import Displayed
 
 Value = str | int | float | bool | None
 Sign = Literal["", ">=", "<="]
@@ -86,7 +87,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Displayed):
     """A view of results.
 
     Attributes:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from rooflens.devices.reserves import Reserve, needed
 from rooflens.errors import AmbiguousResult
+from rooflens.notebook import Displayed
 from rooflens.records import MEMORY_CAUSES, Case, Device, Memory
 from rooflens.results.recordset import RecordSet
 from rooflens.results.totals import Total
@@ -109,7 +110,7 @@ class Fit:
         return self.count * (self.case.samples or 0) / self.total.seconds
 
 
-class Fits:
+class Fits(Displayed):
     """The largest batch or the longest context on each of some devices: a :class:`Fit` for each, in the order asked.
 
     Attributes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rooflens.devices import find
 from rooflens.errors import AmbiguousResult, InvalidValue
+from rooflens.notebook import Displayed
 from rooflens.predict import ALONE, Conduct, KnownTimes, Way, fuses, way_of
 from rooflens.records import (
     ANSWER_PHASES,
@@ -30,10 +31,12 @@ from rooflens.records import (
     read_records,
     write_records,
 )
+from rooflens.results import frames
 from rooflens.results.totals import Coverage, Group, Total, grouped_by
 from rooflens.roofline import Bounds
 
 if TYPE_CHECKING:
+    import pandas
     import polars
 
 Grouping = Literal["phase", "module", "family", "op"]
@@ -47,7 +50,7 @@ GROUP_KEYS: Mapping[Grouping, Callable[[Record], str]] = {
 """By what records are grouped at each level."""
 
 
-class RecordSet:
+class RecordSet(Displayed):
     """Records of one or many cases and sources.
 
     Iterating gives each observation once. Totals answer for one case and one source; where the set holds more, narrow
@@ -338,9 +341,15 @@ class RecordSet:
 
     def to_polars(self) -> polars.DataFrame:
         """Return one row per record, with the case spread over columns."""
-        import polars
+        return frames.of_polars(self.records)
 
-        return polars.DataFrame([_row(record) for record in self.records], infer_schema_length=None)
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return one row per record, with the case spread over columns; what is unknown is missing (`pandas.NA`).
+
+        Raises:
+            MissingDependency: pandas is not installed.
+        """
+        return frames.of_pandas(self.records)
 
     def _case(self) -> Case:
         cases, sources = self.cases, self.sources
@@ -384,16 +393,3 @@ def _common_machine(one: Mapping[str, Scalar], other: Mapping[str, Scalar]) -> d
         if "card" in with_card and "card" not in without and with_card.get("cpu") == without.get("cpu"):
             return alike | {name: value for name, value in with_card.items() if name not in without}
     return alike
-
-
-def _row(record: Record) -> dict[str, object]:
-    case, work = record.case, record.work
-    names = ("source", "scope", "path", "kind", "name", "phase", "calls", "recomputed")
-    return {
-        **{name: getattr(case, name) for name in ("model", "device", "batch", "dtype", "mode")},
-        **{name: getattr(record, name) for name in names},
-        "matmul_flops": None if work is None else work.matmul_flops,
-        "flops": None if work is None else work.total_flops,
-        "dram_bytes": None if work is None else work.bytes.get("dram"),
-        "seconds": None if record.timing is None else record.timing.median,
-    }

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeVar
 
+from rooflens.notebook import Displayed
 from rooflens.predict import ALONE, Conduct, Prediction, card_of, predicted
 from rooflens.records import Bound, Cause, Device, Phase, Record, Work
 from rooflens.roofline import Bounds, serial_bound
+from rooflens.units import show
 
 Pieces = Literal["operations", "kernels"]
 Key = TypeVar("Key")
@@ -58,7 +60,7 @@ class Surplus:
         return Surplus(bytes=self.bytes + other.bytes, flops=self.flops + other.flops, seconds=seconds)
 
 
-class Total:
+class Total(Displayed):
     """The sum of some records of one case and one source, on a device where one is given.
 
     Work is summed over calls. The bound is the sum of the operations' bounds. Each number is computed once.
@@ -116,6 +118,11 @@ class Total:
         self._written = self._needed
         if any(r.floor is not None for r in self.records):
             self._written = [(work, r.calls) for r in self.records if (work := r.written) is not None]
+
+    def __repr__(self) -> str:
+        return (
+            f"Total({show(self.flops, 'FLOP')}, {show(self.bytes.get('dram'), 'B')}, bound {show(self.seconds, 's')})"
+        )
 
     @cached_property
     def bound(self) -> Bound | None:

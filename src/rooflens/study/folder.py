@@ -30,6 +30,7 @@ from statistics import fmean
 from typing import Literal, get_args
 
 from rooflens.errors import InvalidValue, OutputError, RecordFileError, StudyFileError
+from rooflens.notebook import Displayed
 from rooflens.records import Failure, RecordFile, check_writable, read_records, write_atomically, write_records
 from rooflens.results import RecordSet
 from rooflens.study.claims import judge
@@ -67,7 +68,7 @@ class StudyChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(Displayed):
     """How far a study is.
 
     Attributes:

@@ -22,7 +22,7 @@ def status_text(status: Status) -> str:
 def status_json(status: Status) -> str:
     """A status as a JSON object; times in seconds."""
     counts: dict[str, int] = {state: status.count(state) for state in STATES}
-    sources: dict[str, dict[str, int]] = dict(_by_source(status))
+    sources: dict[str, dict[str, int]] = dict(by_source(status))
     cells = {cell.key: cell for cell in status.states}
     contents = {
         "format": 1,
@@ -87,8 +87,13 @@ def plain(text: str) -> str:
 def _lines(status: Status) -> Iterator[str]:
     shown = [state for state in STATES if state != "skipped" or status.count(state)]
     yield f"{_cells(len(status.states))}: {', '.join(f'{status.count(state)} {state}' for state in shown)}"
-    for source, counted in _by_source(status):
+    for source, counted in by_source(status):
         yield f"  {source:<9} " + ", ".join(f"{n} {state}" for state, n in counted.items() if n)
+    yield from remarks(status)
+
+
+def remarks(status: Status) -> Iterator[str]:
+    """Yield what is left and for how long, what failed, and what does not belong to the study."""
     cells = {cell.key: cell for cell in status.states}
     if status.seconds is not None:
         yield f"done so far in {duration(status.seconds)} of work"
@@ -128,8 +133,8 @@ def _cells(number: int) -> str:
     return f"{number} cell" if number == 1 else f"{number} cells"
 
 
-def _by_source(status: Status) -> Iterator[tuple[str, dict[str, int]]]:
-    """How many cells of each source are in each state."""
+def by_source(status: Status) -> Iterator[tuple[str, dict[str, int]]]:
+    """Yield how many cells of each source are in each state."""
     for source in SOURCES:
         states = [state for cell, state in status.states.items() if cell.source == source]
         if states:

@@ -7,7 +7,6 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from importlib.resources import files
 from typing import Any, ClassVar
 
@@ -17,6 +16,7 @@ from rooflens.report.escape import printable
 from rooflens.report.explorer.explored import explored
 from rooflens.report.figures.palette import OTHER, device_colour, group_colours
 from rooflens.report.figures.saving import Savable
+from rooflens.report.html_tables import in_frame
 from rooflens.results import RecordSet
 
 SCRIPTS = ("data", "choices", "roofline", "tables", "bars", "main")
@@ -50,8 +50,7 @@ class Explorer(Savable):
 
     def _repr_html_(self) -> str:
         """Return the page as a notebook shows it: in a frame of its own."""
-        page = escape(self.drawn().decode(), quote=True)
-        return f'<iframe srcdoc="{page}" width="100%" height="760" style="border: 0" title="Explorer"></iframe>'
+        return in_frame(self.drawn().decode(), self.title or "Explorer")
 
 
 def _title(data: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rooflens.notebook import Displayed
 from rooflens.report.charts import Chart
 from rooflens.report.figures.saving import Figure
 from rooflens.report.table import Table
@@ -72,7 +73,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Displayed):
     """A whole report."""
 
     title: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rooflens import units
 from rooflens.checks import SEVERITIES
 from rooflens.report.findings import findings as findings_table
@@ -33,13 +35,18 @@ def hypotheses(view: StudyView) -> Section | None:
     """What was expected, what became of it, and every comparison behind it."""
     if not view.verdicts:
         return None
-    blocks: list[Block] = [TableBlock(key="hypotheses", table=build("Hypotheses", _VERDICTS, view.verdicts))]
+    blocks: list[Block] = [TableBlock(key="hypotheses", table=hypotheses_table(view.verdicts))]
     blocks += [
         TableBlock(key=f"hypothesis-{number}", table=_comparisons(verdict), folded=True)
         for number, verdict in enumerate(view.verdicts, 1)
         if verdict.pairs
     ]
     return Section(key="hypotheses", title="Hypotheses", blocks=tuple(blocks))
+
+
+def hypotheses_table(verdicts: Sequence[Verdict]) -> Table:
+    """Return one row per hypothesis: what became of it, and by which numbers."""
+    return build("Hypotheses", _VERDICTS, verdicts)
 
 
 def _comparisons(verdict: Verdict) -> Table:
