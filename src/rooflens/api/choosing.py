@@ -14,6 +14,7 @@ from rooflens.compare.ranking import RankedBy, ranked
 from rooflens.devices import catalogue, usual_devices
 from rooflens.errors import InvalidValue
 from rooflens.machine import find, find_all, listed
+from rooflens.notebook import Listed
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.results import Evidence, join
@@ -123,7 +124,7 @@ def advise(
         arguments = {"model": str(model) if isinstance(model, Path) else model, **options}
         requests = (Request.each_of({**arguments, "batch": size}) for size in several(batch))
         asked = [(request, target, None) for each in requests for request in each]
-    return tuple(
+    return Listed(
         advised(request, target, measured, limit=limit, progress=progress) for request, target, measured in asked
     )
 

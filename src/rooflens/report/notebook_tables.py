@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflens.checks import Findings
+from rooflens.compare import Advice
 from rooflens.known_models import KnownModel
 from rooflens.records import Device
 from rooflens.report.columns import BOUNDS, NO_DEVICE, WORK, coverage_line, surplus_notes, total_notes
@@ -60,7 +61,7 @@ def _tables(value: object) -> Sequence[Table]:
         return known(value)
     if type(value) in SHOWN:
         return comparison_tables(value)
-    return comparison_tables((value,)) if type(value) in SERIES else ()
+    return comparison_tables((value,)) if type(value) in (Advice, *SERIES) else ()
 
 
 def _total(total: Total) -> Sequence[Table]:
