@@ -1,12 +1,13 @@
 """Put the real output below the commands that the pages show: `.venv/bin/python scripts/console_docs.py`.
 
 A command is in a block of language ``console``, after ``$``. A command without output stays without, and an output with
-a line ``...`` stays as it is. A test fails if an output is stale.
+a line ``...`` stays as it is. Tests fail if an output, or what a cell of the notebook shows, is stale.
 """
 
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -51,3 +52,4 @@ if __name__ == "__main__":
         if after != before:
             page.write_text(after)
             print(page)
+    runpy.run_path(str(ROOT / "scripts" / "notebook_docs.py"), run_name="__main__")
