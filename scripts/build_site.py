@@ -1,6 +1,6 @@
 """Build the site of the pages: `.venv/bin/python scripts/build_site.py [FOLDER]`, or `make docs`. Needs no network.
 
-The pages of docs/ and two files of the root are laid out in a folder of their own, the reference of Python is written
+The pages of docs/ and three files of the root are laid out in a folder of their own, the reference of Python is written
 from the docstrings, Sphinx makes HTML of all, and each link and each address of the result is looked at.
 """
 
@@ -19,7 +19,7 @@ import rooflens
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "out" / "site"
-ALSO = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+ALSO = {"README.md": "readme.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Files of the root that are pages of the site, by their names there."""
 REFERENCE = "python-reference.md"
 _LINK = re.compile(r"(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
@@ -45,26 +45,36 @@ def lay_out(source: Path) -> None:
     """Copy the pages, with links as they are in the site and the contents of the index as its menu."""
     shutil.copytree(ROOT / "docs", source, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     for name, there in ALSO.items():
-        text = (ROOT / name).read_text().replace("](docs/", "](").replace("](README.md", "](index.md")
+        text = _LINK.sub(_seen_from_docs, (ROOT / name).read_text())
         (source / there).write_text(text)
     (source / REFERENCE).write_text(reference())
     for page in source.glob("*.md"):
         # Pygments knows no CSV.
         page.write_text(_LINK.sub(_link, page.read_text()).replace("```csv\n", "```text\n"))
+    types = source / "model-types.md"
+    types.write_text(f"{types.read_text()}\n```{{csv-table}}\n:file: model-types.csv\n:header-rows: 1\n```\n")
     index = source / "index.md"
     index.write_text(with_menu(index.read_text()))
 
 
-def _link(match: re.Match[str]) -> str:
+def _seen_from_docs(match: re.Match[str]) -> str:
+    """A link of a file of the root as a page of docs/ would have it."""
     target = match["target"]
-    for name, there in (*ALSO.items(), ("README.md", "index.md")):
-        if target == f"../{name}":
-            return f"{match['picture']}[{match['text']}]({there})"
-    # A file of the repository that is no page: its name, since the site has no copy of it.
-    if target.startswith("../"):
-        path, name = target.removeprefix("../"), match["text"].strip("`")
-        return f"`{path}`" if name in path else f"{match['text']} (`{path}`)"
-    return match[0]
+    if target.startswith(("https://", "#")):
+        return match[0]
+    seen = target.removeprefix("docs/") if target.startswith("docs/") else f"../{target}"
+    return f"{match['picture']}[{match['text']}]({seen})"
+
+
+def _link(match: re.Match[str]) -> str:
+    """A link of a page as the site has it: a file of the repository that is no page is named."""
+    path, mark, place = match["target"].removeprefix("../").partition("#")
+    if not match["target"].startswith("../"):
+        return match[0]
+    if path in ALSO:
+        return f"[{match['text']}]({ALSO[path]}{mark}{place})"
+    name = match["text"].strip("`")
+    return f"`{path}`" if name in path else f"{match['text']} (`{path}`)"
 
 
 def with_menu(index: str) -> str:

@@ -24,7 +24,8 @@ def test_a_file_that_is_no_page_is_named(tmp_path: Path) -> None:
     lines = [
         ("[`errors.py`](../src/rooflens/errors.py)", "`src/rooflens/errors.py`"),
         ("[the tree](../src/rooflens/errors.py)", "the tree (`src/rooflens/errors.py`)"),
-        ("[start](../README.md)", "[start](index.md)"),
+        ("[start](../README.md#install)", "[start](readme.md#install)"),
+        ("[below](#here)", "[below](#here)"),
         ("![a picture](images/roofline.png)", "![a picture](images/roofline.png)"),
     ]
     for shown, expected in lines:

@@ -28,6 +28,13 @@ EVERY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 WITH_PYTHON = [page for page in SHOWN if blocks(page, "python") and page.name not in ("design.md", "counting.md")]
 
 
+MOST_WORDS = 1500
+REFERENCES = ("cli.md", "json.md", "glossary.md", "check.md", "design.md", "evidence.md", "prediction.md")
+"""Pages in which one looks something up: lists of keys, words, codes, promises and measurements."""
+MADE = ("README.md", "benchmark-counting.md", "decoder-floors.md", "coming-from.md", "gallery.md", "tutorial.md")
+"""Made by a program, or with a block for each part."""
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In an empty folder, with measurements and ceilings of a few milliseconds."""
@@ -160,6 +167,25 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_no_page_counts_the_devices(page: Path) -> None:
     assert re.search(rf"\b{len(rl.devices())} devices\b", page.read_text()) is None  # a new device would make it wrong
+
+
+@pytest.mark.parametrize("page", SHOWN[: len(console_docs.PAGES)], ids=lambda page: page.name)
+def test_a_page_is_short_and_begins_with_what_people_want(page: Path) -> None:
+    text = page.read_text()
+    if page.name not in REFERENCES:
+        assert len(words(text)) <= MOST_WORDS
+    if page.name not in (*REFERENCES, *MADE):
+        assert "```" in text.partition("\n## ")[0], "no block above the first heading"
+
+
+def words(text: str) -> list[str]:
+    """The words of a page outside of its blocks: what has a letter."""
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return [word for word in prose.split() if re.search("[A-Za-z]", word)]
+
+
+def test_words_are_counted_outside_of_blocks() -> None:
+    assert words("Two words, 3 4 |\n```sh\nrooflens models\n```\nfive\n") == ["Two", "words,", "five"]
 
 
 def test_every_page_is_in_the_index() -> None:
