@@ -6,6 +6,8 @@ from the docstrings, Sphinx makes HTML of all, and each link and each address of
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import shutil
 import subprocess
@@ -48,6 +50,7 @@ def lay_out(source: Path) -> None:
         text = _LINK.sub(_seen_from_docs, (ROOT / name).read_text())
         (source / there).write_text(text)
     (source / REFERENCE).write_text(reference())
+    notebook(source / "notebook.ipynb")
     for page in source.glob("*.md"):
         # Pygments knows no CSV.
         page.write_text(_LINK.sub(_link, page.read_text()).replace("```csv\n", "```text\n"))
@@ -70,11 +73,29 @@ def _link(match: re.Match[str]) -> str:
     """A link of a page as the site has it: a file of the repository that is no page is named."""
     path, mark, place = match["target"].removeprefix("../").partition("#")
     if not match["target"].startswith("../"):
-        return match[0]
+        return match[0].replace(".ipynb)", ".md)")
     if path in ALSO:
         return f"[{match['text']}]({ALSO[path]}{mark}{place})"
     name = match["text"].strip("`")
     return f"`{path}`" if name in path else f"{match['text']} (`{path}`)"
+
+
+def notebook(path: Path) -> None:
+    """Write a notebook as a page beside it: its texts, its cells, and what they showed."""
+    parts = []
+    for number, cell in enumerate(json.loads(path.read_text())["cells"]):
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        for data in (output["data"] for output in cell.get("outputs", ())):
+            if "image/png" in data:
+                picture = path.with_name(f"notebook-{number}.png")
+                picture.write_bytes(base64.b64decode("".join(data["image/png"])))
+                parts.append(f"![What the cell shows]({picture.name})")
+            elif "text/html" in data:
+                parts.append("````{raw} html\n" + "".join(data["text/html"]) + "\n````")
+            else:
+                parts.append("```text\n" + "".join(data["text/plain"]) + "\n```")
+    path.with_suffix(".md").write_text("\n\n".join(parts) + "\n")
 
 
 def with_menu(index: str) -> str:

@@ -15,6 +15,12 @@ def test_pages_are_laid_out_with_links_of_the_site(tmp_path: Path) -> None:
     assert "](cli.md)" in (tmp_path / "pages" / "contributing.md").read_text() + index
     for page in (tmp_path / "pages").glob("*.md"):
         assert "](../" not in page.read_text(), page.name
+        assert "](notebook.ipynb)" not in page.read_text(), page.name
+    notebook = (tmp_path / "pages" / "notebook.md").read_text()
+    assert notebook.startswith("# rooflens in a notebook\n")
+    assert "```python\nimport rooflens as rl\n" in notebook
+    (picture,) = (tmp_path / "pages").glob("notebook-*.png")
+    assert f"]({picture.name})" in notebook
     reference = (tmp_path / "pages" / build_site.REFERENCE).read_text()
     assert ".. autofunction:: rooflens.estimate\n" in reference
     assert ".. autoclass:: rooflens.RecordSet\n   :members:\n" in reference
