@@ -20,7 +20,7 @@ from rooflens.results.quantities import (
     RECOMPUTED_FLOPS,
     ratio,
 )
-from rooflens.units import show
+from rooflens.units import show, show_range
 
 _NAMED, _LONG = 3, 48
 NO_DEVICE = "no device is named: bounds are unknown"
@@ -140,6 +140,21 @@ BOUNDS = (
         group="time",
     ),
 )
+
+
+def _band(row: Any) -> Entry:
+    """Return the lower end of the band, with the whole band for people."""
+    low, high = (None, None) if row.total is None else (row.total.predicted_low, row.total.predicted_high)
+    return Entry(low, label=None if low is None or high is None else show_range(low, high, "s"))
+
+
+EXPECTED = (
+    Column("predicted_seconds", PREDICTED.header, PREDICTED.unit, "total.predicted_seconds", group="time"),
+    Column("predicted_low", "10 to 90 %", "s", _band, group="time", show="room"),
+    Column("predicted_high", "90 %", "s", "total.predicted_high", group="time", show="files"),
+    Column("predicted_level", "level", read="total.prediction.level", align="left", group="time", show="files"),
+)
+"""The expected time with its band, which is one column for people."""
 TIME_SHARE = Column(
     "time_share",
     "share of time",
@@ -147,9 +162,7 @@ TIME_SHARE = Column(
     lambda row: None if row.seconds is None else ratio(row.seconds, row.of_seconds),
     group="time",
 )
-PIECE_PREDICTED = Column(
-    "predicted_seconds", PREDICTED.header, "s", "total.predicted_seconds", group="time", show="room"
-)
+PIECE_PREDICTED = replace(EXPECTED[0], show="room")
 ROOM = (
     Column("fits", "fits", read="room.fits", group="fit", show="files"),
     Column("memory_excess", "exceeds memory by", "B", "room.excess", group="fit"),
@@ -186,8 +199,8 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
         generations.setdefault(prediction.level, []).append(prediction.generation)
     for level, those in generations.items():
         yield (
-            f"predicted from {level} ({', '.join(dict.fromkeys(those))}); low to high should hold 8 of 10 measured"
-            " times, and docs/prediction.md tells how many it held"
+            f"expected: by {level} ({', '.join(dict.fromkeys(those))}); 10 to 90 % should hold 8 of 10 measured times,"
+            " and docs/prediction.md tells how many it held"
         )
 
 
@@ -195,7 +208,7 @@ def piece_notes(total: Total) -> Iterator[str]:
     """What a reader must know of the pieces of a total."""
     yield from _bound_notes([total])
     if total.prediction is not None:
-        yield "predicted of a piece: on the device alone, without waiting for the host"
+        yield "expected of a piece: on the device alone, without waiting for the host"
 
 
 def _bound_notes(seen: Sequence[Total]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from rooflens.checks import Findings
 from rooflens.compare import Advice
 from rooflens.known_models import KnownModel
 from rooflens.records import Device
-from rooflens.report.columns import BOUNDS, NO_DEVICE, WORK, coverage_line, surplus_notes, total_notes
+from rooflens.report.columns import BOUNDS, EXPECTED, NO_DEVICE, WORK, coverage_line, surplus_notes, total_notes
 from rooflens.report.comparison import SERIES, SHOWN, comparison_tables
 from rooflens.report.device_tables import device_tables, overview
 from rooflens.report.findings import findings
@@ -23,7 +23,7 @@ from rooflens.report.study.results import hypotheses_table
 from rooflens.report.summary import tables_of
 from rooflens.report.table import COUNT, Column, Table, build
 from rooflens.results import Fits, RecordSet, Total
-from rooflens.results.quantities import PREDICTED, TIME
+from rooflens.results.quantities import TIME
 from rooflens.study import STATES, Status, Verdict
 from rooflens.study.status_text import by_source, remarks
 
@@ -38,9 +38,7 @@ class _Summed:
 _TOTAL = (
     *WORK,
     *BOUNDS,
-    Column("predicted_seconds", PREDICTED.header, "s", "total.predicted_seconds", group="time"),
-    Column("predicted_low", "low", "s", "total.predicted_low", group="time"),
-    Column("predicted_high", "high", "s", "total.predicted_high", group="time"),
+    *EXPECTED,
     Column("measured_seconds", TIME.header, "s", "total.measured_seconds", group="time"),
 )
 

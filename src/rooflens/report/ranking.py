@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any
 
 from rooflens.compare import DeviceRanking
 from rooflens.compare.ranking import RankedBy, RankedDevice, quantity_by
 from rooflens.records import Failure
-from rooflens.report.columns import BOUNDS, WORK, case_columns, total_notes
+from rooflens.report.columns import BOUNDS, EXPECTED, WORK, case_columns, total_notes
 from rooflens.report.table import COUNT, Column, Entry, Sign, Table, build
 from rooflens.results import Quantity
 from rooflens.results.answers import COST_PER_ANSWER, COST_PER_SAMPLE
 from rooflens.results.quantities import MEMORY, PARAMETERS
 from rooflens.results.totals import grouped_by
-from rooflens.units import show, show_range
+from rooflens.units import show
 
 _FEW = 3
 _SMALL = {COST_PER_SAMPLE: (1e6, "cost /M samples"), COST_PER_ANSWER: (1e3, "cost /1000 answers")}
@@ -28,20 +27,6 @@ _COUNTED = (
     *WORK,
     Column("peak", "peak memory", "B", lambda row: MEMORY.read(row.evidence).value, group="work"),
 )
-
-
-def band_column(of: str, header: str = "10 to 90 %", **how: Any) -> tuple[Column, Column]:
-    """Return the columns of the band of an expected time: one for people, two for files."""
-
-    def read(row: Any) -> Entry:
-        total = getattr(row, of)
-        low, high = (None, None) if total is None else (total.predicted_low, total.predicted_high)
-        return Entry(low, label=None if low is None or high is None else show_range(low, high, "s"))
-
-    return (
-        Column("predicted_low", header, "s", read, group="time", **how),
-        Column("predicted_high", "high", "s", f"{of}.predicted_high", group="time", show="files"),
-    )
 
 
 def _numbered(mode: str, by: RankedBy) -> Column:
@@ -93,12 +78,11 @@ def _columns(mode: str, marked: bool) -> tuple[Column, ...]:
     return (
         replace(leading["device"], title=""),  # a row is a device, even the only one
         *(batch if key == "batch" else column for key, column in leading.items() if key != "device"),
-        Column("predicted_seconds", "expected", "s", _expected, group="time"),
-        *band_column("total"),
+        replace(EXPECTED[0], read=_expected),
+        *(replace(column, show="always") if column.key == "predicted_low" else column for column in EXPECTED[1:]),
         replace(BOUNDS[0], show="room"),
         replace(BOUNDS[1], show="files"),
         Column("regime", "waits for", read="total.prediction.regime", align="left", group="time", show="files"),
-        Column("predicted_level", "level", read="total.prediction.level", align="left", group="time", show="files"),
         *(_numbered(mode, by) for by in ("throughput", "cost", "energy")),
         Column("fits", "fits", read=_fitting, align="left", group="time", title="fits: {}"),
         Column("largest_batch", "largest batch", COUNT, "room.largest", group="time", show="files"),

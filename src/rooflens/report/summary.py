@@ -14,6 +14,7 @@ from rooflens.report.case_names import differing, name_of
 from rooflens.report.columns import (
     BOUNDS,
     CASE,
+    EXPECTED,
     FASTER,
     PHASE,
     ROOM,
@@ -46,7 +47,6 @@ from rooflens.results.quantities import (
     HFU,
     MFU,
     PARAMETERS,
-    PREDICTED,
     THROUGHPUT,
     TIME,
     WHOLE_MODEL,
@@ -116,6 +116,7 @@ _SUMMARY = (
     Column("parameters", PARAMETERS.header, read="evidence.parameters", group="work", show="room"),
     *WORK,
     *BOUNDS,
+    *EXPECTED,
     _time(
         "as_written_seconds",
         AS_WRITTEN.header,
@@ -124,10 +125,6 @@ _SUMMARY = (
         "room",
     ),
     _time("whole_model_seconds", WHOLE_MODEL.header, "s", lambda row: WHOLE_MODEL.of(row.total).value, "room"),
-    _time("predicted_seconds", PREDICTED.header, "s", "total.predicted_seconds"),
-    _time("predicted_low", "low", "s", "total.predicted_low", "room"),
-    _time("predicted_high", "high", "s", "total.predicted_high", "room"),
-    replace(_time("predicted_level", "level", "", "total.prediction.level", "files"), align="left"),
     _time(
         "measured_seconds",
         TIME.header,

@@ -124,7 +124,7 @@ WHOLE_MODEL = Quantity(
     total=lambda t: None if t.whole_bound is None else t.whole_bound.seconds,
 )
 PREDICTED = Quantity(
-    "predicted", "predicted time", "predicted", unit="s", better="less", total=lambda t: t.predicted_seconds
+    "predicted", "expected time", "expected", unit="s", better="less", total=lambda t: t.predicted_seconds
 )
 TIME = Quantity("time", "latency", "measured", unit="s", better="less", number=_seconds, timed=True)
 THROUGHPUT = Quantity("throughput", "throughput", "samples /s", better="more", number=_rate, timed=True)
