@@ -20,6 +20,7 @@ from tests.table_samples import HOSTILE, both, hostile, trained
 
 import rooflens as rl
 from rooflens.cli.main import cli
+from rooflens.compare import DeviceComparison
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Failure, Record, Work
 from rooflens.report.explorer.document import SCRIPTS, as_text
@@ -93,6 +94,37 @@ def test_memory_is_that_of_tables() -> None:
     for key in ("peak", "parameters", "buffers", "inputs", "temporaries"):
         assert held[key] == [row[key].value]
     assert held["measured_peak"] == [40_960]
+
+
+def test_what_the_bound_is_spent_on_adds_up() -> None:
+    """Of 90.232 us the convolution's arithmetic takes 55.296; the others wait for lanes and for bytes of any kind."""
+    spent = parsed(rl.explore(both())).data["spent"]
+    shares = dict(zip(spent["causes"], spent["shares"][0], strict=True))
+    assert shares == {"weights": 0, "cache": 0, "products": 0.6128, "attention": 0, "other": 0.3872}
+    assert (spent["row"], spent["text"]) == ([0], ["products 61.3 %, other 38.7 %"])
+
+
+def test_its_times_are_those_of_compare(tmp_path: Path) -> None:
+    records = studied(tmp_path, SMALL).records()
+    compared = rl.compare(records, question="devices")
+    assert isinstance(compared, DeviceComparison)
+    page = by_key(records)
+    keys = ("model", "batch", "mode", "device", "measured_seconds")
+    rows = set(zip(*(page[key] for key in keys), page["phase"], strict=True))
+    assert len(compared.rows) > 30
+    for row in compared.rows:
+        case = row.case
+        whole = "step" if case.mode == "train" else "forward"
+        assert (case.model, case.batch, case.mode, case.device, row.seconds, whole) in rows
+
+
+def test_a_rate_that_nobody_asks_for_has_no_sign() -> None:
+    """A decoding step is answered in tokens: its samples per second are in files alone."""
+    case = Case(model="m", device="toy-100", batch=2, mode="decode")
+    step = Record(case=case, source="estimate", scope="op", work=Work(flops={"vector.fp32": 8}, bytes={"dram": 8}))
+    data = parsed(rl.explore(RecordSet([step], devices={"toy-100": toy()}) + both())).data
+    column = next(each for each in data["columns"] if each["key"] == "throughput")
+    assert [text for _, text in cells(column, 2)] == ["-", "10.00 k"]
 
 
 def test_phases_are_rows_and_the_whole_step_comes_first() -> None:

@@ -106,7 +106,9 @@ def _of_both(quantity: Quantity, show: Show, most: float | None = None) -> Colum
 def _rate(row: _Row) -> Entry:
     """The throughput of a row; people ask for tokens where the mode is answered in tokens."""
     rate, origin = row.rate
-    return Entry(rate, "<=" if origin == "bound" else "", label="-" if row.case.mode in ANSWERS else None)
+    if row.case.mode in ANSWERS:
+        return Entry(rate, label="-")
+    return Entry(rate, "<=" if origin == "bound" else "")
 
 
 _SUMMARY = (

@@ -17,10 +17,13 @@ from rooflens.report.explorer.explored import explored
 from rooflens.report.figures.palette import OTHER, device_colour, group_colours
 from rooflens.report.figures.saving import Savable
 from rooflens.report.html_tables import in_frame
+from rooflens.report.study.causes import TIME_COLOURS
 from rooflens.results import RecordSet
 
 SCRIPTS = ("data", "choices", "roofline", "tables", "bars", "main")
 """The files of the script, in the order in which they run as one."""
+_FEW = 2
+"""Names that a title has room for."""
 COLOURS, _DEVICES = 16, 10
 """How many values have a colour of their own, and how many devices."""
 
@@ -54,13 +57,13 @@ class Explorer(Savable):
 
 
 def _title(data: dict[str, Any]) -> str:
-    counts = {facet["key"]: len([value for value in facet["values"] if value]) for facet in data["facets"]}
-    parts = [
-        f"{counts[key]} {noun}{'' if counts[key] == 1 else 's'}"
-        for key, noun in (("model", "model"), ("device", "device"))
-        if counts[key]
-    ]
-    return f"Explore {' on '.join(parts)}" if parts else "Nothing to explore"
+    """Return what is explored: models and devices, by name where they are few."""
+    values = {facet["key"]: [value for value in facet["values"] if value] for facet in data["facets"]}
+    models, devices = (
+        ", ".join(names) if len(names) <= _FEW else f"{len(names)} {noun}"
+        for names, noun in ((values["model"], "models"), (values["device"], "devices"))
+    )
+    return f"Explore {models}{f' on {devices}' if devices else ''}" if models else "Nothing to explore"
 
 
 def _page(title: str, records: RecordSet, data: dict[str, Any]) -> str:
@@ -96,12 +99,12 @@ def _hash(text: str) -> str:
 
 
 def _colours() -> str:
-    """Return the classes of colours, on light and on dark paper: of values, of all other values, and of devices."""
+    """Return the classes of colours, on light and on dark paper: of values and all others, of devices and causes."""
     values = list(group_colours([f"{number}" for number in range(COLOURS)]).values())
     values.append(group_colours([OTHER])[OTHER])
     devices = [device_colour(number, _DEVICES) for number in range(_DEVICES)]
     return "\n".join(
         f".{kind}{number} {{ --l: {colour}; --k: {on_dark(colour)} }}"
-        for kind, colours in (("g", values), ("v", devices))
+        for kind, colours in (("g", values), ("v", devices), ("t", TIME_COLOURS.values()))
         for number, colour in enumerate(colours)
     )

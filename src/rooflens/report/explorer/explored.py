@@ -16,11 +16,12 @@ from rooflens.report.explorer.encoded import Numbered, encoded
 from rooflens.report.explorer.step_marks import EXPECTED, StepMark, sources_of, step_marks, why_none
 from rooflens.report.figures.axes import Axis, tick_text
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, used
-from rooflens.report.figures.memory_levels import shown_levels
+from rooflens.report.figures.memory_levels import intensity_label, shown_levels
 from rooflens.report.figures.palette import SHAPES, Symbol
 from rooflens.report.memory_table import WITH_WORKSPACE
+from rooflens.report.study.causes import TIME_COLOURS, TIME_NOTES, bound_by_cause
 from rooflens.report.summary import summary
-from rooflens.report.table import Column, Table, build
+from rooflens.report.table import Column, Entry, Table, build, percent
 from rooflens.results import QUANTITIES, Evidence, RecordSet, Room, join
 from rooflens.results.evidence import only_failed
 from rooflens.results.quantities import BOUND, PREDICTED, TIME
@@ -60,6 +61,11 @@ class _Held:
     room: Room | None
 
 
+def _fits(room: Room | None) -> Entry:
+    fits = None if room is None else room.fits
+    return Entry(fits, label=None if fits is None else "yes" if fits else "no")
+
+
 _HELD = (
     *CASE,
     Column("peak", "peak", "B", "memory.peak", group="memory"),
@@ -67,7 +73,7 @@ _HELD = (
     Column("workspace", "workspace", "B", "memory.workspace", group="memory", if_any=True),
     Column("needed", "needed", "B", "room.needed", group="memory"),
     Column("device_memory", "memory of the device", "B", "room.memory", group="memory"),
-    Column("fits", "fits", read="room.fits", group="memory"),
+    Column("fits", "fits", read=lambda held: _fits(held.room), align="left", group="memory"),
     Column("memory_excess", "exceeds memory by", "B", "room.excess", group="memory", if_any=True),
     Column("measured_peak", "measured peak", "B", "measured", group="memory"),
 )
@@ -112,6 +118,7 @@ def explored(records: RecordSet) -> dict[str, Any]:
         "columns": _columns(table),
         "ranks": list(_ranks(table)),
         "memory": _memory(rows),
+        "spent": _spent(rows),
         "devices": [_device(device, levels) for device in rows.devices],
         "fewDevices": FEW_DEVICES,
         **_drawn(rows, levels),
@@ -194,6 +201,25 @@ def _memory(rows: _Rows) -> dict[str, Any]:
     }
 
 
+def _spent(rows: _Rows) -> dict[str, Any]:
+    """What the bound of each whole step is spent on: shares, in numbers and in words."""
+    known = [
+        (number, amounts, sum(amounts.values()))
+        for number, (item, only) in enumerate(rows.known)
+        if only is None and (amounts := bound_by_cause(item)) and sum(amounts.values())
+    ]
+    return {
+        "causes": list(TIME_COLOURS),
+        "row": [number for number, *_ in known],
+        "shares": [[round(amounts.get(cause, 0) / whole, 4) for cause in TIME_COLOURS] for _, amounts, whole in known],
+        "text": [
+            ", ".join(f"{cause} {percent(amounts[cause] / whole)}" for cause in TIME_COLOURS if amounts.get(cause))
+            for _, amounts, whole in known
+        ],
+        "notes": list(TIME_NOTES),
+    }
+
+
 def _held(item: Evidence, memory: Memory) -> _Held:
     measured = None if item.time is None or item.time is item.work else item.time.memory
     return _Held(case=item.case, memory=memory, measured=measured.peak if measured else None, room=item.room)
@@ -240,6 +266,7 @@ def _drawn(rows: _Rows, levels: Sequence[str]) -> dict[str, Any]:
     held = [field.name for field in fields(StepMark)]
     return {
         "levels": levels,
+        "axes": {"x": {level: intensity_label([level]) for level in levels}, "y": "performance (FLOP/s)"},
         "marks": {"row": [row for row, _ in marks]} | {name: [getattr(s, name) for _, s in marks] for name in held},
         "uses": uses.shown(list),
         "without": reasons.shown(str),

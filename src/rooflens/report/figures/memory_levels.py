@@ -49,6 +49,13 @@ def shown_levels(
     return levels[-1:] if len(devices) > FEW_DEVICES else levels
 
 
+def intensity_label(levels: Sequence[str]) -> str:
+    """Return what the axis of intensities is called."""
+    if len(levels) > 1:
+        return "arithmetic intensity (FLOP per byte of the named level)"
+    return f"arithmetic intensity (FLOP per {'DRAM' if levels[0] == 'dram' else levels[0]} byte)"
+
+
 def no_intensity(work: Work | None, records: Iterable[Record], level: str) -> str:
     """Return why a piece of work has no intensity at a level, "" if it has one."""
     nbytes = None if work is None else work.bytes.get(level)

@@ -14,7 +14,7 @@ from rooflens.report.figures.axes import Axis
 from rooflens.report.figures.case_pieces import BY, FAMILIES, FEW_LAUNCHES, Naming, PieceKind, launches
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, DeviceRoof, ceiling_lines, roofs
 from rooflens.report.figures.marks import MOST, Placement, place
-from rooflens.report.figures.memory_levels import definitions, shown_levels, without_roof
+from rooflens.report.figures.memory_levels import definitions, intensity_label, shown_levels, without_roof
 from rooflens.report.figures.palette import MOST_GROUPS, MOST_MODELS, OTHER, WHOLE
 from rooflens.report.figures.roofline_data import Link, Mark, RugMark, Trail
 from rooflens.report.figures.saving import Figure
@@ -213,10 +213,8 @@ def _axes(marks: Sequence[Mark], drawn: Sequence[DeviceRoof], levels: Sequence[s
     y_low, y_high = (min(lows), max(highs, default=0.0)) if lows else _NOTHING_Y
     if endless and not marks and not peaks:
         y_high = max(endless) * x_high
-    of = "the named level" if len(levels) > 1 else "DRAM" if levels[0] == "dram" else levels[0]
-    per_byte = f"byte of {of}" if len(levels) > 1 else f"{of} byte"
     return (
-        Axis(label=f"arithmetic intensity (FLOP per {per_byte})", low=x_low, high=x_high),
+        Axis(label=intensity_label(levels), low=x_low, high=x_high),
         Axis(label="performance", low=y_low, high=y_high, unit="FLOP/s"),
     )
 

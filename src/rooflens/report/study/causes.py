@@ -17,7 +17,7 @@ from rooflens.results import Evidence
 MOST = 40
 """Bars of a chart: of more cases, those that need most."""
 _WORKSPACE = "workspace"
-_TIME_COLOURS: Mapping[str, str] = {
+TIME_COLOURS: Mapping[str, str] = {
     "weights": "#0072b2",
     "cache": "#56b4e9",
     "products": "#d55e00",
@@ -28,7 +28,7 @@ _TIME_COLOURS: Mapping[str, str] = {
 _PRODUCTS = ("matmul", "convolution")
 _READ_THE_CACHE = ("attention", "matmul", "scan")
 """Families that read what earlier tokens left, where a step decodes and they have no weights."""
-_TIME_NOTES = (
+TIME_NOTES = (
     "weights, cache: the bound is that of reading them; products, attention: that of their arithmetic;",
     "other: element-wise work, norms, and the reading and writing of activations",
 )
@@ -38,7 +38,7 @@ Amounts = Mapping[str, float]
 
 def time_by_cause(evidence: Iterable[Evidence]) -> Bars | None:
     """Return the bound of each case by what it waits for, None where no case has a bound."""
-    rows = {item.case: amounts for item in evidence if (amounts := _seconds(item))}
+    rows = {item.case: amounts for item in evidence if (amounts := bound_by_cause(item))}
     if not rows:
         return None
     return _bars(
@@ -47,8 +47,8 @@ def time_by_cause(evidence: Iterable[Evidence]) -> Bars | None:
         title="What the bound is spent on",
         axis="bound",
         unit="s",
-        groups=_TIME_COLOURS,
-        notes=(*device_note(rows), *_TIME_NOTES),
+        groups=TIME_COLOURS,
+        notes=(*device_note(rows), *TIME_NOTES),
     )
 
 
@@ -136,12 +136,12 @@ def _words(cause: str) -> str:
     return cause.replace("_", " ")
 
 
-def _seconds(item: Evidence) -> Amounts:
+def bound_by_cause(item: Evidence) -> Amounts:
     """Return the bound of a case by what it waits for; nothing where the case has no bound."""
     if item.work is None or item.device is None:
         return {}
     amounts: dict[str, float] = {}
-    for record in item.work:
+    for record in item.work.summed:
         if record.scope == "model" or record.needed is None:
             continue
         try:

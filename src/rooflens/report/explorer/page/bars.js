@@ -22,7 +22,8 @@ function barList(section, changed) {
   };
 }
 
-function barOf(row, fields, words, pieces) {
+// pieces: where each begins and how long it is, as shares of the bar; more: words below it.
+function barOf(row, fields, words, pieces, more = "") {
   const button = make("button", { type: "button", className: "pick" }, nameOf(row, fields));
   button.addEventListener("click", () => pick(row, button));
   const bar = draw("svg", { class: "bar", "aria-hidden": "true" });
@@ -30,7 +31,8 @@ function barOf(row, fields, words, pieces) {
     const size = { x: `${100 * from}%`, width: `${Math.max(0.2, 100 * long)}%`, height: "100%" };
     bar.append(draw("rect", { class: ink, ...size }));
   }
-  return make("li", {}, make("div", { className: "of-bar" }, button, make("span", { className: "n" }, words)), bar);
+  return make("li", {}, make("div", { className: "of-bar" }, button, make("span", { className: "n" }, words)), bar,
+    ...(more ? [make("div", { className: "count" }, more)] : []));
 }
 
 const rankNamed = (key) => page.ranks.find((rank) => page.columns[rank.column].key === key);
@@ -49,7 +51,7 @@ function rankingView(changed) {
       return;
     }
     const column = page.columns[rank.column];
-    const known = rows.filter((row) => valueOf(column, row) !== null);
+    const known = rows.filter((row) => valueOf(column, row) !== null && textOf(column, row) !== "-");
     const less = rank.better === "less";
     known.sort((a, b) => (less ? 1 : -1) * (valueOf(column, a) - valueOf(column, b)));
     const most = known.reduce((sofar, row) => Math.max(sofar, valueOf(column, row)), 0) || 1;
@@ -62,6 +64,34 @@ function rankingView(changed) {
     const missing = rows.length - known.length;
     const words = known.length ? `Best first: ${less ? "the least" : "the most"} ${rank.title}.` : "";
     show(words, bars, missing ? [`${plural(missing, "row")} without a known ${rank.title}`] : []);
+  };
+}
+
+// What the time of the bound is spent on: each bar is the whole bound of its row.
+function spentView(changed) {
+  const section = document.getElementById("spent");
+  const { causes, row, shares, text, notes } = page.spent;
+  const placeOf = new Map(row.map((each, place) => [each, place]));
+  const bound = columnNamed(page.columns, "seconds");
+  const legend = make("ul", { className: "legend" });
+  section.append(legend);
+  const show = barList(section, changed);
+  return (rows) => {
+    const known = rows.filter((each) => placeOf.has(each) && sourceIsShown("estimate"));
+    section.hidden = !known.length;
+    known.sort((a, b) => valueOf(bound, b) - valueOf(bound, a));
+    const fields = differing(rows);
+    const bars = known.map((each) => () => {
+      let from = 0;
+      const pieces = shares[placeOf.get(each)].map((long, number) => {
+        from += long;
+        return { from: from - long, long, ink: `c f t${number}` };
+      });
+      return barOf(each, fields, textOf(bound, each), pieces.filter((piece) => piece.long), text[placeOf.get(each)]);
+    });
+    const seen = causes.map((_, number) => number).filter((n) => known.some((each) => shares[placeOf.get(each)][n]));
+    legend.replaceChildren(...seen.map((n) => make("li", {}, keyOf(`c t${n} f`, "M2,4H18V14H2z"), causes[n])));
+    show("The longest bound first; each bar is all of it.", bars, notes);
   };
 }
 

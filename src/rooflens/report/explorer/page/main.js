@@ -53,11 +53,12 @@ function tools() {
 }
 
 buildChoices(changed);
+document.querySelector("aside").hidden = !choosable.length;
 tools();
 const held = new Set(page.memory.row);
 const stepsTable = tableView("steps", "Steps", page.columns, (row) => row, "sort", changed);
 const memoryTable = tableView("held", "Memory of each step", page.memory.columns, (row) => heldOf.get(row), "held", changed);
-parts.push(drawRoofline, rankingView(changed), memoryView(changed), stepsTable, (rows) => {
+parts.push(drawRoofline, rankingView(changed), spentView(changed), memoryView(changed), stepsTable, (rows) => {
   const known = sourceIsShown("estimate") ? rows.filter((row) => held.has(row)) : [];
   document.getElementById("held").hidden = !known.length;
   if (known.length) memoryTable(known);

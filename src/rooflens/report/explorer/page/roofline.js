@@ -110,9 +110,8 @@ function gridOf(on) {
     parts.push(text(on.left - 6, on.y(value) + 4, words, "end"));
   }
   parts.push(draw("path", { class: "axis", d: `M${on.left},${on.top}V${on.foot}H${on.end}` }));
-  const level = state.level === "dram" ? "DRAM" : state.level;
-  parts.push(text((on.left + on.end) / 2, on.foot + 38, `FLOP per ${level} byte`, "middle"));
-  parts.push(text(4, 14, "FLOP per second", "start"));
+  parts.push(text((on.left + on.end) / 2, on.foot + 38, page.axes.x[state.level], "middle"));
+  parts.push(text(4, 14, page.axes.y, "start"));
   return parts;
 }
 
