@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rooflens.errors import InvalidValue
 from rooflens.report.arranged import IN_ORDER, TableView, arranged
 from rooflens.report.module_tables import layer_table
 from rooflens.report.part_tables import SHOWN, part_table
@@ -36,4 +37,12 @@ def _by_pieces(items: Sequence[Evidence], view: TableView) -> Table:
     if view.by == "module":
         flat = view.top is not None or view.sort not in (None, IN_ORDER)
         return layer_table(items, view.depth, flat=flat)
-    return part_table(items, view.by)  # type: ignore[arg-type]
+    table = part_table(items, view.by)  # type: ignore[arg-type]
+    if not table.rows:
+        raise InvalidValue(
+            "these records hold no kernels: 'rooflens counters' and 'rooflens read' find them; without them, name"
+            " family, op or module"
+            if view.by == "kernel"
+            else f"these records hold nothing to show by {view.by}: they were taken of whole models"
+        )
+    return table

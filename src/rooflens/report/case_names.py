@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rooflens.records import Case, Phase, Source
@@ -38,6 +39,19 @@ _FIELDS: Mapping[str, Callable[[Case], str]] = {
     "mode": lambda c: c.mode,
     "options": lambda c: " ".join(f"{name}={value}" for name, value in c.options),
 }
+
+
+_NEEDLESS = re.compile(r"-(r|tm|cpu|processor|with-radeon-graphics|\d+-core|\d+-\d+ghz)(?=-|$)")
+"""What the names of processors hold beside what tells them apart."""
+
+
+def short_device(name: str) -> str:
+    """Return the name of a device for people.
+
+    >>> short_device("intel-r-xeon-r-platinum-8480-cpu-2-00ghz-measured"), short_device("geforce-rtx-4090")
+    ('intel-xeon-platinum-8480-measured', 'geforce-rtx-4090')
+    """
+    return _NEEDLESS.sub("", name)
 
 
 def differing(cases: Sequence[Case]) -> tuple[str, ...]:

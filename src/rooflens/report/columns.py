@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rooflens.records import MEMORY_CAUSES, Cause
+from rooflens.report.case_names import short_device
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, percent
 from rooflens.results import Coverage, Evidence, Quantity, Surplus, Total
 from rooflens.results.quantities import (
@@ -83,8 +84,19 @@ def case_columns(of: str) -> tuple[Column, ...]:
             words=True,
             **text,
         ),
-        Column("device", "device", read=f"{of}.device", align="left", title="on {}"),
+        _short(Column("device", "device", read=f"{of}.device", align="left", title="on {}")),
     )
+
+
+def _short(device: Column) -> Column:
+    """Return the column of devices with names that are short for people."""
+
+    def read(row: Any) -> Entry:
+        name = device.value(row)
+        short = short_device(name) if isinstance(name, str) else None
+        return Entry(name, label=None if short == name else short) if not isinstance(name, Entry) else name
+
+    return replace(device, read=read)
 
 
 def cause_columns(of: str) -> tuple[Column, ...]:

@@ -31,10 +31,11 @@ from rooflens.results.quantities import EFFICIENCY, TIME, efficiency, ratio
 
 SHOWN = 20
 """Operations and kernels in a table of which nobody asks for more or less."""
-_LONGEST = 36
-_HEADERS = {TENSOR: "tensor cores", LANES: "general lanes", "l1": "L1", "l2": "L2", "dram": "DRAM limit"}
+_LONGEST = 48
+_HEADERS = {TENSOR: "of tensor cores", LANES: "of general lanes", "l1": "of L1", "l2": "of L2", "dram": "of DRAM"}
 NOTE = (
-    "share of each ceiling: the least time that the work needs there, over the measured time; the highest is what"
+    "of tensor cores, of DRAM ...: share of a ceiling, the least time that the work needs there, over the measured"
+    " time; the highest is what"
     " limits it, unless all are low"
 )
 _TITLES: dict[PartKind, str] = {"family": "Operation families", "op": "Operations", "kernel": "Kernels"}
@@ -122,7 +123,7 @@ _TIMES = (
         group="time",
     ),
     *map(_ceiling, PLACES),
-    Column("highest", "highest", read="highest", align="left", group="ceilings", show="room"),
+    Column("highest", "highest", read="highest", align="left", group="ceilings", show="more"),
 )
 _FAMILY = (
     *CASE,
@@ -170,14 +171,15 @@ _OPERATION = (
     SHARE,
     *_TIMES,
 )
+_HIDDEN = (PIECE_PREDICTED.key, "efficiency")
 _KERNEL = (
     *CASE,
     PHASE,
     Column("kernel", "kernel", read=_kernel_name, align="left"),
     replace(_CALLS, key="launches", header="launches", show="always", group="time"),
-    *(replace(column, show="more") if column.show == "always" else column for column in PIECE_OF_WORK),
+    *(replace(c, show="files" if c.key in _HIDDEN else "more" if c.key == "highest" else "always") for c in _TIMES),
+    *(replace(column, show="more") if column.show != "files" else column for column in PIECE_OF_WORK),
     *(replace(column, show="files") for column in BOUNDS),
-    *(replace(c, show="files") if c == PIECE_PREDICTED or c.key == "efficiency" else c for c in _TIMES),
 )
 _COLUMNS = {"family": _FAMILY, "op": _OPERATION, "kernel": _KERNEL}
 
@@ -217,19 +219,8 @@ def _costliest(row: PartRow) -> tuple[float, ...]:
 
 
 def part_table(items: Sequence[Evidence], by: PartKind) -> Table:
-    """Return a row for each part of each case, costliest first.
-
-    Raises:
-        InvalidValue: no case has any.
-    """
+    """Return a row for each part of each case, costliest first."""
     rows = [row for item in items for row in part_rows(item, by)]
-    if not rows:
-        raise InvalidValue(
-            "these records hold no kernels: 'rooflens counters' and 'rooflens read' find them; without them, name"
-            " family, op or module"
-            if by == "kernel"
-            else f"these records hold nothing to show by {by}: they were taken of whole models"
-        )
     notes = [note for item in items for note in _notes([row for row in rows if row.case == item.case])]
     total = _together(rows) if len(items) == 1 and by == "family" and len(rows) > 1 else None
     return build(_TITLES[by], _COLUMNS[by], rows, total=total, notes=notes)
@@ -239,7 +230,7 @@ def families(rs: RecordSet, phase: Phase | None = None) -> Table:
     """Return one row per operation family, with its share of FLOP, bytes, bound and time.
 
     Raises:
-        InvalidValue: the set has no such phase, or no operations.
+        InvalidValue: the set has no such phase.
     """
     return part_table(join(in_phase(rs, phase)), "family")
 
@@ -248,7 +239,7 @@ def operations(rs: RecordSet, phase: Phase | None = None) -> Table:
     """Return one row per distinct operation; numbers are those of all its calls.
 
     Raises:
-        InvalidValue: the set has no such phase, or no operations.
+        InvalidValue: the set has no such phase.
     """
     return part_table(join(in_phase(rs, phase)), "op")
 

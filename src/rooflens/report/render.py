@@ -270,9 +270,16 @@ def _blocks(table: Table, width: int) -> Iterator[list[int]]:
             for i, column in enumerate(table.columns):
                 if i not in shown and column.show == show and column.group in its_groups:
                     wider = sorted([*shown, i])
-                    shown = wider if _grid(table, wider).needs <= width else shown
+                    shown = wider if _fits(table, wider, leading, width) else shown
         if shown != leading:
             yield shown
+
+
+def _fits(table: Table, block: Sequence[int], leading: Sequence[int], width: int) -> bool:
+    """True if columns fit and leave the leading ones, which name a row, in one line."""
+    grid = _grid(table, block)
+    unfolded = sum(grid.widths[n] - grid.least[n] for n, i in enumerate(block) if i in leading)
+    return grid.needs + unfolded <= width
 
 
 def _grid(table: Table, block: Sequence[int], digits: int = _DIGITS[-1]) -> _Grid:

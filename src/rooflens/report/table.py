@@ -191,6 +191,8 @@ def _is_alike(table: Table, number: int) -> bool:
     column, first = table.columns[number], table.rows[0][number] if table.rows else None
     if first is None or len(table.rows) < 2 or table.total is not None or column.group not in _AMOUNTS:
         return False
+    if isinstance(first.value, str):
+        return False
     return first.value is not None and all(row[number] == first for row in table.rows)
 
 
