@@ -109,6 +109,18 @@ def test_the_address_holds_a_view(browser: Browser, path: Path, page: Page) -> N
     other.close()
 
 
+def test_a_notebook_shows_it_in_a_frame(browser: Browser, records: RecordSet, tmp_path: Path) -> None:
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<!DOCTYPE html><title>a notebook</title>{rl.explore(records)._repr_html_()}", encoding="utf-8")
+    found = opened(browser, path)
+    frame = found.page.frame_locator("iframe")
+    frame.get_by_role("checkbox", name="alexnet").check()
+    assert frame.locator("#shown").inner_text() == "6 rows of 50"
+    assert found.page.url == path.as_uri()
+    assert found.said == []
+    found.page.close()
+
+
 def test_an_address_of_other_files_says_what_is_not_here(browser: Browser, path: Path) -> None:
     found = opened(browser, path, fragment="model=alexnet,nobody&level=l9&batch=%&pick=999")
     assert shown(found.page) == "6 rows of 50. Not in these files: nobody, level=l9, %, pick=999"

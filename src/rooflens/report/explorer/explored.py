@@ -110,7 +110,7 @@ def explored(records: RecordSet) -> dict[str, Any]:
     """
     rows = _Rows(records)
     table = summary(records)
-    levels = shown_levels(None, records, rows.devices[:FEW_DEVICES]) if rows.known else ("dram",)
+    levels = shown_levels(None, records.summed, rows.devices[:FEW_DEVICES]) if rows.known else ("dram",)
     return {
         "count": len(table.rows),
         "facets": _facets(rows),

@@ -87,12 +87,8 @@ function isKnown(name, value) {
 
 function keepInAddress() {
   const fragment = toFragment();
-  if (fragment === location.hash.slice(1)) return;
-  try {
-    history.replaceState(null, "", `#${fragment}`);
-  } catch {
-    location.replace(`#${fragment}`); // a frame without an address of its own
-  }
+  const isInFrame = location.protocol === "about:"; // which has no address of its own: a notebook's
+  if (!isInFrame && fragment !== location.hash.slice(1)) history.replaceState(null, "", `#${fragment}`);
 }
 
 // The controls.
