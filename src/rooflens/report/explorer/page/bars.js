@@ -24,7 +24,8 @@ function barList(section, changed) {
 
 // pieces: where each begins and how long it is, as shares of the bar; more: words below it.
 function barOf(row, fields, words, pieces, more = "") {
-  const button = make("button", { type: "button", className: "pick" }, nameOf(row, fields));
+  const facts = factsOf(row, fields).map((fact) => make("span", { className: fact.length > 30 ? "" : "s" }, fact));
+  const button = make("button", { type: "button", className: "pick" }, ...facts.flatMap((fact) => [fact, " "]));
   button.addEventListener("click", () => pick(row, button));
   const bar = draw("svg", { class: "bar", "aria-hidden": "true" });
   for (const { from, long, ink } of pieces) {

@@ -165,8 +165,9 @@ function choicesInWords() {
 // What tells rows apart.
 const differing = (rows) =>
   page.facets.filter((facet) => rows.some((row) => facet.of[row] !== facet.of[rows[0]]));
-function nameOf(row, fields) {
+function factsOf(row, fields) {
   const goesWithoutSaying = (facet, text) => (facet.key === "options" && !text) || facet.first.includes(text);
   const told = fields.filter((facet) => !goesWithoutSaying(facet, facet.values[facet.of[row]]));
-  return (told.length ? told : [facetNamed("model")]).map((facet) => inWords(facet, facet.of[row])).join(" ");
+  return (told.length ? told : [facetNamed("model")]).map((facet) => inWords(facet, facet.of[row]));
 }
+const nameOf = (row, fields) => factsOf(row, fields).join(" ");
