@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,10 +48,11 @@ def main() -> None:
         "cut model": ["resnet18", "-b", "32", "--dtype", "amp-bf16", "--mode", TRAIN, "--limit", "8", "--no-estimate"],
     }
     found: dict[str, RecordSet] = {}
+    kept = Path(tempfile.mkdtemp())
     for name, words in commands.items():
         if asked.only and name not in asked.only:
             continue
-        file = asked.out / f"{name.replace(' ', '-')}.jsonl"
+        file = kept / f"{name.replace(' ', '-')}.jsonl"
         began = time.monotonic()
         done = subprocess.run(
             [sys.executable, "-m", "rooflens", "counters", "-o", str(file), *words],
@@ -67,8 +69,7 @@ def main() -> None:
         for holds, what in CHECKS[name](found[name], found):
             print(f"{'holds ' if holds else 'FAILED'} {name}: {what}", flush=True)
         with tarfile.open(asked.out / "programs.tgz", "w:gz") as archive:
-            for path in (*asked.out.glob("*.jsonl"), *asked.out.glob("*.txt")):
-                archive.add(path, path.name)
+            archive.add(kept, ".")
 
 
 Checks = Iterator[tuple[bool, str]]

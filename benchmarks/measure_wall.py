@@ -61,12 +61,16 @@ def main() -> None:
     parser.add_argument("--batches", default="1,32,128")
     parser.add_argument("--budget", type=float, default=0.35)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--no-studies", action="store_true", help="run no study")
     given = parser.parse_args()
     how = (given.device, given.batches, given.budget)
     calls = [measured(*how) for _ in range(given.runs)]
-    with TemporaryDirectory(prefix="rooflens-") as folder:
-        one = study(how[0], [MODEL], *how[1:], Path(folder))
-        all_of_them = study(how[0], [MODEL, *FURTHER], *how[1:], Path(folder))
+    studies: dict[str, float] = {}
+    if not given.no_studies:
+        with TemporaryDirectory(prefix="rooflens-") as folder:
+            one = study(how[0], [MODEL], *how[1:], Path(folder))
+            all_of_them = study(how[0], [MODEL, *FURTHER], *how[1:], Path(folder))
+        studies = {"study of one": one, "further model": (all_of_them - one) / len(FURTHER)}
     found = found_device(given.device)
     row = {
         "card": found.title,
@@ -75,8 +79,7 @@ def main() -> None:
         "batches": given.batches,
         "budget": given.budget,
         "calls": calls,
-        "study of one": one,
-        "further model": (all_of_them - one) / len(FURTHER),
+        **studies,
     }
     given.result.write_text(json.dumps(row, indent=1) + "\n")
 

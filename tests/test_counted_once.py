@@ -252,7 +252,8 @@ class PlayedTool(Tool):
 
 VALUES = {
     "gpu__time_duration.sum": (1000, 1000),
-    "dram__bytes.sum": (2000, 30),
+    "dram__bytes_read.sum": (1900, 30),
+    "dram__bytes_write.sum": (100, 0),
     "sm__inst_executed_pipe_tensor.sum": (8, 0),
     "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": (10, 5),
     "sm__ops_path_tensor_op_hmma_src_bf16_dst_fp32_sparsity_off.sum": (64, 0),
