@@ -22,6 +22,8 @@ def main() -> None:
 
     def note(what: str) -> None:
         now = time.monotonic() - BEGUN
+        if what not in told:
+            print(f"{now:6.1f} s  {what}", file=sys.stderr, flush=True)
         told[what] = told[what][0] if what in told else now, now
 
     @contextmanager

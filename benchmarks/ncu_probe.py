@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -114,6 +114,7 @@ def main() -> None:
     parser.add_argument("seconds", type=float, nargs="?", default=170.0)
     parser.add_argument("--sets", action="store_true", help="ask which counters take one pass together")
     parser.add_argument("--together", action="store_true", help="first run two variants at the same time")
+    parser.add_argument("--two", action="store_true", help="first ask whether two can take turns")
     parser.add_argument("--only", action="append", help="a variant; without one, all")
     parser.add_argument("--child", nargs="*", help="be the program that runs under ncu")
     asked = parser.parse_args()
@@ -126,6 +127,10 @@ def main() -> None:
     asked.out.mkdir(parents=True, exist_ok=True)
     every = metric_set(".".join(map(str, torch.cuda.get_device_capability())), "bf16")
     print(f"ncu {tool.version}, {torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
+    if asked.two:
+        plain = next(variant for variant in sets(every) if variant.name == "plain")
+        for apart in (True, False):
+            print(json.dumps(two_at_once(tool, plain, asked.out, apart)), flush=True)
     if asked.together:
         both = [variant for variant in (*variants(every), *sets(every)) if variant.name in TOGETHER]
         with ThreadPoolExecutor(len(both)) as pool:
@@ -181,6 +186,27 @@ def answer(tool: Tool, variant: Variant, out: Path, limit: float) -> dict[str, A
     }
 
 
+def two_at_once(tool: Tool, variant: Variant, out: Path, apart: bool) -> dict[str, Any]:
+    """Let two ncu look at a kernel each, then rest, then count one after the other.
+
+    Args:
+        apart: each has a folder for its lock.
+    """
+
+    def one(n: int) -> dict[str, Any]:
+        folder = out / f"lock{n if apart else 0}"
+        folder.mkdir(exist_ok=True)
+        child = ("woken", f"wait={2 * n}", f"rest={4 * (n + 1)}")
+        asked = replace(
+            variant, name=f"turn {n}", child=child, environment=variant.environment | {"TMPDIR": str(folder)}
+        )
+        found = answer(tool, asked, out, MOST_SECONDS)
+        return {key: found[key] for key in ("seconds", "first kernel", "per kernel", "kernels", "sums", "said")}
+
+    with ThreadPoolExecutor(2) as pool:
+        return {"two, apart" if apart else "two, one lock": list(pool.map(one, range(2)))}
+
+
 def sums(tool: Tool, report: Path) -> dict[str, float]:
     """FLOP by unit and bytes by level of all launches: equal for equal kernels, however they were counted."""
     from rooflens.records import AS_IS, Case
@@ -229,8 +255,11 @@ def child(how: set[str]) -> None:
         torch.cuda.synchronize()
         tell("warm")
         if "woken" in how:
+            rests = dict(word.split("=") for word in how if "=" in word)
+            time.sleep(float(rests.get("wait", 0)))
             start_stop(marks)
             tell("woken")
+            time.sleep(float(rests.get("rest", 0)))
         if "windows" in how:
             tell(f"torch's profiler sees {profiled(operations)} kernels under ncu")
         run_marked(operations * ROUNDS, marks, windows="windows" in how, emit="emit" in how)

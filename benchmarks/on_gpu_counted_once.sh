@@ -16,9 +16,9 @@ count() {
     shift
     case " $cases " in *" $name "* | "  ") ;; *) return ;; esac
     begun=$(date +%s.%N)
-    timeout -k 60 400 python3 benchmarks/counted_timeline.py counters --limit 330 --keep "$keep/$name" \
+    timeout -k 20 "${LIMIT:-150}" python3 benchmarks/counted_timeline.py counters --limit 120 --keep "$keep/$name" \
         -o "$made/$name.jsonl" "$@" \
-        > "$made/$name.txt" 2> "$made/$name.err" || { echo "== $name failed: $?"; tail -5 "$made/$name.err"; }
+        > "$made/$name.txt" 2> "$made/$name.err" || { echo "== $name failed: $?"; tail -25 "$made/$name.err"; }
     took=$(python3 -c "import time; print(round(time.time() - $begun, 1))")
     size=$(cat "$keep/$name"/*.ncu-rep 2> /dev/null | wc -c)
     notes=$(tr '\n' ' ' < "$made/$name.txt" | tr -s ' ' | grep -o "$said" | tr '\n' ';')

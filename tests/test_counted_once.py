@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -247,7 +248,8 @@ class PlayedTool(Tool):
     """An ncu whose report is the file of launches that it was given."""
 
     def command(self, metrics: Any, report: Path, *, cache: str, program: Any, several: bool = False) -> list[str]:
-        return [sys.executable, self.path, str(report), program[-1], ",".join(metrics), json.dumps(VALUES)]
+        assert int(program[-1]) == os.getpid()
+        return [sys.executable, self.path, str(report), program[-2], ",".join(metrics), json.dumps(VALUES)]
 
 
 VALUES = {
@@ -273,7 +275,7 @@ awaited(pathlib.Path(job["build"]))
 pathlib.Path(job["warm"]).touch()
 rounds = awaited(pathlib.Path(job["rounds"]))
 step = ["gemm", "relu", "gemm"]
-names = ["at::spin_kernel(long)", *([step[n] for its in rounds for n in sorted(its["during"])] if rounds else step)]
+names = [step[n] for its in rounds for n in sorted(its["during"])] if rounds else step
 for n, name in enumerate(names):
     print(f'==PROF== Profiling "{name}" - {n}: 0%....50%....100% - 1 pass', flush=True)
 rows = [["ID", "Process ID", "Kernel Name", "Device", "CC", *metrics], ["", "", "", "", ""]]
@@ -390,6 +392,14 @@ def test_counters_of_a_run_that_failed_are_missing_and_the_others_stay(
     assert found.total().bytes["dram"] == 4030
     assert all(record.work is not None and record.work.missing for record in found)
     assert any(note.startswith("not counted: smsp__sass") for note in found.notes)
+
+
+def test_a_process_that_does_not_get_warm_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "NCU", NCU.replace('pathlib.Path(job["warm"]).touch()', ""))
+    monkeypatch.setattr(counted_step, "BUILD_SECONDS", 0.1)
+    found = RecordSet(played(tmp_path, monkeypatch).records)
+    assert found.total().bytes["dram"] == 4030
+    assert counted_step.BUSY in found.notes
 
 
 def test_a_step_that_cannot_be_profiled_ends_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

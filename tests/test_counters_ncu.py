@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from rooflens.errors import CountersUnavailable, InvalidValue
+from rooflens.running.profiling import _awaited
 from rooflens.sources.counters.metrics import chips_of, chips_with
 from rooflens.sources.counters.ncu import CollectedReport, Tool, find, metric_groups, metric_set, started
 
@@ -223,3 +226,47 @@ def test_a_report_is_printed_and_a_failure_is_told(tmp_path: Path) -> None:
     assert second == '"ID"\n'
     with pytest.raises(CountersUnavailable, match="code 3"), tool.printed(Path("bad.ncu-rep")) as lines:
         list(lines)
+
+
+PARENT = """
+import subprocess, sys
+from importlib import import_module
+from rooflens.sources.counters.ncu import started
+
+program = import_module("rooflens.cli.main")
+
+def counts(**_):
+    child = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    ncu = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"  # an ncu that runs a program
+    with started([sys.executable, "-c", ncu]) as run:
+        print(run._run.stdout.readline().decode(), flush=True)
+        subprocess.run(["sleep", "60"])
+
+program.cli.main = counts
+program.main()
+"""
+
+
+def test_ncu_and_its_program_end_with_who_started_them(tmp_path: Path) -> None:
+    """As `timeout` ends a program: by SIGTERM."""
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        program = int(parent.stdout.readline())
+        assert _runs(program)
+        parent.terminate()
+        parent.wait(10)
+    deadline = time.monotonic() + 5
+    while _runs(program):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert parent.returncode == 128 + signal.SIGTERM
+
+
+def test_a_process_that_waits_for_its_caller_ends_with_it(tmp_path: Path) -> None:
+    """Where the caller was killed and could end nothing."""
+    with subprocess.Popen(["sleep", "60"]) as caller:
+        (tmp_path / "job").write_text("{}")
+        assert _awaited(tmp_path / "job", caller.pid) == b"{}"
+        caller.kill()
+    with pytest.raises(SystemExit, match="while its caller ran"):
+        _awaited(tmp_path / "never", caller.pid)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from importlib import import_module
+
 import pytest
 
 from rooflens.running import process
@@ -59,3 +64,26 @@ def test_a_command_line_starts_what_it_will_need(
 ) -> None:
     start_for(line.split())
     assert [kind for _, _, kind in made] == kinds
+
+
+def test_a_program_that_is_told_to_end_leaves_its_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`timeout` and batch systems send SIGTERM: what was started must end too."""
+    left: list[int] = []
+
+    def command(**_: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        finally:
+            left.append(1)
+
+    program = import_module("rooflens.cli.main")
+    monkeypatch.setattr(program, "compiler_on_demand", lambda: None)
+    monkeypatch.setattr(program.cli, "main", command)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            program.main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (ended.value.code, left) == (128 + signal.SIGTERM, [1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 
@@ -70,6 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; errors of rooflens end it with exit code 1 and one sentence, wrong usage with 2."""
     if arguments is None:  # this process is ours
         compiler_on_demand()
+        signal.signal(signal.SIGTERM, _ended)
     given = sys.argv[1:] if arguments is None else arguments
     try:
         cli.main(args=given, prog_name="rooflens")
@@ -86,6 +88,11 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(error, ModelError) and error.__cause__ is not None:
             click.echo(f"'rooflens --debug {given[0]} ...' shows where", err=True)
         sys.exit(1)
+
+
+def _ended(number: int, _: object) -> None:
+    """End as by an error, so that all processes that were started end too."""
+    sys.exit(128 + number)
 
 
 def _plain(text: str) -> str:

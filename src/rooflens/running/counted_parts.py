@@ -12,7 +12,7 @@ from rooflens.running.attributing import UNREACHED, pairs
 from rooflens.running.observations import CountingPlan
 from rooflens.sources import counters as source
 from rooflens.sources.counters.launches import KernelLaunch
-from rooflens.sources.counters.ncu import WAKING, CollectedReport, Tool
+from rooflens.sources.counters.ncu import CollectedReport, Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,7 @@ def read_report(tool: Tool, report: Path) -> tuple[list[KernelLaunch], source.Co
     """Return the launches in a report, in order, and how they were read; FileError if it holds none."""
     reading = source.CounterReading(repr(str(report)))
     with tool.printed(report) as lines:
-        launches = [launch for launch in source.parse(lines, reading) if WAKING not in launch.name]
-    return sorted(launches, key=lambda launch: launch.line), reading
+        return sorted(source.parse(lines, reading), key=lambda launch: launch.line), reading
 
 
 def counted_launches(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -41,8 +42,8 @@ UNTIL = (0.7, 0.9, 1.0)
 """Share of the time limit at which each group of counters ends: the first has most, and takes longest."""
 ROOM = 0.9
 """Share of a card's memory that processes may hold together."""
-BUILD_SHARE = 0.5
-"""Share of the time limit in which processes that count build a step, while the one that profiles it waits."""
+BUILD_SECONDS = 30.0
+"""In which processes that count build a step, at most, while the one that profiles it waits."""
 _LOOKS = 0.02
 _LAST = "sm__ops_path_tensor_"
 """What names of counters begin with that concern a few launches only."""
@@ -157,7 +158,7 @@ def waiting_runs(dtype: str, cache: str) -> Iterator[WaitingRuns]:
         waiting = WaitingRuns(tool=tool, dtype=dtype, cache=cache, groups=groups, runs=(), folder=Path(scratch))
         runs = []
         for n, group in enumerate(groups):
-            program = [sys.executable, "-m", WORKER, str(waiting.job(n))]
+            program = [sys.executable, "-m", WORKER, str(waiting.job(n)), str(os.getpid())]
             command = tool.command(group, waiting.report(n), cache=cache, program=program)
             runs.append(stack.enter_context(ncu.started(command, {"PYTHONPATH": search_path()})))
         yield replace(waiting, runs=tuple(runs))
@@ -256,8 +257,9 @@ class StepCounting:
         def warm(step: Warmed) -> None:
             nonlocal together, late
             together = 0 < step.held * len(waiting.runs) < ROOM * step.memory
-            if together and not waiting.all_built(BUILD_SHARE * self.limit):
-                late = (BUSY,)
+            if together:
+                progress(0.0, f"{self.case.label()}: built under ncu")
+                late = () if waiting.all_built(min(BUILD_SECONDS, self.limit / 2)) else (BUSY,)
 
         timed = self._timed(workers, progress, warm)
         if not together:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -68,36 +69,46 @@ def begin(start: Start) -> Serve:
     return do
 
 
-def count(path: Path) -> None:
+def count(path: Path, caller: int) -> None:
     """Run a step between the marks at which ncu starts and stops, once its job is in a file.
 
-    Its caller profiles the same step meanwhile, and says when the card is free, and what is to be counted. ncu takes a
-    second or two over the first kernel that it looks at: that is one of no meaning, while the job is awaited.
+    Its caller profiles the same step meanwhile, and says when the card is free, and what is to be counted.
+
+    Args:
+        caller: the number of its process: this one ends with it.
     """
-    with profiled_step.marked(None):
-        torch.cuda._sleep(1)
     measure.load_libraries("cuda")
-    job = msgspec.json.decode(_awaited(path), type=Count)
+    job = msgspec.json.decode(_awaited(path, caller), type=Count)
 
     def rounds() -> list[Round]:
         Path(job.warm).touch()
-        return msgspec.json.decode(_awaited(Path(job.rounds)), type=list[Round])
+        return msgspec.json.decode(_awaited(Path(job.rounds), caller), type=list[Round])
 
     asked = workload_of(job.run)
-    _awaited(Path(job.build))
+    _awaited(Path(job.build), caller)
     step = _step(asked, "cuda")
     with switches(job.run.dtype), running(step.name):
         profiled_step.counted(step, eager(step, "cuda"), rounds)
 
 
-def _awaited(path: Path) -> bytes:
-    """What stands in a file, once it is there."""
+def _awaited(path: Path, caller: int | None = None) -> bytes:
+    """What stands in a file, once it is there; this process ends if its caller does before that."""
     until = time.monotonic() + PATIENCE
     while not path.exists():
-        if time.monotonic() > until:
-            raise SystemExit(f"{str(path)!r} did not come within {PATIENCE:g} s")
+        if time.monotonic() > until or (caller is not None and not _runs(caller)):
+            raise SystemExit(f"{str(path)!r} did not come within {PATIENCE:g} s, or while its caller ran")
         time.sleep(_LOOKS)
     return path.read_bytes()
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it runs as somebody else
+        return True
+    return True
 
 
 def _step(asked: Workload, where: str) -> Step:

@@ -22,9 +22,6 @@ GRACE_SECONDS = 60.0
 """For ncu to write what it has when it is told to stop; after that it is killed."""
 PLAIN = {"LC_ALL": "C", "NV_COMPUTE_PROFILER_DISABLE_SW_PRE_PASS": "1"}
 """Environment of ncu: numbers as in C, and no pass that only looks which functions a kernel calls."""
-WAKING = "spin_kernel"
-"""What the kernel is called on which ncu is tried before anything is counted: torch's own, which waits. It counts for
-nothing."""
 _PROFILING = re.compile(r'==PROF== Profiling "(.*?)"(?:.*- (\d+) pass(?:es)?)?')
 _TROUBLE = re.compile(r"==(ERROR|WARNING)==\s*(.*)")
 _NOTHING = "No kernels were profiled"
@@ -115,7 +112,7 @@ class NcuRun:
             errors=tuple(output.errors),
             output=tuple(output.program),
         )
-        if not report.exists() or (output.woke and not output.kernels):
+        if not report.exists():
             raise CountersUnavailable(_no_report(done, limit))
         return done
 
@@ -190,7 +187,7 @@ class _Output:
         echo: Callable[[str], None] | None = None,
         counted: Callable[[], None] | None = None,
     ) -> None:
-        self.kernels, self.woke = 0, False
+        self.kernels = 0
         self.passes: int | None = None
         self.errors: list[str] = []
         self.program: list[str] = []
@@ -211,9 +208,6 @@ class _Output:
                 self._echo(line)
 
     def _kernel(self, name: str, passes: str | None) -> None:
-        if WAKING in name:
-            self.woke = True
-            return
         self.kernels += 1
         if passes is not None:
             self.passes = max(self.passes or 0, int(passes))
