@@ -230,6 +230,8 @@ def test_grids_take_from_the_top_what_they_do_not_say(tmp_path: Path) -> None:
         ('"t4"', '"t44"', 4, r"devices\[1\] is 't44': unknown device 't44'.*for this machine write cpu or cuda"),
         ('"t4"', '"no.toml"', 4, r"devices\[1\] is 'no.toml': cannot read device file"),
         ("", 'dtypes = ["fp23"]', 5, r"dtypes\[1\] is 'fp23' \(did you mean fp32\?\); allowed: default, fp32"),
+        ("", 'dtypes = ["int4"]', 5, "as-is; int4 is a format of weights: weights = 'int4'"),
+        ("", 'dtypes = ["half", "fp16"]', 5, r"dtypes\[2\] names 'fp16' twice"),
         ("", 'sources = ["meazure"]', 5, r"did you mean measure\?"),
         ("", 'figures = "no.csv"', 5, "figures is 'no.csv', and there is no such file"),
         ("", "budget = -1", 5, "budget is -1; it has to be a number of seconds above 0"),
@@ -362,3 +364,11 @@ def test_the_size_of_a_grid_is_the_number_of_its_cells(tmp_path: Path) -> None:
     file = read_study(path)
     # 2 models x 3 batches x 2 optimizers, estimated on 2 devices and measured on 1.
     assert file.study.grids[0].size == len(cells(file.study, tmp_path)) == 2 * 3 * 2 * (2 + 1)
+
+
+def test_dtypes_have_the_names_of_torch_too(tmp_path: Path) -> None:
+    text = SMALL + 'dtypes = ["torch.bfloat16", "half"]\n[[exclude]]\ndtype = "float16"\nbatch = 4\n'
+    study = read_study(written(tmp_path, text)).study
+    assert study.grids[0].dtypes == ("bf16", "fp16")
+    named = {(cell.case.dtype, cell.case.batch) for cell in cells(study)}
+    assert named == {("bf16", 1), ("bf16", 2), ("bf16", 4), ("fp16", 1), ("fp16", 2)}

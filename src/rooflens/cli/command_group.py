@@ -58,4 +58,10 @@ class CommandGroup(click.Group):
     def meant(self, ctx: click.Context, args: Sequence[str]) -> str:
         """Return the command line that was most likely meant, "" where nothing is near."""
         near = get_close_matches(args[0].lower(), self.list_commands(ctx), n=1, cutoff=0.6)
-        return " ".join([ctx.command_path, *near, *args[1:]]) if near else ""
+        if not near:
+            return ""
+        group = self.get_command(ctx, near[0])
+        if isinstance(group, CommandGroup) and len(args) > 1 and group.get_command(ctx, args[1]) is None:
+            inner = click.Context(group, parent=ctx, info_name=near[0])
+            return group.meant(inner, args[1:]) or inner.command_path
+        return " ".join([ctx.command_path, *near, *args[1:]])

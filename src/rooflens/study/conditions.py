@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rooflens.records import AS_IS, DTYPES, EVERY_PHASE, MODES, Scalar
+from rooflens.runs.dtype_names import dtype_named
+from rooflens.runs.options import WEIGHTS
 from rooflens.study.grid import COMPARISON, agrees
 from rooflens.study.study import OPTIONS, SOURCES
-from rooflens.study.toml_table import TomlTable, near
+from rooflens.study.toml_table import KeyKind, TomlTable, near, one_of
 
 NUMBERS = ("batch", "seq_len", "img_size", *(name for name, line in OPTIONS.items() if line.kind in (int, float)))
 FLAGS = tuple(name for name, line in OPTIONS.items() if line.kind is bool)
@@ -18,6 +21,21 @@ WORDS: Mapping[str, Sequence[str]] = {
     "phase": EVERY_PHASE,
     **{name: line.choices for name, line in OPTIONS.items() if line.choices},
 }
+
+
+def dtype_kind(*, many: bool = False) -> KeyKind:
+    """A dtype; the names that torch has for it are known too."""
+    return replace(
+        one_of((*DTYPES, AS_IS), many=many),
+        fits=lambda value: isinstance(value, str) and dtype_named(value) in (*DTYPES, AS_IS),
+        make=dtype_named,
+        hint=lambda value: f"; {value} is a format of weights: weights = {value!r}" if value in WEIGHTS else "",
+    )
+
+
+def as_named(name: str, value: Scalar) -> Scalar:
+    """Return the value of a condition as cases have it: a dtype by the name that rooflens uses."""
+    return dtype_named(value) if name == "dtype" and isinstance(value, str) else value
 
 
 def check_condition(table: TomlTable, name: str, value: Scalar) -> None:

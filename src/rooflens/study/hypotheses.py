@@ -27,7 +27,7 @@ from rooflens.results.quantities import (
     THROUGHPUT,
     TIME,
 )
-from rooflens.study.conditions import check_condition
+from rooflens.study.conditions import as_named, check_condition
 from rooflens.study.grid import agrees, default_of
 from rooflens.study.study import OPTIONS, Amount, Claim, Hypothesis, Relation, Side, Study, is_open
 from rooflens.study.toml_table import NUMBER, SCALAR, TEXT, KeyKind, TomlTable, near, one_of
@@ -183,6 +183,7 @@ def _conditions(table: TomlTable, study: Study, others: tuple[str, ...] = ()) ->
             table.fail(key, f"is {value!r}; give one value, or a pattern like 'resnet*'")
     conditions = table.read(dict.fromkeys((*FIELDS, "phase", "source", "of"), SCALAR), others)
     for key in conditions:
+        conditions[key] = as_named(key, conditions[key])
         check_condition(table, key, conditions[key])
         allowed = _allowed(key, study)
         if key == "device":

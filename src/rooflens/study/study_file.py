@@ -11,9 +11,9 @@ from pathlib import Path
 from rooflens.devices import catalogued_or_none, find
 from rooflens.errors import InvalidValue, RooflensError, StudyFileError, checked
 from rooflens.opening import parsed_toml, read_text
-from rooflens.records import AS_IS, DTYPES, MODES, Scalar
+from rooflens.records import MODES, Scalar
 from rooflens.study.clusters import clusters
-from rooflens.study.conditions import check_condition
+from rooflens.study.conditions import as_named, check_condition, dtype_kind
 from rooflens.study.grid import cells, excluding_nothing
 from rooflens.study.hypotheses import hypotheses
 from rooflens.study.study import HERE, MEASURED, OPTIONS, Exclusion, Grid, Recorded, Settings, SourceName, Study
@@ -37,7 +37,7 @@ _TABLES = (*_RUN, "grid", "exclude", "recorded", "hypothesis", "cluster")
 _AXES: Mapping[str, KeyKind] = {
     "models": TEXTS,
     "batches": COUNTS,
-    "dtypes": one_of((*DTYPES, AS_IS), many=True),
+    "dtypes": dtype_kind(many=True),
     "modes": one_of(MODES, many=True),
     "seq_lens": COUNTS,
     "img_sizes": COUNTS,
@@ -47,7 +47,7 @@ _FIELDS: Mapping[str, KeyKind] = {
     "model": TEXT,
     "device": replace(TEXT, make=lambda name: find(name).name),
     "batch": COUNT,
-    "dtype": one_of((*DTYPES, AS_IS)),
+    "dtype": dtype_kind(),
     "mode": one_of(MODES),
 }
 _OPTIONS: Mapping[str, KeyKind] = {
@@ -184,6 +184,7 @@ def _exclusion(table: TomlTable) -> Exclusion:
     why = conditions.pop("why", "")
     if not conditions:
         table.fail("", f"names no condition; known: {', '.join(_CONDITIONS)}")
+    conditions = {name: tuple(as_named(name, value) for value in values) for name, values in conditions.items()}
     for name, values in conditions.items():
         for value in values:
             check_condition(table, name, value)

@@ -22,6 +22,7 @@ class KeyKind:
         needs: what a value has to be, for those that do not fit.
         choices: the words that may stand there, where these are few.
         make: makes what is kept of a value that fits; an error of rooflens says what is wrong with it.
+        hint: what to do instead of a value that does not fit, "" for most.
         many: a list without repetitions; a single value is a list of one.
     """
 
@@ -29,6 +30,7 @@ class KeyKind:
     needs: str = ""
     choices: Sequence[str] = ()
     make: Callable[[Any], Any] = lambda value: value
+    hint: Callable[[Any], str] = lambda value: ""
     many: bool = False
 
 
@@ -114,7 +116,7 @@ class TomlTable:
         """A value of a key, made from what stands there."""
         if not kind.fits(value):
             needs = kind.needs or f"allowed: {', '.join(kind.choices)}"
-            self.fail(key, f"is {value!r}{near(value, kind.choices)}; {needs}", *at)
+            self.fail(key, f"is {value!r}{near(value, kind.choices)}; {needs}{kind.hint(value)}", *at)
         try:
             return kind.make(value)
         except RooflensError as error:
