@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -223,3 +224,16 @@ def test_other_formats_hold_the_same_table(format: str) -> None:
     assert "Linear" in text
     if format == "json":
         assert [row["class"] for row in json.loads(text)][:2] == ["TwoLayers", "Linear"]
+
+
+def test_a_picture_by_module_has_a_mark_for_each_module_at_a_depth() -> None:
+    records = rl.estimate(Blocks(), inputs=torch.zeros(1, 3, 8, 8), name="blocks", device="t4")
+
+    def marks(**asked: Any) -> set[str]:
+        return {mark.hover[0].split(",")[0] for mark in rl.roofline(records, **asked).marks if not mark.whole}
+
+    assert marks(by="module", depth=1) == {"stem", "(root)"}
+    assert marks(by="module") == {"stem.0", "stem.1", "(root)"}
+    assert marks(by="op") == {"stem.0/convolution", "stem.1/max_pool2d_with_indices", "mul"}
+    with pytest.raises(InvalidValue, match="depth -1 is negative"):
+        rl.roofline(records, by="module", depth=-1)

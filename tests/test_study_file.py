@@ -370,5 +370,5 @@ def test_dtypes_have_the_names_of_torch_too(tmp_path: Path) -> None:
     text = SMALL + 'dtypes = ["torch.bfloat16", "half"]\n[[exclude]]\ndtype = "float16"\nbatch = 4\n'
     study = read_study(written(tmp_path, text)).study
     assert study.grids[0].dtypes == ("bf16", "fp16")
-    named = {(cell.case.dtype, cell.case.batch) for cell in cells(study)}
+    named = {(cell.case.dtype, cell.case.batch) for cell in cells(study, tmp_path)}
     assert named == {("bf16", 1), ("bf16", 2), ("bf16", 4), ("fp16", 1), ("fp16", 2)}

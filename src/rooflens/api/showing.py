@@ -17,6 +17,7 @@ from rooflens.report.figures.case_pieces import PieceKind
 from rooflens.report.figures.roofline import devices_of, roofline_figure
 from rooflens.report.figures.saving import Figure
 from rooflens.report.largest_batches import largest_sizes
+from rooflens.report.module_tables import at_depth
 from rooflens.report.pictures import ChartPicture, chart_of
 from rooflens.report.render import Format, render
 from rooflens.report.summary import summary, tables_of
@@ -93,6 +94,7 @@ def roofline(
     level: str | Sequence[str] | None = None,
     title: str | None = None,
     top: int | None = None,
+    depth: int | None = None,
 ) -> Figure:
     """Return the roofline of estimates and measurements: ``rl.roofline(est, time).save("resnet18.html")``.
 
@@ -107,12 +109,15 @@ def roofline(
         title: default: what the records have in common.
         top: how many kernels, modules ... of a case to draw, those that take most time. Default: 12 of kernels, and of
             anything on several levels; else all.
+        depth: levels of modules, by ``module``: a mark holds what lies deeper. Default: 3.
 
     Raises:
         InvalidValue: an unknown `by` or `level`, or a `top` below 1.
         UnknownDevice: nobody knows a device of this name.
     """
     together = RecordSet.union(records)
+    if by == "module":
+        together = at_depth(together, depth)
     shown = list(devices_of(together))
     if device is not None:
         shown += found_each([together.devices.get(d, d) if isinstance(d, str) else d for d in listed(device)])

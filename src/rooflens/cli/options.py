@@ -153,7 +153,7 @@ class Shown:
                 records.save(path)
                 say(f"wrote {path}")
             else:
-                save_picture(rl.roofline(drawn, by=self.by, top=self.top), path)
+                save_picture(rl.roofline(drawn, by=self.by, top=self.top, depth=self.depth), path)
 
 
 def save_picture(picture: Savable, path: Path, width: float | None = None) -> None:
@@ -213,7 +213,7 @@ _output_options = all_of(
     click.option(
         "--depth",
         type=click.IntRange(0),
-        help="Levels of the module tree.  [default: 1; 3 with --by module]",
+        help="Levels of the module tree, in tables and figures.  [default: 1; 3 with --by module]",
     ),
     click.option(
         "--sort",

@@ -36,6 +36,7 @@ from rooflens.errors import FileError
 @click.option(
     "--by", type=click.Choice(GROUPINGS), help="The piece that one mark stands for; default: what the records allow."
 )
+@click.option("--depth", type=click.IntRange(0), help="Levels of modules, with --by module.  [default: 3]")
 @click.option(
     "--level",
     type=click.Choice(LEVELS),

@@ -280,6 +280,18 @@ def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bo
     return build("Layers", columns, rows, notes=notes)
 
 
+def at_depth(rs: RecordSet, depth: int | None = None) -> RecordSet:
+    """Return records as those of the modules at a depth, default three; deeper ones belong to the module above them.
+
+    Raises:
+        InvalidValue: a negative depth.
+    """
+    levels = LAYERS_DEPTH if depth is None else depth
+    if levels < 0:
+        raise InvalidValue(f"depth {levels} is negative; 0 shows the model alone, 1 the modules directly in it")
+    return rs.with_records(replace(r, path=".".join(r.path.split(".")[:levels])) for r in rs)
+
+
 def modules(rs: RecordSet, phase: Phase | None = None, times: Iterable[Record] = ()) -> tuple[Module, ...]:
     """Return the root module and the places outside of it, holding the records of `phase` that have work.
 
