@@ -32,7 +32,7 @@ def said(*words: str) -> str:
         ("Compare", "Compare", "compare"),
         ("devices h100", "h100", "devices show h100"),
         ("device t4", "device", "devices show t4"),
-        ("studdy rnu a.toml", "studdy", "study run a.toml"),
+        ("stud rnu a.toml", "stud", "study run a.toml"),
         ("devices lst", "lst", "devices list"),
         ("study a.toml", "a.toml", "study run a.toml"),
         ("study resum out", "resum", "study resume out"),
