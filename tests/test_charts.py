@@ -38,6 +38,7 @@ from rooflens.report.figures.palette import _DEVICES, _FAMILIES
 from rooflens.results import RecordSet
 
 AXIS = Axis(label="bytes", low=1.0, high=1e4, unit="B")
+DOT = Dot(100.0, 0.1, ("first", 'a "b" <c>'), ((50.0, 0.1), (200.0, 0.1)))
 PLOT = Plot(
     key="plot",
     title="A <plot> of $x_1$",
@@ -45,9 +46,13 @@ PLOT = Plot(
     y=Axis(label="time", low=1e-3, high=1.0, unit="s"),
     series=(
         Series(name="line", colour="#332288", path=((1.0, 1e-3), (1e4, 1.0)), label="roof", tip=("a roof",)),
-        Series(name="dots", colour="#117733", shape="diamond", dots=(Dot(100.0, 0.1, ("first", 'a "b" <c>')),)),
+        Series(
+            name="dots",
+            colour="#117733",
+            shape="diamond",
+            dots=(Dot(100.0, 0.1, ("first", 'a "b" <c>'), ((50.0, 0.1), (200.0, 0.1))),),
+        ),
     ),
-    band=((1.0, 1e-3), (1e4, 0.1), (1e4, 1.0), (1.0, 1e-2)),
 )
 BARS = Bars(
     key="bars",
@@ -157,7 +162,7 @@ def test_files_are_drawn_and_equal_charts_give_equal_bytes(chart: Chart, suffix:
 def test_dashes_and_labels_of_lines_are_drawn() -> None:
     drawn = svg.draw(PLOT)
     assert ">roof<" in drawn
-    assert re.search(r'class="band"', drawn)
+    assert re.search(r'<path d="M[0-9.]+,[0-9.]+ [0-9.]+,[0-9.]+" class="l" stroke-width="3" opacity=".35"/>', drawn)
 
 
 # Charts of records ---------------------------------------------------------------------------------------------------

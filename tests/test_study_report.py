@@ -204,12 +204,12 @@ def test_bound_stands_against_measured_until_there_is_a_prediction() -> None:
     found = pairs(join(view(product(case()), measured(case(), 2e-3)).records))
     plot = against_measured(found)
     assert plot.key == "bound-measured"
-    assert plot.band == ()
     (dot,) = plot.series[-1].dots
     assert (dot.x, dot.y) == pytest.approx((1e-3, 2e-3))
+    assert dot.bar is None
 
 
-def test_a_prediction_brings_its_band() -> None:
+def test_an_expected_time_brings_its_band() -> None:
     (item,) = join(view(product(case()), measured(case(), 2e-3)).records)
 
     def pair(predicted: float, low: float, high: float) -> BoundAndTime:
@@ -217,9 +217,10 @@ def test_a_prediction_brings_its_band() -> None:
 
     plot = against_measured([pair(2e-3, 1e-3, 3e-3), pair(4e-3, 3e-3, 8e-3)])
     assert plot.key == "predicted-measured"
-    # From the lowest share, a half, to the highest, twice, over the predictions from 2 to 4 ms.
-    corners = [value for corner in plot.band for value in corner]
-    assert corners == pytest.approx([2e-3, 1e-3, 4e-3, 2e-3, 4e-3, 8e-3, 2e-3, 4e-3])
+    assert [dot.bar for dot in plot.series[-1].dots] == [((1e-3, 2e-3), (3e-3, 2e-3)), ((3e-3, 2e-3), (8e-3, 2e-3))]
+    assert plot.x.low < 1e-3
+    assert plot.x.high > 8e-3
+    assert "bars: the band of the expected time, which should hold 8 of 10 measured ones" in plot.notes
 
 
 def test_shares_by_family_and_phase() -> None:

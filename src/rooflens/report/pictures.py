@@ -6,7 +6,7 @@ A new chart is a function from records to a `Chart` in a module of its own, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from rooflens.compare import sweeps
@@ -42,8 +42,12 @@ def agreement(records: RecordSet) -> Chart | None:
 
 
 def latency(records: RecordSet) -> Chart | None:
-    """Return the time of each step against its FLOP; None for fewer than two steps with both."""
-    return against(timed_cases(records), "flops")
+    """Return the time of each step against its FLOP, expected where none was measured; None for fewer than two."""
+    known = timed_cases(records)
+    if known and known[0].time == "bound":
+        expected = [replace(case, time="predicted") for case in known]
+        known = known if any(case.seconds is None for case in expected) else tuple(expected)
+    return against(known, "flops")
 
 
 def throughput(records: RecordSet) -> Chart | None:

@@ -10,11 +10,12 @@ from rooflens.report.figures.palette import Symbol
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One mark, and the lines that a pointer shows of it."""
+    """One mark, the lines that a pointer shows of it, and the ends of its error bar."""
 
     x: float
     y: float
     tip: tuple[str, ...] = ()
+    bar: tuple[XY, XY] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,6 @@ class Plot:
     Attributes:
         key: name of its file and of its place on a page.
         notes: what a reader must know to read it.
-        band: corners of an area behind everything else: where predictions expect the points.
     """
 
     key: str
@@ -56,7 +56,6 @@ class Plot:
     y: Axis
     series: tuple[Series, ...]
     notes: tuple[str, ...] = ()
-    band: tuple[XY, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

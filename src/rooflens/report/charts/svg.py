@@ -113,12 +113,12 @@ def _plot(chart: Plot) -> Iterator[str]:
         return _LEFT + width * place(chart.x, point[0]), _TOP + height * (1 - place(chart.y, point[1]))
 
     yield from _grid(chart.x, chart.y, width, height)
-    if chart.band:
-        yield f'<path d="{_corners(map(at, chart.band))}z" class="band"/>'
     for series in chart.series:
         marks, line = "", ""
         for dot in series.dots:
             x, y = at((dot.x, dot.y))
+            if dot.bar is not None:
+                marks += f'<path d="{_corners(map(at, dot.bar))}" class="l" stroke-width="3" opacity=".35"/>'
             marks += f'<use href="#{series.shape}" x="{x:.1f}" y="{y:.1f}" class="d"{_tip(dot.tip)}/>'
         if series.path:
             line = f'<path d="{_corners(map(at, series.path))}" class="l" {_dashed(series)}{_tip(series.tip)}/>'

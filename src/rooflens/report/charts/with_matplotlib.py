@@ -60,8 +60,6 @@ def _plot(plane: Axes, chart: Plot) -> None:
     for name, axis in (("x", chart.x), ("y", chart.y)):
         _axis(plane, name, axis)
     frame(plane, 8.2)
-    if chart.band:
-        plane.fill(*zip(*chart.band, strict=True), color=GREY, alpha=0.16, linewidth=0)
     for series in chart.series:
         _series(plane, series)
     _legend(plane, chart)
@@ -90,6 +88,11 @@ def _series(plane: Axes, series: Series) -> None:
                 ha="right",
                 fontsize=7.4,
                 color=INK,
+            )
+    for dot in series.dots:
+        if dot.bar is not None:
+            plane.plot(
+                *zip(*dot.bar, strict=True), color=series.colour, linewidth=2.5, alpha=0.35, solid_capstyle="butt"
             )
     if series.dots:
         x, y = [dot.x for dot in series.dots], [dot.y for dot in series.dots]

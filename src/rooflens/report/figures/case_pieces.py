@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from rooflens.predict import Prediction
 from rooflens.records import Case, Phase, Record, Source, Work
 from rooflens.report.case_names import PHASE_WORDS, SHORT_PHASES, differing, name_of
 from rooflens.report.columns import sum_of_known
@@ -38,6 +39,7 @@ class Piece:
         seconds: observed time; `whole_seconds` that of its whole case, the base of the share.
         whole: a whole case, drawn beside its own parts.
         kernel: a launch of a kernel, or all launches of one name.
+        expected: the time of a step or phase that is expected of its device.
     """
 
     case: Case
@@ -50,6 +52,7 @@ class Piece:
     whole_seconds: float | None = None
     whole: bool = False
     kernel: bool = False
+    expected: Prediction | None = None
 
     @property
     def listed(self) -> str:
@@ -135,7 +138,7 @@ def _phases(item: Evidence) -> list[Phase | None]:
 
 
 def _step(item: Evidence, work: RecordSet, phase: Phase | None, naming: Naming, *, beside_parts: bool = False) -> Piece:
-    time, whole = item.measured(phase), item.measured()
+    time, whole, total = item.measured(phase), item.measured(), item.total(phase)
     short = name_of(item.case, naming.labels)
     if beside_parts:
         label = [short if naming.several_cases else "", PHASE_WORDS[phase]]
@@ -153,6 +156,7 @@ def _step(item: Evidence, work: RecordSet, phase: Phase | None, naming: Naming, 
         seconds=None if time is None else time.seconds,
         whole_seconds=None if whole is None else whole.seconds,
         whole=beside_parts,
+        expected=None if total is None else total.prediction,
     )
 
 

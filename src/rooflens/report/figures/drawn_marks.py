@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rooflens.report.figures.palette import LEVEL_SHAPES, REACH, SHAPES, Symbol, device_colour
-from rooflens.report.figures.roofline_data import Mark, RooflineData
+from rooflens.report.figures.roofline_data import Mark, RooflineData, Whisker
 
 _SMALL = 8.0
 """Below this diameter a wide rim would cover the colour."""
@@ -63,6 +63,13 @@ def drawn_marks(figure: RooflineData, colours: Mapping[str, str]) -> list[DrawnM
             )
         )
     return drawn
+
+
+def middle_colour(whisker: Whisker, figure: RooflineData, colours: Mapping[str, str]) -> str:
+    """Return the colour of the middle of a band: that of its device where there are several."""
+    if whisker.device is None or len(figure.devices) < 2:
+        return colours[whisker.group]
+    return device_colour(whisker.device, len(figure.devices))
 
 
 def _diameters(figure: RooflineData) -> list[float]:

@@ -43,6 +43,10 @@ def _rows(page: Page) -> Iterator[str]:
 def _sign(row: LegendRow) -> str:
     if row.kind in _LINES:
         return _swatch(f"<path d='M1,7H25' stroke='{GREY}' {_LINES[row.kind]}/>")
+    if row.kind == "band":
+        return _swatch(
+            f"<path d='M13,1V13' stroke='{GREY}' stroke-width='5' opacity='.35'/><path d='M9,7H17' stroke='{GREY}'/>"
+        )
     if row.kind == "rug":
         return _swatch(f"<rect x='9' y='1' width='8' height='12' fill='{SIGN}'/>")
     if row.kind in ("whole", "flag"):

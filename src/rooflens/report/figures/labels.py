@@ -175,7 +175,7 @@ class LegendRow:
         diameter: of the symbol, in points.
     """
 
-    kind: Literal["heading", "group", "source", "size", "whole", "tie", "pair", "trail", "flag", "rug"]
+    kind: Literal["heading", "group", "source", "size", "whole", "tie", "pair", "trail", "band", "flag", "rug"]
     text: TextLine
     symbol: Symbol = "circle"
     colour: str = SIGN
@@ -214,6 +214,8 @@ def legend(figure: RooflineData, colours: Mapping[str, str]) -> list[LegendRow]:
         rows.append(LegendRow("pair", TextLine("from the bound to the time it took")))
     if figure.trails:
         rows.append(LegendRow("trail", TextLine(f"the same step as {_GROWING[figure.trails[0].number]} grows")))
+    if figure.whiskers:
+        rows.append(LegendRow("band", TextLine("expected, 8 of 10 times within")))
     if any(mark.above_roof for mark in figure.marks):
         rows.append(LegendRow("flag", TextLine("faster than its roof, see note")))
     if figure.rug:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rooflens import units
 from rooflens.errors import MissingCeiling
+from rooflens.predict import Prediction
 from rooflens.records import Device, Point, Source, Work
 from rooflens.report.case_names import SOURCE_WORDS
 from rooflens.report.figures.case_pieces import Naming, Piece, PieceKind, launches, pieces
 from rooflens.report.figures.memory_levels import no_intensity, remarks
 from rooflens.report.figures.palette import OTHER
-from rooflens.report.figures.roofline_data import Link, Mark, RugMark, Tie, Unplaced
+from rooflens.report.figures.roofline_data import Link, Mark, RugMark, Tie, Unplaced, Whisker
 from rooflens.results import Evidence, RecordSet
 from rooflens.roofline import point
 
@@ -38,6 +39,7 @@ class Placement:
     steps: list[tuple[Piece, Mark]] = field(default_factory=list)
     ties: list[Tie] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
+    whiskers: list[Whisker] = field(default_factory=list)
     rug: list[RugMark] = field(default_factory=list)
     unplaced: list[Unplaced] = field(default_factory=list)
     numbered: int = 0
@@ -250,9 +252,20 @@ def _draw_piece(placement: Placement, placed: PlacedPiece, under: CaseDevice, nu
         if len(row) > 1:
             ends = sorted((mark.x, mark.y) for mark in row)
             placement.ties.append(Tie(start=ends[0], end=ends[-1]))
+    placement.whiskers += _whiskers([] if several or not under.own else [row[0] for row in rows if row], work, piece)
     if len(rows) > 1 and under.own:
         for one, other in zip(*rows, strict=True):
             placement.links.append(Link(group=one.group, start=(one.x, one.y), end=(other.x, other.y)))
+
+
+def _whiskers(marks: Sequence[Mark], work: Work, piece: Piece) -> Iterator[Whisker]:
+    """Yield the band of an estimate, at its work over the expected times."""
+    for mark in marks:
+        if mark.source != "estimate" or piece.expected is None:
+            continue
+        times = (piece.expected.high, piece.expected.seconds, piece.expected.low)
+        low, middle, high = ((mark.x, work.total_flops / seconds) for seconds in times)
+        yield Whisker(group=mark.group, device=mark.device, start=low, end=high, middle=middle)
 
 
 def _mark(piece: Piece, work: Work, time: PieceTime, under: CaseDevice, level: str, *, group: str, label: str) -> Mark:
@@ -312,10 +325,16 @@ def _hover(
         "no FLOP" if spot is None else f"intensity {at_least}{spot.intensity:.4g} FLOP/B",
         "" if spot is None else f"performance {at_least}{units.show(spot.performance, 'FLOP/s')}",
         time.remark,
+        _expected(piece.expected) if time.source == "estimate" and piece.expected is not None else "",
         _missing(work) if work.missing else "",
         *(remark for level in levels for remark in remarks(piece.records, level)),
     ]
     return list(filter(None, rows))
+
+
+def _expected(expected: Prediction) -> str:
+    band = units.show_range(expected.low, expected.high, "s")
+    return f"expected {units.show(expected.seconds, 's')}, 8 of 10 measured times in {band}"
 
 
 def _missing(work: Work) -> str:

@@ -115,7 +115,7 @@ def _figure(
     several = len(levels) > 1
     cases, titles = [item.case for item in evidence], [device.title for device in devices]
     drawn = roofs(devices, placed.works, levels)
-    x, y = _axes(placed.marks, drawn, levels)
+    x, y = _axes(placed, drawn, levels)
     meaning = _MEANING[by]
     if by == "kernel" and any(len(launches(item)) > FEW_LAUNCHES for item in evidence):
         meaning = _BY_NAME
@@ -144,6 +144,7 @@ def _figure(
         ties=tuple(placed.ties),
         links=tuple(replace(link, group=groups[link.group]) for link in links),
         trails=tuple(replace(trail, group=groups.get(trail.group, "")) for trail in its_trails),
+        whiskers=tuple(replace(whisker, group=groups[whisker.group]) for whisker in placed.whiskers),
         rug=tuple(replace(mark, group=groups[mark.group]) for mark in placed.rug),
         groups=shown,
         group_title=group_title,
@@ -196,8 +197,10 @@ def _lines(placed: Placement, naming: Naming, *, whole: bool) -> tuple[Sequence[
     return [], kept, [f"{len(placed.links)} lines between bounds and observed times are not drawn: too many to follow."]
 
 
-def _axes(marks: Sequence[Mark], drawn: Sequence[DeviceRoof], levels: Sequence[str]) -> tuple[Axis, Axis]:
-    """Return axes that hold every mark and every ridge, and show how the roofs go on."""
+def _axes(placed: Placement, drawn: Sequence[DeviceRoof], levels: Sequence[str]) -> tuple[Axis, Axis]:
+    """Return axes that hold every mark, every band and every ridge, and show how the roofs go on."""
+    marks = placed.marks
+    banded = [y for whisker in placed.whiskers for _, y in (whisker.start, whisker.end)]
     ridges = [ridge.x for roof in drawn for ridge in roof.ridges]
     lows = [mark.x / _MARGIN for mark in marks] + [ridge / (_FLAT if marks else _DIAGONAL) for ridge in ridges]
     highs = [mark.x * _MARGIN for mark in marks] + [ridge * _FLAT for ridge in ridges]
@@ -206,9 +209,10 @@ def _axes(marks: Sequence[Mark], drawn: Sequence[DeviceRoof], levels: Sequence[s
     # The diagonal of a device without a peak ends nowhere: at least a decade of it must cross the figure.
     endless = [level.rate for roof in drawn for level in roof.levels if not roof.compute]
     alone = [] if marks else [level.rate * x_low for roof in drawn for level in roof.levels]
-    lows = [mark.y / _MARGIN for mark in marks] + [peak / _FLAT for peak in peaks]
+    heights = [*(mark.y for mark in marks), *banded]
+    lows = [height / _MARGIN for height in heights] + [peak / _FLAT for peak in peaks]
     lows += [rate * x_high / _FLAT for rate in endless] + alone
-    highs = [mark.y * _MARGIN for mark in marks] + [peak * _MARGIN for peak in peaks]
+    highs = [height * _MARGIN for height in heights] + [peak * _MARGIN for peak in peaks]
     highs += [rate * x_low * _FLAT for rate in endless]
     y_low, y_high = (min(lows), max(highs, default=0.0)) if lows else _NOTHING_Y
     if endless and not marks and not peaks:

@@ -111,6 +111,21 @@ class Trail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Whisker:
+    """Where the time of a step is expected: the band in which 8 of 10 measured times should lie, and its middle.
+
+    Attributes:
+        device: index into `RooflineData.devices`; where there are several, the middle has its colour.
+    """
+
+    group: str
+    device: int | None
+    start: XY
+    end: XY
+    middle: XY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RugMark:
     """A piece without FLOP: no place on a logarithmic plane, but a share of the time.
 
@@ -162,6 +177,7 @@ class RooflineData:
     ties: tuple[Tie, ...] = ()
     links: tuple[Link, ...] = ()
     trails: tuple[Trail, ...] = ()
+    whiskers: tuple[Whisker, ...] = ()
     rug: tuple[RugMark, ...] = ()
     groups: tuple[str, ...] = ()
     group_title: str = ""

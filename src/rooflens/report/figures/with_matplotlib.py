@@ -13,6 +13,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter
 
 from rooflens.report.figures.axes import tick_text, ticks
+from rooflens.report.figures.drawn_marks import middle_colour
 from rooflens.report.figures.label_places import Box
 from rooflens.report.figures.labels import HEADING, SMALL, LegendRow, TextLine
 from rooflens.report.figures.matplotlib_files import MARKERS, empty, frame
@@ -41,6 +42,7 @@ _SIZE: Mapping[Symbol, float] = {
 }
 _LINES, _MARKS, _TEXT = 2.0, 3.0, 4.0
 _TRAIL = (0, (3, 1.5))
+_BAND, _FAINTLY = 3.5, 0.35
 
 
 def draw(page: Page) -> Canvas:
@@ -109,6 +111,11 @@ def _lines(plane: Axes, page: Page) -> None:
     for trail in figure.trails:
         colour = page.colours[trail.group] if trail.group else GREY
         plane.plot(*zip(*trail.points, strict=True), color=colour, alpha=0.6, linestyle=_TRAIL, **thin)
+    for whisker in figure.whiskers:
+        ends, colour = tuple(zip(whisker.start, whisker.end, strict=True)), page.colours[whisker.group]
+        plane.plot(*ends, color=colour, linewidth=_BAND, alpha=_FAINTLY, solid_capstyle="butt", zorder=_LINES)
+        middle = middle_colour(whisker, figure, page.colours)
+        plane.plot(*whisker.middle, "_", color=middle, markersize=6, markeredgewidth=1.2, zorder=_LINES)
     for link in figure.links:
         colour = page.colours[link.group]
         plane.plot(*zip(link.start, link.end, strict=True), color=colour, linewidth=1.0, alpha=0.8, zorder=_LINES)
@@ -178,6 +185,9 @@ def _legend_row(paper: Axes, row: LegendRow, box: Box) -> None:
             paper.plot((x - 5, x + 5), (y, y), color=GREY, linewidth=1.0 if row.kind == "pair" else 0.7)
         case "trail":
             paper.plot((x - 5, x + 5), (y, y), color=GREY, linewidth=0.7, linestyle=_TRAIL)
+        case "band":
+            paper.plot((x, x), (y - 5, y + 5), color=GREY, linewidth=_BAND, alpha=_FAINTLY, solid_capstyle="butt")
+            paper.plot(x, y, "_", color=GREY, markersize=6, markeredgewidth=1.2)
         case "rug":
             paper.add_patch(Rectangle((x - RUG_WIDTH / 2, y - 5), RUG_WIDTH, 10, facecolor=SIGN, linewidth=0))
     _write(paper, row.text, box.left if row.kind == "heading" else box.left + KEY_INDENT, y)

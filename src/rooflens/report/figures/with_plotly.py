@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 
 from rooflens import units
 from rooflens.report.figures.axes import XY, Axis, log_ticks, tick_text, ticks
-from rooflens.report.figures.drawn_marks import DrawnMark
+from rooflens.report.figures.drawn_marks import DrawnMark, middle_colour
 from rooflens.report.figures.labels import HEADING, NORMAL
 from rooflens.report.figures.page_layout import (
     BELOW,
@@ -43,7 +43,7 @@ from rooflens.report.figures.palette import (
     device_colour,
 )
 from rooflens.report.figures.plotly_labels import PX, harmless, label_annotations, markup, x_label
-from rooflens.report.figures.roofline_data import Link, RooflineData, Tie
+from rooflens.report.figures.roofline_data import Link, RooflineData, Tie, Whisker
 
 # The row of buttons stands above the plane and the column, not over them.
 _TOP = 30.0
@@ -235,6 +235,13 @@ def _groups(page: Page) -> Iterator[dict[str, Any]]:
         links = [link for link in figure.links if link.group == group]
         if links:
             yield _trace("lines", _segments(links), legendgroup=group, line={"color": row.colour, "width": 1.2})
+        whiskers = [whisker for whisker in figure.whiskers if whisker.group == group]
+        if whiskers:
+            look = {"legendgroup": group, "line": {"color": row.colour, "width": 5}}
+            yield _trace("lines", _segments(whiskers), opacity=0.35, **look)
+            middles = [middle_colour(whisker, figure, page.colours) for whisker in whiskers]
+            middle = {"symbol": "line-ew-open", "size": 8, "color": middles, "line": {"width": 1.6}}
+            yield _trace("markers", [whisker.middle for whisker in whiskers], legendgroup=group, marker=middle)
         for trail in figure.trails:
             if trail.group == group:
                 look = {"legendgroup": group, "line": {"color": row.colour} | _TRAIL}
@@ -253,7 +260,7 @@ def _groups(page: Page) -> Iterator[dict[str, Any]]:
             yield _trace("markers", points, legendgroup=group, marker=ring)
 
 
-def _segments(lines: Sequence[Link | Tie]) -> list[XY | None]:
+def _segments(lines: Sequence[Link | Tie | Whisker]) -> list[XY | None]:
     """Return the ends of lines, with a gap after each."""
     return [point for line in lines for point in (line.start, line.end, None)]
 
@@ -296,6 +303,7 @@ def _signs(page: Page) -> Iterator[dict[str, Any]]:
         "pair": {"line": {"color": GREY, "width": 1.2}},
         "trail": {"line": {"color": GREY} | _TRAIL},
         "tie": {"line": {"color": GREY, "width": 0.9}},
+        "band": {"marker": {"symbol": "line-ns-open", "size": 10, "color": SIGN, "line": {"width": 5}}},
         "whole": {"marker": open_circle | {"size": 9, "color": GREY}},
         "flag": {"marker": open_circle | {"size": 12, "color": FLAG}},
         "rug": {"marker": {"symbol": "square", "size": 10, "color": SIGN}},

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from rooflens import units
 from rooflens.compare import compare_evidence
 from rooflens.errors import Incomparable
-from rooflens.report.charts import Axis, Plot, Series
+from rooflens.report.charts import Axis, Dot, Plot, Series
 from rooflens.report.comparison import agreement_tables
+from rooflens.report.figures.axes import XY
 from rooflens.report.figures.palette import GREY
 from rooflens.report.study.cases import device_series
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
 from rooflens.results import Evidence
+
+BAND = "bars: the band of the expected time, which should hold 8 of 10 measured ones"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,31 +81,33 @@ def against_measured(steps: Sequence[BoundAndTime]) -> Plot:
     points = [(pair, pair.predicted if predicted else pair.bound) for pair in shown]
     placed = [(pair, x) for pair, x in points if x]
     ends = [value for pair, x in placed for value in (x, pair.seconds)]
-    what = "predicted" if predicted else "bound"
-    notes = ["on the line both are equal; above it a step takes longer than " + ("predicted" if predicted else "bound")]
-    band = _band(predicted)
-    if band:
-        notes.append("grey: the band of the prediction, at its widest")
+    ends += [value for pair in predicted for value in (pair.low, pair.high) if value]
+    what = "expected" if predicted else "bound"
+    notes = [f"on the line both are equal; above it a step takes longer than {what}"]
+    notes += [BAND] if predicted else []
     return Plot(
-        key=f"{what}-measured",
+        key=f"{'predicted' if predicted else 'bound'}-measured",
         title=f"{what.capitalize()} against measured time",
         x=Axis.around(f"{what} time", ends, "s"),
         y=Axis.around("measured time", ends, "s"),
         series=(
             _line(min(ends), max(ends), "equal"),
-            *device_series([(pair.item.case, x, pair.seconds, _tip(pair)) for pair, x in placed]),
+            *device_series(
+                [(pair.item.case, Dot(x, pair.seconds, _tip(pair), _band(pair, pair.seconds))) for pair, x in placed]
+            ),
         ),
         notes=tuple(notes),
-        band=band,
     )
 
 
 def achieved(steps: Sequence[BoundAndTime]) -> Plot:
     """FLOP/s that the bound allows against FLOP/s that were reached."""
     points = [
-        (pair.item.case, pair.flops / pair.bound, pair.flops / pair.seconds, _tip(pair)) for pair in steps if pair.flops
+        (pair.item.case, Dot(pair.flops / pair.bound, pair.flops / pair.seconds, _tip(pair)))
+        for pair in steps
+        if pair.flops
     ]
-    ends = [value for _, x, y, _ in points for value in (x, y)] or [1.0]
+    ends = [value for _, dot in points for value in (dot.x, dot.y)] or [1.0]
     return Plot(
         key="achieved-attainable",
         title="Achieved against attainable performance",
@@ -120,19 +125,10 @@ def _line(low: float, high: float, name: str) -> Series:
 def _tip(pair: BoundAndTime) -> tuple[str, ...]:
     tip = [f"bound: {units.show(pair.bound, 's')}", f"measured: {units.show(pair.seconds, 's')}"]
     if pair.predicted is not None:
-        tip.append(f"predicted: {units.show(pair.predicted, 's')}")
+        tip.append(f"expected: {units.show(pair.predicted, 's')}")
     return (*tip, f"efficiency: {100 * pair.bound / pair.seconds:.3g} %")
 
 
-def _band(predicted: Sequence[BoundAndTime]) -> tuple[tuple[float, float], ...]:
-    """The area between the lowest and the highest end of all bands, as shares of the prediction."""
-    known = [
-        (pair.predicted, pair.low, pair.high)
-        for pair in predicted
-        if pair.predicted and pair.low is not None and pair.high is not None
-    ]
-    if not known:
-        return ()
-    low, high = min(b / p for p, b, _ in known), max(t / p for p, _, t in known)
-    left, right = min(p for p, _, _ in known), max(p for p, _, _ in known)
-    return ((left, left * low), (right, right * low), (right, right * high), (left, left * high))
+def _band(pair: BoundAndTime, y: float) -> tuple[XY, XY] | None:
+    """Return the ends of the band along the axis of expected times."""
+    return None if pair.low is None or pair.high is None else ((pair.low, y), (pair.high, y))

@@ -13,8 +13,8 @@ from rooflens.report.figures.palette import Symbol, device_colour
 
 SYMBOLS: tuple[Symbol, ...] = get_args(Symbol)
 """Of devices, beside their colours."""
-CasePoint = tuple[Case, float, float, tuple[str, ...]]
-"""A case, where it stands in a plot, and what is told of it beside its name."""
+CasePoint = tuple[Case, Dot]
+"""A case, and its mark in a plot without its name."""
 
 
 def naming(cases: Sequence[Case]) -> Callable[[Case], str]:
@@ -37,10 +37,10 @@ def device_note(cases: Iterable[Case]) -> tuple[str, ...]:
 
 def device_series(points: Sequence[CasePoint]) -> tuple[Series, ...]:
     """Points of cases as one series per device, each with a colour and a symbol."""
-    named = naming([case for case, *_ in points])
+    named = naming([case for case, _ in points])
     by_device: dict[str, list[Dot]] = {}
-    for case, x, y, tip in points:
-        by_device.setdefault(case.device or "", []).append(Dot(x, y, (named(case), *tip)))
+    for case, dot in points:
+        by_device.setdefault(case.device or "", []).append(replace(dot, tip=(named(case), *dot.tip)))
     return tuple(
         replace(device_style(number, len(by_device)), name=device, dots=tuple(dots))
         for number, (device, dots) in enumerate(by_device.items())

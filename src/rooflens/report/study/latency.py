@@ -10,9 +10,11 @@ from rooflens.compare.growth import BATCH, exponents
 from rooflens.compare.timed_cases import Compared, TimedCase, quantity_of, timed_cases
 from rooflens.errors import Incomparable
 from rooflens.records import Case
-from rooflens.report.charts import Axis, HeatCell, HeatMap, Plot
+from rooflens.report.charts import Axis, Dot, HeatCell, HeatMap, Plot
 from rooflens.report.columns import misfits
+from rooflens.report.figures.axes import XY
 from rooflens.report.series import METHOD_WORDS, correlation_table, exponent_table
+from rooflens.report.study.agreement import BAND
 from rooflens.report.study.cases import device_series, naming
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
@@ -45,16 +47,31 @@ def against(known: Sequence[TimedCase], x: Compared) -> Plot | None:
     placed = [(case, a, b) for case, a, b in points if a and b]
     if len(placed) < 2:
         return None
-    time = "measured time" if known[0].time == "measured" else "bound"
-    dots = [(c.case, a, b, (f"{title}: {units.show(a, unit)}", f"{time}: {units.show(b, 's')}")) for c, a, b in placed]
+    time = {"measured": "measured time", "bound": "bound", "predicted": "expected time"}[known[0].time]
+    dots = [
+        (c.case, Dot(a, b, (f"{title}: {units.show(a, unit)}", f"{time}: {units.show(b, 's')}"), _band(c, a)))
+        for c, a, b in placed
+    ]
     return Plot(
         key=f"latency-{x.replace('_', '-')}",
         title=f"Latency against {title}",
         x=Axis.around(f"{title} of a step" if unit else title, [a for _, a, _ in placed], unit),
-        y=Axis.around(time, [b for _, _, b in placed], "s"),
+        y=Axis.around(time, [y for _, dot in dots for y in (dot.y, *(end[1] for end in dot.bar or ()))], "s"),
         series=device_series(dots),
-        notes=(f"latency is the {time}", *misfits(case.evidence for case, _, _ in placed)),
+        notes=(
+            f"latency is the {time}",
+            *([BAND] if known[0].time == "predicted" else []),
+            *misfits(case.evidence for case, _, _ in placed),
+        ),
     )
+
+
+def _band(case: TimedCase, x: float) -> tuple[XY, XY] | None:
+    """Return the ends of the band along the axis of times, where these are expected ones."""
+    total = case.evidence.total(case.phase) if case.time == "predicted" else None
+    if total is None or total.predicted_low is None or total.predicted_high is None:
+        return None
+    return (x, total.predicted_low), (x, total.predicted_high)
 
 
 def heat_map(every: Sequence[Correlation]) -> HeatMap:

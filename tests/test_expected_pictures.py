@@ -1,0 +1,61 @@
+"""The band of the expected time in pictures: where it stands, in all renderers, and what the legend says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.ranked_steps import TERA, a_card, relu_on, steps
+
+import rooflens as rl
+from rooflens.report.figures.roofline import roofline_figure
+from rooflens.results import RecordSet
+
+SLOW, FAST = a_card("slow"), a_card("fast", 2 * TERA)
+
+
+def both() -> RecordSet:
+    return steps(relu_on(SLOW), relu_on(FAST))
+
+
+def test_the_band_stands_at_the_work_over_the_expected_times() -> None:
+    total = relu_on(SLOW).total()
+    assert total.predicted_low is not None
+    assert total.predicted_high is not None
+    figure = roofline_figure(relu_on(SLOW), by="phase")
+    (whisker,) = figure.whiskers
+    # 100 samples of a million FLOP, 8 MB each: an eighth of a FLOP per byte; expected to take 1 ms.
+    assert whisker.middle == pytest.approx((0.125, 1e8 / 1e-3))
+    assert whisker.start == pytest.approx((0.125, 1e8 / total.predicted_high))
+    assert whisker.end == pytest.approx((0.125, 1e8 / total.predicted_low))
+    assert figure.y.low < whisker.start[1]
+    (mark,) = figure.marks
+    assert "expected 1.000 ms, 8 of 10 measured times in" in " ".join(mark.hover)
+
+
+def test_where_no_time_is_expected_there_is_no_band() -> None:
+    unknown = relu_on(SLOW).with_records(record for record in relu_on(SLOW) if record.scope == "model")
+    assert roofline_figure(unknown).whiskers == ()
+    assert {whisker.device for whisker in roofline_figure(both(), by="phase").whiskers} == {0, 1}
+
+
+def test_every_renderer_draws_it_and_says_what_it_is(tmp_path: Path) -> None:
+    words = "expected, 8 of 10 times within"
+    for suffix in ("svg", "html"):
+        path = tmp_path / f"band.{suffix}"
+        rl.roofline(both(), by="phase").save(path)
+        assert words in path.read_text(encoding="utf-8")
+    rl.roofline(both(), by="phase").save(tmp_path / "band.png")
+    assert (tmp_path / "band.png").stat().st_size > 1000
+
+
+def test_a_chart_of_times_has_error_bars_where_they_are_expected() -> None:
+    chart = rl.chart("latency", both()).chart
+    dots = [dot for series in chart.series for dot in series.dots]  # type: ignore[union-attr]
+    assert sorted(dot.y for dot in dots) == pytest.approx([0.5e-3, 1e-3])
+    for dot in dots:
+        assert dot.bar is not None
+        (x0, low), (x1, high) = dot.bar
+        assert x0 == x1 == dot.x
+        assert low < dot.y < high
+    assert any("8 of 10" in note for note in chart.notes)
