@@ -72,6 +72,16 @@ def counted_launches(
         launch.line = line  # their order in several files means nothing
     found = source.found_in([*(together[n] for n in numbers), *strange], reading, lambda _: case).records
     records = [replace(record, case=case) for record in found]
+    some = {
+        name
+        for part in parts
+        if len(part.counted) < len(parts[0].counted)
+        for launch in part.read.result()[0][:1]
+        for name in launch.values
+    }
+    if records:  # that the plan leaves out some launches is told by another note
+        told = (note for note in records[0].notes if not (note.startswith(source.UNEVEN) and note.split()[6] in some))
+        records[0] = replace(records[0], notes=tuple(told))
     return dict(zip(numbers, records, strict=False)), records[len(numbers) :]
 
 

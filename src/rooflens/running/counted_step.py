@@ -67,7 +67,7 @@ class ProfiledStep:
         timed: the profile as a record file.
         shares: what the device did, in time.
         launches: its kernels by the calls that launched them; () where these are not known.
-        together: there is room on the card for all processes that count: they have built it.
+        together: there was room on the card for all processes that count: they have built it.
         notes: on the trace, and on the plan.
     """
 
@@ -256,7 +256,7 @@ class StepCounting:
 
         def warm(step: Warmed) -> None:
             nonlocal together, late
-            together = 0 < step.held * len(waiting.runs) < ROOM * step.memory
+            together = 0 < step.held * (len(waiting.runs) + 1) < ROOM * step.memory  # with the worker that tells it
             if together:
                 progress(0.0, f"{self.case.label()}: built under ncu")
                 late = () if waiting.all_built(min(BUILD_SECONDS, self.limit / 2)) else (BUSY,)

@@ -5,7 +5,7 @@
 """
 
 from rooflens.sources.counters.counter_cells import CounterReading
-from rooflens.sources.counters.launch_records import Chip, CounterFile, found_in
+from rooflens.sources.counters.launch_records import UNEVEN, Chip, CounterFile, found_in
 from rooflens.sources.counters.printed import launches, parse
 from rooflens.sources.counters.reports import REPORT_SIGN
 from rooflens.sources.counters.statements import Statement, parse_statement, stated, statement

@@ -33,6 +33,8 @@ _OTHER_PAGE = (
     "this is the page of details, which lacks most counters of a report; 'ncu -i REPORT --page raw --csv' prints them"
 )
 _MOST_NAMES = 5
+UNEVEN = "not every launch has every counter"
+"""What a note begins with on counters that were not collected of all."""
 _LEAST = (
     "gpu__time_duration.sum",
     "dram__bytes.sum",
@@ -205,9 +207,7 @@ def _uneven(collected: Mapping[CounterNames, int]) -> list[str]:
         having.update(dict.fromkeys(names.all, times))
     launches = sum(collected.values())
     some = sorted((times, name) for name, times in having.items() if times < launches)
-    return [
-        f"not every launch has every counter: {name} has values for {times} of {launches}" for times, name in some[:1]
-    ]
+    return [f"{UNEVEN}: {name} has values for {times} of {launches}" for times, name in some[:1]]
 
 
 def _left_out(collected: Iterable[CounterNames]) -> list[str]:
