@@ -152,6 +152,12 @@ def wall() -> Iterator[str]:
         f" {data['budget']}` took {walls} s, one call after the other (28 s before it started its workers first); a"
         f" further model of a study {data['further model']:.1f} s."
     )
+    later = _load("measure-wall-h200.json")
+    parts, walls = later["calls"][-1]["parts"], " and ".join(f"{call['wall']:.1f}" for call in later["calls"])
+    yield (
+        f"Later on an {later['card']}: {walls} s (of the second, imports {parts['imports']:.1f}, model"
+        f" {parts['model']:.1f}, estimate {parts['estimate']:.1f} s); a further model {later['further model']:.1f} s."
+    )
     yield ""
     yield f"| part |{''.join(f' call {n} |' for n in range(1, len(calls) + 1))}"
     yield f"|---|{'---:|' * len(calls)}"
