@@ -11,6 +11,7 @@ torch, vision, llm or all for the others. Results go to stdout, a line each; the
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 LIGHT = ("", "pandas", "gpu", "onnx", "ncu", "slurm")
 READS = "import rooflens as rl; rl.devices(); print(rl.table(rl.read({records!r})))"
 TRIES = {
-    "torch": "import rooflens as rl, torch; rl.estimate(torch.nn.Linear(4, 4), inputs=torch.zeros(1, 4), name='one').total()",
+    "torch": "import rooflens as rl, torch; rl.estimate(torch.nn.ReLU(), inputs=torch.zeros(4), name='one').total()",
     "vision": "import rooflens as rl; assert rl.estimate('resnet18', batch=1).parameters == 11_689_512",
     "llm": "import rooflens as rl; rl.estimate('hf:llama', batch=1, seq_len=4).total()",
     "pandas": "import rooflens as rl; rl.read({records!r}).to_pandas()",
@@ -156,8 +157,6 @@ def run(command: Sequence[str]) -> None:
 
 def clean() -> dict[str, str]:
     """The environment without a path to the source."""
-    import os
-
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
