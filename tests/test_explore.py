@@ -7,6 +7,7 @@ import csv
 import hashlib
 import json
 import re
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -125,6 +126,18 @@ def test_a_rate_that_nobody_asks_for_has_no_sign() -> None:
     data = parsed(rl.explore(RecordSet([step], devices={"toy-100": toy()}) + both())).data
     column = next(each for each in data["columns"] if each["key"] == "throughput")
     assert [text for _, text in cells(column, 2)] == ["-", "10.00 k"]
+
+
+@pytest.mark.parametrize("others", [(), ("xeon-9-measured",)])
+def test_a_device_has_a_short_name_where_it_is_its_own(others: tuple[str, ...]) -> None:
+    long = "xeon-9-cpu-2-00ghz-measured"
+    names = (long, *others)
+    steps = [replace(operation, case=replace(operation.case, device=name)) for name in names for operation in both()]
+    page = rl.explore(RecordSet(steps, devices={name: replace(toy(), name=name) for name in names}))
+    data = parsed(page).data
+    expected = ["xeon-9-measured"] if not others else [*names]
+    assert next(facet["values"] for facet in data["facets"] if facet["key"] == "device") == expected
+    assert [device["name"] for device in data["devices"]] == expected
 
 
 def test_phases_are_rows_and_the_whole_step_comes_first() -> None:

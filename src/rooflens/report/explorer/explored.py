@@ -9,7 +9,7 @@ from typing import Any
 
 from rooflens import units
 from rooflens.records import MEMORY_CAUSES, Case, Device, Failure, Memory, Phase
-from rooflens.report.case_names import PHASE_WORDS, SOURCE_WORDS
+from rooflens.report.case_names import PHASE_WORDS, SOURCE_WORDS, short_device
 from rooflens.report.columns import CASE, cause_columns
 from rooflens.report.escape import printable
 from rooflens.report.explorer.encoded import Numbered, encoded
@@ -91,6 +91,13 @@ class _Rows:
         self.devices: list[Device] = [*known.values()]
 
     @cached_property
+    def device_names(self) -> dict[str, str]:
+        """What people call each device: its short name, where no other one has it."""
+        names = dict.fromkeys(filter(None, (*(case.device for case in self.cases), *(d.name for d in self.devices))))
+        shorts = [short_device(name) for name in names]
+        return {name: short if shorts.count(short) == 1 else name for name, short in zip(names, shorts, strict=True)}
+
+    @cached_property
     def parts(self) -> list[str]:
         """Which part of its step each row is about."""
         return [*(PHASE_WORDS[only] for _, only in self.known), *(WHOLE for _ in self.failed)]
@@ -119,7 +126,7 @@ def explored(records: RecordSet) -> dict[str, Any]:
         "ranks": list(_ranks(table)),
         "memory": _memory(rows),
         "spent": _spent(rows),
-        "devices": [_device(device, levels) for device in rows.devices],
+        "devices": [_device(device, rows.device_names[device.name], levels) for device in rows.devices],
         "fewDevices": FEW_DEVICES,
         **_drawn(rows, levels),
         "notes": _notes(rows, table),
@@ -134,7 +141,7 @@ def _facets(rows: _Rows) -> list[dict[str, Any]]:
         "dtype": ("Dtype", "{}", [case.dtype for case in rows.cases]),
         "mode": ("Mode", "{}", [case.mode for case in rows.cases]),
         "options": ("Options", "{}", [" ".join(f"{n}={v}" for n, v in case.options) for case in rows.cases]),
-        "device": ("Device", "on {}", [case.device or "" for case in rows.cases]),
+        "device": ("Device", "on {}", [rows.device_names.get(case.device or "", "") for case in rows.cases]),
         "part": ("Part of the step", "{}", rows.parts),
     }
     return [_facet(key, title, pattern, texts) for key, (title, pattern, texts) in read.items()]
@@ -225,12 +232,12 @@ def _held(item: Evidence, memory: Memory) -> _Held:
     return _Held(case=item.case, memory=memory, measured=measured.peak if measured else None, room=item.room)
 
 
-def _device(device: Device, levels: Sequence[str]) -> dict[str, Any]:
+def _device(device: Device, name: str, levels: Sequence[str]) -> dict[str, Any]:
     """The ceilings of a device, and where they meet."""
     diagonals = [ceiling for level in levels if (ceiling := device.ceiling(level)) is not None]
     flats = [ceiling for ceiling in device.ceilings if ceiling.computes]
     return {
-        "name": printable(device.name),
+        "name": printable(name),
         "title": printable(device.title),
         "roofs": [
             {
