@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from dataclasses import replace
@@ -10,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.figure_samples import device, measured, operation, records
 
@@ -33,8 +34,11 @@ from rooflens.report.charts import (
     with_matplotlib,
 )
 from rooflens.report.charts.colours import diverging, ink_on, on_dark
+from rooflens.report.charts.labels import chart_labels
 from rooflens.report.figures.axes import place, tick_text, ticks
+from rooflens.report.figures.label_places import Box
 from rooflens.report.figures.palette import _DEVICES, _FAMILIES
+from rooflens.report.study.cases import CaseLooks
 from rooflens.results import RecordSet
 
 AXIS = Axis(label="bytes", low=1.0, high=1e4, unit="B")
@@ -178,12 +182,19 @@ def test_a_chart_of_records_saves_itself(tmp_path: Path) -> None:
     drawn = picture.save(tmp_path / "throughput.svg").read_text()
     assert drawn.startswith("<?xml")
     assert picture._repr_png_().startswith(b"\x89PNG")
-    with pytest.raises(InvalidValue, match=r"its suffix is '\.html', known are \.png, \.svg, \.pdf"):
-        picture.save(tmp_path / "throughput.html")
+    page = picture.save(tmp_path / "throughput.html").read_text()
+    assert page.count("<svg viewBox") > 0
+    assert "default-src 'none'" in page
+    with pytest.raises(InvalidValue, match=r"its suffix is '\.gif', known are \.png, \.svg, \.pdf, \.html"):
+        picture.save(tmp_path / "throughput.gif")
+    with pytest.raises(InvalidValue, match=r"'.*throughput.pdf' 5 mm wide: from 60 to 1000 mm fit"):
+        picture.save(tmp_path / "throughput.pdf", width=5)
+    # 85 mm are 85 / 25.4 x 72 = 240.9 points.
+    assert b"/MediaBox [ 0 0 240.94" in picture.save(tmp_path / "throughput.pdf", width=85).read_bytes()
 
 
 def test_a_chart_is_told_by_name_and_needs_its_records() -> None:
-    with pytest.raises(InvalidValue, match="unknown chart 'pie'; known: agreement, "):
+    with pytest.raises(InvalidValue, match="unknown chart 'pie'; known: achieved, agreement, "):
         rl.chart("pie", RecordSet(()))
     timed = records([measured(Case(model="net", device="toy-100", batch=1), 1e-3)], [device()])
     for name, needs in (
@@ -223,3 +234,59 @@ def test_a_chart_from_the_command_line(tmp_path: Path) -> None:
     both = CliRunner().invoke(cli, ["plot", str(file), "--chart", "latency", "--by", "op", "-o", str(out)])
     assert both.exit_code == 2
     assert "--chart goes without" in both.output
+
+
+points = st.tuples(st.floats(min_value=-3, max_value=3), st.floats(min_value=-3, max_value=3))
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(points, min_size=1, max_size=25), st.booleans())
+def test_no_name_of_a_mark_covers_a_name_or_a_mark_or_a_roof(places: list[tuple[float, float]], lines: bool) -> None:
+    dots = [Dot(10**x, 10**y, label=f"network {n}") for n, (x, y) in enumerate(places)]
+    roof = Series(name="", colour="#000000", path=((1e-4, 1e-4), (1.0, 1.0)), tip=("roof",), label="dram 1 TB/s")
+    flat = replace(roof, path=((1.0, 1.0), (1e4, 1.0)), label="matmul 1 TFLOP/s")
+    named = [
+        Series(name="", colour="#000000", dots=(dot,), path=((1e-3, 1e-3), (dot.x, dot.y)) if lines else ())
+        for dot in dots
+    ]
+    axis = Axis(label="", low=1e-4, high=1e4)
+    width, height, size = 470.0, 300.0, 8.0
+    plot = Plot(key="", title="", x=axis, y=axis, series=(roof, flat, *named))
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return width * place(axis, x), height * place(axis, y)
+
+    labels = chart_labels(plot, width, height, size)
+    boxes = [
+        Box(label.left, label.middle - size / 2, label.left + 0.55 * size * len(label.text), label.middle + size / 2)
+        for label in labels
+    ]
+    assert not any(a.meets(b) for a, b in itertools.combinations(boxes, 2))
+    if lines:  # names stand in a column, from which leaders lead to the ends
+        assert len(labels) >= len(dots)
+        return
+    marks = [at(dot.x, dot.y) for dot in dots]
+    assert not any(box.meets(Box(x - 3, y - 3, x + 3, y + 3)) for box in boxes for x, y in marks)
+    walls = [(*at(*series.path[0]), *at(*series.path[1])) for series in (roof, flat)]
+    assert not any(box.crossed_by(wall) for box in boxes for wall in walls)
+
+
+def test_looks_tell_devices_dtypes_and_batches_apart() -> None:
+    cases = [
+        Case(model="net", device=on, batch=batch, dtype=dtype)
+        for on in ("quick", "slow")
+        for dtype in ("fp32", "bf16")
+        for batch in (1, 64)
+    ]
+    looks = CaseLooks.of(cases)
+    seen = {
+        (its.colour, its.shape, looks.dot(case, Dot(1.0, 1.0)).size) for case in cases if (its := looks.series(case))
+    }
+    assert len(seen) == len(cases)
+    assert [series.name for series in looks.legend()] == ["fp32", "bf16"]
+    assert list(looks.notes()) == ["size of a mark: batch 1 to 64"]
+    # One device: its models have colours, and their names are written.
+    models = [Case(model=f"net{letter}", device="quick", batch=8) for letter in "abc"]
+    one = CaseLooks.of(models)
+    assert len({one.series(case).colour for case in models}) == 3
+    assert [one.dot(case, Dot(1.0, 1.0)).label for case in models] == ["neta", "netb", "netc"]

@@ -432,3 +432,14 @@ def test_what_a_file_says_does_not_steer_the_terminal(tmp_path: Path) -> None:
     )
     assert done.exit_code == 3
     assert "crash, \\x1b]0;title\\x07 no\\nmore" in done.stderr
+
+
+def test_a_chart_beside_the_tables(tmp_path: Path, files: tuple[Path, Path]) -> None:
+    table, picture = tmp_path / "runs.csv", tmp_path / "latency.svg"
+    both().save(tmp_path / "both.jsonl")
+    found = run(tmp_path / "both.jsonl", "--chart", "agreement", "-o", table, "-o", picture)
+    assert found.exit_code == 0, found.output
+    assert picture.read_bytes()[:5] == b"<?xml"
+    assert table.read_text().count("\n") > 1
+    assert run(*files, "--chart", "latency").exit_code == 2
+    assert run(*files, "-o", picture).exit_code == 2

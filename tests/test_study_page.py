@@ -128,6 +128,16 @@ def test_a_wide_table_begins_with_what_matters_most(page: Page) -> None:
     assert head.is_hidden()
 
 
+@pytest.mark.parametrize("width", [1440, 1000])
+def test_no_table_of_a_desk_is_cut(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.locator("details").evaluate_all("all => all.forEach(each => { each.open = true; })")
+    page.wait_for_timeout(100)
+    cut = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth + 1).map(box => box.ariaLabel)"
+    assert page.locator(".scroll").evaluate_all(cut) == []
+    assert "more)" in results(page).get_by_role("button", name="All columns").inner_text()
+
+
 def test_a_mark_tells_what_it_is(page: Page) -> None:
     tip = page.locator("#tip")
     assert tip.is_hidden()

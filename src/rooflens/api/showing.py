@@ -129,8 +129,8 @@ def chart(name: str, *records: RecordSet) -> ChartPicture:
     """Return a chart of estimates and measurements: ``rl.chart("throughput", est, time).save("resnet18.svg")``.
 
     Args:
-        name: ``agreement`` (bound against measured time), ``latency`` (time against FLOP) or ``throughput`` (samples
-            per second against the batch).
+        name: ``agreement`` (bound against measured time), ``latency`` (time against FLOP), ``throughput`` (samples
+            per second against the batch) ...: [all of them](figures.md#other-charts); an unknown name lists them.
         records: sets of any sources.
 
     Raises:

@@ -9,6 +9,7 @@ import click
 
 import rooflens as rl
 from rooflens.cli.options import (
+    FIGURES,
     TABLES,
     OutputPath,
     check_outputs,
@@ -16,6 +17,7 @@ from rooflens.cli.options import (
     examples,
     format_option,
     output_option,
+    save_picture,
     write,
 )
 from rooflens.cli.prices import price_option
@@ -63,6 +65,7 @@ class Percent(click.ParamType):  # type: ignore[type-arg]
         "rooflens compare old.csv new.csv --question kernels",
         "rooflens compare a.jsonl --question devices --price t4=0.4 --price h200=3.5",
         "rooflens compare study.jsonl --question correlation -o correlation.tex",
+        "rooflens compare study.jsonl --question throughput --chart throughput -o throughput.html",
         "rooflens compare bf16.jsonl int4.jsonl --question answers",
     )
 )
@@ -104,8 +107,18 @@ class Percent(click.ParamType):  # type: ignore[type-arg]
     "--over", help="The quantity that time grows with: batch, flops ..., seq_len ... (scaling).  [default: batch]"
 )
 @click.option("--phase", type=click.Choice(PHASES), help="One phase instead of the step (correlation, scaling).")
+@click.option(
+    "--chart",
+    metavar="NAME",
+    help="The chart for an -o of .png, .svg, .pdf or .html, by its name in 'rooflens plot --chart' or in a report;"
+    " an unknown name prints the list.",
+)
 @format_option("csv holds the first table; csv and json hold numbers in base units.")
-@output_option(*TABLES, help="Also write this file: .json .csv .md .tex .txt. Repeatable.")
+@output_option(
+    *TABLES,
+    *FIGURES,
+    help="Also write this file: .json .csv .md .tex .txt, or a chart: .png .svg .pdf .html. Repeatable.",
+)
 @click.pass_context
 def compare(
     context: click.Context,
@@ -117,6 +130,7 @@ def compare(
     format_: Format,
     outputs: tuple[Path, ...],
     prices: tuple[tuple[str, float], ...],
+    chart: str | None,
     across: tuple[str, ...],
     **options: Any,
 ) -> None:
@@ -138,10 +152,18 @@ def compare(
     if junit is not None and threshold is None:
         raise click.UsageError("--junit needs --fail-if-slower: without a threshold there are no verdicts")
     check_outputs([*outputs, *([] if junit is None else [junit])])
+    pictures = [path for path in outputs if path.suffix.lower() in FIGURES]
+    if bool(pictures) != (chart is not None):
+        raise click.UsageError("--chart NAME and an -o of .png, .svg, .pdf or .html go together")
     comparison = rl.compare(*files, across=across or None, prices=dict(prices) or None, **options)
     if threshold is not None and not isinstance(comparison, RunComparison):
         raise click.UsageError("--fail-if-slower needs two measured sides; add --question runs to see what is missing")
-    emit_text(lambda wanted, color: rl.table(comparison, format=wanted, color=color), format_, outputs)
+    tables = [path for path in outputs if path not in pictures]
+    emit_text(lambda wanted, color: rl.table(comparison, format=wanted, color=color), format_, tables)
+    if chart is not None:
+        drawn = rl.chart(chart, *map(rl.read, files))
+        for path in pictures:
+            save_picture(drawn, path)
     doubts = (comparison[0] if isinstance(comparison, tuple) else comparison).doubts
     if threshold is not None and isinstance(comparison, RunComparison):
         if junit is not None:

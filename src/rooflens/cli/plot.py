@@ -52,8 +52,8 @@ from rooflens.errors import FileError
 @click.option(
     "--chart",
     metavar="NAME",
-    help="Draw another chart instead of the roofline, as .png, .svg or .pdf. An unknown name prints the list of charts."
-    " Of the options, only -o and --format work with it.",
+    help="Draw another chart instead of the roofline, by its name here or in the report of a study. An unknown name"
+    " prints the list of charts. Of the options, only -o, --width and --format work with it.",
 )
 @click.option(
     "--width",

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+
+from rooflens.records import Case
+from rooflens.report.case_names import differing, name_of
+from rooflens.report.figures.palette import MOST_MODELS
+
+FAMILIES = "model family"
+"""What colours tell where there are more models than colours."""
 
 _WORDS = re.compile(r"[\s_\-.]+")
 _SIZES = frozenset(
@@ -29,3 +37,11 @@ def family_of(model: str) -> str:
         if letters != word:
             break
     return " ".join(words) or model
+
+
+def colours_tell(cases: Sequence[Case]) -> tuple[str, Callable[[Case], str]]:
+    """Return what colours tell of whole cases, and its value of each: the first thing that differs, or the family."""
+    if len({case.model for case in cases}) > MOST_MODELS:
+        return FAMILIES, lambda case: family_of(case.model)
+    first = differing(cases)[0]
+    return first, lambda case: name_of(case, [first])

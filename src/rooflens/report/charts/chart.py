@@ -10,12 +10,20 @@ from rooflens.report.figures.palette import Symbol
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One mark, the lines that a pointer shows of it, and the ends of its error bar."""
+    """One mark, and the lines that a pointer shows of it.
+
+    Attributes:
+        bar: the ends of its error bar.
+        label: a name beside it; marks of one name share it.
+        size: of its symbol, as a multiple of the usual one.
+    """
 
     x: float
     y: float
     tip: tuple[str, ...] = ()
     bar: tuple[XY, XY] | None = None
+    label: str = ""
+    size: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +35,7 @@ class Series:
         path: corners of a line.
         dash: lengths of line and gap.
         tip: the lines that a pointer shows of it.
-        label: text at the right end of the line.
+        label: text beside the line.
     """
 
     name: str

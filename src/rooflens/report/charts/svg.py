@@ -11,6 +11,7 @@ from html import escape
 
 from rooflens.report.charts.chart import Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
 from rooflens.report.charts.colours import diverging, ink_on, on_dark
+from rooflens.report.charts.labels import chart_labels
 from rooflens.report.escape import printable
 from rooflens.report.figures.axes import XY, Axis, place, tick_text, ticks
 from rooflens.report.figures.palette import FAINT, Symbol
@@ -19,6 +20,8 @@ WIDTH, HEIGHT = 560.0, 370.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76.0, 14.0, 26.0, 46.0
 _LETTER = 6.6
 """Width of an average letter of a tick or a label."""
+_LABEL = 12.0
+"""Size of the type of a label on a phone; elsewhere it is smaller."""
 _ROW, _BAR, _EDGE = 22.0, 15.0, 6.0
 _CELL, _HEAD = 30.0, 36.0
 _REACH: Mapping[Symbol, float] = {
@@ -108,6 +111,7 @@ def _text(x: float, y: float, text: str, *, anchor: str = "middle", more: str = 
 
 def _plot(chart: Plot) -> Iterator[str]:
     width, height = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+    foot = _TOP + height
 
     def at(point: XY) -> XY:
         return _LEFT + width * place(chart.x, point[0]), _TOP + height * (1 - place(chart.y, point[1]))
@@ -119,13 +123,19 @@ def _plot(chart: Plot) -> Iterator[str]:
             x, y = at((dot.x, dot.y))
             if dot.bar is not None:
                 marks += f'<path d="{_corners(map(at, dot.bar))}" class="l" stroke-width="3" opacity=".35"/>'
-            marks += f'<use href="#{series.shape}" x="{x:.1f}" y="{y:.1f}" class="d"{_tip(dot.tip)}/>'
+            if dot.size == 1:
+                where = f'x="{x:.1f}" y="{y:.1f}"'
+            else:
+                where = f'transform="translate({x:.1f} {y:.1f}) scale({dot.size:.3g})"'
+            marks += f'<use href="#{series.shape}" {where} class="d"{_tip(dot.tip)}/>'
         if series.path:
             line = f'<path d="{_corners(map(at, series.path))}" class="l" {_dashed(series)}{_tip(series.tip)}/>'
         yield f'<g class="c" {_ink(series.colour)}>{line}{marks}</g>'
-        if series.path and series.label:
-            x, y = at(series.path[-1])
-            yield _text(x - 4, y - 5, series.label, anchor="end", more=' class="label"')
+    for label in chart_labels(chart, width, height, _LABEL):
+        if label.leader is not None:
+            x0, y0, x1, y1 = label.leader
+            yield f'<path d="M{_LEFT + x0:.1f},{foot - y0:.1f}L{_LEFT + x1:.1f},{foot - y1:.1f}" class="leader"/>'
+        yield _text(_LEFT + label.left, foot - label.middle + 4, label.text, anchor="start", more=' class="label"')
 
 
 def _corners(points: Iterable[XY]) -> str:

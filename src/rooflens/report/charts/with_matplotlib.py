@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
+from textwrap import fill, wrap
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from rooflens.report.charts.chart import Bar, BarPiece, Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
 from rooflens.report.charts.colours import diverging, ink_on
+from rooflens.report.charts.labels import chart_labels
 from rooflens.report.escape import printable
 from rooflens.report.figures.axes import Axis, tick_text, ticks
+from rooflens.report.figures.labels import TextLine
 from rooflens.report.figures.matplotlib_files import MARKERS, empty, file_bytes, frame
+from rooflens.report.figures.page_layout import NARROW
 from rooflens.report.figures.palette import FAINT, GREY, INK
 
 _WIDTH, _PLANE, _ROW, _EDGE = 7.0, 4.4, 0.26, 1.1
 """Inches: of a figure, of a plane between two axes, of a row, and of what lies around the rows."""
+_SHAPE = 0.9
+"""Height of a narrow plane, against the width of its page."""
+_INCH, _LETTERS = 72.0, 17
+"""Points, and letters of a note, in an inch."""
+_LEFT, _RIGHT, _KEYS, _FOOT, _KEY = 62.0, 10.0, 120.0, 40.0, 13.5
+"""Points: of ticks left of a plane, of the edge, of a legend beside it, of the axis below it, of a row of a legend."""
+_LABEL = 7.4
+"""Size of the type of labels."""
 _MOST_KEYS = 24
 """Rows that a legend shows."""
 
@@ -30,24 +44,48 @@ def render(chart: Chart, suffix: str, *, notes: bool = False, width: float | Non
 
     Args:
         notes: True writes the notes of the chart below it; the page of a report has them in its text.
+        width: of the page in points.
     """
-    return file_bytes(lambda: _draw(chart, chart.notes if notes else ()), suffix, font_size=9, tight=True)
+    words = chart.notes if notes else ()
+    return file_bytes(lambda: _draw(chart, words, width), suffix, font_size=9, tight=True, width=width)
 
 
-def _draw(chart: Chart, notes: Sequence[str]) -> Canvas:
-    rows = 0 if isinstance(chart, Plot) else len(chart.bars if isinstance(chart, Bars) else chart.rows)
-    canvas = empty(_WIDTH, _PLANE if isinstance(chart, Plot) else _EDGE + _ROW * rows)
+def _draw(chart: Chart, notes: Sequence[str], width: float | None) -> Canvas:
+    labels: list[str] = []
+    if not isinstance(chart, Plot):
+        labels = [bar.label for bar in chart.bars] if isinstance(chart, Bars) else [label for label, _ in chart.rows]
+    inches = _WIDTH if width is None else width / _INCH
+    below = inches < NARROW / _INCH
+    high = min(_PLANE, _SHAPE * inches) if isinstance(chart, Plot) else _EDGE + _ROW * len(labels)
+    canvas = empty(inches, high)
     plane = canvas.add_subplot()
-    plane.set_title(_plain(chart.title), loc="left", fontsize=10.5, color=INK, fontweight="bold")
+    if width is not None:  # what stands left of the plane, the plane, and a legend beside it fill the width
+        left = max([_LEFT, *(TextLine(shortened(printable(label)), 8.2).width + 12 for label in labels)])
+        own = plane.get_position()
+        room = width - left - (_RIGHT if below or isinstance(chart, HeatMap) else _KEYS)
+        plane.set_position((left / width, own.y0, room / width, own.height))
+    longest = int(inches * _LETTERS)
+    title = fill(_plain(chart.title), longest * 2 // 3)
+    above: dict[str, Any] = {"pad": 22} if isinstance(chart, Plot) or (isinstance(chart, Bars) and chart.limits) else {}
+    own = plane.get_position()
+    start = 0.0 if width is None else 4 / width  # of a page of its own, the title begins at its edge
+    if start:
+        above["x"] = (start - own.x0) / own.width
+    plane.set_title(title, loc="left", fontsize=10.5, color=INK, fontweight="bold", **above)
     if isinstance(chart, Plot):
         _plot(plane, chart)
     elif isinstance(chart, Bars):
         _bars(plane, chart)
     else:
         _heat(plane, chart)
+    foot = -_FOOT / (high * _INCH)
+    if not isinstance(chart, HeatMap):
+        foot -= _legend(plane, chart, below=below) / (high * _INCH)
     if notes:
-        text = "\n".join(map(_plain, notes))
-        canvas.text(plane.get_position().x0, -0.02, text, fontsize=7.4, color=GREY, verticalalignment="top")
+        text = "\n".join(line for note in notes for line in wrap(_plain(note), longest))
+        canvas.text(
+            start or own.x0, plane.get_position().y0 + foot, text, fontsize=7.4, color=GREY, verticalalignment="top"
+        )
     return canvas
 
 
@@ -62,33 +100,30 @@ def _plot(plane: Axes, chart: Plot) -> None:
     frame(plane, 8.2)
     for series in chart.series:
         _series(plane, series)
-    _legend(plane, chart)
+    _labels(plane, chart)
+    look: dict[str, Any] = {"xytext": (0, 6), "textcoords": "offset points", "color": INK}
+    plane.annotate(_plain(chart.y.label), (0, 1), xycoords="axes fraction", **look)
 
 
 def _axis(plane: Axes, name: str, axis: Axis) -> None:
-    shown = ticks(axis)
+    most = 6
+    if name == "x":
+        widest = max((TextLine(tick_text(axis, tick), 8.2).width for tick in ticks(axis)), default=1.0)
+        most = max(2, min(most, int(_points(plane)[0] / (1.25 * widest))))
+    shown = ticks(axis, most)
     plane.set(**{f"{name}scale": axis.scale, f"{name}lim": (axis.low, axis.high)})
     its = plane.xaxis if name == "x" else plane.yaxis
     its.set_major_locator(FixedLocator(shown))
     its.set_minor_locator(NullLocator())
     its.set_ticklabels([tick_text(axis, tick) for tick in shown])
-    its.set_label_text(_plain(axis.label), color=INK)
+    if name == "x":
+        its.set_label_text(_plain(axis.label), color=INK)
 
 
 def _series(plane: Axes, series: Series) -> None:
     if series.path:
         (line,) = plane.plot(*zip(*series.path, strict=True), color=series.colour, linewidth=series.width * 0.75)
         line.set_linestyle(_dash(series))
-        if series.label:
-            plane.annotate(
-                _plain(series.label),
-                series.path[-1],
-                xytext=(-3, 3),
-                textcoords="offset points",
-                ha="right",
-                fontsize=7.4,
-                color=INK,
-            )
     for dot in series.dots:
         if dot.bar is not None:
             plane.plot(
@@ -97,18 +132,46 @@ def _series(plane: Axes, series: Series) -> None:
     if series.dots:
         x, y = [dot.x for dot in series.dots], [dot.y for dot in series.dots]
         plane.scatter(
-            x, y, s=20, color=series.colour, marker=MARKERS[series.shape], edgecolor="white", linewidth=0.4, zorder=3
+            x,
+            y,
+            s=[20 * dot.size**2 for dot in series.dots],
+            color=series.colour,
+            marker=MARKERS[series.shape],
+            edgecolor="white",
+            linewidth=0.4,
+            zorder=3,
         )
+
+
+def _points(plane: Axes) -> tuple[float, float]:
+    """Return width and height of a plane in points."""
+    box = plane.get_window_extent()
+    dpi = plane.figure.dpi / _INCH
+    return box.width / dpi, box.height / dpi
+
+
+def _labels(plane: Axes, chart: Plot) -> None:
+    width, height = _points(plane)
+    for label in chart_labels(chart, width, height, _LABEL, lambda text: TextLine(text, _LABEL).width):
+        if label.leader is not None:
+            x0, y0, x1, y1 = label.leader
+            xs, ys = (x0 / width, x1 / width), (y0 / height, y1 / height)
+            plane.plot(xs, ys, color=GREY, linewidth=0.5, transform=plane.transAxes)
+        where = (label.left / width, label.middle / height)
+        effects = [withStroke(linewidth=2, foreground="white")]
+        look: dict[str, Any] = {"fontsize": _LABEL, "color": INK, "va": "center_baseline", "path_effects": effects}
+        plane.text(*where, _plain(label.text), transform=plane.transAxes, **look)
 
 
 def _dash(series: Series) -> Any:
     return (0, series.dash) if series.dash else "-"
 
 
-def _legend(plane: Axes, chart: Plot | Bars) -> None:
+def _legend(plane: Axes, chart: Plot | Bars, *, below: bool) -> float:
+    """Draw the legend beside the plane, or below it; return how many points it needs there."""
     names = legend_names(chart)
     if len(names) < 2:
-        return
+        return 0.0
     handles: list[Any] = []
     if isinstance(chart, Bars):
         handles = [Patch(facecolor=chart.groups[name], label=_plain(name)) for name in names]
@@ -120,16 +183,19 @@ def _legend(plane: Axes, chart: Plot | Bars) -> None:
             handle = Line2D([], [], color=series.colour, marker=marker, label=_plain(name), linewidth=1.2)
             handle.set_linestyle(_dash(series) if series.path else "none")
             handles.append(handle)
-    columns = 2 if len(handles) > 6 else 1
+    columns = 2 if below or len(handles) > _MOST_KEYS / 2 else 1
+    box = plane.get_position()
+    under = (-box.x0 / box.width, -_FOOT / _points(plane)[1])
     plane.legend(
         handles=handles[:_MOST_KEYS],
         loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
+        bbox_to_anchor=under if below else (1.01, 1.0),
         frameon=False,
         fontsize=8,
-        ncols=columns if len(handles) > _MOST_KEYS / 2 else 1,
+        ncols=columns,
         borderaxespad=0,
     )
+    return math.ceil(len(handles) / columns) * _KEY if below else 0.0
 
 
 def _bars(plane: Axes, chart: Bars) -> None:
@@ -147,7 +213,6 @@ def _bars(plane: Axes, chart: Bars) -> None:
     plane.set_ylim(len(labels) - 0.4, -0.6)
     frame(plane, 8.2)
     plane.grid(visible=False, axis="y")
-    _legend(plane, chart)
 
 
 def _before(bar: Bar, group: str) -> Iterable[BarPiece]:

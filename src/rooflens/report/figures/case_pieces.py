@@ -13,7 +13,7 @@ from rooflens.report.case_names import PHASE_WORDS, SHORT_PHASES, differing, nam
 from rooflens.report.columns import sum_of_known
 from rooflens.report.figures.labels import cut
 from rooflens.report.figures.palette import MIXED, MOST_MODELS, WHOLE
-from rooflens.report.model_families import family_of
+from rooflens.report.model_families import FAMILIES, colours_tell, family_of
 from rooflens.results import GROUP_KEYS, Evidence, RecordSet
 from rooflens.results.totals import grouped_by
 
@@ -23,8 +23,6 @@ BY: tuple[PieceKind, ...] = ("model", "phase", "module", "family", "op", "kernel
 FEW_LAUNCHES = 12
 """Up to so many launches of kernels are shown one by one, more by the name of the kernel."""
 _LONGEST_KERNEL = 80
-FAMILIES = "model family"
-"""What colours tell where there are more models than colours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +90,7 @@ class Naming:
         fields = differing(cases)
         names = len({name_of(case, fields) for case in cases})
         models = len({case.model for case in cases})
-        colours = fields[0] if names > 1 else "phase" if several_phases else "model"
-        if models > MOST_MODELS:
-            colours = FAMILIES
+        colours = "phase" if names == 1 and several_phases else colours_tell(cases)[0]
         few = names <= MOST_MODELS or models == 1
         labels = fields if few else tuple(field for field in fields if field != "batch size")
         return cls(fields, labels, colours, names > 1, several_phases, len(evidence) > 1)

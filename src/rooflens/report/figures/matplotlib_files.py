@@ -11,6 +11,7 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
+from matplotlib.transforms import Bbox
 
 from rooflens.report.figures.palette import FAINT, GREY, INK, Symbol
 
@@ -24,6 +25,8 @@ MARKERS: Mapping[Symbol, str] = {
 }
 """matplotlib's names of the symbols."""
 DPI = 160
+_EDGE = 0.1
+"""Inches."""
 _DATES: Mapping[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
@@ -44,13 +47,21 @@ def frame(plane: Axes, size: float) -> None:
         spine.set_color(GREY)
 
 
-def file_bytes(draw: Callable[[], Canvas], suffix: str, *, font_size: float = 10.0, tight: bool = False) -> bytes:
+def file_bytes(
+    draw: Callable[[], Canvas],
+    suffix: str,
+    *,
+    font_size: float = 10.0,
+    tight: bool = False,
+    width: float | None = None,
+) -> bytes:
     """Return the bytes of a PNG, SVG or PDF file.
 
     Args:
         draw: makes the figure; called where no style of the user holds.
         font_size: of what has no size of its own, in points.
         tight: True cuts the page to what is on it.
+        width: of a page that is cut in height alone, in points.
     """
     settings: Any = {
         "svg.hashsalt": "rooflens",
@@ -61,12 +72,17 @@ def file_bytes(draw: Callable[[], Canvas], suffix: str, *, font_size: float = 10
     # The defaults first: a style that the user has set must not move anything.
     with style.context("default"), mpl.rc_context(settings):
         file = io.BytesIO()
-        draw().savefig(
+        canvas = draw()
+        cut: Any = "tight" if tight else None
+        if tight and width is not None:
+            box = canvas.get_tightbbox()
+            cut = Bbox.from_extents(0, box.y0 - _EDGE, width / 72, box.y1 + _EDGE)
+        canvas.savefig(
             file,
             format=suffix,
             dpi=DPI,
             facecolor="white",
-            bbox_inches="tight" if tight else None,
+            bbox_inches=cut,
             metadata=_DATES.get(suffix),
         )
     return file.getvalue()

@@ -11,7 +11,7 @@ from rooflens.records import Case, Device
 from rooflens.report.case_names import shared
 from rooflens.report.columns import misfits
 from rooflens.report.figures.axes import Axis
-from rooflens.report.figures.case_pieces import BY, FAMILIES, FEW_LAUNCHES, Naming, PieceKind, launches
+from rooflens.report.figures.case_pieces import BY, FEW_LAUNCHES, Naming, PieceKind, launches
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, DeviceRoof, ceiling_lines, roofs
 from rooflens.report.figures.marks import MOST, Placement, place
 from rooflens.report.figures.memory_levels import definitions, intensity_label, shown_levels, without_roof
@@ -19,6 +19,7 @@ from rooflens.report.figures.palette import MOST_GROUPS, MOST_MODELS, OTHER, WHO
 from rooflens.report.figures.roofline_data import Link, Mark, RugMark, Trail
 from rooflens.report.figures.saving import Figure
 from rooflens.report.figures.trails import trails
+from rooflens.report.model_families import FAMILIES
 from rooflens.results import Evidence, RecordSet, join
 
 ABOVE = (

@@ -12,7 +12,7 @@ from rooflens.report.charts import Axis, Dot, Plot, Series
 from rooflens.report.comparison import agreement_tables
 from rooflens.report.figures.axes import XY
 from rooflens.report.figures.palette import GREY
-from rooflens.report.study.cases import device_series
+from rooflens.report.study.cases import case_notes, case_series
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
 from rooflens.results import Evidence
@@ -82,8 +82,8 @@ def against_measured(steps: Sequence[BoundAndTime]) -> Plot:
     placed = [(pair, x) for pair, x in points if x]
     ends = [value for pair, x in placed for value in (x, pair.seconds)]
     ends += [value for pair in predicted for value in (pair.low, pair.high) if value]
-    what = "expected" if predicted else "bound"
-    notes = [f"on the line both are equal; above it a step takes longer than {what}"]
+    what, longer = ("expected", "expected") if predicted else ("bound", "its bound")
+    notes = [f"on the line both are equal; above it a step takes longer than {longer}"]
     notes += [BAND] if predicted else []
     return Plot(
         key=f"{'predicted' if predicted else 'bound'}-measured",
@@ -92,11 +92,11 @@ def against_measured(steps: Sequence[BoundAndTime]) -> Plot:
         y=Axis.around("measured time", ends, "s"),
         series=(
             _line(min(ends), max(ends), "equal"),
-            *device_series(
+            *case_series(
                 [(pair.item.case, Dot(x, pair.seconds, _tip(pair), _band(pair, pair.seconds))) for pair, x in placed]
             ),
         ),
-        notes=tuple(notes),
+        notes=(*notes, *case_notes([pair.item.case for pair, _ in placed])),
     )
 
 
@@ -113,8 +113,11 @@ def achieved(steps: Sequence[BoundAndTime]) -> Plot:
         title="Achieved against attainable performance",
         x=Axis.around("attainable: FLOP over bound", ends, "FLOP/s"),
         y=Axis.around("achieved: FLOP over measured time", ends, "FLOP/s"),
-        series=(_line(min(ends), max(ends), "all that the roofline allows"), *device_series(points)),
-        notes=("vertical distance from the line: what is lost to launches, tiles, clocks and everything else",),
+        series=(_line(min(ends), max(ends), "all that the roofline allows"), *case_series(points)),
+        notes=(
+            "vertical distance from the line: what is lost to launches, tiles, clocks and everything else",
+            *case_notes([case for case, *_ in points]),
+        ),
     )
 
 

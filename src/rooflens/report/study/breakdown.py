@@ -83,6 +83,14 @@ def representatives(evidence: Iterable[Evidence]) -> list[Evidence]:
     return sorted(items, key=lambda item: -(BOUND.read(item).value or 0.0))[:MOST] if len(items) > MOST else items
 
 
+def shares(evidence: Iterable[Evidence], key: str, by: By) -> Bars | None:
+    """Return one chart of shares, as a report has it; None where nothing is known for it."""
+    items = representatives(evidence)
+    if by == "phase":
+        items = [item for item in items if len(item.phases) > 1]
+    return next((chart for chart in _charts(items, by) if chart.key == f"{key}-by-{by}"), None)
+
+
 def _charts(items: Sequence[Evidence], by: By) -> Iterator[Bars]:
     every = [(item, _amounts(item, by)) for item in items]
     for key, title, unit in _AMOUNTS:

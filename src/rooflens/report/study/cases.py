@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import get_args
 
 from rooflens.records import Case
 from rooflens.report.case_names import differing, name_of
 from rooflens.report.charts import Dot, Series
-from rooflens.report.figures.palette import Symbol, device_colour
+from rooflens.report.figures.palette import GREY, MOST_MODELS, OTHER, Symbol, device_colour, group_colours
+from rooflens.report.model_families import colours_tell
 
 SYMBOLS: tuple[Symbol, ...] = get_args(Symbol)
 """Of devices, beside their colours."""
+_SMALLEST, _LARGEST = 0.6, 1.5
+"""Sizes of marks whose size tells the batch."""
 CasePoint = tuple[Case, Dot]
 """A case, and its mark in a plot without its name."""
 
@@ -35,21 +41,105 @@ def device_note(cases: Iterable[Case]) -> tuple[str, ...]:
     return tuple(f"on {device}" for device in devices if device is not None and len(devices) == 1)
 
 
-def device_series(points: Sequence[CasePoint]) -> tuple[Series, ...]:
-    """Points of cases as one series per device, each with a colour and a symbol."""
-    named = naming([case for case, _ in points])
-    by_device: dict[str, list[Dot]] = {}
+@dataclass(frozen=True, slots=True)
+class CaseLooks:
+    """How cases are told apart on a chart: colour, symbol and size, and the name beside a mark.
+
+    Attributes:
+        tell: what a colour tells of a case.
+        colours: of each of these, and of what shares the last one.
+        rest: what shares it.
+        shapes: a symbol for each dtype where there are several, else for each device.
+        batches: the smallest and the largest, where sizes tell them.
+        fields: what a name has.
+    """
+
+    tell: Callable[[Case], str]
+    colours: Mapping[str, str]
+    rest: tuple[str, ...]
+    shapes: Mapping[str, Symbol]
+    by_dtype: bool
+    batches: tuple[int, int] | None
+    fields: tuple[str, ...]
+
+    @classmethod
+    def of(cls, cases: Sequence[Case]) -> CaseLooks:
+        """Devices have colours where there are several, else models, their families, or what differs."""
+        devices, dtypes = (
+            list(dict.fromkeys(values)) for values in zip(*((_device(case), case.dtype) for case in cases), strict=True)
+        )
+        several, rest = len(devices) > 1, tuple[str, ...]()
+        if several:
+            tell: Callable[[Case], str] = _device
+            colours = {device: device_colour(number, len(devices)) for number, device in enumerate(devices)}
+        else:
+            tell = colours_tell(cases)[1]
+            order = [group for group, _ in Counter(map(tell, cases)).most_common()]
+            rest = tuple(order[MOST_MODELS - 1 :]) if len(order) > MOST_MODELS else ()
+            colours = group_colours([group for group in order if group not in rest] + [OTHER] * bool(rest))
+        by_dtype, fields = len(dtypes) > 1, differing(cases)
+        batches = sorted({case.batch for case in cases if case.batch is not None})
+        sized = len(batches) > 1 and (several or fields[0] != "batch size")
+        told = [name for name, is_told in (("batch size", sized), ("dtype", by_dtype)) if is_told]
+        return cls(
+            tell=tell,
+            colours=colours,
+            rest=rest,
+            shapes=dict(zip(dtypes if by_dtype else devices, cycle(SYMBOLS), strict=False)),
+            by_dtype=by_dtype,
+            batches=(batches[0], batches[-1]) if sized else None,
+            fields=tuple(field for field in fields if field not in told) or fields[:1],
+        )
+
+    def series(self, case: Case) -> Series:
+        """Return a series without points that looks as this case does."""
+        group = self.tell(case)
+        name = OTHER if group in self.rest else group
+        shown = f"{len(self.rest)} more, see note" if name == OTHER else name
+        return Series(
+            name=shown, colour=self.colours[name], shape=self.shapes[case.dtype if self.by_dtype else _device(case)]
+        )
+
+    def dot(self, case: Case, dot: Dot) -> Dot:
+        """Return the mark of a case, named and as large as its batch."""
+        size = 1.0
+        if self.batches is not None and case.batch is not None:
+            low, high = self.batches
+            size = _SMALLEST + (_LARGEST - _SMALLEST) * math.log(case.batch / low) / math.log(high / low)
+        return replace(dot, label=name_of(case, self.fields), size=size)
+
+    def legend(self) -> Iterator[Series]:
+        """Yield what the symbols stand for, where the entries of the colours do not say it."""
+        for dtype, shape in self.shapes.items() if self.by_dtype else ():
+            yield Series(name=dtype, colour=GREY, shape=shape)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what sizes and the grey colour tell."""
+        if self.batches is not None:
+            yield f"size of a mark: batch {self.batches[0]} to {self.batches[1]}"
+        if self.rest:
+            yield f"grey, {len(self.rest)} more: {', '.join(self.rest)}"
+
+
+def case_series(points: Sequence[CasePoint]) -> tuple[Series, ...]:
+    """Points of cases as one series for each look."""
+    if not points:
+        return ()
+    cases = [case for case, _ in points]
+    looks, named = CaseLooks.of(cases), naming(cases)
+    dots: dict[Series, list[Dot]] = {}
     for case, dot in points:
-        by_device.setdefault(case.device or "", []).append(replace(dot, tip=(named(case), *dot.tip)))
-    return tuple(
-        replace(device_style(number, len(by_device)), name=device, dots=tuple(dots))
-        for number, (device, dots) in enumerate(by_device.items())
-    )
+        dots.setdefault(looks.series(case), []).append(looks.dot(case, replace(dot, tip=(named(case), *dot.tip))))
+    return (*(replace(look, dots=tuple(its)) for look, its in dots.items()), *looks.legend())
 
 
-def device_style(number: int, devices: int) -> Series:
-    """A series without points that has the colour and the symbol of a device among some."""
-    return Series(name="", colour=device_colour(number, max(2, devices)), shape=SYMBOLS[number % len(SYMBOLS)])
+def case_notes(cases: Sequence[Case]) -> tuple[str, ...]:
+    """What a reader must know of colours and sizes."""
+    return tuple(CaseLooks.of(cases).notes()) if cases else ()
+
+
+def _device(case: Case) -> str:
+    return case.device or ""
 
 
 def count(number: int, what: str) -> str:

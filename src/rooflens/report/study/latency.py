@@ -15,7 +15,7 @@ from rooflens.report.columns import misfits
 from rooflens.report.figures.axes import XY
 from rooflens.report.series import METHOD_WORDS, correlation_table, exponent_table
 from rooflens.report.study.agreement import BAND
-from rooflens.report.study.cases import device_series, naming
+from rooflens.report.study.cases import case_notes, case_series, naming
 from rooflens.report.study.content import Block, FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
 
@@ -57,10 +57,10 @@ def against(known: Sequence[TimedCase], x: Compared) -> Plot | None:
         title=f"Latency against {title}",
         x=Axis.around(f"{title} of a step" if unit else title, [a for _, a, _ in placed], unit),
         y=Axis.around(time, [y for _, dot in dots for y in (dot.y, *(end[1] for end in dot.bar or ()))], "s"),
-        series=device_series(dots),
+        series=case_series(dots),
         notes=(
-            f"latency is the {time}",
             *([BAND] if known[0].time == "predicted" else []),
+            *case_notes([case for case, _ in dots]),
             *misfits(case.evidence for case, _, _ in placed),
         ),
     )

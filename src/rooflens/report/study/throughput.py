@@ -10,11 +10,11 @@ from rooflens.compare import Sweep
 from rooflens.report.charts import Axis, Dot, Plot
 from rooflens.report.comparison import devices_tables
 from rooflens.report.series import sweep_table
-from rooflens.report.study.cases import device_style, naming
+from rooflens.report.study.cases import CaseLooks, naming
 from rooflens.report.study.content import FigureBlock, Section, TableBlock
 from rooflens.report.study.view import StudyView
 
-_MOST_NAMED = 3
+_MOST_NAMED, _NAMES = 3, 0.4
 MOST_LINES = 40
 """Sweeps that are drawn: those of the highest throughput."""
 
@@ -29,28 +29,29 @@ def throughput(view: StudyView) -> Section | None:
 
 
 def against_batch(known: Sequence[Sweep]) -> Plot:
-    """A line per model and device: colour and shape tell the device, dashes what only the bound allows."""
-    devices = list(dict.fromkeys(sweep.case.device or "" for sweep in known))
+    """A line per model, dtype and device, named beside it; dashes are what only the bound allows."""
     named = naming([sweep.case for sweep in known])
     shown = sorted(known, key=lambda sweep: -sweep.best[1])[:MOST_LINES]
+    looks = CaseLooks.of([sweep.case for sweep in shown])
     series = []
-    for sweep in sorted(shown, key=lambda sweep: devices.index(sweep.case.device or "")):
-        device, at_bound = sweep.case.device or "", sweep.origin == "bound"
+    for sweep in shown:
+        at_bound = sweep.origin == "bound"
         tips = ((named(sweep.case), f"batch {batch}: {units.show(rate)} samples/s") for batch, rate in sweep.rates)
         series.append(
             replace(
-                device_style(devices.index(device), len(devices)),
-                name=device,
+                looks.series(sweep.case),
                 path=tuple((float(batch), rate) for batch, rate in sweep.rates),
                 dash=(3, 2) if at_bound else (),
                 width=1.2,
                 dots=tuple(
-                    Dot(batch, rate, (*tip, "at its bound") if at_bound else tip)
+                    looks.dot(sweep.case, Dot(batch, rate, (*tip, "at its bound") if at_bound else tip))
                     for (batch, rate), tip in zip(sweep.rates, tips, strict=True)
                 ),
             )
         )
+    series += looks.legend()
     notes = ["dashed: the most that the bound allows"] if any(sweep.origin == "bound" for sweep in shown) else []
+    notes += looks.notes()
     too_large = [sweep for sweep in shown if sweep.too_large]
     for sweep in too_large[:_MOST_NAMED]:
         batches = ", ".join(map(str, sweep.too_large))
@@ -62,11 +63,17 @@ def against_batch(known: Sequence[Sweep]) -> Plot:
     return Plot(
         key="throughput-batch",
         title="Throughput against batch",
-        x=Axis.around("batch", [float(batch) for sweep in shown for batch, _ in sweep.rates], margin=1.2),
+        x=_batches([float(batch) for sweep in shown for batch, _ in sweep.rates]),
         y=Axis.around("samples per second", [rate for sweep in shown for _, rate in sweep.rates]),
         series=tuple(series),
         notes=tuple(notes),
     )
+
+
+def _batches(batches: list[float]) -> Axis:
+    """Return an axis with room for names at the right ends of lines."""
+    around = Axis.around("batch", batches, margin=1.2)
+    return replace(around, high=around.high * (around.high / around.low) ** _NAMES)
 
 
 def devices(view: StudyView) -> Section | None:

@@ -85,9 +85,9 @@ function enhance(block) {
       tools.append(select.parentNode);
     });
     tools.append(output);
-    if ("wide" in table.dataset && heads.some((head) => head.classList.contains("r"))) tools.append(columns(table));
+    tools.append(columns(table));
     block.querySelector(".scroll").before(tools);
-  }
+  } else block.querySelector(".scroll").before(columns(table));
   more.addEventListener("click", () => {
     limit = Infinity;
     show();
@@ -96,17 +96,65 @@ function enhance(block) {
   show();
 }
 
-// A wide table begins with the columns that matter most.
+// On a desk no column is cut: a table that is too wide is set tight, then its less important columns wait for a button.
+const rules = document.head.appendChild(document.createElement("style"));
+const fitted = [];
 function columns(table) {
   const button = document.createElement("button");
   button.type = "button";
-  const set = (few) => {
-    table.classList.toggle("few", few);
-    button.textContent = few ? "All columns" : "Fewer columns";
-  };
-  button.addEventListener("click", () => set(!table.classList.contains("few")));
-  set(true);
+  const heads = [...table.tHead.rows[0].cells];
+  const rows = [...table.tBodies[0].rows].slice(0, 200);
+  const same = (column) => rows.length > 1 && rows.every((row) => row.cells[column].textContent === rows[0].cells[column].textContent);
+  const all = heads.map((_, column) => column).slice(1).reverse();
+  const later = "wide" in table.dataset ? all.filter((column) => heads[column].classList.contains("r")) : [];
+  const least = [...new Set([...later, ...all.filter(same)])];
+  fitted.push({ table, button, heads, later, least, most: all.filter((column) => !least.includes(column)), few: true });
+  button.addEventListener("click", () => {
+    const state = fitted.find((each) => each.button === button);
+    state.few = !state.few;
+    fit();
+  });
   return button;
+}
+// All tables at once, so that the page is laid out only a few times.
+function fit() {
+  for (const state of fitted) {
+    state.hidden = [];
+    state.table.classList.remove("tight", "wrap");
+  }
+  paint();
+  const shown = innerWidth < 900 ? [] : fitted.filter(({ table }) => table.offsetParent);
+  let wide = shown.filter((state) => over(state) > 1);
+  wide.forEach(({ table }) => table.classList.add("tight"));
+  shown.filter((state) => state.few).forEach((state) => hide(state, state.least, state.later));
+  wide = wide.filter((state) => state.few && over(state) > 1);
+  paint();
+  wide.forEach(({ table }) => table.classList.add("wrap"));
+  wide.filter((state) => state.table.scrollWidth > state.table.closest(".scroll").clientWidth + 1).forEach((state) => hide(state, state.most, []));
+  paint();
+  for (const { button, few, hidden } of fitted) {
+    button.hidden = few && !hidden.length;
+    button.textContent = few ? `All columns (${hidden.length} more)` : "Fewer columns";
+  }
+}
+// How far a table without the columns that are to be hidden is wider than its room.
+function over({ table, heads, hidden }) {
+  const gone = hidden.reduce((sum, column) => sum + heads[column].offsetWidth, 0);
+  return table.scrollWidth - gone - table.closest(".scroll").clientWidth;
+}
+function hide(state, columns, anyway) {
+  let left = over(state);
+  for (const column of columns) {
+    if (left <= 1 && !anyway.includes(column)) continue;
+    left -= state.heads[column].offsetWidth;
+    state.hidden.push(column);
+  }
+}
+function paint() {
+  rules.textContent = fitted
+    .flatMap(({ table, hidden }) => (hidden || []).map((column) => [table.closest(".block").id, column + 1]))
+    .map(([id, nth]) => `#${id} tr > :nth-child(${nth}) { display: none }`)
+    .join("\n");
 }
 
 function labelled(words, field, title) {
@@ -149,4 +197,16 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("focusout", () => tell(null));
 
 document.querySelectorAll(".block").forEach(enhance);
-addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => { each.open = true; }));
+fit();
+let asked = 0;
+function later() {
+  cancelAnimationFrame(asked);
+  asked = requestAnimationFrame(fit);
+}
+addEventListener("resize", later);
+document.querySelectorAll("details").forEach((each) => each.addEventListener("toggle", later));
+addEventListener("beforeprint", () => {
+  rules.textContent = "";
+  document.querySelectorAll("details").forEach((each) => { each.open = true; });
+});
+addEventListener("afterprint", fit);

@@ -1,0 +1,108 @@
+"""Where the names of marks and lines stand on a chart, so that none covers another, a mark or a roof."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from rooflens.report.charts.chart import Plot, Series, shortened
+from rooflens.report.escape import printable
+from rooflens.report.figures.axes import XY, place
+from rooflens.report.figures.label_places import Box, Segment, Spot, along_flat, around, beside, first_free, spread
+
+_LETTER, _HIGH = 0.61, 1.25
+"""Width of an average letter and height of a line, in sizes of type."""
+_GAP, _RADIUS, _AWAY = 1.0, 4.5, 12.0
+_MOST, _MOST_DOTS = 40, 4
+
+
+@dataclass(frozen=True, slots=True)
+class ChartLabel:
+    """A text whose left end and middle are at a point, and a leader from it to its mark; in points, y upwards."""
+
+    text: str
+    left: float
+    middle: float
+    leader: Segment | None
+
+
+def chart_labels(
+    chart: Plot, width: float, height: float, size: float, measure: Callable[[str], float] | None = None
+) -> list[ChartLabel]:
+    """Return the labels that find a place on a plane of `width` x `height`: those of roofs first, then of marks.
+
+    Args:
+        size: of the type.
+        measure: gives the width of a text; default: a guess, rather too wide.
+    """
+    wide = measure or (lambda text: _LETTER * size * len(text))
+
+    def at(point: XY) -> XY:
+        return width * place(chart.x, point[0]), height * place(chart.y, point[1])
+
+    marks = [(at((dot.x, dot.y)), _RADIUS * dot.size, dot.label) for series in chart.series for dot in series.dots]
+    ends = [
+        (at((dot.x, dot.y)), _RADIUS * dot.size, dot.label)
+        for series in chart.series
+        if series.path and (dot := max(series.dots, key=lambda dot: dot.x, default=None)) is not None and dot.label
+    ]
+    roofs = [(series, line) for series in chart.series if series.tip for line in _lines(series, at)]
+    walls = [line for _, line in roofs]
+    lines = walls + [line for series in chart.series if not series.tip for line in _lines(series, at)]
+    names: list[str] = []
+    wishes: list[list[Spot]] = []
+    for series, line in roofs:
+        if series.label:
+            box = (wide(series.label), _HIGH * size)
+            names.append(series.label)
+            wishes.append(along_flat(line, box, lines) if line[1] == line[3] else beside(line, [line], box, lines))
+    for name, dots in [] if ends else _named(marks):
+        (point, radius), *also = dots
+        names.append(name)
+        wishes.append(around(point, radius, (wide(name), _HIGH * size), lines, also))
+    taken = [Spot(Box(x - r, y - r, x + r, y + r), x) for (x, y), r, _ in marks]
+    frame = Box(_GAP, _GAP, width - _GAP, height - _GAP)
+    column = list(_column(ends, width, height, size * _HIGH, wide)) if ends else []
+    half = size * _HIGH / 2
+    for label in column:
+        its = Box(label.left, label.middle - half, label.left + wide(label.text), label.middle + half)
+        taken.append(Spot(its, label.left))
+    spots = first_free(wishes, taken, frame, _GAP, walls=walls)
+    return column + [
+        ChartLabel(name, spot.box.left, (spot.box.bottom + spot.box.top) / 2, spot.leader)
+        for name, spot in zip(names, spots, strict=True)
+        if spot is not None
+    ]
+
+
+def _lines(series: Series, at: Callable[[XY], XY]) -> Iterator[Segment]:
+    for start, end in pairwise(series.path):
+        yield (*at(start), *at(end))
+
+
+def _column(
+    ends: list[tuple[XY, float, str]], width: float, height: float, high: float, wide: Callable[[str], float]
+) -> Iterator[ChartLabel]:
+    """Yield names right of the ends of lines, as near to them as possible; of too many the first ones."""
+    kept = ends[: int((height + _GAP) / (high + _GAP))]
+    left = max(x + radius for (x, _), radius, _ in ends) + _AWAY
+    centres = spread([y for (_, y), _, _ in kept], [high] * len(kept), 0.0, height, _GAP)
+    for ((x, y), radius, label), centre in zip(kept, centres, strict=True):
+        name = shortened(printable(label))
+        while len(name) > 1 and left + wide(name) > width:
+            name = f"{name[:-2]}…"
+        yield ChartLabel(name, left, centre, (left - _GAP, centre, x + radius, y))
+
+
+def _named(marks: list[tuple[XY, float, str]]) -> list[tuple[str, list[tuple[XY, float]]]]:
+    """Return each name with its marks: those first that stand furthest from the middle of all."""
+    if not marks:
+        return []
+    middle = [sum(mark[0][axis] for mark in marks) / len(marks) for axis in (0, 1)]
+    names: dict[str, list[tuple[XY, float]]] = {}
+    for point, radius, label in sorted(marks, key=lambda mark: -math.dist(mark[0], middle)):
+        if label:
+            names.setdefault(shortened(printable(label)), []).append((point, radius))
+    return [(name, dots[:_MOST_DOTS]) for name, dots in list(names.items())[:_MOST]]
