@@ -10,10 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from statistics import fmean
 
 from rooflens import units
-from rooflens.report.escape import printable
 from rooflens.report.figures.axes import XY, place
 from rooflens.report.figures.drawn_ceilings import FEW_DEVICES
 from rooflens.report.figures.drawn_marks import DrawnMark, drawn_marks
@@ -40,10 +38,10 @@ from rooflens.report.figures.labels import (
     ceiling_labels,
     footnotes,
     legend,
-    shorten,
     wrap,
 )
 from rooflens.report.figures.palette import GREY, INK, OTHER, ceiling_dash, group_colours
+from rooflens.report.figures.point_names import case_names, piece_names, point_names
 from rooflens.report.figures.roofline_data import RooflineData
 
 PAPER: Stretch = (1.0, 1.0)
@@ -69,10 +67,6 @@ KEY_INDENT = 16.0
 RUG_WIDTH = 7.0
 _MOST_UNPLACED = 4
 _SAMPLE = 24.0
-_MOST_NAMED, _SMALLEST_NAMED = 12, 0.15
-_MOST_CASES, _MOST_DOTS = 40, 6
-# Spots to a decade: marks that are nearer than a few points share a label.
-_SAME_SPOT = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,16 +165,14 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
     marks = drawn_marks(figure, colours)
     labels, rows = list(ceiling_labels(figure)), legend(figure, colours)
     below, few = width is not None and width < NARROW, len(figure.devices) <= FEW_DEVICES
-    texts = [block_size(label.rows)[0] for label in labels]
     column_of_rows = max((row.text.width + KEY_INDENT for row in rows), default=0.0)
-    column_width = max(*texts, column_of_rows, 60.0)
+    column_width = max([column_of_rows, 60.0, *(block_size(label.rows)[0] for label in labels)])
     beside_plane = EDGE if below else GUTTER + column_width + EDGE
     plane_width = PLANE_WIDTH if width is None else max(LEAST_WIDTH, width - LEFT - beside_plane)
     width = LEFT + plane_width + beside_plane
     room = width - 2 * EDGE
     notes = [line for text in footnotes(figure, _MOST_UNPLACED) for line in wrap(text, SMALL, room, colour=GREY)]
-    head = wrap(figure.title, HEADING if below else TITLE, room, bold=True)
-    head += wrap(figure.subtitle, SMALL if below else HEADING, room, colour=GREY) if figure.subtitle else []
+    head = _head(figure, room, below=below)
     bottom = EDGE + sum(line.height for line in notes) + BELOW
     column = [] if below else [label for label in labels if label.beside]
     inside = [label for label in labels if label not in column]
@@ -201,8 +193,6 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
         ]
         inside = [label for label, spot in zip(inside, spots, strict=True) if spot is not None]
     taken = [spot for spot in spots if spot is not None]
-    head.append(TextLine("", SMALL))  # a little room
-    head += wrap(figure.y.label, HEADING, room)
     top = plane.box.top + 6.0 + sum(line.height for line in head)
     left, low = (EDGE, bottom - BELOW + 2 * GAP) if below else (plane.box.right + GUTTER, plane.box.bottom)
     under = Box(left + _SAMPLE, low + KEY_HEIGHT * high, left + room, plane.box.bottom - BELOW)
@@ -223,6 +213,13 @@ def arrange(figure: RooflineData, stretch: Stretch = PAPER, width: float | None 
         colours=colours,
         below=below,
     )
+
+
+def _head(figure: RooflineData, room: float, *, below: bool) -> list[TextLine]:
+    """Return the lines above the plane: title, subtitle, some room, and the name of the upright axis."""
+    head = wrap(figure.title, HEADING if below else TITLE, room, bold=True)
+    head += wrap(figure.subtitle, SMALL if below else HEADING, room, colour=GREY) if figure.subtitle else []
+    return [*head, TextLine("", SMALL), *wrap(figure.y.label, HEADING, room)]
 
 
 def _short(label: CeilingLabel) -> CeilingLabel:
@@ -311,10 +308,6 @@ def _ceiling_label(plane: Plane, label: CeilingLabel, spot: Spot) -> TextBox:
     return TextBox(label.rows, spot.box, label.colour, spot.leader, anchor, bridge)
 
 
-_PointName = tuple[TextLine, list[tuple[XY, float]]]
-"""The name of one of some dots, the first of which is the best: points of the data, and radii on the page."""
-
-
 def _point_labels(
     surroundings: _Surroundings, marks: Sequence[DrawnMark], taken: Sequence[Spot], stretch: Stretch
 ) -> Iterator[TextBox]:
@@ -322,12 +315,12 @@ def _point_labels(
     plane, at = surroundings.plane, surroundings.plane.at
     figure = plane.figure
     if figure.hierarchical:
-        names = _piece_names(marks)
+        names = piece_names(marks)
     else:
         few = len(figure.devices) <= FEW_DEVICES
         ridges = dict.fromkeys((ridge.x, ridge.y) for ridge in figure.ridges if few)
         names = [(TextLine(f"ridge {units.show(x, 'FLOP/B')}", SMALL, GREY), [((x, y), 3.0)]) for x, y in ridges]
-        names += _point_names(figure, marks) if figure.sizes == "share" else _case_names(plane, marks)
+        names += point_names(figure, marks) if figure.sizes == "share" else case_names(at, marks)
     wishes = []
     for row, dots in names:
         (point, radius), *also = ((at(dot), radius) for dot, radius in dots)
@@ -339,70 +332,3 @@ def _point_labels(
             middle = (spot.anchor, (spot.box.bottom + spot.box.top) / 2)
             named = min((dot for dot, _ in dots), key=lambda dot: math.dist(at(dot), middle))
             yield TextBox((row,), spot.box, GREY, spot.leader, named)
-
-
-def _piece_names(drawn: Sequence[DrawnMark]) -> list[_PointName]:
-    """Return the pieces of a figure of several levels: each has one name, right of its marks or at another of them."""
-    pieces: dict[tuple[object, ...], list[DrawnMark]] = {}
-    for one in drawn:
-        mark = one.mark
-        pieces.setdefault((mark.label, mark.device, mark.source, mark.whole, mark.y), []).append(one)
-    names = []
-    for same in sorted(pieces.values(), key=lambda same: (not same[0].mark.whole, -same[0].mark.share)):
-        ordered = sorted(same, key=lambda one: -one.mark.x)
-        dots = [((one.mark.x, one.mark.y), one.reach) for one in (ordered[0], *reversed(ordered[1:]))]
-        names.append((TextLine(shorten(printable(same[0].mark.label)), SMALL), dots))
-    return names
-
-
-def _case_names(plane: Plane, drawn: Sequence[DrawnMark]) -> list[_PointName]:
-    """Return the names of whole cases, each once, at any of its marks: those first that stand apart from the others.
-
-    On several devices a case has one name too, since the rims tell the devices.
-    """
-    cases: dict[str, list[DrawnMark]] = {}
-    for one in drawn:
-        cases.setdefault(one.mark.label, []).append(one)
-    at = {id(one): plane.at((one.mark.x, one.mark.y)) for one in drawn}
-    middle_x, middle_y = (fmean(place[axis] for place in at.values()) for axis in (0, 1)) if at else (0.0, 0.0)
-
-    def apart(one: DrawnMark) -> float:
-        return math.hypot(at[id(one)][0] - middle_x, at[id(one)][1] - middle_y)
-
-    ranked = sorted(cases.items(), key=lambda item: -max(map(apart, item[1])))[:_MOST_CASES]
-    return [
-        (
-            TextLine(shorten(printable(label)), SMALL),
-            [((one.mark.x, one.mark.y), one.reach) for one in sorted(same, key=lambda one: -apart(one))[:_MOST_DOTS]],
-        )
-        for label, same in ranked
-    ]
-
-
-def _point_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[_PointName]:
-    """Return the pieces to name, largest share of time first.
-
-    Marks at one spot are named together. An estimated and an observed point are named once, and so is a case on many
-    devices, where it is quickest: there the rims tell the devices.
-    """
-    many = len(figure.devices) > FEW_DEVICES
-    alike: dict[tuple[object, ...], list[DrawnMark]] = {}
-    for one in drawn:
-        mark = one.mark
-        spot = (round(_SAME_SPOT * math.log10(mark.x)), round(_SAME_SPOT * math.log10(mark.y)))
-        alike.setdefault((spot, mark.group, mark.source, mark.device, mark.whole), []).append(one)
-    shares = [(sum(one.mark.share for one in same), same) for same in alike.values()]
-    # Numbers are short and explained below the figure: all of them are wanted.
-    part = 0.0 if figure.listing else _SMALLEST_NAMED
-    least = part * max((share for share, same in shares if not same[0].mark.whole), default=0.0)
-    shares.sort(key=lambda item: (not item[1][0].mark.whole, -item[0], -item[1][0].mark.y if many else 0.0))
-    names: dict[tuple[str, int | None], _PointName] = {}
-    for share, same in shares:
-        first = max(same, key=lambda one: one.mark.share)
-        mark = first.mark
-        if mark.whole or share >= least:
-            more = f" +{len(same) - 1} alike" if len(same) > 1 else ""
-            row = TextLine(shorten(printable(mark.label)) + more, SMALL)
-            key = (mark.label, None if many else mark.device)
-            names.setdefault(key, (row, [((mark.x, mark.y), first.reach)]))
-    return list(names.values())[: None if figure.listing else _MOST_NAMED]
