@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.chromium import DESK, NEEDS_CHROMIUM, PHONE, accessible, opened, running
+from tests.level_samples import cached, kernel
 from tests.report_samples import HOSTILE, SMALL, studied
 
 import rooflens as rl
+from rooflens.results import RecordSet
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-    from rooflens.results import RecordSet
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -216,6 +216,23 @@ def test_a_search_leaves_what_has_its_words(browser: Browser, tmp_path: Path) ->
     page = opened(browser, rl.explore(studied(tmp_path, text).records()).save(tmp_path / "page.html")).page
     page.get_by_label("Search model").fill("13")
     assert page.locator("#facets label:visible .value").all_inner_texts() == ["net_13"]
+    page.close()
+
+
+def test_one_row_has_nothing_to_choose_but_its_level(browser: Browser, tmp_path: Path) -> None:
+    """1 GFLOP in 1 ms over 400, 100 and 10 MB: 2.5, 10 and 100 FLOP per byte."""
+    page = opened(
+        browser, rl.explore(RecordSet([kernel()], devices={"toy-100": cached()})).save(tmp_path / "p.html")
+    ).page
+    assert page.locator("aside").is_hidden()
+    assert page.locator("main").evaluate("each => each.clientWidth") > DESK - 100
+    for level, intensity in (("dram", "100.0"), ("l2", "10.00"), ("l1", "2.500")):
+        page.get_by_label("Memory level").select_option(level)
+        page.locator("#roofline svg[role]").focus()
+        page.keyboard.press("ArrowRight")
+        assert f"1.000 ms, {intensity} FLOP/B, 1.000 TFLOP/s" in page.locator("#tip").inner_text()
+        assert f"FLOP per {level.replace('dram', 'DRAM')} byte" in page.locator("#roofline").inner_text()
+        assert page.evaluate("location.hash") == ("" if level == "dram" else f"#level={level}")
     page.close()
 
 
