@@ -17,6 +17,7 @@ html_theme = "furo"  # light and dark; the fonts of the system
 html_title = f"rooflens {release}"
 html_static_path = ["site"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
