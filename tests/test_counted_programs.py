@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ import torch
 from torch import nn
 
 import rooflens as rl
+from rooflens.api import counting as api
+from rooflens.machine import Machine
 from rooflens.records import AS_IS, Case
+from rooflens.results import RecordSet
+from rooflens.running import counting
 from rooflens.running.attributing import EQUAL
 from rooflens.running.counted_programs import program_records
 from rooflens.sources import counters
 from rooflens.sources.counters.launches import KernelLaunch
-from rooflens.sources.counters.ncu import Tool
+from rooflens.sources.counters.ncu import Tool, collecting
 from rooflens.sources.profile import profiled_step
 from rooflens.sources.profile.calls import FirstCalls
 from rooflens.sources.profile.launches import ProgramCalls, RepeatedCall
@@ -130,3 +135,111 @@ def test_a_region_tells_what_it_left_out_and_only_the_first_process_counts(
         told = msgspec.json.decode((tmp_path / "calls.json").read_bytes(), type=ProgramCalls)
         assert told == ProgramCalls(repeated=(RepeatedCall(call=1, first=0, path="a", phase=None),), processes=4)
         assert json.loads((tmp_path / "calls.json").read_text())["processes"] == 4
+
+
+NCU = """
+import json, os, pathlib, signal, subprocess, sys, time
+
+report, metrics, program = pathlib.Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]
+rows = [["ID", "Process ID", "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg",
+         "Kernel Name", "Device", "CC", *metrics], [""] * 6]
+units = {"per_second": "hz", "time": "ns", "bytes": "byte"}
+rows[1] += [next((unit for part, unit in units.items() if part in name), "") for name in metrics]
+
+def write(*_):
+    quoted = (",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows)
+    report.write_text("\\n".join(quoted) + "\\n")
+    os._exit(130 if _ else 0)
+
+signal.signal(signal.SIGINT, write)
+with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as run:
+    for line in run.stdout:  # what was launched between the marks: process, kernel, ranges
+        process, kernel, *ranges = line.split()
+        cell = process + "".join(f'  "<default domain>:{its}:none:none:none:none:none:none"' for its in ranges) + " "
+        rows.append([str(len(rows)), process, cell, kernel, "0", "9.0", *("1000" for _ in metrics)])
+        print(f'==PROF== Profiling "{kernel}" - {len(rows)}: 0%....50%....100% - 1 pass', flush=True)
+write()
+"""
+STEP = """
+import json, os, sys, time
+
+calls = [("gemm", "rooflens:phase:forward", "rooflens:module:0", "rooflens:call:0"),
+         ("relu", "rooflens:phase:forward", "rooflens:module:1", "rooflens:call:1")]
+if os.environ.get("LOCAL_RANK", "0") == "0" or not os.environ.get("ROOFLENS_COUNTERS"):
+    for kernel, *ranges in calls:
+        print(os.getpid(), kernel, *ranges, flush=True)
+    if told := os.environ.get("ROOFLENS_COUNTERS"):
+        repeated = [{"call": 2, "first": 0, "path": "2", "phase": "forward"}]
+        open(told, "w").write(json.dumps({"repeated": repeated, "processes": int(os.environ.get("WORLD_SIZE", "1"))}))
+"""
+RANKS = """
+import os, subprocess, sys
+
+for rank in ("1", "0"):
+    subprocess.run([sys.executable, sys.argv[1]], env=os.environ | {"LOCAL_RANK": rank, "WORLD_SIZE": "2"}, check=True)
+"""
+
+
+class PlayedTool(Tool):
+    """An ncu that runs the program, which prints what it launches."""
+
+    def command(self, metrics: Any, report: Path, *, cache: str, program: Any, several: bool = False) -> list[str]:
+        assert several  # kernels of NCCL are left out
+        return [sys.executable, self.path, str(report), ",".join(metrics), *program]
+
+
+@pytest.fixture
+def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RecordSet]:
+    """Counts a program under a played ncu, through the public function."""
+    for name, text in (
+        ("ncu.py", NCU),
+        ("step.py", STEP),
+        ("ranks.py", RANKS),
+        ("endless.py", STEP + "time.sleep(60)\n"),
+    ):
+        (tmp_path / name).write_text(text)
+    tool = PlayedTool(path=str(tmp_path / "ncu.py"), version="1", options=frozenset())
+    card = Machine(where="cuda", title="H200", cards=1, known=None, stored=tmp_path, device=rl.device("h200-sxm-141gb"))
+    monkeypatch.setattr(counting.ncu, "find", lambda: tool)
+    monkeypatch.setattr(counting.ncu, "capability", lambda: "9.0")
+    monkeypatch.setattr(api, "this_machine", lambda *_: card)
+    monkeypatch.setattr(PlayedTool, "printed", lambda _, report: nullcontext(iter(report.read_text().splitlines(True))))
+
+    def run(*program: str, **options: Any) -> RecordSet:
+        words = [sys.executable, *(str(tmp_path / name) for name in program)]
+        return rl.count_program(words, keep=tmp_path / "kept", **options)
+
+    return run
+
+
+def test_a_program_with_a_region_is_counted_from_end_to_end(count: Callable[..., RecordSet], tmp_path: Path) -> None:
+    """Two launches are counted, 1000 + 1000 bytes read and as many written; a third takes the counts of the first."""
+    found = count("step.py")
+    assert [(r.name, r.path, r.phase) for r in found] == [
+        ("gemm", "0", "forward"),
+        ("relu", "1", "forward"),
+        ("gemm", "2", "forward"),
+    ]
+    assert found.total("forward").bytes["dram"] == 3 * 2000
+    assert any(note.startswith("2 launches were counted for 3") for note in found.notes)
+    assert not any("processes" in note or "partial" in note for note in found.notes)
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["step-bnone-as-is-inference.ncu-rep"]
+
+
+def test_of_ranks_the_first_is_counted_or_shown_and_said(count: Callable[..., RecordSet], tmp_path: Path) -> None:
+    found = count("ranks.py", "step.py")
+    assert [r.path for r in found] == ["0", "1", "2"]
+    assert any(note.startswith("one of 2 processes was counted") for note in found.notes)
+    every = count("ranks.py", "step.py", every=True)  # all ranks mark their step
+    assert [r.path for r in every] == ["0", "1"]
+    assert any(note.startswith("2 processes marked a step") for note in every.notes)
+
+
+def test_a_program_that_its_limit_cuts_off_keeps_what_was_counted(
+    count: Callable[..., RecordSet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program lives on and holds the output open, as workers of a launcher do: nobody waits for it."""
+    monkeypatch.setattr(collecting, "DRAIN_SECONDS", 0.1)
+    found = count("endless.py", limit=1.0)
+    assert found.total().bytes["dram"] == 3 * 2000
+    assert any(note.startswith("partial: 2 launches were counted (the time limit was over)") for note in found.notes)

@@ -20,6 +20,8 @@ from rooflens.progress import Progress
 
 GRACE_SECONDS = 60.0
 """For ncu to write what it has when it is told to stop; after that it is killed."""
+DRAIN_SECONDS = 1.0
+"""For what ncu printed to be read after it has ended."""
 PLAIN = {"LC_ALL": "C", "NV_COMPUTE_PROFILER_DISABLE_SW_PRE_PASS": "1"}
 """Environment of ncu: numbers as in C, and no pass that only looks which functions a kernel calls."""
 _PROFILING = re.compile(r'==PROF== Profiling "(.*?)"(?:.*- (\d+) pass(?:es)?)?')
@@ -141,7 +143,9 @@ def started(command: Sequence[str], environment: Mapping[str, str] | None = None
 def _followed(run: subprocess.Popen[bytes], output: _Output, deadline: float, grace: float) -> bool:
     """Read what ncu prints until it ends; True if it had to be stopped."""
     lines: queue.Queue[str | None] = queue.Queue()
-    threading.Thread(target=_listen, args=(run, lines), daemon=True).start()
+    listener = threading.Thread(target=_listen, args=(run, lines), daemon=True)
+    listener.start()
+    threading.Thread(target=_watch, args=(run, listener, lines), daemon=True).start()
     stopped = False
     while True:
         try:
@@ -164,6 +168,13 @@ def _listen(run: subprocess.Popen[bytes], lines: queue.Queue[str | None]) -> Non
     with suppress(ValueError, OSError):  # the pipe was closed while this read it
         for line in run.stdout:
             lines.put(line.decode(errors="replace").rstrip())
+    lines.put(None)
+
+
+def _watch(run: subprocess.Popen[bytes], listener: threading.Thread, lines: queue.Queue[str | None]) -> None:
+    """Tell of the end of ncu also where what it started lives on and keeps its output open."""
+    run.wait()
+    listener.join(DRAIN_SECONDS)
     lines.put(None)
 
 
