@@ -8,6 +8,7 @@ import pytest
 from tests.ranked_steps import TERA, a_card, relu_on, steps
 
 import rooflens as rl
+from rooflens.report.figures.page_layout import Plane, arrange
 from rooflens.report.figures.roofline import roofline_figure
 from rooflens.results import RecordSet
 
@@ -59,3 +60,14 @@ def test_a_chart_of_times_has_error_bars_where_they_are_expected() -> None:
         assert x0 == x1 == dot.x
         assert low < dot.y < high
     assert any("8 of 10" in note for note in chart.notes)
+
+
+def test_no_label_lies_on_a_band() -> None:
+    for width in (None, 240.0):
+        page = arrange(roofline_figure(both(), by="phase"), width=width)
+        plane = Plane(page.figure, page.plane)
+        assert len(page.figure.whiskers) == 2
+        assert page.within
+        for whisker in page.figure.whiskers:
+            ends = (*plane.at(whisker.start), *plane.at(whisker.end))
+            assert not any(text.box.crossed_by(ends) for text in page.within)

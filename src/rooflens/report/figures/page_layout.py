@@ -129,7 +129,7 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What labels inside a plane must keep off: its frame, every mark with its ring, roofs, other lines if possible."""
+    """What labels in a plane must keep off: its frame, marks with their rings, bands, roofs, other lines if possible."""
 
     plane: Plane
     frame: Box
@@ -146,6 +146,9 @@ class _Surroundings:
             x, y = plane.at((drawn.mark.x, drawn.mark.y))
             radius = drawn.reach + (4.0 if drawn.mark.above_roof else 1.0)
             spots.append(Spot(Box(x - radius, y - radius, x + radius, y + radius), x))
+        for whisker in figure.whiskers:
+            (x, low), (_, high) = plane.at(whisker.start), plane.at(whisker.end)
+            spots.append(Spot(Box(x - 3.0, low, x + 3.0, high), x))
         ends = [(line.start, line.end) for lines in (figure.ceilings, figure.links, figure.ties) for line in lines]
         ends += [ends for trail in figure.trails for ends in pairwise(trail.points)]
         segments = [(*plane.at(start), *plane.at(end)) for start, end in ends]
