@@ -129,7 +129,7 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class _Surroundings:
-    """What labels in a plane must keep off: its frame, marks with their rings, bands, roofs, other lines if possible."""
+    """What labels in a plane must keep off: its frame, marks with rings, bands, roofs, other lines if possible."""
 
     plane: Plane
     frame: Box
