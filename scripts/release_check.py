@@ -49,12 +49,13 @@ def main() -> int:
     parser.add_argument("--extra", action="append", default=[], help='an extra to try alone; "" is none')
     parser.add_argument("--wheels", type=Path, help="a folder with all packages: nothing is downloaded")
     given = parser.parse_args()
-    offline = [] if given.wheels is None else ["--no-index", "--find-links", str(given.wheels.resolve())]
+    if given.wheels is not None:  # pip reads these wherever it runs, also where the wheel is built
+        os.environ |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(given.wheels.resolve())}
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         try:
-            wheel, sdist = built(place / "dist", offline)
+            wheel, sdist = built(place / "dist")
             for line in looked_inside(wheel, sdist):
                 print(line, flush=True)
         except Failed as error:
@@ -64,7 +65,7 @@ def main() -> int:
             for extra in given.extra or LIGHT:
                 what = f"{Path(python).name}, {f'extra {extra}' if extra else 'no extra'}"
                 try:
-                    tried(place / "env", python, wheel, extra, offline)
+                    tried(place / "env", python, wheel, extra)
                     print(f"passed  {what}", flush=True)
                 except Failed as error:
                     failed += 1
@@ -72,10 +73,9 @@ def main() -> int:
     return int(failed > 0)
 
 
-def built(dist: Path, offline: Sequence[str]) -> tuple[Path, Path]:
+def built(dist: Path) -> tuple[Path, Path]:
     """Return the wheel and the source distribution; the wheel is made from the latter, as pip would make it."""
-    isolation = ["--no-isolation"] if offline else []
-    run([sys.executable, "-m", "build", "--outdir", str(dist), *isolation, str(ROOT)])
+    run([sys.executable, "-m", "build", "--outdir", str(dist), str(ROOT)])
     (wheel,), (sdist,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
     return wheel, sdist
 
@@ -114,7 +114,7 @@ def looked_inside(wheel: Path, sdist: Path) -> Iterator[str]:
     yield f"passed  version {version}, wheel of {size}, source distribution of {sdist.stat().st_size / 1e6:.1f} MB"
 
 
-def tried(env: Path, python: str, wheel: Path, extra: str, offline: Sequence[str]) -> None:
+def tried(env: Path, python: str, wheel: Path, extra: str) -> None:
     """Install the wheel in a clean environment, and run what its extra is for.
 
     Raises:
@@ -124,7 +124,7 @@ def tried(env: Path, python: str, wheel: Path, extra: str, offline: Sequence[str
     own = str(env / "bin" / "python")
     constraints = ["--constraint", str(ROOT / "constraints.txt")]
     asked = f"{wheel}[{extra}]" if extra else str(wheel)
-    run([own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *constraints, *offline, asked])
+    run([own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *constraints, asked])
     run([own, "-m", "pip", "check"])
     command = str(env / "bin" / "rooflens")
     for words in (["--version"], ["--help"], ["devices", "show", "t4"], ["models"]):
