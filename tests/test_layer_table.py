@@ -147,8 +147,8 @@ def test_operations_of_equal_shapes_are_one_row() -> None:
     both = next(row for row in found if row["path"] == "first second")
     assert (both["calls"], both["flops"]) == ("2", str(2 * (256 + 16)))  # and a bias is added to each of 16 results
     assert both["shapes"] == "8 2x8 8x8 -> 2x8"
-    seconds = [float(row["seconds"]) for row in found]
-    assert seconds == sorted(seconds, reverse=True)
+    expected = [float(row["predicted_seconds"]) for row in found]
+    assert expected == sorted(expected, reverse=True)
 
 
 def call(n: int) -> Call:

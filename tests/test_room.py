@@ -163,8 +163,8 @@ def test_comparisons_and_charts_say_so_too() -> None:
         for case in cases:
             records += estimated(replace(case, device=name), held[case], machine(name, memory))
     rows = json.loads(rl.table(rl.compare(records, question="devices"), format="json"))[0]["rows"]
-    lacking = [(row["device"], row["batch"], row["memory_excess"]) for row in rows if row["fits"] is False]
-    assert lacking == [("toy", 32, 24 * GB)]
+    lacking = [(row["device"], row["batch"], row["needed"]) for row in rows if row["fits"] is False]
+    assert lacking == [("toy", 32, 40 * GB)]
     rows = json.loads(rl.table(rl.compare(records, question="throughput"), format="json"))[0]["rows"]
     assert {row["device"]: row["too_large"] for row in rows} == {"toy": "32", "large": None}
     notes = rl.chart("throughput", records).chart.notes

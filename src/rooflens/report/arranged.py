@@ -12,7 +12,7 @@ from rooflens.report.table import PERCENT, Column, Table, Value, percent
 IN_ORDER = "order"
 """The sort key that leaves rows as they are."""
 _COSTLIEST = ("measured_seconds", "predicted_seconds", "seconds", "dram_bytes", "flops")
-"""Columns by which rows are sorted if nobody says by which, the first that is known."""
+"""Columns by which rows are sorted if nobody says by which, the first that is known and always shown."""
 _SHARES = {"time_share": "time", "share": "bound", "bytes_share": "bytes"}
 """Columns that tell how much some rows hold, and of what."""
 
@@ -96,7 +96,7 @@ def _plain(name: str) -> str:
 
 
 def _costliest(table: Table) -> int | None:
-    keys = [column.key for column in table.columns]
+    keys = [column.key if column.show == "always" else "" for column in table.columns]
     for key in _COSTLIEST:
         if key in keys and any(row[keys.index(key)].value is not None for row in table.rows):
             return keys.index(key)

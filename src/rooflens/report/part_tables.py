@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rooflens.compare.kernel_pairs import spelling
 from rooflens.compare.speed_of_light import LANES, PLACES, TENSOR, ceiling_shares
@@ -165,11 +166,11 @@ _OPERATION = (
         group="work",
         show="more",
     ),
-    replace(_CALLS, show="always"),
     *PIECE_OF_WORK,
+    replace(_CALLS, show="room"),
     *(replace(column, show="room") if column.key == "bound_by" else column for column in BOUNDS),
-    SHARE,
-    *_TIMES,
+    replace(SHARE, show="room"),
+    *(replace(column, show="always") if column is PIECE_PREDICTED else column for column in _TIMES),
 )
 _HIDDEN = (PIECE_PREDICTED.key, "efficiency")
 _KERNEL = (
@@ -185,7 +186,7 @@ _COLUMNS = {"family": _FAMILY, "op": _OPERATION, "kernel": _KERNEL}
 
 
 def part_rows(item: Evidence, by: PartKind) -> list[PartRow]:
-    """Return a row for each part of a case, the one that takes most time first: measured, else by the bound."""
+    """Return a row for each part of a case, costliest first: by measured or expected time, else by the bound."""
     found = parts(item, by)
     work = item.work if item.work is not None else item.pieces
     if work is None:
@@ -209,12 +210,13 @@ def part_rows(item: Evidence, by: PartKind) -> list[PartRow]:
         for part, total in zip(found, totals, strict=True)
         if total.all_work is not None or part.seconds is not None
     ]
-    return sorted(rows, key=_costliest)
+    return sorted(rows, key=partial(_costliest, by))
 
 
-def _costliest(row: PartRow) -> tuple[float, ...]:
+def _costliest(by: PartKind, row: PartRow) -> tuple[float, ...]:
     total = row.total
-    amounts = (row.seconds, total.seconds, total.bytes.get("dram"), total.flops)
+    expected = total.predicted_seconds if by == "op" else None
+    amounts = (row.seconds, expected, total.seconds, total.bytes.get("dram"), total.flops)
     return tuple(-(amount or 0.0) for amount in amounts)
 
 

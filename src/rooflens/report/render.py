@@ -246,7 +246,8 @@ def _leading(table: Table) -> list[int]:
 def _blocks(table: Table, width: int) -> Iterator[list[int]]:
     """Yield columns that fit beside the leading ones: all that are always shown, or else group by group.
 
-    A block has as many of the nice-to-have columns of its last group as there is room for.
+    A block has as many of the nice-to-have columns of its last group as there is room for. Where there are several,
+    columns for which there has to be more room are hidden.
     """
     leading = _leading(table)
     others = [i for i in range(len(table.columns)) if i not in leading]
@@ -255,7 +256,7 @@ def _blocks(table: Table, width: int) -> Iterator[list[int]]:
     blocks: list[tuple[list[int], list[str]]] = [(sorted([*leading, *always]), groups)]
     if groups and _grid(table, blocks[0][0]).needs > width:
         blocks = []
-        for group in groups:
+        for group in dict.fromkeys(table.columns[i].group for i in others if table.columns[i].show != "more"):
             block = list(leading)
             for i in always:
                 if table.columns[i].group == group:
@@ -266,7 +267,7 @@ def _blocks(table: Table, width: int) -> Iterator[list[int]]:
             blocks.append((block, [group]))
     for needed, its_groups in blocks:
         shown = needed
-        for show in ("room", "more"):
+        for show in ("room", "more") if len(blocks) == 1 else ("room",):
             for i, column in enumerate(table.columns):
                 if i not in shown and column.show == show and column.group in its_groups:
                     wider = sorted([*shown, i])
