@@ -331,13 +331,20 @@ class PlayedWorkers:
 
 
 def played(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: bool = False, room: int = 1000, **workers: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    every: bool = False,
+    room: int = 1000,
+    limit: float = 20,
+    chip: str = "9.0",
+    **workers: bool,
 ) -> RecordFile:
     script = tmp_path / "ncu.py"
     script.write_text(NCU)
     tool = PlayedTool(path=str(script), version="1", options=frozenset())
     monkeypatch.setattr(counted_step.ncu, "find", lambda: tool)
-    monkeypatch.setattr(counted_step.ncu, "capability", lambda: "9.0")
+    monkeypatch.setattr(counted_step.ncu, "capability", lambda: chip)
     monkeypatch.setattr(PlayedTool, "printed", lambda _, report: nullcontext(iter(report.read_text().splitlines(True))))
     run = Run(model="net", batch=2, dtype="bf16")
     machine = Machine(
@@ -346,7 +353,7 @@ def played(
     counts = Counter(
         PlayedWorkers(room, **workers),  # type: ignore[arg-type]
         cache="all",
-        limit=20,
+        limit=limit,
         every=every,
         keep=tmp_path / "kept",
     )
@@ -394,6 +401,30 @@ def test_counters_of_a_run_that_failed_are_missing_and_the_others_stay(
     assert found.total().bytes["dram"] == 4030
     assert all(record.work is not None and record.work.missing for record in found)
     assert any(note.startswith("not counted: smsp__sass") for note in found.notes)
+
+
+CUT = """for n, name in enumerate(names):
+    if n == 1:
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            names = names[:1]
+            break
+"""
+
+
+def test_a_step_that_its_limit_cuts_off_says_what_was_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a chip that is counted in one run: the products, which take 4 of 6 us, are counted first, and then time is up.
+
+    The two products have 2000 bytes each; those of the third kernel are unknown.
+    """
+    monkeypatch.setitem(globals(), "NCU", NCU.replace("for n, name in enumerate(names):\n", CUT))
+    found = RecordSet(played(tmp_path, monkeypatch, limit=1, chip="8.0").records)
+    assert [UNREACHED in record.notes for record in found] == [False, True, False]
+    assert [None if r.work is None else r.work.bytes.get("dram") for r in found] == [2000, None, 2000]
+    assert all(record.seconds for record in found)
+    assert "partial: 1 of 2 launches were counted (the time limit was over)" in found.notes
+    assert any(note.startswith("the counted launches stand for 66.7% of the kernels' time") for note in found.notes)
 
 
 def test_a_process_that_does_not_get_warm_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
