@@ -201,6 +201,7 @@ def test_a_folder_of_rocprof_compute(tmp_path: Path) -> None:
     assert record.work == rl.Work(
         flops={"matmul.fp64": 1536}, bytes={"dram": 9216}, origin="executed", missing=frozenset({"k"})
     )
+    assert records.total().predicted_seconds is None  # no call is known that a time could follow from
 
 
 def test_counters_of_a_folder_may_be_packed(tmp_path: Path) -> None:

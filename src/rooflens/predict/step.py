@@ -99,7 +99,7 @@ def predicted(
 ) -> Prediction | None:
     """Return the time of a step, of one phase of it, or (without a host) of pieces; None where a call is not known."""
     working = [r for r in records if r.work is not None]
-    if not working or any(r.call is None for r in working if not r.work or not r.work.missing):
+    if all(r.call is None for r in working) or any(r.call is None for r in working if not r.work or not r.work.missing):
         return None
     families: dict[str, float] = defaultdict(float)
     launches = replayed = 0.0
