@@ -385,7 +385,7 @@ def test_a_step_is_profiled_while_ncu_starts_and_then_counted_once(
 
 @pytest.mark.parametrize("how", [{"every": True}, {"compiled": True}])
 def test_every_launch_is_counted_where_it_is_asked_for_or_nothing_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: dict[str, bool]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
 ) -> None:
     found = RecordSet(played(tmp_path, monkeypatch, **how).records)
     assert found.total().bytes["dram"] == 4030
