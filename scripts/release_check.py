@@ -63,7 +63,7 @@ def main() -> int:
             return 1
         for python in given.python or [sys.executable]:
             for extra in given.extra or LIGHT:
-                what = f"{Path(python).name}, {f'extra {extra}' if extra else 'no extra'}"
+                what = f"{version_of(python)}, {f'extra {extra}' if extra else 'no extra'}"
                 try:
                     tried(place / "env", python, wheel, extra)
                     print(f"passed  {what}", flush=True)
@@ -137,6 +137,12 @@ def tried(env: Path, python: str, wheel: Path, extra: str) -> None:
         refused = subprocess.run([command, "estimate", "resnet18"], capture_output=True, text=True, check=False)
         if refused.returncode != 1 or "rooflens[" not in refused.stderr:
             raise Failed(f"without torch an estimate says {refused.stderr.strip()[-200:]!r}")
+
+
+def version_of(python: str) -> str:
+    """Return what an interpreter calls itself."""
+    done = subprocess.run([python, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or python
 
 
 def stated(pattern: str, path: Path) -> str:

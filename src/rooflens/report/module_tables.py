@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from rooflens.compare.speed_of_light import ceiling_shares
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Phase, Record, Shape, TracedModule
 from rooflens.report.columns import (
@@ -25,7 +27,7 @@ from rooflens.report.columns import (
     sum_of_known,
     whole,
 )
-from rooflens.report.part_tables import in_phase
+from rooflens.report.part_tables import CEILINGS, NOTE, in_phase
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total
 from rooflens.results.quantities import EFFICIENCY, PARAMETERS, TIME, efficiency
@@ -80,7 +82,7 @@ class _ModuleRow:
         total: the sum of its operations; `of`: that of the whole case; `own`: of the operations of the module itself.
         below: what is known of the module and of all in it; None where nothing is.
         seconds: its measured time; None where nothing of it was timed. `of_seconds`: that of the whole case.
-        reached: its bound over its time.
+        reached: its bound over its time. `ceilings`: by place the share of its ceiling, where both are known.
     """
 
     case: Case
@@ -95,6 +97,7 @@ class _ModuleRow:
     seconds: float | None
     of_seconds: float | None
     reached: float | None
+    ceilings: dict[str, float | None]
 
     @property
     def calls(self) -> int:
@@ -147,11 +150,8 @@ def _parameters(row: _ModuleRow) -> Entry | None:
     return Entry(sum(one.parameters for one in row.below), mark=mark)
 
 
-def _own(key: str, header: str, unit: str, read: Any) -> Column:
-    """Return the column, for files, of a number of a module without its children."""
-    return Column(key, header, unit, read, show="files")
-
-
+_own = partial(Column, show="files")
+"""The column of a number of a module without its children."""
 _PATH = Column(
     "path",
     "module",
@@ -216,6 +216,7 @@ _LAYERS = (
     replace(_CALLS, show="more"),
     *PIECE_OF_WORK,
     *(replace(column, show="room") if column.key in ("bound_by", "share") else column for column in _TIMES),
+    *(replace(column, show="more") for column in CEILINGS),
 )
 _SHARED = "=: holds parameters that a module above holds too; they are counted there, once"
 _IDLE = f"{NOT_CALLED}: the step does not call the module; another one may use its parameters"
@@ -270,6 +271,7 @@ def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bo
         notes += [*_depth_note(shown, depth, deepest), *_notes(of, shown)]
     if not any(row.below or row.module.path for row in rows):
         raise InvalidValue("nothing is known of the modules of these records: they were taken of whole models")
+    notes += [NOTE] if any(share for row in rows for share in row.ceilings.values()) else []
     notes += [_SHARED] if any(row.module.traced and row.module.traced.shared for row in rows) else []
     notes += [_IDLE] if any(row.is_idle for row in rows) else []
     if any(row.module.traced and (row.module.traced.calls or 0) > 1 for row in rows):
@@ -375,6 +377,7 @@ def _rows(
                 seconds=seconds,
                 of_seconds=of_seconds,
                 reached=None if seconds is None else efficiency(total, seconds),
+                ceilings=ceiling_shares(total.records, of.device, seconds),
             )
         )
     return rows, deepest

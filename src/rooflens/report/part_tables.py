@@ -111,6 +111,8 @@ def _ceiling(place: str) -> Column:
     return Column(f"{place.replace(' ', '_')}_share", _HEADERS[place], PERCENT, read, group="ceilings", show="room")
 
 
+CEILINGS = tuple(map(_ceiling, PLACES))
+"""What a row with `ceilings` and a `total` reaches of each."""
 _CALLS = Column("calls", "calls", COUNT, "part.calls", group="work", show="room")
 _TIMES = (
     PIECE_PREDICTED,
@@ -123,7 +125,7 @@ _TIMES = (
         lambda row: at_least(row.reached, bool(row.total.missing), 1),
         group="time",
     ),
-    *map(_ceiling, PLACES),
+    *CEILINGS,
     Column("highest", "highest", read="highest", align="left", group="ceilings", show="more"),
 )
 _FAMILY = (
