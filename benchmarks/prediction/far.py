@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.prediction import own_models
 from benchmarks.prediction.tables import Judged
+from benchmarks.prediction.traces import Traces
 
 from rooflens.checks.expected import FAR, NEAR
 
@@ -26,9 +27,9 @@ def main() -> None:
     """Print, by what a step waits for, the rows, the nearest to each limit, and those beyond."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--traces", type=Path, required=True)
-    folder = parser.parse_args().traces
-    sets = (own_models.image_models, own_models.models_with_graphs, own_models.training_steps, own_models.decoders)
-    every = [row for row in chain.from_iterable(rows(folder) for rows in sets) if row.level != "replayed"]
+    traces = Traces(parser.parse_args().traces)
+    sets = (own_models.unseen, own_models.models_with_graphs, own_models.earlier_h200, own_models.decoders)
+    every = [row for row in chain.from_iterable(rows(traces) for rows in sets) if row.level != "replayed"]
     for regime, limit in FAR.items():
         rows = [row for row in every if row.regime == regime]
         beyond = [row for row in rows if ends(row)[0] < NEAR or ends(row)[1] > limit]
@@ -36,7 +37,7 @@ def main() -> None:
         lowest, highest = min(low for low, _ in within), max(high for _, high in within)
         print(f"{regime}: {len(rows)} rows, {lowest:.2f} lower to {highest:.2f} upper ends (limits {NEAR}, {limit})")
         for row in beyond:
-            print(f"  far: {row.source} {row.key} {row.level}: {row.measured / row.predicted:.2f} times expected")
+            print(f"  far: {row.source} {row.model} {row.mode} {row.batch} {row.level}: {row.measured / row.predicted:.2f} times expected")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,192 +11,230 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.prediction.tables import Judged
+from benchmarks.prediction.traces import Traces
 
 import rooflens as rl
-from rooflens.predict import Card, Conduct, Way, card_of, expected_seconds, generation, predicted
-from rooflens.predict.bands import band
+from rooflens.predict import (
+    Card,
+    Conduct,
+    KnownTimes,
+    Way,
+    calls_on_device,
+    card_of,
+    expected_seconds,
+    generation,
+    predicted,
+)
+from rooflens.predict.bands import kinds
+from rooflens.predict.constants import GENERAL
 from rooflens.predict.fitting import TimedCall, fitted, priced
 from rooflens.predict.suite import suite
-from rooflens.records import Device, Phase, Work
+from rooflens.records import Call, Device, Phase, Work
+from rooflens.records.calls import from_plain
 from rooflens.results import RecordSet
 from rooflens.roofline import bound
 
 TIMING = Path(__file__).resolve().parents[3] / "shared" / "data" / "own" / "timing.json"
-SEEN = frozenset({"resnet18", "vgg16", "mobilenet_v3_large"})
-"""Models whose rows or kernels were looked at when constants were chosen: no proof."""
-DECODERS = Path(__file__).parents[1] / "results" / "decoders-h100.ndjson"
-H100 = Path(__file__).parents[1] / "results" / "prediction-h100"
+RESULTS = Path(__file__).parents[1] / "results"
+H100, H200 = RESULTS / "prediction-h100", RESULTS / "prediction-h200"
 SIZES = {"inception_v3": 299, "efficientnet_b7": 600}
-
-
-def traced(
-    folder: Path, model: str, dtype: str, mode: str, batch: int, channels_last: bool, optimizer: str = "none"
-) -> RecordSet:
-    """The estimate of a step, from a folder where it is kept once it has been made."""
-    name = f"{model}-{dtype}-{mode}-{batch}-{'last' if channels_last else 'first'}"
-    path = folder / f"{name}{'' if optimizer == 'none' else f'-{optimizer}'}.jsonl"
-    if not path.exists():
-        options: dict[str, Any] = {"optimizer": optimizer} if mode == "train" else {}
-        if model in SIZES:
-            options["img_size"] = SIZES[model]
-        rl.estimate(model, batch=batch, dtype=dtype, mode=mode, channels_last=channels_last, **options).save(path)
-    records = rl.read(path)
-    assert isinstance(records, RecordSet)
-    return records
+SUITES = {"h100-sxm": H100, "h200": H200}
+COVERED = 0.9
+"""Of a step's time that has to be replayed."""
 
 
 def on_sheets(device: Device) -> tuple[Card, Card]:
     """A device by its data sheet: of a known generation, and of an unknown one."""
-    known, unknown = card_of(device), card_of(device, generation("general"))
+    known, unknown = card_of(device), card_of(device, generation(GENERAL))
     assert known is not None
     assert unknown is not None
     return known, unknown
 
 
 @cache
-def timed_suite() -> tuple[TimedCall, ...]:
-    """The calls of the suite, as an H100 ran them."""
+def timed_suite(name: str) -> tuple[TimedCall, ...]:
+    """The calls of the suite, as a card ran them."""
     calls, times = suite(), []
-    for line in (H100 / "suite.jsonl").read_text().splitlines():
+    for line in (SUITES[name] / "suite.jsonl").read_text().splitlines():
         row = json.loads(line)
-        item = calls[row["number"]]
-        assert (item.effect, item.call.name) == (row["effect"], row["name"])
-        times.append(TimedCall(item, row["seconds"]))
+        if "seconds" in row:
+            item = calls[row["number"]]
+            assert (item.effect, item.call.name) == (row["effect"], row["name"])
+            times.append(TimedCall(item, row["seconds"]))
     return tuple(times)
 
 
 @cache
-def calibrated() -> Card:
-    """The H100 whose suite was timed, with the constants that it tells; those of the host are the general ones."""
-    device = rl.device("h100-sxm")
-    card = card_of(replace(device, constants=fitted(timed_suite(), device)))
+def calibrated(name: str, layer: float | None = None) -> Card:
+    """A card with the constants that its suite tells, and its host by the time of a small layer."""
+    device = rl.device(name)
+    constants = _constants(name)
+    if layer is not None:
+        known = generation(GENERAL).values
+        names = [n for n in known if n.startswith("host.") and n not in ("host.layer", "host.autocast")]
+        constants = constants | {n: known[n] * layer / known["host.layer"] for n in names}
+    card = card_of(replace(device, constants=constants))
     assert card is not None
     return card
 
 
+@cache
+def _constants(name: str) -> dict[str, float]:
+    return fitted(timed_suite(name), rl.device(name))
+
+
 def operations_of_the_suite() -> Iterator[Judged]:
-    """The suite's own calls: what constants were read off, so that they tell the spread and no proof."""
-    for card in (*on_sheets(rl.device("h100-sxm")), calibrated()):
-        for item, seconds in timed_suite():
-            call = priced(item)
-            expected = expected_seconds(call, card)
-            down, up = band({call.family: expected}, "pieces", card.level)
-            yield Judged(
-                source="suite",
-                key=f"{item.effect} {item.call.name} {item.call.outputs[0].shape} {item.tf32}",
-                device=card.device.name,
-                level=card.level,
-                family=call.family,
-                regime=item.effect,
-                measured=seconds,
-                predicted=expected,
-                bound=bound(Work(flops=call.flops, bytes={"dram": call.nbytes}), card.device).seconds,
-                low=expected * down,
-                high=expected * up,
-                seen=True,
-            )
+    """The suites' own calls: what constants were read off, so that they tell the spread and no proof."""
+    for name in SUITES:
+        for card in (*on_sheets(rl.device(name)), calibrated(name)):
+            for item, seconds in timed_suite(name):
+                call = priced(item)
+                yield Judged(
+                    source="suite",
+                    model=f"{item.call.name} {item.call.outputs[0].shape} {item.tf32}",
+                    device=name,
+                    level=card.level,
+                    mode=item.effect,
+                    regime=item.effect,
+                    measured=seconds,
+                    predicted=expected_seconds(call, card),
+                    bound=bound(Work(flops=call.flops, bytes={"dram": call.nbytes}), card.device).seconds,
+                    bands=(call.family, "other"),
+                    steps=False,
+                    seen=True,
+                )
+
+
+@cache
+def replayed_calls(name: str) -> dict[tuple[Call, tuple[object, ...], bool], float]:
+    """Seconds of the calls of 14 models, each alone, on a card; by call, layout and TF32."""
+    times: dict[tuple[Call, tuple[object, ...], bool], float] = {}
+    with gzip.open(SUITES[name] / "replayed.jsonl.gz", "rt") as file:
+        for line in file:
+            row = json.loads(line)
+            call = from_plain(row["call"])
+            times[call, call.layout, row["tf32"]] = row["seconds"]
+    return times
+
+
+def replayed(records: RecordSet, name: str, dtype: str) -> KnownTimes | None:
+    """Times of the calls of a step that were replayed on a card; None if they are less than 9 of 10 of its time."""
+    card = card_of(rl.device(name))
+    assert card is not None
+    known = replayed_calls(name)
+    found: dict[tuple[Call, tuple[object, ...]], float] = {}
+    whole = covered = 0.0
+    for record in records.under(card.device, "forward", "graph").records:
+        for piece, calls in calls_on_device(record):
+            seconds = known.get((piece.call, piece.call.layout, dtype == "tf32"))
+            each = calls * (expected_seconds(piece, card) if seconds is None else seconds)
+            whole += each
+            if seconds is not None:
+                found[piece.call, piece.call.layout] = seconds
+                covered += each
+    return found if covered > COVERED * whole else None
 
 
 def judged(
-    records: RecordSet, cards: Sequence[Card], phase: Phase | None, way: Way, seconds: float, **more: Any
+    records: RecordSet,
+    cards: Sequence[Card],
+    phase: Phase | None,
+    way: Way,
+    seconds: float,
+    times: KnownTimes | None = None,
+    **more: Any,
 ) -> Iterator[Judged]:
-    """A measured time beside its prediction on each card."""
-    conduct: Conduct = records.conduct(way)
+    """A measured time beside its prediction on each card, with times of calls that are known."""
+    conduct: Conduct = records.conduct(way, times or {})
     for card in cards:
         total = records.under(card.device, phase, way)
         found = predicted(total.records, card, conduct, phase)
         assert found is not None
         assert total.seconds is not None
+        case = total.records[0].case
+        launches = sum(r.calls for r in total.records if r.work is not None and r.work.bytes.get("dram"))
         yield Judged(
             device=card.device.name,
-            level=card.level,
+            level=found.level,
             regime=found.regime,
             measured=seconds,
             predicted=found.seconds,
+            bound=total.seconds,
             low=found.low,
             high=found.high,
-            bound=total.seconds,
+            bands=kinds(found.regime, case.mode, found.device / max(1, launches)),
+            batch=str(case.batch),
+            dtype=case.dtype,
             **more,
         )
 
 
-def image_models(folder: Path) -> Iterator[Judged]:
-    """Torchvision models on an H200: forward passes, and training steps without an optimizer."""
+def models_with_graphs(traces: Traces) -> Iterator[Judged]:
+    """14 models on an H100, whose operations are among those that constants were read off: eager and from graphs."""
+    cards = (*on_sheets(rl.device("h100-sxm")), calibrated("h100-sxm"))
+    for line in (H100 / "truth.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        records = traces.step(row)
+        more: dict[str, Any] = {"source": "H100, 14 models", "mode": "inference", "model": row["model"], "seen": True}
+        ways: tuple[Way, ...] = ("eager", "graph")
+        for way in ways:
+            yield from judged(records, cards if way == "graph" else cards[:2], "forward", way, row[way], **more)
+        times = replayed(records, "h100-sxm", row["dtype"])
+        if times is not None:
+            yield from judged(records, cards[:1], "forward", "graph", row["graph"], times, **more)
+
+
+def earlier_h200(traces: Traces) -> Iterator[Judged]:
+    """17 models on an H200 with another host: forward passes, and training steps without an optimizer."""
     cards = on_sheets(rl.device("h200"))
     for row in json.loads(TIMING.read_text())["rows"]:
-        model, dtype, batch = row["model"], row["dtype"], row["batch"]
         training = row["mode"] == "train"
-        records = traced(folder, model, dtype, "train" if training else "inference", batch, dtype == "bf16")
+        case = {**row, "mode": row["mode"] if training else "inference", "channels_last": row["dtype"] == "bf16"}
+        if row["model"] in SIZES:
+            case["img_size"] = SIZES[row["model"]]
+        records = traces.step({**case, "optimizer": "none"} if training else case)
         phases: dict[Phase, float] = {"forward": row["forward_s" if training else "median_s"]}
         if training:
             phases["backward"] = row["backward_s"]
         for phase, seconds in phases.items():
-            family = f"training, {phase}" if training else "inference"
-            key = f"{model} {dtype} {batch} {family}"
-            more = {"family": family, "seen": model in SEEN}
-            yield from judged(records, cards, phase, "eager", seconds, source="own H200", key=key, **more)
+            more = {"mode": f"train, {phase}" if training else "inference", "seen": True, "model": row["model"]}
+            yield from judged(records, cards, phase, "eager", seconds, source="H200, 17 models", **more)
 
 
-def models_with_graphs(folder: Path) -> Iterator[Judged]:
-    """Torchvision models on the H100 whose suite was timed: eager, from graphs, and replayed call by call."""
-    cards = (*on_sheets(rl.device("h100-sxm")), calibrated())
-    for line in (H100 / "truth.jsonl").read_text().splitlines():
+def unseen(traces: Traces) -> Iterator[Judged]:
+    """46 models and 3 language models on an H200: none of them was run before the constants were chosen."""
+    sheets = on_sheets(rl.device("h200"))
+    for line in (H200 / "truth.jsonl").read_text().splitlines():
         row = json.loads(line)
-        model, dtype, batch = row["model"], row["dtype"], row["batch"]
-        records = traced(folder, model, dtype, "inference", batch, row["channels_last"])
-        more: dict[str, Any] = {"source": "own H100", "family": "inference", "key": f"{model} {dtype} {batch}"}
+        records = traces.step(row)
+        cards = (*sheets, calibrated("h200", row["layer"]))
+        language = row["mode"] in ("prefill", "decode")
+        source = "H200, language models" if language else "H200, 46 models"
+        more: dict[str, Any] = {"source": source, "model": row["model"]}
+        if row["mode"] == "train":
+            phases: tuple[Phase, ...] = ("forward", "backward", "optimizer")
+            for phase in phases:
+                mode = f"train, {phase}"
+                yield from judged(records, cards, phase, "eager", row[f"{phase}_s"], mode=mode, **more)
+            yield from judged(records, cards, None, "eager", row["eager"], mode="train", **more)
+            continue
         ways: tuple[Way, ...] = ("eager", "graph")
         for way in ways:
-            yield from judged(records, cards, "forward", way, row[way], **more)
-        low, high = band({}, "graph", "replayed")
-        least, seconds = records.under(cards[0].device, "forward").seconds, row["replayed"]
-        assert least is not None
-        yield Judged(
-            device=cards[0].device.name,
-            level="replayed",
-            regime="graph",
-            measured=row["graph"],
-            predicted=seconds,
-            low=seconds * low,
-            high=seconds * high,
-            bound=least,
-            **more,
-        )
+            if way in row:
+                yield from judged(records, cards, "forward", way, row[way], mode=row["mode"], **more)
+        times = None if language or "graph" not in row else replayed(records, "h200", row["dtype"])
+        if times is not None:
+            yield from judged(records, cards[2:], "forward", "graph", row["graph"], times, mode="inference", **more)
 
 
-def decoders(folder: Path) -> Iterator[Judged]:
+def decoders(traces: Traces) -> Iterator[Judged]:
     """Language models of transformers on an H100, in bf16: prefill, and decoding steps eager and from graphs."""
-    cards = on_sheets(rl.device("h100-sxm"))
-    for line in DECODERS.read_text().splitlines():
+    cards = (*on_sheets(rl.device("h100-sxm")), calibrated("h100-sxm"))
+    for line in (RESULTS / "decoders-h100.ndjson").read_text().splitlines():
         row = json.loads(line)
-        if not row.get("seconds") or row["mode"] not in ("prefill", "decode"):
+        if not row.get("seconds") or row["mode"] not in ("prefill", "decode") or "weights" in row:
             continue
-        options = {name: row[name] for name in ("kv_cache", "kv_cache_len") if row.get(name)}
-        name = "-".join(
-            str(part) for part in (row["model"].replace(":", "_"), *(row[k] for k in ("mode", "seq_len", "batch")))
-        )
-        path = folder / f"{name}-{options.get('kv_cache', 'dynamic')}.jsonl"
-        if not path.exists():
-            sizes = {key: row[key] for key in ("batch", "mode", "seq_len")}
-            rl.estimate(row["model"], dtype="bf16", **sizes, **options).save(path)
-        records = rl.read(path)
-        assert isinstance(records, RecordSet)
+        records = traces.step({**row, "dtype": "bf16"})
         way: Way = "graph" if row.get("cuda_graph") else "eager"
-        what = {"source": "own decoders", "family": row["mode"], "key": name, "seen": row["mode"] == "decode"}
-        yield from judged(records, cards, None, way, row["seconds"], **what)
-
-
-def training_steps(folder: Path) -> Iterator[Judged]:
-    """Training steps on the same H100, each phase by itself."""
-    cards = (*on_sheets(rl.device("h100-sxm")), calibrated())
-    for line in (H100 / "training.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        records = traced(folder, row["model"], row["dtype"], "train", row["batch"], False, "sgd")
-        phases: tuple[Phase, ...] = ("forward", "backward", "optimizer")
-        for phase in phases:
-            more = {
-                "source": "own H100",
-                "family": f"training, {phase}",
-                "key": f"{row['model']} {row['dtype']} {phase}",
-            }
-            yield from judged(records, cards, phase, "eager", row[phase], **more)
+        more = {"source": "H100, language models", "mode": row["mode"], "seen": row["mode"] == "decode"}
+        yield from judged(records, cards, None, way, row["seconds"], model=row["model"], **more)

@@ -13,7 +13,6 @@ from benchmarks.prediction.tables import Judged
 import rooflens as rl
 from rooflens.costs import Arithmetic, cost
 from rooflens.predict import CallOnDevice, card_of, expected_seconds, generation
-from rooflens.predict.bands import band
 from rooflens.predict.card import Card
 from rooflens.predict.suite import dense, made
 from rooflens.records import Call
@@ -57,19 +56,18 @@ def _judged(name: str, key: str, call: Call, seconds: float, cold: float, card: 
     one = cost(call, Arithmetic())
     priced = CallOnDevice(call, one.family, one.work.flops, one.work.bytes["dram"], cold, 1.0, "forward", None)
     predicted = expected_seconds(priced, card)
-    down, up = band({one.family: predicted}, "pieces", card.level)
     return Judged(
         source=name,
-        key=key,
+        model=key.partition(" ")[2] if name == "NeuSight" else key.partition(" ")[0],
         device=card.device.name,
         level=card.level,
-        family=one.family,
-        regime=_regime(call),
+        mode=_regime(call),
+        regime="pieces",
         measured=seconds,
         predicted=predicted,
         bound=bound(one.work, card.device).seconds,
-        low=predicted * down,
-        high=predicted * up,
+        bands=(one.family, "other"),
+        steps=False,
         seen=seen,
     )
 

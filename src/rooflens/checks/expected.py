@@ -13,7 +13,7 @@ from rooflens.results import Evidence, Measured, join
 
 FAR: Mapping[Regime, float] = {"device-bound": 2, "graph": 2, "mixed": 3, "host-bound": 3}
 """Times the upper end of the band. Where the host has a part, hosts differ by a factor of two. Of the own times
-(benchmarks/prediction/far.py) the farthest is 1.4 upper ends where the device decides, else 2.1."""
+(benchmarks/prediction/far.py) the farthest is 1.8 upper ends where the device decides, else 2.6."""
 NEAR = 0.5
 """Of the lower end of the band. Of the own times the farthest is 0.57 of it."""
 LARGE = 0.3

@@ -1,9 +1,9 @@
 """The band of a prediction: between which times the measured one lies in 80 of 100 cases.
 
 `bands.toml` has the 10th and 90th percentile of measured over predicted: of steps by level and regime, of operations
-by level and family. `benchmarks/prediction/judge.py --bands` makes it from one half of the models and shapes that were
-measured; the other half says how good it is. Errors of one family go together, those of different families do not: the
-band of some pieces joins those of their families as independent errors, weighted by their seconds.
+by level and family. `benchmarks/prediction/judge.py --bands` makes it; how much it held is counted with models left
+out. Errors of one family go together, those of different families do not: the band of some pieces joins those of their
+families as independent errors, weighted by their seconds.
 """
 
 from __future__ import annotations
@@ -22,14 +22,29 @@ Regime = Literal["device-bound", "mixed", "host-bound", "graph", "pieces"]
 host. Pieces are no step."""
 REST = "other"
 """Families that have no band of their own."""
+SHORT = 8e-6
+"""Seconds of a kernel, on average, below which a step is one of short kernels: what lies between them counts."""
 Band = tuple[float, float]
 
 
-def band(families: Mapping[str, float], regime: Regime, level: Level) -> Band:
+def kinds(regime: str, mode: str, each: float) -> tuple[str, ...]:
+    """Return the names of the bands that suit a step, the most fitting first.
+
+    Args:
+        mode: of the step: inference, train, prefill or decode.
+        each: seconds of a kernel on average.
+    """
+    length = "short kernels" if each < SHORT else "long kernels"
+    return f"{regime}, {mode}, {length}", f"{regime}, {mode}", regime
+
+
+def band(
+    families: Mapping[str, float], regime: Regime, level: Level, mode: str = "inference", each: float = 1.0
+) -> Band:
     """Return the factors between which measured over predicted lies, for seconds by family."""
     steps, table = _bands()[level]
     if regime != "pieces":
-        return steps[regime]
+        return next(steps[name] for name in kinds(regime, mode, each) if name in steps)
     total = sum(families.values())
     if not total:
         return table[REST]

@@ -14,12 +14,10 @@ from rooflens.costs import Arithmetic, cost
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import card_of
 from rooflens.predict.constants import Constants, generation_of
-from rooflens.predict.effects.products import TILES
 from rooflens.predict.expected import expected_seconds
 from rooflens.predict.suite import SuiteCall
 from rooflens.records import Device
 
-_TILES = tuple(f"tile.{how}_{wide}x{thin}" for wide, thin in TILES[1:] for how in ("alone", "together"))
 STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (
         ("stream",),
@@ -34,7 +32,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
         (
             *("product.start", "product.rate_fp32", "product.rate_tf32", "product.rate_half", "product.streamed"),
             *("product.unaligned", "product.lone_fp32"),
-            *("product.depth_fp32", "product.depth_tf32", "product.depth_half", *_TILES),
+            *("product.depth_fp32", "product.depth_tf32", "product.depth_half"),
         ),
     ),
     (
@@ -96,7 +94,7 @@ FACTORS = (1.5, 1.2, 1.1, 1.04)
 ROUNDS = 2
 WEIGHT = 0.5
 """Power of a call's seconds that it weighs: a step's time is mostly that of its long calls, and they are few."""
-PRIOR = 0.01
+PRIOR = 0.003
 """Error that a constant has to save to move by a factor of e: the generation's was read off more calls."""
 WIDEST = 5.0
 """A constant that would leave its start by more than this factor stays: its calls do not tell it."""

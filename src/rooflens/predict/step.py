@@ -115,10 +115,11 @@ def predicted(
     queue = (
         device * card["launch.among"] + launches * card["launch.handover" if conduct.way == "graph" else "launch.gap"]
     )
+    kind = (working[0].case.mode, device / max(1.0, launches))
     level: Level = "replayed" if replayed > device / 2 else card.level
     if conduct.way == "graph":
         seconds = queue if conduct.step else device
-        return _with_band(seconds, device, None, families, card, level, "graph" if conduct.step else "pieces")
+        return _with_band(seconds, device, None, families, card, level, "graph" if conduct.step else "pieces", kind)
     if conduct.way == "compiled":
         hosts = host.compiled(round(launches), card)
     else:
@@ -126,7 +127,7 @@ def predicted(
     regime: Regime = "device-bound" if device > 1.6 * hosts else "host-bound" if hosts > 1.6 * device else "mixed"
     join = card["launch.join"]
     seconds = float((queue**join + hosts**join) ** (1 / join))
-    return _with_band(seconds, device, hosts, families, card, level, regime)
+    return _with_band(seconds, device, hosts, families, card, level, regime, kind)
 
 
 def _pieces(record: Record, conduct: Conduct) -> Iterator[tuple[CallOnDevice, int]]:
@@ -145,8 +146,9 @@ def _with_band(
     card: Card,
     level: Level,
     regime: Regime,
+    kind: tuple[str, float],
 ) -> Prediction:
-    low, high = band(families, regime, level)
+    low, high = band(families, regime, level, *kind)
     return Prediction(
         seconds=seconds,
         low=seconds * low,

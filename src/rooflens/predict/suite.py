@@ -38,7 +38,7 @@ def suite() -> tuple[SuiteCall, ...]:
     """Return all calls, those first that tell most."""
     parts = (
         _streams(), _products(), _convolutions(), _norms(), _attention(), _copies(), _depthwise(), _grouped(), _rows(),
-        _pooling(), _gradients(), _lookups(), _lists(), _decoding(),
+        _pooling(), _gradients(), _lookups(), _lists(), _decoding(), _rare(),
     )  # fmt: skip
     return tuple(item for part in parts for item in part)
 
@@ -75,12 +75,8 @@ def _products() -> Iterator[SuiteCall]:
                 x, w, out = (dense(*shape, dtype=dtype) for shape in ((m, k), (k, n), (m, n)))
                 yield SuiteCall("product", made("mm", out, self=x, mat2=w), tf32)
         for batch, m, n, k in (
-            (768, 49, 49, 32),
-            (3072, 49, 32, 49),
-            (192, 197, 197, 64),
-            (96, 512, 64, 512),
-            (16, 2048, 2048, 128),
-        ):
+            (768, 49, 49, 32), (3072, 49, 32, 49), (192, 197, 197, 64), (96, 512, 64, 512), (16, 2048, 2048, 128),
+        ):  # fmt: skip
             x, w, out = (dense(*shape, dtype=dtype) for shape in ((batch, m, k), (batch, k, n), (batch, m, n)))
             yield SuiteCall("product", made("bmm", out, self=x, mat2=w), tf32)
 
@@ -152,13 +148,8 @@ def _grouped() -> Iterator[SuiteCall]:
     for dtype, tf32, layout in FORMS:
         for batch in (1, 64):
             for channels, groups, pixels in (
-                (128, 32, 56),
-                (256, 32, 28),
-                (1024, 32, 14),
-                (224, 4, 56),
-                (896, 16, 14),
-                (384, 2, 13),
-            ):
+                (128, 32, 56), (256, 32, 28), (1024, 32, 14), (224, 4, 56), (896, 16, 14), (384, 2, 13),
+            ):  # fmt: skip
                 call = convolved(batch, channels, channels, pixels, 3, 1, groups, dtype, layout)
                 yield SuiteCall("grouped", call, tf32)
 
@@ -270,6 +261,29 @@ def _decoding() -> Iterator[SuiteCall]:
             yield SuiteCall("attention", call)
 
 
+def _rare() -> Iterator[SuiteCall]:
+    """What a later look at models missed: odd channels, tensors joined in short runs, groups of other widths."""
+    for dtype, tf32, layout in FORMS[1:]:
+        for batch in (1, 32, 256):
+            for channels, groups, pixels in ((216, 9, 28), (576, 24, 14), (448, 8, 14), (512, 32, 14)):
+                yield SuiteCall(
+                    "grouped", convolved(batch, channels, channels, pixels, 3, 1, groups, dtype, layout), tf32
+                )
+            for inner, outer in ((58, 58), (116, 116), (162, 162), (300, 60)):
+                yield SuiteCall("convolution", convolved(batch, inner, outer, 28, 1, dtype=dtype, layout=layout), tf32)
+        for batch in (1, 32, 256):
+            for count in (2, 6, 20):
+                parts = tuple(dense(batch, 32, 14, 14, dtype=dtype, layout=layout) for _ in range(count))
+                out = dense(batch, 32 * count, 14, 14, dtype=dtype, layout=layout)
+                yield SuiteCall("copy", made("cat", out, tensors=parts, dim=1), tf32)
+            x = dense(batch, 512, 14, 14, dtype=dtype, layout=layout)
+            places = dense(batch, 512, 14, 14, dtype="int64", layout=layout)
+            window: dict[str, Argument] = {"kernel_size": (3, 3), "stride": (1, 1), "padding": (1, 1)}
+            yield SuiteCall("pooling", made("max_pool2d_with_indices", (x, places), self=x, **window))
+    for batch, channels, kernel in ((64, 64, 3), (64, 128, 3), (64, 256, 3), (64, 512, 3), (64, 256, 1), (64, 1024, 1)):
+        yield from _both_gradients(convolved(batch, channels, channels, PIXELS[channels], kernel, dtype="bf16"))
+
+
 def _copies() -> Iterator[SuiteCall]:
     for dtype in ("fp32", "bf16"):
         for batch in (1, 32, 128):
@@ -343,16 +357,21 @@ def _gradients() -> Iterator[SuiteCall]:
             (64, 96, 7, 96), (64, 384, 7, 384), (64, 192, 3, 192), (16, 512, 3, 1),
         ):  # fmt: skip
             forward = convolved(batch, channels, channels, PIXELS[channels], kernel, 1, groups, dtype, layout)
-            given = dict(forward.arguments)
-            for mask in ((True, False, False), (False, True, False)):
-                result = given["input" if mask[0] else "weight"]
-                assert isinstance(result, Tensor)
-                call = made(
-                    "convolution_backward", (result,), grad_output=forward.outputs[0], input=given["input"],
-                    weight=given["weight"], bias_sizes=None,
-                    **{n: v for n, v in given.items() if n not in ("input", "weight", "bias")}, output_mask=mask,
-                )  # fmt: skip
-                yield SuiteCall("gradient", call, tf32, "backward")
+            yield from _both_gradients(forward, tf32)
+
+
+def _both_gradients(forward: Call, tf32: bool = False) -> Iterator[SuiteCall]:
+    """The gradients of input and weights of a convolution, apart."""
+    given = dict(forward.arguments)
+    for mask in ((True, False, False), (False, True, False)):
+        result = given["input" if mask[0] else "weight"]
+        assert isinstance(result, Tensor)
+        call = made(
+            "convolution_backward", (result,), grad_output=forward.outputs[0], input=given["input"],
+            weight=given["weight"], bias_sizes=None,
+            **{n: v for n, v in given.items() if n not in ("input", "weight", "bias")}, output_mask=mask,
+        )  # fmt: skip
+        yield SuiteCall("gradient", call, tf32, "backward")
 
 
 def _lookups() -> Iterator[SuiteCall]:

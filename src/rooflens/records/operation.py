@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 Phase = Literal["forward", "backward", "optimizer", "prefill", "decode"]
@@ -61,14 +62,17 @@ class Tensor:
 
         Dimensions of one element do not count.
         """
-        if self.strides is None:
-            return None
-        names = [n for n, dims in _INNERMOST_FIRST.items() if len(dims) == len(self.shape)]
-        for name in ("contiguous", *names):
-            dense = dense_strides(self.shape, name)
-            if all(size == 1 or a == b for size, a, b in zip(self.shape, self.strides, dense, strict=True)):
-                return name
-        return "other"
+        return None if self.strides is None else _memory_format(self.shape, self.strides)
+
+
+@lru_cache(maxsize=4096)
+def _memory_format(shape: tuple[int, ...], strides: Strides) -> str:
+    names = [n for n, dims in _INNERMOST_FIRST.items() if len(dims) == len(shape)]
+    for name in ("contiguous", *names):
+        dense = dense_strides(shape, name)
+        if all(size == 1 or a == b for size, a, b in zip(shape, strides, dense, strict=True)):
+            return name
+    return "other"
 
 
 Argument = Tensor | str | int | float | bool | None | tuple["Argument", ...]

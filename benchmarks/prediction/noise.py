@@ -1,0 +1,65 @@
+"""How much the truth differs from itself: two sessions on two machines, and larger batches that run faster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.prediction.own_models import H200, TIMING
+from benchmarks.prediction.tables import quantile
+
+
+def table() -> str:
+    """A line for each way to compare a time with one that should be equal, or smaller."""
+    lines = ["| what | pairs | median | p90 |", "|---|---|---|---|"]
+    for name, values in (*_sessions(), *_repeats()):
+        lines.append(f"| {name} | {len(values)} | {100 * median(values):.1f} % | {100 * quantile(values, 0.9):.0f} % |")
+    faster, pairs = _faster()
+    lines.append(f"| eager steps of the next larger batch that took over 10 % less | {pairs} | {faster} of them | - |")
+    return "\n".join(lines)
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _sessions() -> Iterator[tuple[str, list[float]]]:
+    """The same step on two H200 machines on one day, and on one of a month before."""
+    seen: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in _rows(H200 / "truth.jsonl"):
+        if row["mode"] == "inference":
+            seen.setdefault((row["model"], row["dtype"], row["batch"]), []).append(row)
+    twice = [pair for pair in seen.values() if len(pair) == 2]
+    for way in ("graph", "eager"):
+        for small in (True, False):
+            some = [abs(b[way] / a[way] - 1) for a, b in twice if way in a and way in b and (a["batch"] == 1) is small]
+            if some:
+                yield f"two sessions, {way}, batch {'1' if small else '32 and 256'}", some
+    scaled = [abs(b["eager"] / a["eager"] * a["layer"] / b["layer"] - 1) for a, b in twice if a["batch"] == 1]
+    yield "two sessions, eager, batch 1, over the time of a small layer", scaled
+
+
+def _repeats() -> Iterator[tuple[str, list[float]]]:
+    """The spread of the few samples of a case."""
+    rows = [row for row in _rows(H200 / "truth.jsonl") if row["mode"] == "inference"]
+    for small in (True, False):
+        yield (
+            f"range of up to 9 eager samples, batch {'1' if small else '32 and 256'}",
+            [row["spread"] for row in rows if (row["batch"] == 1) is small],
+        )
+
+
+def _faster() -> tuple[int, int]:
+    """Steps of a larger batch that took over 10 % less than those of a smaller one, and how many were compared."""
+    series: dict[tuple[Any, ...], dict[int, float]] = {}
+    for row in _rows(H200 / "truth.jsonl"):
+        if row["mode"] == "inference":
+            series.setdefault((row["session"], row["model"], row["dtype"]), {})[row["batch"]] = row["eager"]
+    for row in json.loads(TIMING.read_text())["rows"]:
+        if row["mode"] != "train":
+            series.setdefault((0, row["model"], row["dtype"]), {})[row["batch"]] = row["median_s"]
+    pairs = [(its[a], its[b]) for its in series.values() for a, b in zip(sorted(its), sorted(its)[1:], strict=False)]
+    return sum(later < 0.9 * earlier for earlier, later in pairs), len(pairs)
