@@ -37,7 +37,8 @@ def main() -> None:
         lowest, highest = min(low for low, _ in within), max(high for _, high in within)
         print(f"{regime}: {len(rows)} rows, {lowest:.2f} lower to {highest:.2f} upper ends (limits {NEAR}, {limit})")
         for row in beyond:
-            print(f"  far: {row.source} {row.model} {row.mode} {row.batch} {row.level}: {row.measured / row.predicted:.2f} times expected")
+            which = f"{row.source} {row.model} {row.mode} {row.batch} {row.level}"
+            print(f"  far: {which}: {row.ratio:.2f} times expected")
 
 
 if __name__ == "__main__":
