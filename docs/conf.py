@@ -6,6 +6,9 @@ project = "rooflens"
 release = rooflens.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
+# Docstrings are for people first: one that is no reStructuredText is shown as it stands, and so is code of no language.
+suppress_warnings = ["docutils", "ref.python", "misc.highlighting_failure"]
+
 myst_heading_anchors = 4  # the anchors that GitHub makes, so that one link works in both places
 
 autodoc_typehints = "none"  # the signature has them already

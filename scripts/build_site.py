@@ -26,6 +26,8 @@ ALSO = {"README.md": "readme.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 REFERENCE = "python-reference.md"
 _LINK = re.compile(r"(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 _ADDRESS = re.compile(r"""(?:url\(|@import)\s*["']?(?P<address>[^"')\s;]+)""")
+_OF_DOCUTILS = re.compile(r"id\d+")
+"""What it names places in docstrings that are no reStructuredText, whether it shows them or not."""
 _LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
 """By element: the attribute whose address a browser loads without being asked."""
 
@@ -52,8 +54,7 @@ def lay_out(source: Path) -> None:
     (source / REFERENCE).write_text(reference())
     notebook(source / "notebook.ipynb")
     for page in source.glob("*.md"):
-        # Pygments knows no CSV.
-        page.write_text(_LINK.sub(_link, page.read_text()).replace("```csv\n", "```text\n"))
+        page.write_text(_LINK.sub(_link, page.read_text()))
     types = source / "model-types.md"
     types.write_text(f"{types.read_text()}\n```{{csv-table}}\n:file: model-types.csv\n:header-rows: 1\n```\n")
     index = source / "index.md"
@@ -149,7 +150,7 @@ def broken_links(site: Path) -> Iterator[str]:
     for path, page in pages.items():
         for link in page.links:
             parts = urlsplit(link)
-            if parts.scheme or parts.netloc:
+            if parts.scheme or parts.netloc or _OF_DOCUTILS.fullmatch(parts.fragment):
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if not target.exists():

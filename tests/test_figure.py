@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -478,17 +476,3 @@ def test_a_long_chain_has_a_mark_for_each_operation() -> None:
     figure = roofline_figure(records(chain(ON_TOY, 8), [TOY]))
     assert sum(not mark.whole for mark in figure.marks) == 8 * 3 + 2
     assert len(figure.rug) == 3
-
-
-def test_the_page_about_figures_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torchvision")
-    page = (Path(__file__).parents[1] / "docs" / "figures.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    assert len(blocks) == 2
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    exec("\n".join(blocks), names)
-    assert (tmp_path / "resnet18.png").stat().st_size > 10_000
-    highest = names["highest"]
-    assert isinstance(highest, Mark)
-    assert highest.group == "convolution"
