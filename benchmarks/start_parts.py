@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
@@ -55,6 +56,7 @@ def main() -> None:
     note("libraries, alone", children("libraries", 1, asked))
     note("libraries, six at once", children("libraries", 6, asked))
     note("profile", children("profiled", 1, asked))
+    note("estimate", children("estimated", 1, asked))
     note("imports of timm", children("timm_imports", 1, asked))
     note("ncu", children("asking_ncu", 1, asked))
 
@@ -166,6 +168,37 @@ def profiled(asked: argparse.Namespace) -> None:
             seconds.append(("end", 0.0))
         sizes = {name: Path(path).stat().st_size for name, path in paths.items()}
     tell.moments |= {"calls": seconds, "sizes": sizes}
+    tell.say()
+
+
+def estimated(asked: argparse.Namespace) -> None:
+    """Estimate a timm model at three batches, as the worker beside a measurement does."""
+    tell = Told(asked.began)
+    compiler_on_demand()
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(import_module, "sympy")
+        import torch  # noqa: F401
+
+        tell("torch")
+    tell("sympy")
+    from rooflens.devices import find
+    from rooflens.models import workload
+    from rooflens.running import estimating
+    from rooflens.running.jobs import Estimate, Start
+    from rooflens.runs.run import Request, Run
+
+    tell("rooflens")
+    do = estimating.begin(Start(kind="estimate"))
+    tell("first estimate")
+    runs = [Run(model="timm:resnet34", batch=batch) for batch in (1, 32, 128)]
+    workload(Request.of_run(runs[0]))
+    tell("model")
+    with TemporaryDirectory() as folder:
+        for run in runs:
+            do(Estimate(run=run, devices=(find("h200-sxm-141gb"),), out=f"{folder}/out"), lambda _: None)
+            tell(f"batch {run.batch}")
+    compilers = ("torch._dynamo.eval_frame", "torch._inductor.compile_fx")
+    tell.moments["loaded"] = [name for name in compilers if name in sys.modules]
     tell.say()
 
 

@@ -43,7 +43,8 @@ UNTIL = (0.7, 0.9, 1.0)
 ROOM = 0.9
 """Share of a card's memory that processes may hold together."""
 BUILD_SECONDS = 30.0
-"""In which processes that count build a step, at most, while the one that profiles it waits."""
+"""In which processes that count build a step, while the one that profiles it waits; twice as long as that one took, if
+that is more."""
 _LOOKS = 0.02
 _LAST = "sm__ops_path_tensor_"
 """What names of counters begin with that concern a few launches only."""
@@ -251,7 +252,7 @@ class StepCounting:
 
         The processes that count build it on the card before that, if there is room for all.
         """
-        together = False
+        together, begun = False, time.monotonic()
         late: tuple[str, ...] = ()
 
         def warm(step: Warmed) -> None:
@@ -259,7 +260,8 @@ class StepCounting:
             together = 0 < step.held * (len(waiting.runs) + 1) < ROOM * step.memory  # with the worker that tells it
             if together:
                 progress(0.0, f"{self.case.label()}: built under ncu")
-                late = () if waiting.all_built(min(BUILD_SECONDS, self.limit / 2)) else (BUSY,)
+                patience = max(BUILD_SECONDS, 2 * (time.monotonic() - begun))  # the worker took that long for the same
+                late = () if waiting.all_built(min(patience, self.limit / 2)) else (BUSY,)
 
         timed = self._timed(workers, progress, warm)
         if not together:
