@@ -13,7 +13,7 @@ Format history (the version rises when an older reader would misunderstand a fil
 4. the header promises how many records and failures follow, and an ``end`` line is the last one; of older files nobody
    can tell whether they were cut
 5. ``floor``: what every implementation needs, and why the code does more; before, ``kernel_work`` of an optimizer's
-   operations was their floor
+   operations was their floor. Later files of this format hold a model's modules too, which older readers leave out
 """
 
 from __future__ import annotations
