@@ -35,6 +35,8 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:[pnumkMGTPE]?(?:FLOP/s|FLOP/B|FLOP|B/s|B|s|W|
 _GLUE = "\ue000"
 """Stands for a space at which no line ends; `printable` text has none of it."""
 _TURNED_ROWS = 4
+_BLOCKS, _UPRIGHT_ROWS = 3, 8
+"""So few rows stand upright one by one before a table is split into more blocks than that."""
 _DIGITS = (4, 3)
 """Significant digits, where there is room and where there is not."""
 # ASCII, since a pipe may have any encoding: a rule below the header and between the rows and their sum.
@@ -219,7 +221,8 @@ def _layout(table: Table, width: int) -> tuple[list[_Grid], list[str]]:
     blocks = list(_blocks(table, width))
     drawn = {i for block in blocks for i in block}
     grids = [_grid(table, block, _DIGITS[-1]) for block in blocks]
-    if any(grid.needs > width for grid in grids):
+    many = len(grids) > _BLOCKS and len(table.rows) <= _UPRIGHT_ROWS
+    if many or any(grid.needs > width for grid in grids):
         rows = [*table.rows, *([] if table.total is None else [table.total])]
         return [_upright(table, row, width) for row in rows], []
     return grids, [column.header for i, column in enumerate(table.columns) if i not in drawn]
@@ -297,8 +300,9 @@ def _grid(table: Table, block: Sequence[int], digits: int = _DIGITS[-1]) -> _Gri
 
 def _turned(table: Table) -> _Grid | None:
     """Return quantities as lines and cases as columns; None where the rows are many or are no cases."""
-    leading = [(i, column) for i, column in enumerate(table.columns) if not column.group]
-    quantities = [(i, column) for i, column in enumerate(table.columns) if column.group]
+    names = _leading(table)
+    leading = [(i, column) for i, column in enumerate(table.columns) if i in names]
+    quantities = [(i, column) for i, column in enumerate(table.columns) if i not in names]
     cases = all(column.title for _, column in leading)
     if len(table.rows) > _TURNED_ROWS or not quantities or not cases or table.total is not None:
         return None
