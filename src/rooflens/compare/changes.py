@@ -125,7 +125,7 @@ def _launches(request: Request, evidence: Evidence) -> Iterator[Change]:
         cached = request.mode in GENERATING[1:] and options.kv_cache == "dynamic"
         yield Change(
             name="CUDA graph",
-            asked="measure --cuda-graph" + (" --kv-cache static" if cached else ""),
+            asked="--cuda-graph" + (" --kv-cache static" if cached else ""),
             part="launches",
             options={"cuda_graph": True, **({"kv_cache": "static"} if cached else {})},
             costs="one shape for each graph, which keeps its memory"
