@@ -1,11 +1,12 @@
-"""Count every model type of transformers, small: inference, and decode of what generates.
+"""Count every model type of transformers, small: inference and training, prefill and decode of what generates.
 
-    python benchmarks/hf_models.py [--family NAME]... [--again] [--failed]
+    python benchmarks/hf_models.py [--family NAME]... [--again] [--failed] [--older]
 
-Resumable: a family in benchmarks/results/hf_models.json is not run again, unless `--again` is given, or `--failed` for
-those that were not counted. Each runs in a process of its own with a time limit, from its default configuration with at
-most two layers of each stack, or as it is where that is not counted. Prints a line per family, and exits with 1 if one
-has no result. `--docs` writes docs/model-types.csv and the tables of docs/model-types.md.
+Resumable: a family in benchmarks/results/hf_models.json is not run again, unless `--again` is given, `--failed` for
+those that were not counted, or `--older` for those that an earlier form of this script ran, with fewer modes. Each runs
+in a process of its own with a time limit, from its default configuration with at most two layers of each stack, or as
+it is where that is not counted. Prints a line per family, and exits with 1 if one has no result. `--docs` writes
+docs/model-types.csv and the tables of docs/model-types.md.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from rooflens.models.heads import families as buildable  # noqa: E402
 PAGE = ROOT / "docs" / "model-types.md"
 TYPES = ROOT / "docs" / "model-types.csv"
 RESULTS = ROOT / "benchmarks" / "results" / "hf_models.json"
-LIMIT = 90
+LIMIT = 150
 """Seconds of the processor that a family may take."""
 PATIENCE = 3600.0
 """Seconds for which a family is waited for, whatever else this machine has to do."""
@@ -82,7 +83,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     (r"finegrained-fp8 kernel", "needs the package kernels, which is not here"),
     (r'missing the required "forward"', "several models in one, which only its generate runs, one after the other"),
     (r"fills no cache|keeps no cache", "its forward takes or fills no cache, so it has no decode"),
-    (r"more than \d+ s", "takes more than 90 s of processor time"),
+    (r"more than \d+ s", "takes minutes of processor time"),
     (r"Running the model with values needs", "values decide what runs, and it is too large to run here"),
     (r"too large|[Oo]ut of memory", "too large to run here with values"),
     (r"missing \d+ required positional arguments?: (.*?)(?:;|$)", "needs inputs that rooflens does not make: {0}"),
@@ -158,15 +159,17 @@ def _counted(name: str) -> dict[str, Any]:
     modes = ["inference"]
     if purpose.generates:
         blueprint = find(name)
-        modes += ["decode"] if blueprint.tokens is not None else []
-    row: dict[str, Any] = {"class": kind.__name__, "modes": [], "uncounted": []}
+        modes += ["prefill", "decode"] if blueprint.tokens is not None else []
+    modes.append("train")
+    row: dict[str, Any] = {"class": kind.__name__, "modes": [], "uncounted": [], "asked": modes}
     for mode in modes:
         try:
             step = rl.estimate(name, mode=mode)
         except rl.RooflensError as error:
             if mode == "inference":
                 raise
-            row["why"] = f"{mode}: {' '.join(str(error).split())[:200]}"
+            told = f"{mode}: {' '.join(str(error).split())[:200]}"
+            row["why"] = f"{row['why']}; {told}" if "why" in row else told
             continue
         row["modes"].append(mode)
         row["uncounted"] = sorted({*row["uncounted"], *step.coverage.uncounted})
@@ -279,6 +282,7 @@ def main() -> int:
     parser.add_argument("--part", default="1/1", help="a share of the families, like 2/3")
     parser.add_argument("--again", action="store_true", help="also families that have a result")
     parser.add_argument("--failed", action="store_true", help="also families that were not counted in full")
+    parser.add_argument("--older", action="store_true", help="also families of which not every mode was asked for")
     parser.add_argument("--docs", action="store_true", help="only write the tables of the docs")
     options = parser.parse_args()
     rows = read()
@@ -290,6 +294,7 @@ def main() -> int:
     for family in options.family or families()[part - 1 :: parts]:
         known = rows.get(family)
         again = options.again or (options.failed and known is not None and _ended(known) != "counted in full")
+        again = again or (options.older and known is not None and known.get("why") != PART and "asked" not in known)
         if known is not None and not again:
             continue
         rows[family] = run(family)

@@ -240,14 +240,24 @@ def test_layers_in_place_and_of_a_convolution() -> None:
     assert [o.call.name for o in traced.operations].count("convolution") == 5
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3_text"])
-@pytest.mark.parametrize("mode", ["prefill", "decode"])
+GLM = WIDTHS | {"n_routed_experts": 4, "num_experts_per_tok": 2, "first_k_dense_replace": 5, "n_shared_experts": 1}
+GLM |= {"moe_intermediate_size": 16, "n_group": 1, "topk_group": 1, "partial_rotary_factor": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("family", "mode"),
+    [
+        *(("llama", "prefill"), ("llama", "decode"), ("gemma3_text", "prefill"), ("gemma3_text", "decode")),
+        ("glm4_moe", "decode"),  # two stacks, one behind the other
+    ],
+)
 def test_a_sweep_has_the_sums_of_layers_and_each_layer_when_it_is_asked(
     family: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "config.json"
     kinds = {"layer_types": ["sliding_attention", "full_attention"] * 5} if family == "gemma3_text" else {}
-    path.write_text(json.dumps({"model_type": family, **FAMILIES[family], **kinds, "num_hidden_layers": 10}))
+    config = GLM if family == "glm4_moe" else FAMILIES[family]
+    path.write_text(json.dumps({"model_type": family, **config, **kinds, "num_hidden_layers": 10}))
     asked: dict[str, Any] = {"batch": [1, 3], "seq_len": 12, "mode": mode, "dtype": "bf16", "device": "h100-sxm"}
     each = rl.estimate(f"hf:{path}", **asked)
     monkeypatch.setattr(estimating, "MANY", 2)
@@ -288,5 +298,9 @@ def test_lengths_that_lie_on_a_line_are_traced_at_its_ends_and_in_its_middle(
     monkeypatch.setattr(lengths, "tracer", lambda of: partial(counted, plain(of)))
     on_a_line = rl.estimate(f"hf:{path}", **asked)
     assert sorted(ran) == [20, 40, 41, 60]  # both ends, the middle and the length behind it
+    each = on_a_line.records
+    assert len(ran) == 4  # each layer's records come from the same traces
     monkeypatch.setattr(lengths, "FEWEST", 9)
     assert on_a_line.summed == rl.estimate(f"hf:{path}", **asked).summed
+    monkeypatch.setattr(estimating, "MANY", 9)
+    assert each == rl.estimate(f"hf:{path}", **asked).records

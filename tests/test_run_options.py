@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -63,12 +64,26 @@ def test_a_value_that_an_option_cannot_have_is_an_error(given: dict[str, object]
         Options(**given)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("given", [{"optimizer": "adamw"}, {"fused": True}, {"accumulation_steps": 2}])
+def test_what_is_about_training_is_an_error_in_other_modes(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue, match=r"is about a training step, which mode 'inference' is not; give mode train"):
+        Run(model="net", options=Options(**given))
+    Run(model="net", mode="train", options=Options(**given))
+    Run(model="net", options=Options(optimizer="none"))  # which is so
+
+
+def test_a_model_of_tokens_has_no_layout_of_images() -> None:
+    pytest.importorskip("transformers")
+    with pytest.raises(InvalidValue, match=r"channels_last=True has no meaning for 'hf:gpt2', which takes no images"):
+        rl.estimate("hf:gpt2", seq_len=8, channels_last=True)
+
+
 def test_a_case_names_what_is_not_the_default_and_means_something() -> None:
     run = Run(model="net", batch=4, mode="train", options=Options(fused=True, gpus=2, profile=True, seq_len=8))
     assert run.case("t4") == Case(
         model="net", device="t4", batch=4, mode="train", options=(("fused", True), ("gpus", 2), ("seq_len", 8))
     )
-    assert replace(run, mode="inference").case().options == (("gpus", 2), ("seq_len", 8))
+    assert run.options.in_case("inference") == (("gpus", 2), ("seq_len", 8))
     assert Options(optimizer="none", fused=True).in_case("train") == (("optimizer", "none"),)
 
 

@@ -165,13 +165,23 @@ def test_explain_tells_the_formula_of_each_answer(tmp_path: Path) -> None:
     (answers,) = explained.chapters[0].answers
     assert [steps[:2] for steps in answers.steps] == [(13, 7), (17, 1)]
     (case,) = promised_json(found)
-    asked = {title: formula for title, formula, _ in answers.formulas}
+    assert found.kv_cache is not None
+    asked = {one.title: one.formula for one in answers.formulas}
     assert len(asked) == len([name for name in case["answers"] if name != "from"])
     assert asked["time per output token"].startswith("time of decode (")
     assert asked["time per output token"].endswith(") / steps of decode (8)")
     for words in ("price per hour (3.5)", "a million (1,000,000)", "seconds of an hour (3,600)", "batch (2)"):
         assert words in asked["cost of a million output tokens"]
     assert "answers on h100-sxm5-80gb, at the bound" in explained.text
+    *operations, whole = json.loads(json.dumps(explained.data))
+    assert len(operations) == len(explained.operations)
+    told = {one["name"]: one for one in whole["answers"][0]["formulas"]}
+    assert {name: one["value"] for name, one in told.items()} == {
+        name: value for name, value in case["answers"].items() if name != "from"
+    }
+    assert told["time_per_output_token"]["formula"] == asked["time per output token"]
+    assert [steps[:2] for steps in whole["answers"][0]["steps"]] == [[13, 7], [17, 1]]
+    assert (whole["kv_cache"]["held"], whole["kv_cache"]["per_token"]) == (found.kv_cache.held, 128)
     # The same product in several steps is one operation here, with the calls of all of them.
     (head,) = rl.explain(found, path="lm_head", phase="decode").operations
     assert head.calls == 8

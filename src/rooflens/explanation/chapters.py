@@ -63,18 +63,33 @@ class Utilisation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedAnswer:
+    """What people ask of a step, and how the number comes about.
+
+    Attributes:
+        name: its name in JSON.
+        unit: of its value; empty for a rate or a price.
+    """
+
+    name: str
+    title: str
+    formula: str
+    value: float
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswersOnDevice:
     """What people ask of a step or of a whole answer, on one device.
 
     Attributes:
         measured: its times are measured, and not bounds.
-        formulas: what is asked, how the number comes about, and the number with its unit.
         steps: of a whole answer: tokens in the cache of a step of decode, how many steps it stands for, its bound.
     """
 
     device: str
     measured: bool
-    formulas: tuple[tuple[str, str, str], ...]
+    formulas: tuple[ExplainedAnswer, ...]
     steps: tuple[tuple[int, int, float | None], ...] = ()
 
 

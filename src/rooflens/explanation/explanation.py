@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
 from rooflens.costs import WorkTerm
-from rooflens.explanation.chapters import Chapter, Explained
+from rooflens.explanation.chapters import Chapter, Explained, Utilisation
 from rooflens.explanation.text import lines_of
 from rooflens.records import Device, Work
 from rooflens.records.calls import to_plain
 from rooflens.roofline import bound
+
+_OF_CACHE = ("held", "used", "per_token")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -46,12 +49,40 @@ class Explanation:
 
     @property
     def data(self) -> list[dict[str, Any]]:
-        """The explanation for a program: one object per operation, numbers in FLOP, bytes and seconds."""
+        """The explanation for a program: an object for each operation, numbers in FLOP, bytes and seconds.
+
+        After those of a whole model an object tells its cache, how a training step uses each device, and what people
+        ask of it, with the formula.
+        """
         return [
-            {"case": chapter.title or None, **_plain(operation)}
-            for chapter in self.chapters
-            for operation in chapter.operations
+            {"case": chapter.title or None, **plain} for chapter in self.chapters for plain in _plain_chapter(chapter)
         ]
+
+
+def _plain_chapter(chapter: Chapter) -> Iterator[dict[str, Any]]:
+    yield from map(_plain, chapter.operations)
+    cache = chapter.kv_cache
+    whole = {
+        "kv_cache": None if cache is None else asdict(cache) | {name: getattr(cache, name) for name in _OF_CACHE},
+        "utilisation": [_plain_use(use) for use in chapter.utilisations],
+        "answers": [asdict(on_device) for on_device in chapter.answers],
+    }
+    if any(whole.values()):
+        yield whole
+
+
+def _plain_use(use: Utilisation) -> dict[str, Any]:
+    """MFU and HFU, and what they are made of."""
+    model, again = use.seconds(use.flops), use.seconds(use.repeated)
+    times = {"bound": use.bound, "measured": use.measured}
+    return {
+        "device": use.device.name,
+        "flops": dict(use.flops),
+        "repeated_flops": dict(use.repeated),
+        "peaks": {unit: use.device.require(unit).rate for unit in {**use.flops, **use.repeated}},
+        "mfu": {origin: model / seconds if seconds else None for origin, seconds in times.items()},
+        "hfu": {origin: (model + again) / seconds if seconds else None for origin, seconds in times.items()},
+    }
 
 
 def _plain(explained: Explained) -> dict[str, Any]:

@@ -8,13 +8,19 @@ from typing import Any
 
 from rooflens.costs import Cost
 from rooflens.errors import InvalidValue, UnknownName
-from rooflens.explanation.chapters import AnswersOnDevice, Chapter, Explained, Utilisation, calculations
+from rooflens.explanation.chapters import (
+    AnswersOnDevice,
+    Chapter,
+    Explained,
+    ExplainedAnswer,
+    Utilisation,
+    calculations,
+)
 from rooflens.records import Case, Device, Phase, Record, Work
 from rooflens.results import Evidence, Quantity, RecordSet, join
 from rooflens.results.answers import ANSWERS, SAMPLED
 from rooflens.results.factors import FactorRatio, step_time
 from rooflens.results.totals import grouped_by
-from rooflens.units import show
 
 LISTED_PATHS = 12
 
@@ -93,11 +99,12 @@ def _answers(records: RecordSet, case: Case) -> Iterator[AnswersOnDevice]:
                 yield AnswersOnDevice(device=device, measured=origin == "measured", formulas=formulas, steps=steps)
 
 
-def _formula(quantity: Quantity, item: Evidence) -> tuple[str, str, str] | None:
+def _formula(quantity: Quantity, item: Evidence) -> ExplainedAnswer | None:
     value, number = quantity.read(item).value, quantity.number
     if value is None or not isinstance(number, FactorRatio):
         return None
-    return quantity.title, number.formula(item), show(value, quantity.unit) if quantity.unit else f"{value:.5g}"
+    how = number.formula(item)
+    return ExplainedAnswer(name=quantity.name, title=quantity.title, formula=how, value=value, unit=quantity.unit)
 
 
 def _steps(item: Evidence) -> Iterator[tuple[int, int, float | None]]:

@@ -94,8 +94,9 @@ def _answered(answers: AnswersOnDevice) -> Iterator[_Block]:
         each = "" if seconds is None else f", {show(seconds, 's')} each"
         stands = f"stands for {times:,} steps" if times > 1 else "stands for itself"
         yield _Labelled("decode", f"{tokens:,} tokens in the cache: {stands}{each}")
-    for title, formula, value in answers.formulas:
-        yield _Labelled(title, f"{formula} = {value}")
+    for one in answers.formulas:
+        value = show(one.value, one.unit) if one.unit else f"{one.value:.5g}"
+        yield _Labelled(one.title, f"{one.formula} = {value}")
 
 
 def _title(explained: Explained) -> str:

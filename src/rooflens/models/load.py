@@ -43,6 +43,8 @@ def find(model: str, options: Options | None = None, mode: str = "inference") ->
         _refuse("seq_len", options.seq_len, model, "takes no sequences of tokens")
     if not blueprint.images:
         _refuse("img_size", options.img_size, model, "takes no images whose size rooflens chooses")
+    if blueprint.tokens is not None and not blueprint.images:
+        _refuse("channels_last", options.channels_last or None, model, "takes no images")
     return _checkpointed(blueprint) if options.checkpoint else blueprint
 
 

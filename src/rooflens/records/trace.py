@@ -54,6 +54,8 @@ class Trace:
         operations: every operation that does work, in order.
         times: how often each of them occurs in a row with those around it; empty where all occur once.
         neighbours: paths of two layers one behind the other; the second stands for others that are equal to both.
+        stood_for: layers of which no operation is listed: before which operation they ran, the path of the layer that
+            stands for them, and their own.
         blocks: the memory of a step of which only sums are asked for, block by block; empty for others.
         memory: bytes by cause at the peak; None where the size of something is not known.
         parameter_blocks: blocks of memory that hold parameters, with all bytes and elements of each.
@@ -77,6 +79,7 @@ class Trace:
     parameters: int
     times: tuple[int, ...] = ()
     neighbours: tuple[tuple[str, str], ...] = ()
+    stood_for: tuple[tuple[int, str, str], ...] = ()
     blocks: tuple[MemoryBlock, ...] = ()
     parameter_blocks: tuple[Access, ...] = ()
     buffer_blocks: tuple[Access, ...] = ()

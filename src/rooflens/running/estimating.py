@@ -37,7 +37,7 @@ from rooflens.running.jobs import (
 )
 from rooflens.running.lengths import Tracers
 from rooflens.running.outcomes import lost, runs_in, taken, telling, why_all_failed
-from rooflens.running.tracing import TracedRun, Tracer, each_record
+from rooflens.running.tracing import TracedRun, Tracer
 from rooflens.running.whole_answers import counted_run
 from rooflens.runs.options import Options
 from rooflens.runs.run import Place, Request, Run, is_graph, is_own_file
@@ -118,7 +118,7 @@ def estimated(
                     failed |= dict.fromkeys(not_estimated(run, [device], error), error)
                     continue
                 if isinstance(counted, TracedRun) and counted.summed:
-                    whole[run.case(device.name if device else None)] = partial(each_record, run, trace, device)
+                    whole[run.case(device.name if device else None)] = partial(counted.of_each_layer, device)
     if not records:
         raise told_together(failed.values())
     known = {device.name: device for device in devices}

@@ -59,6 +59,15 @@ class TracedRun:
         case, causal = self._run.case(device.name if device else None), self._run.options.causal
         return list(source.records(*self._traced, case, device, causal=causal))
 
+    def of_each_layer(self, device: Device | None) -> list[Record]:
+        """Return the records in which each layer is told for itself; it is traced again only where need be."""
+        trace, operations = self._traced
+        each = None if self._run.options.weights is not None else source.of_each_layer(trace, operations)
+        if each is None:
+            return TracedRun(self._run, self._tracer)(device)
+        case = self._run.case(device.name if device else None)
+        return list(source.records(trace, each, case, device, causal=self._run.options.causal))
+
     def begun(self) -> TracedRun:
         """Trace it now, and return itself.
 
@@ -82,8 +91,3 @@ class TracedRun:
             return done, operations
         done = self._tracer(self._run)
         return done, source.repeated(done, self._run.options.fusion)
-
-
-def each_record(run: Run, trace: Tracer, device: Device | None) -> list[Record]:
-    """Return the records of a run in which each layer is told for itself."""
-    return TracedRun(run, trace)(device)

@@ -41,7 +41,7 @@ GENERATING = ("prefill", "decode", *ANSWERING)
 WITHOUT_GRADIENTS = ("inference", *GENERATING)
 _CACHE = "the cache of a language model, which mode {mode!r} does not go on with"
 _WEIGHTS = "weights that stay as they are, and mode {mode!r} changes them"
-_TRAINING = "a training step, which mode {mode!r} is not"
+_TRAINING: Mapping[str, Any] = {"modes": TRAINING, "about": "a training step, which mode {mode!r} is not"}
 WEIGHTS = ("int8", "int4", "fp8", "nf4", "mxfp4")
 OF_GROUPS = ("int8", "int4", "nf4")
 """Formats of weights whose groups have a size to choose."""
@@ -65,6 +65,7 @@ class Option:
         recorded: records name it in their case; what changes no number of theirs is not named.
         several: several values of it may be asked for, as of batches; each is a case of its own.
         about: what it is about and other modes have not, where to give it there is an error.
+        nothing: values that ask for nothing, and are none.
     """
 
     name: str = ""
@@ -78,6 +79,7 @@ class Option:
     recorded: bool = True
     several: bool = False
     about: str = ""
+    nothing: tuple[str, ...] = ()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -128,36 +130,36 @@ class Options:
     """
 
     optimizer: str = option(
-        "sgd", "Optimizer of a training step; none stops after backward.", choices=OPTIMIZERS, modes=TRAINING
+        "sgd",
+        "Optimizer of a training step; none stops after backward.",
+        choices=OPTIMIZERS,
+        nothing=("none",),
+        **_TRAINING,
     )
-    fused: bool = option(False, "Use torch's fused optimizer instead of its foreach form.", modes=TRAINING)
+    fused: bool = option(False, "Use torch's fused optimizer instead of its foreach form.", **_TRAINING)
     optimizer_dtype: str | None = option(
         None,
         "Type in which the optimizer keeps its state; default: that of the parameters. int8: bitsandbytes' layout,"
         " estimated and not run.",
         kind=str,
         choices=STATE_DTYPES,
-        modes=TRAINING,
-        about=_TRAINING,
+        **_TRAINING,
     )
     master_weights: bool = option(
         False,
         "Keep copies of 16-bit parameters in fp32, which the optimizer updates.",
-        modes=TRAINING,
-        about=_TRAINING,
+        **_TRAINING,
     )
     checkpoint: bool = option(
         False,
         "Keep of each block of layers its input alone, and compute the rest again in backward.",
-        modes=TRAINING,
-        about=_TRAINING,
+        **_TRAINING,
     )
     accumulation_steps: int = option(
         1,
         "Micro-batches in a training step, each of the batch; gradients add up, and the optimizer runs once.",
         least=1,
-        modes=TRAINING,
-        about=_TRAINING,
+        **_TRAINING,
     )
     compile: bool = option(False, "Compile the model with torch.compile; an estimate then fuses element-wise work.")
     img_size: int | None = option(
@@ -351,7 +353,7 @@ class Options:
             )
         for name, line in OPTIONS.items():
             value = getattr(self, name)
-            if line.about and not line.runs_in(mode) and value != line.default:
+            if line.about and not line.runs_in(mode) and value not in (line.default, *line.nothing):
                 raise InvalidValue(
                     f"{name}={value!r} is about {line.about.format(mode=mode)}; give mode"
                     f" {' or '.join(line.modes)}, or leave it out"

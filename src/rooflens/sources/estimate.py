@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import repeat
 
@@ -39,7 +39,8 @@ class Repeated:
     """An operation, how often it occurs, and its DRAM bytes where fusion makes them other than its own.
 
     `need` is what every form of the step needs of it, where that follows from the operations around it.
-    `layouts` holds a call of each layout, and how often it occurs, where there are several.
+    `layouts` holds a call of each layout, and how often it occurs, where there are several; `first` is the place of the
+    first one in the step.
     """
 
     operation: Operation
@@ -47,6 +48,7 @@ class Repeated:
     need: Need | None
     calls: int
     layouts: tuple[tuple[Call, int], ...] = ()
+    first: int = field(default=0, compare=False)
 
 
 def records(
@@ -152,9 +154,15 @@ def repeated(trace: Trace, fusion: Fusion = "none") -> tuple[Repeated, ...]:
         needs[index] = replace(need, bytes=least)
     needs |= dict(expert_needs(trace.operations))
     alike: dict[tuple[Operation, int | None, Need | None], list[tuple[Call, int]]] = {}
+    places: list[int] = []
     for index, (operation, times) in enumerate(zip(trace.operations, trace.times or repeat(1), strict=False)):
-        alike.setdefault((operation, fused.get(index), needs.get(index)), []).append((operation.call, times))
-    return tuple(Repeated(*kind, sum(n for _, n in calls), _layouts(calls)) for kind, calls in alike.items())
+        same = alike.setdefault((operation, fused.get(index), needs.get(index)), [])
+        places += [] if same else [index]
+        same.append((operation.call, times))
+    return tuple(
+        Repeated(*kind, sum(n for _, n in calls), _layouts(calls), first)
+        for (kind, calls), first in zip(alike.items(), places, strict=True)
+    )
 
 
 def is_summed(trace: Trace, operations: Iterable[Repeated]) -> bool:
@@ -172,6 +180,42 @@ def is_summed(trace: Trace, operations: Iterable[Repeated]) -> bool:
         ]
 
     return bool(trace.neighbours) and all(below(one) == below(other) for one, other in trace.neighbours)
+
+
+def of_each_layer(trace: Trace, operations: Sequence[Repeated]) -> tuple[Repeated, ...] | None:
+    """Return the operations of every layer of a trace in which layers stand for others, in their order.
+
+    None where it is not known which is whose: a layer runs several times.
+    """
+    paths = [path for _, _, path in trace.stood_for]
+    others: dict[str, list[tuple[int, str]]] = {}
+    for place, template, path in trace.stood_for:
+        others.setdefault(template, []).append((place, path))
+    if len({*paths, *others}) < len(paths) + len(others):
+        return None
+    listed: list[tuple[int, int, Repeated]] = []
+    for item in operations:
+        path = item.operation.path
+        if any(_is_below(path, other) for other in paths):
+            return None
+        template = next((one for one in others if _is_below(path, one)), None)
+        if template is None:
+            listed.append((item.first, len(paths), item))
+            continue
+        layers = [(item.first, template), *others[template]]
+        calls, rest = divmod(item.calls, len(layers))
+        layouts = tuple((call, of // len(layers)) for call, of in item.layouts)
+        if rest:
+            return None
+        for place, own in layers:
+            operation = replace(item.operation, path=own + path.removeprefix(template))
+            order = len(paths) if own == template else paths.index(own)
+            listed.append((place, order, replace(item, operation=operation, calls=calls, layouts=layouts)))
+    return tuple(item for _, _, item in sorted(listed, key=lambda one: one[:2]))
+
+
+def _is_below(path: str, layer: str) -> bool:
+    return f"{path}.".startswith(f"{layer}.")
 
 
 def _layouts(calls: Sequence[tuple[Call, int]]) -> tuple[tuple[Call, int], ...]:

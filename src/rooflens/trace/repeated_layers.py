@@ -54,6 +54,7 @@ class RepeatedLayers:
 
     Attributes:
         neighbours: paths of two layers that did the same, and the operations of the second stand for those of others.
+        stood_for: these others, as :class:`rooflens.records.Trace` has them.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class RepeatedLayers:
         summing: bool,
     ) -> None:
         self.neighbours: tuple[tuple[str, str], ...] = ()
+        self.stood_for: tuple[tuple[int, str, str], ...] = ()
         self._summing = summing
         self._last: set[nn.Module] = set()
         self._open: dict[int, bool] = {}
@@ -176,6 +178,7 @@ class RepeatedLayers:
         self._recorder.count_again(template.views, template.module_calls, path)
         self._called.again(template.path, path)
         if self._summing:
+            self.stood_for = (*self.stood_for, (len(self._recorder.operations), template.path, path))
             self._pass_through(template, given, first)
             return
         own = list(own_tensors(module))

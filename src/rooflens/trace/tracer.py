@@ -212,6 +212,7 @@ class _Run:
             operations=tuple(self.recorder.operations),
             times=tuple(self.recorder.times) if step.accumulation_steps > 1 or self.layers.neighbours else (),
             neighbours=self.layers.neighbours,
+            stood_for=self.layers.stood_for,
             blocks=tuple(self.lifetimes.blocks) if self.layers.neighbours else (),
             host_calls=self.recorder.host_calls,
             modules=self._modules(),
