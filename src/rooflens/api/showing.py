@@ -20,7 +20,8 @@ from rooflens.report.largest_batches import largest_sizes
 from rooflens.report.module_tables import at_depth
 from rooflens.report.pictures import ChartPicture, chart_of
 from rooflens.report.render import Format, render
-from rooflens.report.summary import summary, tables_of
+from rooflens.report.summary import failures, summary, tables_of
+from rooflens.report.sweep_grids import sweep_grids
 from rooflens.report.table import Table
 from rooflens.report.text_formats import as_json
 from rooflens.results import Fits, RecordSet
@@ -40,6 +41,7 @@ def table(
     """Return the tables of the command line as text: ``print(rl.table(est, time))``; twin of ``--format``.
 
     Several cases give a summary and their memory; a single estimated case also its operation families and its modules.
+    For people, a sweep of many cases over two sizes is a small table for each number that they ask of it.
 
     Args:
         records: sets of any sources; the estimate and the measurement of a case share a row. Or what
@@ -78,6 +80,10 @@ def table(
         return as_json(promised_json(together))
     if format == "csv" and together.records:  # one table, which has every column
         return render(summary(together), format)
+    grids = sweep_grids(together) if format == "table" else []
+    if grids:  # a row for each case would be a page for each number
+        shown = [*grids, *([failures(together)] if together.failures else [])]
+        return render(shown, format, width=width, color=color)
     return render(tables_of(together, 1 if depth is None else depth), format, width=width, color=color)
 
 

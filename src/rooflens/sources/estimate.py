@@ -198,8 +198,8 @@ def of_each_layer(trace: Trace, operations: Sequence[Repeated]) -> tuple[Repeate
         path = item.operation.path
         if any(_is_below(path, other) for other in paths):
             return None
-        template = next((one for one in others if _is_below(path, one)), None)
-        if template is None:
+        template = next((one for one in others if _is_below(path, one)), "")
+        if not template:
             listed.append((item.first, len(paths), item))
             continue
         layers = [(item.first, template), *others[template]]

@@ -1,0 +1,125 @@
+"""A sweep of many cases over two sizes on one page: a small table for each number that people ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rooflens.records import Case, Scalar
+from rooflens.report.answer_table import answer_column
+from rooflens.report.case_names import shared
+from rooflens.report.table import COUNT, Column, Entry, Table, build
+from rooflens.results import Evidence, Quantity, RecordSet, join
+from rooflens.results.answers import (
+    PROMPT_RATE,
+    TIME_PER_ANSWER,
+    TIME_PER_OUTPUT_TOKEN,
+    TIME_TO_FIRST_TOKEN,
+    TOKEN_RATE,
+)
+from rooflens.results.quantities import BOUND, BYTES, MATMUL_FLOPS, MEMORY, THROUGHPUT, TIME
+
+MANY = 24
+"""Cases from which on a page has these tables instead of a row for each."""
+MOST = 20
+"""Rows of one, and the last; of more, each second, third ... is shown."""
+_ASKED: Mapping[str, tuple[Quantity, ...]] = {
+    "prefill": (TIME_TO_FIRST_TOKEN, PROMPT_RATE),
+    "decode": (TIME_PER_OUTPUT_TOKEN, TOKEN_RATE),
+    "generate": (TIME_TO_FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN, TIME_PER_ANSWER, TOKEN_RATE),
+}
+_WORK = (MATMUL_FLOPS, BYTES)
+"""Without a device."""
+WHERE_THE_REST_IS = "every case with every column: --format csv, or -o FILE.csv; records: -o FILE.jsonl"
+_TOO_LARGE = "! more than the device's memory"
+
+_SIGNS = {">=": ", at least (by the bound)", "<=": ", at most (by the bound)", "": ""}
+
+_Place = tuple[Scalar | None, Scalar | None]
+
+
+def sweep_grids(records: RecordSet) -> list[Table]:
+    """Return the tables of many cases that differ in two sizes; none of others."""
+    evidence = join(records)
+    axes = _axes([item.case for item in evidence])
+    if len(evidence) < MANY or axes is None or len({item.case.device for item in evidence}) > 1:
+        return []
+    down, across = axes
+    cells = {(_value(item.case, down), _value(item.case, across)): item for item in evidence}
+    if len(cells) < len(evidence):
+        return []
+    asked = _ASKED.get(evidence[0].case.mode, (TIME, BOUND, THROUGHPUT))
+    if evidence[0].case.device is None and not any(item.measured() for item in evidence):
+        asked = _WORK
+    about = replace(evidence[0].case, batch=None, options=())
+    words = ", ".join(filter(None, (about.model, shared([item.case for item in evidence]))))
+    where = f" on {about.device}" if about.device else ""
+    drawn = (_grid(quantity, cells, down, across, f"{words}{where}") for quantity in (*asked, MEMORY))
+    tables = [table for table in drawn if table is not None]
+    return [*tables[:-1], replace(tables[-1], notes=(*tables[-1].notes, WHERE_THE_REST_IS))] if tables else []
+
+
+def _axes(cases: Sequence[Case]) -> tuple[str, str] | None:
+    """Return the two sizes in which cases differ, that with more values first; None if they differ otherwise."""
+    if not cases or len({replace(case, batch=None, options=()) for case in cases}) > 1:
+        return None
+    values: dict[str, set[Scalar | None]] = {"batch": {case.batch for case in cases}}
+    for name in {name for case in cases for name, _ in case.options}:
+        values[name] = {dict(case.options).get(name) for case in cases}
+    names = [name for name, those in values.items() if len(those) > 1]
+    whole = all(type(value) is int for name in names for value in values[name])
+    if len(names) != 2 or not whole:
+        return None
+    first, second = sorted(names, key=lambda name: (len(values[name]), name != "batch"), reverse=True)
+    return first, second
+
+
+def _value(case: Case, axis: str) -> Scalar | None:
+    return case.batch if axis == "batch" else dict(case.options).get(axis)
+
+
+def _grid(quantity: Quantity, cells: Mapping[_Place, Evidence], down: str, across: str, words: str) -> Table | None:
+    """Return one number of every case; None where nobody knows it."""
+    entries = {place: _entry(quantity, item) for place, item in cells.items()}
+    if all(entry.value is None for entry in entries.values()):
+        return None
+    signs = {entry.sign for entry in entries.values() if entry.value is not None}
+    told = _SIGNS[signs.pop()] if len(signs) == 1 else ""
+    lines, columns = (sorted({place[n] for place in cells}, key=_number) for n in (0, 1))
+    every = -(-len(lines) // MOST)
+    shown = list(dict.fromkeys((*lines[::every], lines[-1])))
+
+    def column(value: Scalar | None) -> Column:
+        def of(line: Scalar | None) -> Entry:
+            entry = entries.get((line, value), Entry(None))
+            return replace(entry, sign="") if told else entry
+
+        return Column(f"{across}={value}", f"{across} {value}", quantity.unit, of, group="values")
+
+    first = Column(down, down, COUNT, Entry)
+    notes = [f"{len(shown)} of {len(lines)} values of {down}"] if every > 1 else []
+    notes += [_TOO_LARGE] if any(entry.mark for entry in entries.values()) else []
+    title = f"{quantity.title[0].upper()}{quantity.title[1:]}{told}: {words}"
+    return build(title, (first, *map(column, columns)), shown, notes=notes)
+
+
+def _number(value: Scalar | None) -> float:
+    return value if isinstance(value, int | float) else 0
+
+
+def _entry(quantity: Quantity, item: Evidence) -> Entry:
+    value = quantity.read(item).value
+    if quantity is MEMORY:
+        return Entry(value, mark="!" if item.room is not None and item.room.fits is False else "")
+    known = answer_column(quantity).value(_Whole(item)) if quantity.timed else Entry(value)
+    return known if isinstance(known, Entry) else Entry(value)
+
+
+class _Whole:
+    """A case as a row."""
+
+    only = None
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence, self.case = evidence, evidence.case
+        self.total, self.measured = evidence.total(), evidence.measured()
