@@ -80,11 +80,10 @@ def table(
         return as_json(promised_json(together))
     if format == "csv" and together.records:  # one table, which has every column
         return render(summary(together), format)
-    grids = sweep_grids(together) if format == "table" else []
-    if grids:  # a row for each case would be a page for each number
-        shown = [*grids, *([failures(together)] if together.failures else [])]
-        return render(shown, format, width=width, color=color)
-    return render(tables_of(together, 1 if depth is None else depth), format, width=width, color=color)
+    grids = sweep_grids(together) if format == "table" else []  # a row for each case would be pages
+    failed = [failures(together)] if grids and together.failures else []
+    overview = [*grids, *failed] or tables_of(together, 1 if depth is None else depth)
+    return render(overview, format, width=width, color=color)
 
 
 def _largest_batches(items: Sequence[object]) -> tuple[Table, Table]:
