@@ -175,10 +175,10 @@ def append(out: Path, row: Row) -> None:
     print(json.dumps(row), flush=True)
 
 
-def compare(out: Path, device: Device) -> None:
-    """Append the estimates that the file lacks."""
+def compare(out: Path, device: Device, again: str | None = None) -> None:
+    """Append the estimates that the file lacks, and anew those of rows that have a key."""
     for row in read(out):
-        if row.get("seconds") and "floor" not in row:
+        if row.get("seconds") and ("floor" not in row or (again in row and "weights" not in row)):
             append(out, attempt(row, estimated, estimated_here, row, device))
 
 
@@ -263,9 +263,10 @@ def table_of_answers(path: Path) -> Iterator[str]:
         )
 
 
-def table_of_regimes(path: Path) -> Iterator[str]:
-    """Floor over time by engine and regime, all models together."""
-    rows = sorted(compared(path), key=lambda row: (row["mode"], engine(row), row["batch"]))
+def table_of_regimes(*paths: Path) -> Iterator[str]:
+    """Floor over time by engine and regime, all models and cards together."""
+    every = [row for path in paths for row in compared(path)]
+    rows = sorted(every, key=lambda row: (row["mode"], engine(row), row["batch"]))
     yield "| step | engine | batch | rows | floor over time | median |"
     yield "|---|---|---:|---:|---:|---:|"
     for (mode, how, batch), some in grouped(rows, lambda r: r["mode"], engine, lambda r: r["batch"]):
@@ -296,6 +297,7 @@ def main() -> int:
     parser.add_argument("--tiny", metavar="CONFIG", help="measure: a small model instead, like hf:config.json")
     parser.add_argument("--training", action="store_true", help="measure: training steps and their options instead")
     parser.add_argument("--device", help="compare: on which the times were taken")
+    parser.add_argument("--again", metavar="KEY", help="compare: also rows with this key, by what is installed here")
     given = parser.parse_args()
     if given.do == "measure":
         small = tiny(given.tiny) if given.tiny and not given.training else None
@@ -305,7 +307,7 @@ def main() -> int:
     elif given.device is None:
         parser.error("give the --device on which the times were taken")
     else:
-        compare(given.results, find(given.device))
+        compare(given.results, find(given.device), given.again)
     return told(given.results)
 
 

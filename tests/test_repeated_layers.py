@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -301,6 +302,11 @@ def test_lengths_that_lie_on_a_line_are_traced_at_its_ends_and_in_its_middle(
     each = on_a_line.records
     assert len(ran) == 4  # each layer's records come from the same traces
     monkeypatch.setattr(lengths, "FEWEST", 9)
-    assert on_a_line.summed == rl.estimate(f"hf:{path}", **asked).summed
+
+    def numbers(records: Any) -> list[Any]:
+        """Without modules: what they take and give is only known of lengths that were traced."""
+        return [replace(record, modules=None) for record in records]
+
+    assert numbers(on_a_line.summed) == numbers(rl.estimate(f"hf:{path}", **asked).summed)
     monkeypatch.setattr(estimating, "MANY", 9)
-    assert each == rl.estimate(f"hf:{path}", **asked).records
+    assert numbers(each) == numbers(rl.estimate(f"hf:{path}", **asked).records)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 FEWEST = 8
 """Lengths from which on a line is looked for."""
-_APART = ("memory", "held", "blocks")
-"""Of a trace, what does not grow along a line."""
+_APART = ("memory", "held", "blocks", "modules")
+"""Of a trace, what does not grow along a line, or is left out: of modules only those that ran are known."""
 
 
 class _OffLine(Exception):

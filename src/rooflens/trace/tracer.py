@@ -27,7 +27,7 @@ from rooflens.models import (
 from rooflens.models.fakes import usual_methods
 from rooflens.models.holders import Holders
 from rooflens.models.quiet import no_hints_of_kernels
-from rooflens.records import AS_IS, Cached, KvCache, Mask, Memory, Trace, TracedModule, with_cache
+from rooflens.records import AS_IS, Cached, KvCache, Mask, Memory, Trace, with_cache
 from rooflens.trace.autocast import cuda_casts, other_casts
 from rooflens.trace.called_modules import CalledModules
 from rooflens.trace.copies import Copies, FakeCopies, RealCopies, own_state
@@ -215,7 +215,7 @@ class _Run:
             stood_for=self.layers.stood_for,
             blocks=tuple(self.lifetimes.blocks) if self.layers.neighbours else (),
             host_calls=self.recorder.host_calls,
-            modules=self._modules(),
+            modules=tuple(self.called.all(self.module, self.recorder.forward_calls, self.recorder.packed)),
             memory=memory,
             held=tuple(self.recorder.held),
             kv_cache=held,
@@ -231,12 +231,6 @@ class _Run:
                 *self.scans.notes,
             ),
         )
-
-    def _modules(self) -> tuple[TracedModule, ...] | None:
-        """Every module; None where layers stand for others, and only sums are asked for."""
-        if self.layers.neighbours:
-            return None
-        return tuple(self.called.all(self.module, self.recorder.forward_calls, self.recorder.packed))
 
     def _label_state(self, held: list[Any]) -> None:
         """What the module holds: it exists before the step begins."""
