@@ -26,7 +26,7 @@ BF16 = 2
 Form = Callable[[Any], float]
 
 
-def head(c: Any) -> int:
+def head(c: Any) -> Any:
     """Width of a head."""
     return getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
 
@@ -39,46 +39,46 @@ def keys(c: Any) -> Iterator[int]:
         yield min(TOKENS + 1, window) if kind == "sliding_attention" and window else TOKENS + 1
 
 
-def projections(c: Any) -> int:
+def projections(c: Any) -> Any:
     """Query, key, value and output."""
     return 2 * c.hidden_size * head(c) * (c.num_attention_heads + c.num_key_value_heads)
 
 
-def attended(c: Any) -> int:
+def attended(c: Any) -> Any:
     """Scores and sums of the values, of all layers."""
     return sum(2 * c.num_attention_heads * head(c) * n for n in keys(c))
 
 
-def decoder(c: Any, layer: int) -> int:
+def decoder(c: Any, layer: int) -> Any:
     """Layers, attention, and the head."""
     return c.num_hidden_layers * layer + attended(c) + c.hidden_size * c.vocab_size
 
 
-def gated(c: Any) -> int:
+def gated(c: Any) -> Any:
     return decoder(c, projections(c) + 3 * c.hidden_size * c.intermediate_size)
 
 
-def experts(c: Any, count: int, width: int) -> int:
+def experts(c: Any, count: int, width: int) -> Any:
     """A router, and as many gated experts as a token has."""
     d = c.hidden_size
     return decoder(c, projections(c) + d * count + c.num_experts_per_tok * 3 * d * width)
 
 
-def plain(c: Any) -> int:
+def plain(c: Any) -> Any:
     """Attention of full width, and an MLP of two matrices."""
     d = c.hidden_size
     inner = getattr(c, "intermediate_size", None) or getattr(c, "n_inner", None) or 4 * d
     return c.num_hidden_layers * (4 * d * d + 2 * d * inner + 2 * d * (TOKENS + 1)) + d * c.vocab_size
 
 
-def falcon(c: Any) -> int:
+def falcon(c: Any) -> Any:
     d = c.hidden_size
     kv = c.num_kv_heads if c.new_decoder_architecture else 1
     layer = d * (d + 2 * kv * (d // c.num_attention_heads)) + d * d + 8 * d * d
     return c.num_hidden_layers * (layer + 2 * d * (TOKENS + 1)) + d * c.vocab_size
 
 
-def latent(c: Any) -> int:
+def latent(c: Any) -> Any:
     """Latents of all tokens are expanded to keys and values of every head."""
     d, heads, query = c.hidden_size, c.num_attention_heads, c.qk_nope_head_dim + c.qk_rope_head_dim
     rank, narrow = c.q_lora_rank, c.kv_lora_rank
@@ -91,7 +91,7 @@ def latent(c: Any) -> int:
     return c.num_hidden_layers * layer + mlps + d * c.vocab_size
 
 
-def llama4(c: Any) -> int:
+def llama4(c: Any) -> Any:
     """transformers computes every expert for every token."""
     d, mixtures = c.hidden_size, len(c.moe_layers)
     expert = 3 * d * c.intermediate_size
@@ -100,7 +100,7 @@ def llama4(c: Any) -> int:
     return decoder(c, projections(c)) + mlps
 
 
-def mamba(c: Any) -> int:
+def mamba(c: Any) -> Any:
     """In, B, C and the time step, and out; the state with C; a convolution with two results, of which one is used."""
     d, inner = c.hidden_size, c.intermediate_size
     layer = d * 2 * inner + inner * (c.time_step_rank + 2 * c.state_size) + c.time_step_rank * inner + inner * d
@@ -108,27 +108,27 @@ def mamba(c: Any) -> int:
     return c.num_hidden_layers * layer + d * c.vocab_size
 
 
-def mamba2(c: Any) -> int:
+def mamba2(c: Any) -> Any:
     d, inner = c.hidden_size, int(c.expand * c.hidden_size)
     wide = inner + 2 * c.n_groups * c.state_size
     layer = d * (inner + wide + c.num_heads) + inner * d + inner * c.state_size + 2 * c.conv_kernel * wide
     return c.num_hidden_layers * layer + d * c.vocab_size
 
 
-def bert(c: Any) -> int:
+def bert(c: Any) -> Any:
     d = c.hidden_size
     layer = 4 * d * d + 2 * d * c.intermediate_size + 2 * d * WORDS
     return WORDS * (c.num_hidden_layers * layer + d * d + d * c.vocab_size)
 
 
-def t5(c: Any) -> int:
+def t5(c: Any) -> Any:
     """A step of the decoder, which asks as many tokens of the encoder; their keys and values are in the cache."""
     d, inner = c.d_model, c.num_heads * c.d_kv
     own, asked = 4 * d * inner + 2 * inner * (TOKENS + 1), 2 * d * inner + 2 * inner * TOKENS
     return c.num_decoder_layers * (own + asked + 2 * d * c.d_ff) + d * c.vocab_size
 
 
-def whisper(c: Any) -> int:
+def whisper(c: Any) -> Any:
     d = c.d_model
     own, asked = 4 * d * d + 2 * d * (HEARD + 1), 2 * d * d + 2 * d * c.max_source_positions
     return c.decoder_layers * (own + asked + 2 * d * c.decoder_ffn_dim) + d * c.vocab_size
@@ -138,7 +138,7 @@ HEARD = 128
 """Tokens that the decoder of whisper has written, of at most 448."""
 
 
-def encoder(tokens: int, layers: int, d: int, inner: int) -> int:
+def encoder(tokens: int, layers: int, d: int, inner: int) -> Any:
     return tokens * layers * (4 * d * d + 2 * d * inner + 2 * d * tokens)
 
 
@@ -149,12 +149,12 @@ def tower(c: Any) -> tuple[int, int]:
     return patches * 3 * c.patch_size**2 * d + layers, d
 
 
-def vit(c: Any) -> int:
+def vit(c: Any) -> Any:
     layers, d = tower(c)
     return layers + d * c.num_labels
 
 
-def clip(c: Any) -> int:
+def clip(c: Any) -> Any:
     t = c.text_config
     vision, w = tower(c.vision_config)
     text = encoder(WORDS, t.num_hidden_layers, t.hidden_size, t.intermediate_size)
@@ -183,7 +183,7 @@ MULTIPLY_ADDS: dict[str, Form] = {
 """Of a step, by family."""
 
 
-def kept(c: Any) -> float:
+def kept(c: Any) -> Any:
     """Keys and values of grouped heads, in bytes at the end of the step; a window keeps one less than it sees."""
     window = getattr(c, "sliding_window", None)
     each = (n - (n < TOKENS + 1 or n == window) for n in keys(c))
@@ -191,23 +191,24 @@ def kept(c: Any) -> float:
     return sum(2 * heads * head(c) * n * BF16 for n in each)
 
 
-def kept_by_falcon(c: Any) -> float:
-    kv = c.num_kv_heads if c.new_decoder_architecture else 1
-    return c.num_hidden_layers * 2 * kv * (c.hidden_size // c.num_attention_heads) * (TOKENS + 1) * BF16
+def kept_by_falcon(c: Any) -> Any:
+    """One head of 7B; the 8 of 40B are repeated for all others before transformers keeps them."""
+    kept_heads = c.num_attention_heads if c.new_decoder_architecture else 1
+    return c.num_hidden_layers * 2 * kept_heads * (c.hidden_size // c.num_attention_heads) * (TOKENS + 1) * BF16
 
 
-def kept_latents(c: Any) -> float:
+def kept_latents(c: Any) -> Any:
     return c.num_hidden_layers * (c.kv_lora_rank + c.qk_rope_head_dim) * (TOKENS + 1) * BF16
 
 
-def states(c: Any) -> float:
+def states(c: Any) -> Any:
     """A state in fp32 and the last inputs of the convolution in bf16; no token adds to them."""
     inner = c.intermediate_size if c.model_type == "mamba" else int(c.expand * c.hidden_size)
     wide = inner if c.model_type == "mamba" else inner + 2 * c.n_groups * c.state_size
     return c.num_hidden_layers * (4 * inner * c.state_size + BF16 * wide * c.conv_kernel)
 
 
-def both_kept(layers: int, width: int, own: int, asked: int) -> float:
+def both_kept(layers: int, width: int, own: int, asked: int) -> Any:
     return layers * 2 * width * (own + asked) * BF16
 
 
@@ -236,7 +237,7 @@ def configuration(model: KnownModel) -> Any:
 def estimated(model: KnownModel, name: str | None = None) -> rl.RecordSet:
     """The step of a model, or of one of its family by the name of a configuration."""
     if model.family not in CACHES:
-        return rl.estimate(name or model.name, dtype="bf16", **({} if model.family == "vit" else {"seq_len": WORDS}))
+        return rl.estimate(name or model.name, dtype="bf16", seq_len=None if model.family == "vit" else WORDS)
     tokens = HEARD if model.family == "whisper" else TOKENS
     return rl.estimate(name or model.name, mode="decode", dtype="bf16", seq_len=tokens)
 

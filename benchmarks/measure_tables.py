@@ -180,7 +180,11 @@ BLOCKS: dict[str, Callable[[], Iterator[str]]] = {
     "executed": executed_ratios,
     "wall": wall,
     "decoders": lambda: measured_decoders.table_of_models(RESULTS / "decoders-h100.ndjson"),
-    "regimes": lambda: measured_decoders.table_of_regimes(RESULTS / "decoders-h100.ndjson"),
+    "decoders-h200": lambda: measured_decoders.table_of_models(RESULTS / "decoders-h200.ndjson"),
+    "answers": lambda: measured_decoders.table_of_answers(RESULTS / "decoders-h200.ndjson"),
+    "regimes": lambda: measured_decoders.table_of_regimes(
+        *(RESULTS / f"decoders-{card}.ndjson" for card in ("h100", "h200"))
+    ),
 }
 
 

@@ -127,3 +127,14 @@ def test_training_on_a_card_is_above_its_floor_and_on_its_page() -> None:
     assert {key(row) for row in training()} == {key(row) for row in read(results)}
     for row in training():
         run_of(row).case()
+
+
+@pytest.mark.parametrize(("card", "steps"), [("h100", 50), ("h200", 38)])
+def test_steps_on_cards_are_above_their_floors_and_peaks_within_five_percent(card: str, steps: int) -> None:
+    results = ROOT / "benchmarks" / "results" / f"decoders-{card}.ndjson"
+    told, _, *table = table_of_models(results)
+    assert told == f"None of {steps} steps is below the floor."
+    assert "\n".join(table) in (ROOT / "docs" / "evidence.md").read_text()
+    ratios = [ratio for row in read(results) if (ratio := measured_decoders.peak_ratio(row)) is not None]
+    assert len(ratios) > 15
+    assert all(abs(ratio - 1) < 0.05 for ratio in ratios)

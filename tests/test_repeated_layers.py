@@ -241,8 +241,8 @@ def test_layers_in_place_and_of_a_convolution() -> None:
     assert [o.call.name for o in traced.operations].count("convolution") == 5
 
 
-GLM = WIDTHS | {"n_routed_experts": 4, "num_experts_per_tok": 2, "first_k_dense_replace": 5, "n_shared_experts": 1}
-GLM |= {"moe_intermediate_size": 16, "n_group": 1, "topk_group": 1, "partial_rotary_factor": 0.5}
+GLM: dict[str, Any] = WIDTHS | {"n_routed_experts": 4, "num_experts_per_tok": 2, "first_k_dense_replace": 5}
+GLM |= {"n_shared_experts": 1, "moe_intermediate_size": 16, "n_group": 1, "topk_group": 1, "partial_rotary_factor": 0.5}
 
 
 @pytest.mark.parametrize(

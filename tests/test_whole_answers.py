@@ -17,6 +17,7 @@ from rooflens.devices import find
 from rooflens.errors import RooflensError
 from rooflens.models import Executable, Step, eager, workload
 from rooflens.report.case_json import promised_json
+from rooflens.running import whole_answers
 from rooflens.running.estimating import estimable
 from rooflens.running.tracing import tracer
 from rooflens.running.whole_answers import counted_run
@@ -93,6 +94,16 @@ def test_the_sum_is_that_of_all_steps_traced_one_by_one(
     assert case["answers"]["time_per_output_token"] == pytest.approx(summed(*steps)[2] / count)
     assert case["answers"]["time_of_last_token"] == pytest.approx(summed(steps[-1])[2])
     assert found.kv_cache == steps[-1].kv_cache
+
+
+def test_steps_that_lie_on_no_line_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = saved(tmp_path, LLAMA | {"model_type": "mistral", "sliding_window": 11})
+    monkeypatch.setattr(whole_answers, "MOST", 4)
+    found, steps = answer_and_steps(model, 9, prompt_len=9, output_len=12)
+    assert summed(found, phase="decode")[:4] == pytest.approx(summed(*steps)[:4], rel=0.01)
+    assert sum(1 for tokens in {r.tokens for r in found} if tokens is not None) < 7  # as many as are traced for a line
+    (note,) = [note for note in found.notes if "grows in stairs" in note]
+    assert float(note.partition("up to ")[2].partition(" %")[0]) < 1
 
 
 def test_what_grows_is_a_token_of_the_cache(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 The work of an operation of decode grows with the tokens in the cache: along a straight line, until a window is full, or
 a cache of fixed length ... Over steps in which every operation grows along a line and meets the same ceiling, bytes,
 FLOP and bounds of the middle one, times the number of steps, are exactly their sum. Where it does not, the steps are
-halved, and each half is looked at alone.
+halved, and each half is looked at alone, the longest first. A cache that grows in steps of some tokens is on no line
+however often it is halved: after `MOST` traces the middle ones stand for the others there too, and a note says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from heapq import heappop, heappush
 
 from rooflens.records import Device, Record, Trace, Work
 from rooflens.roofline import Bounds
@@ -19,6 +21,8 @@ from rooflens.runs.run import Run
 from rooflens.sources import estimate as source
 from rooflens.sources.answers import AnswerStep, answer_records
 
+MOST = 48
+"""Steps of decode of an answer that are traced before lines are no longer looked for."""
 _NEAR = 2.0
 """Bytes or FLOP by which whole numbers may be off a line."""
 _SLACK = 1e-9
@@ -41,9 +45,9 @@ def counted_run(
         summing: only sums are asked for, of a step.
     """
     if run.mode in ANSWERING and tokens is not None:
-        steps, causal = answer_steps(run, trace, devices, tokens), run.options.causal
+        (steps, off), causal = answer_steps(run, trace, devices, tokens), run.options.causal
         end = tokens + (run.options.output_len or 1) - 1
-        notes = (*_notes(steps), *_beyond(end, positions))
+        notes = (*_notes(steps, off), *_beyond(end, positions))
 
         def of_answer(device: Device | None) -> Iterable[Record]:
             case = run.case(device.name if device else None)
@@ -63,8 +67,13 @@ def ends_of(run: Run, tokens: int | None) -> tuple[Run, ...]:
     return (run.step_of_answer("prefill", tokens, room), *last)
 
 
-def _notes(steps: Sequence[AnswerStep]) -> Iterator[str]:
-    if any(step.times > 1 for step in steps):
+def _notes(steps: Sequence[AnswerStep], off: float | None) -> Iterator[str]:
+    if off is not None:
+        yield (
+            f"decode: its work grows in stairs; {MOST} steps or more were traced, others are taken from the middle one"
+            f" around them, whose bytes lie up to {100 * off:.2g} % beside the line between its ends"
+        )
+    elif any(step.times > 1 for step in steps):
         yield (
             "decode: each token after the first is a step with a longer cache; some steps stand for others where every"
             " operation grows along a straight line, so that sums are those of all steps"
@@ -78,8 +87,10 @@ def _beyond(end: int, positions: int | None) -> Iterator[str]:
 
 def answer_steps(
     run: Run, trace: Callable[[Run], Trace], devices: Sequence[Device], begin: int
-) -> tuple[AnswerStep, ...]:
+) -> tuple[tuple[AnswerStep, ...], float | None]:
     """Return the steps of a whole answer: prefill, and those of decode that stand for all, the last one alone.
+
+    Also how far beside a line the bytes of some are that stand for others, as a share of them; None where none is.
 
     Args:
         trace: traces the run of a step.
@@ -94,13 +105,14 @@ def answer_steps(
         return done, source.repeated(done, run.options.fusion)
 
     done, operations = traced("prefill", begin)
-    steps = [AnswerStep(phase="prefill", trace=done, operations=operations)]
+    steps, off = [AnswerStep(phase="prefill", trace=done, operations=operations)], None
     if output > 1:
         growth = _Growth(run, lambda tokens: traced("decode", tokens), devices)
         for tokens, times in growth.stand_ins(begin, begin + output - 2):
             done, operations = traced("decode", tokens)
             steps.append(AnswerStep(phase="decode", tokens=tokens, times=times, trace=done, operations=operations))
-    return tuple(steps)
+        off = growth.off
+    return tuple(steps), off
 
 
 class _Growth:
@@ -117,23 +129,38 @@ class _Growth:
         self._devices = devices or (None,)
         self._bounds = Bounds()
         self._known: dict[tuple[int, int], Sequence[Record]] = {}
+        self.off: float | None = None
 
-    def stand_ins(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Yield tokens of steps, and how many each stands for; the last step stands for itself."""
-        yield from self._of(first, last, last)
+    def stand_ins(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return tokens of steps, and how many each stands for; the last step stands for itself."""
+        waiting, found = [(first - last, first, last)], list[tuple[int, int]]()
+        while waiting:
+            _, begin, end = heappop(waiting)
+            alone = [(end, 1)] if end == last else []
+            count = end - begin + 1 - len(alone)  # those that one in the middle may stand for
+            low, high = begin + (count - 1) // 2, begin + count // 2
+            in_the_middle = [(low, count)] if low == high else [(low, count // 2), (high, count // 2)]
+            if count <= 3:
+                found += [(tokens, 1) for tokens in range(begin, end + 1)]
+            elif len({tokens for _, tokens in self._known}) >= MOST:
+                self._note_off(begin, low, end)
+                found += [*in_the_middle, *alone]
+            elif self._grows_along_lines(begin, low, low + 1, end):
+                found += [*in_the_middle, *alone]
+            else:
+                for part in ((begin, low), (low + 1, end)):
+                    heappush(waiting, (part[0] - part[1], *part))
+        return sorted(found)
 
-    def _of(self, first: int, end: int, last: int) -> Iterator[tuple[int, int]]:
-        before = end - (end == last)  # those that one in the middle may stand for
-        count = before - first + 1
-        low, high = (first + before) // 2, (first + before + 1) // 2
-        if count <= 3:
-            yield from ((tokens, 1) for tokens in range(first, end + 1))
-        elif self._grows_along_lines(first, low, low + 1, end):
-            yield from ((low, count),) if low == high else ((low, count // 2), (high, count // 2))
-            yield from ((end, 1),) if end == last else ()
-        else:
-            yield from self._of(first, low, last)
-            yield from self._of(low + 1, end, last)
+    def _note_off(self, *tokens: int) -> None:
+        """Note how far the middle one of three steps is beside the line between the others."""
+        first, middle, last = (self._bytes(n) for n in tokens)
+        expected = first + (last - first) * (tokens[1] - tokens[0]) / (tokens[2] - tokens[0])
+        self.off = max(self.off or 0.0, abs(middle / expected - 1) if expected else 0.0)
+
+    def _bytes(self, tokens: int) -> float:
+        works = ((record.needed, record.calls) for record in self._records(0, tokens))
+        return sum(work.bytes.get("dram", 0.0) * calls for work, calls in works if work is not None)
 
     def _grows_along_lines(self, *tokens: int) -> bool:
         return all(self._on_device(n, tokens) for n in range(len(self._devices)))
