@@ -22,7 +22,7 @@ from tests.table_samples import (
     uncounted,
 )
 
-from rooflens.records import Failure, Work
+from rooflens.records import Failure, Memory, Record, Work
 from rooflens.report import columns, escape, table
 from rooflens.report.columns import coverage_line
 from rooflens.report.memory_table import memory
@@ -197,6 +197,15 @@ def test_memory_by_cause_for_estimate_and_measurement() -> None:
     assert (row(view, 1)["peak"], row(view, 1)["parameters"], row(view, 1)["reserved"]) == (40_960, None, 2_097_152)
     assert "what the libraries of a device take for themselves is not in the peak" in view.notes
     assert memory(measured()).notes == ()
+
+
+def test_what_a_monitor_showed_stands_beside_the_estimate() -> None:
+    seen = Memory(monitor=500_000, before=400_000)
+    shown = RecordSet([Record(case=INFERENCE, source="measure", scope="model", memory=seen)], devices={"toy": device()})
+    elsewhere = RecordSet([replace(r, case=replace(r.case, device="other")) for r in conv_net(INFERENCE)])
+    view = memory(estimated() + shown + elsewhere)
+    rows = [(row(view, i)["source"], row(view, i)["peak"], row(view, i)["monitor"]) for i in range(len(view.rows))]
+    assert rows == [("estimate + measure", 31_160, 500_000), ("estimate", 31_160, None)]
 
 
 def test_failures_are_rows() -> None:

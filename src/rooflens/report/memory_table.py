@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rooflens.records import Case, KvCache, Memory, Source
+from rooflens.records import Case, KvCache, Memory
 from rooflens.report.columns import CASE, SOURCE, cause_columns
 from rooflens.report.table import Column, Table, build
 from rooflens.results import RecordSet
@@ -15,7 +16,7 @@ class _Peak:
     """The memory of a case at its peak."""
 
     case: Case
-    source: Source
+    source: str
     memory: Memory
     kv_cache: KvCache | None
 
@@ -68,17 +69,34 @@ def memory(rs: RecordSet) -> Table:
     """Return the peak memory of each case and source, and the bytes alive at that moment by cause.
 
     The tensors of an estimate need the same memory on every device. Where nothing is known of what the devices'
-    libraries take, cases that differ in nothing else share a row.
+    libraries take, cases that differ in nothing else share a row. What a monitor showed of a step whose peak nobody
+    counted, on a processor, stands beside its estimate.
     """
     known = ((case, source, records.memory, records.kv_cache) for case, source, records in rs.split())
-    rows = [_Peak(case, source, memory, cache) for case, source, memory, cache in known if memory is not None]
-    known_ = {row.memory.workspace is not None for row in rows if row.source == "estimate"}
+    rows = _beside([_Peak(case, source, memory, cache) for case, source, memory, cache in known if memory is not None])
+    known_ = {row.memory.workspace is not None for row in rows if row.source.startswith("estimate")}
     notes = [WITH_WORKSPACE if has else WITHOUT_WORKSPACE for has in sorted(known_)]
     if any(row.case.mode == "train" and _is_early(row.memory) for row in rows):
         notes.append(GRADIENTS)
     notes += [CACHE] if any(row.kv_cache is not None for row in rows) else []
     table = build("Memory at the peak", _MEMORY, rows, notes=notes)
     return replace(table, rows=tuple(dict.fromkeys(table.rows)))
+
+
+def _beside(rows: Sequence[_Peak]) -> list[_Peak]:
+    """Return rows in which what a monitor alone showed is in the row of the estimate of the same step."""
+    shown = {replace(row.case, device=None): row for row in rows if row.source == "measure" and row.memory.peak is None}
+    joined: list[_Peak] = []
+    taken = set()
+    for row in rows:
+        other = shown.get(replace(row.case, device=None)) if row.source == "estimate" else None
+        if other is None or row.case.device not in (None, other.case.device):
+            joined.append(row)
+            continue
+        taken.add(id(other))
+        seen = replace(row.memory, monitor=other.memory.monitor, before=other.memory.before)
+        joined.append(replace(row, memory=seen, case=other.case, source="estimate + measure"))
+    return [row for row in joined if id(row) not in taken]
 
 
 def _is_early(memory: Memory) -> bool:
