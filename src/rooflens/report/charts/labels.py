@@ -14,7 +14,7 @@ from rooflens.report.figures.label_places import Box, Segment, Spot, along_flat,
 
 _LETTER, _HIGH = 0.61, 1.25
 """Width of an average letter and height of a line, in sizes of type."""
-_GAP, _RADIUS, _AWAY = 1.0, 4.5, 12.0
+_GAP, _RADIUS, _AWAY, _BAR = 1.0, 4.5, 12.0, 1.5
 _MOST, _MOST_DOTS = 40, 4
 
 
@@ -63,6 +63,9 @@ def chart_labels(
         names.append(name)
         wishes.append(around(point, radius, (wide(name), _HIGH * size), lines, also))
     taken = [Spot(Box(x - r, y - r, x + r, y + r), x) for (x, y), r, _ in marks]
+    for (x0, y0), (x1, y1) in (map(at, dot.bar) for series in chart.series for dot in series.dots if dot.bar):
+        bar = Box(min(x0, x1) - _BAR, min(y0, y1) - _BAR, max(x0, x1) + _BAR, max(y0, y1) + _BAR)
+        taken.append(Spot(bar, bar.left))
     frame = Box(_GAP, _GAP, width - _GAP, height - _GAP)
     column = list(_column(ends, width, height, size * _HIGH, wide)) if ends else []
     half = size * _HIGH / 2
