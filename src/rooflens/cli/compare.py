@@ -65,7 +65,7 @@ class Percent(click.ParamType):  # type: ignore[type-arg]
         "rooflens compare old.csv new.csv --question kernels",
         "rooflens compare a.jsonl --question devices --price t4=0.4 --price h200=3.5",
         "rooflens compare study.jsonl --question correlation -o correlation.tex",
-        "rooflens compare grid.jsonl --question throughput --chart throughput -o it.html",
+        "rooflens compare a.jsonl --question throughput --chart throughput -o a.html",
         "rooflens compare bf16.jsonl int4.jsonl --question answers",
     )
 )
