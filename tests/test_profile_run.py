@@ -205,6 +205,8 @@ def test_nothing_is_left_behind() -> None:
     assert all(parameter.grad is None for parameter in module.parameters())
     assert not module[0]._forward_hooks
     assert (dict(torch_module._global_forward_hooks), dict(torch_module._global_forward_pre_hooks)) == hooks
+    rl.estimate(module, inputs=torch.randn(8, 4))
+    assert not torch_module._has_any_global_hook()  # else calls of every module are slower from then on
 
 
 def test_the_log_of_the_profiler_is_quiet() -> None:

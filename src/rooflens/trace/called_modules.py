@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as module_hooks
 from torch.nn.modules.module import register_module_forward_hook
 from torch.utils._pytree import tree_leaves
 
@@ -39,6 +40,7 @@ class CalledModules:
             yield
         finally:
             hook.remove()
+            module_hooks._global_forward_hooks_with_kwargs.pop(hook.id, None)  # which torch leaves there
 
     def again(self, path: str, other: str) -> None:
         """Note that the modules in one module are called on the sizes of those in another."""
