@@ -20,7 +20,7 @@ WIDTH, HEIGHT = 560.0, 370.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76.0, 14.0, 26.0, 46.0
 _LETTER = 6.6
 """Width of an average letter of a tick or a label."""
-_LABEL = 12.0
+_LABEL = 13.0
 """Size of the type of a label on a phone; elsewhere it is smaller."""
 _ROW, _BAR, _EDGE = 22.0, 15.0, 6.0
 _CELL, _HEAD = 30.0, 36.0
