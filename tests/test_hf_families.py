@@ -345,7 +345,7 @@ def test_errors_of_the_sweep_have_words() -> None:
         "TypeError: X.forward() missing 2 required positional arguments: 'a' and 'b'; if the dict is one argument": (
             "needs inputs that rooflens does not make: 'a' and 'b'"
         ),
-        "time limit: more than 90 s of processor time": "takes more than 90 s of processor time",
+        "time limit: more than 90 s of processor time": "takes minutes of processor time",
     }
     assert {why: hf_models.reason({"why": why}) for why in said} == said
     assert hf_models.reason({"modes": ["inference"]}) == ""
