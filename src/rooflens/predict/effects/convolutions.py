@@ -69,17 +69,11 @@ def convolution(piece: CallOnDevice, card: Card) -> float:
 
 def _packed(card: Card, inputs: Tensor) -> float:
     """Seconds of making a slice dense before cuDNN takes it; no trace shows that copy."""
-    steps = sorted(step for step, size in zip(inputs.strides or (), inputs.shape, strict=False) if size > 1)
-    if not steps or steps[-1] * max(1, _size_of(inputs, steps[-1])) <= inputs.elements:
+    reach = [step * size for step, size in zip(inputs.strides or (), inputs.shape, strict=False) if size > 1]
+    if max(reach, default=0) <= inputs.elements:
         return 0.0
     moving = bytes_time(0, 2 * inputs.nbytes, 2 * inputs.nbytes, card, card["stream.share_wide"])
     return card["stream.start"] + max(moving, inputs.elements / card.per_second("copy.broadcast"))
-
-
-def _size_of(tensor: Tensor, step: int) -> int:
-    """The size of the dimension with a stride."""
-    sizes = (size for size, its in zip(tensor.shape, tensor.strides or (), strict=True) if its == step)
-    return max(sizes, default=1)
 
 
 def _bias(card: Card, call: Call) -> float:
@@ -100,19 +94,16 @@ def _stem(piece: CallOnDevice, card: Card, parts: int) -> float:
 
 
 def _moving(piece: CallOnDevice, card: Card) -> float:
-    """Seconds of the bytes; kernels on tensor cores gain nothing from a cache where channels come first."""
-    share = card["product.streamed"]
-    if piece.precision in TENSOR and channels_last(piece.call) and _odd_channels(piece.call):
-        return max(moved(piece, card, share), piece.nbytes / (card["product.unaligned"] * card.dram))
-    if piece.precision in TENSOR and not channels_last(piece.call):
-        return max(moved(piece, card, share), piece.nbytes / (card["convolution.planar"] * card.dram))
-    return moved(piece, card, share)
-
-
-def _odd_channels(call: Call) -> bool:
-    """True if the channels of a pixel are no whole vectors of 16 bytes."""
-    images = (call.tensor("input"), *call.outputs[:1])
-    return any(t.shape[1] * t.nbytes // max(1, t.elements) % VECTOR_BYTES for t in images)
+    """Seconds of the bytes; on tensor cores more, where pixels are no whole vectors, or where channels come first."""
+    seconds = moved(piece, card, card["product.streamed"])
+    if piece.precision not in TENSOR:
+        return seconds
+    if not channels_last(piece.call):  # such kernels gain nothing from a cache
+        return max(seconds, piece.nbytes / (card["convolution.planar"] * card.dram))
+    images = (piece.call.tensor("input"), *piece.call.outputs[:1])
+    if any(t.shape[1] * t.nbytes // max(1, t.elements) % VECTOR_BYTES for t in images):
+        return max(seconds, piece.nbytes / (card["product.unaligned"] * card.dram))
+    return seconds
 
 
 def _grouped_kind(piece: CallOnDevice, weight: Tensor) -> str | None:
@@ -182,7 +173,7 @@ def _relayout(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, r
         return 0.0
     pixels = prod(inputs.shape[2:])
     gradients = call.name == "convolution_backward"
-    if pixels == 1 or (not gradients and _one_pixel(call, weight) and _reads_planes(piece, inputs, pixels)):
+    if pixels == 1 or (not gradients and _reads_planes(piece, inputs, weight, pixels)):
         return 0.0
     seconds = 3 * card["stream.start"]
     for tensor in (inputs, weight, result):
@@ -190,12 +181,9 @@ def _relayout(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, r
     return seconds
 
 
-def _one_pixel(call: Call, weight: Tensor) -> bool:
-    """True if a result depends on one pixel: 1x1 with stride 1."""
-    return prod(weight.shape[2:]) == 1 and all(step == 1 for step in call.integers("stride"))
-
-
-def _reads_planes(piece: CallOnDevice, inputs: Tensor, pixels: int) -> bool:
-    """True if 1x1 kernels take planes as they are: of whole vectors, or in TF32 of a single image."""
+def _reads_planes(piece: CallOnDevice, inputs: Tensor, weight: Tensor, pixels: int) -> bool:
+    """True if kernels take planes as they are: 1x1 with stride 1, of whole vectors, or in TF32 of a single image."""
+    if prod(weight.shape[2:]) > 1 or any(step != 1 for step in piece.call.integers("stride")):
+        return False
     size = inputs.nbytes // max(1, inputs.elements)
     return pixels * size % VECTOR_BYTES == 0 or (inputs.shape[0] == 1 and piece.precision == "tf32")

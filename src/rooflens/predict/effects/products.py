@@ -44,14 +44,10 @@ def product(piece: CallOnDevice, card: Card) -> float:
 
 def unaligned(call: Call) -> bool:
     """True if rows of an operand or of the result are no whole vectors of 16 bytes, which kernels load."""
-    return any(t.shape and t.shape[-1] > 1 and t.shape[-1] * t.nbytes // t.elements % ROW for t in _matrices(call))
-
-
-def _matrices(call: Call) -> Iterator[Tensor]:
-    for _, value in call.arguments:
-        if isinstance(value, Tensor) and len(value.shape) > 1 and value.elements:
-            yield value
-    yield from call.outputs
+    given = (t for _, t in call.arguments if isinstance(t, Tensor) and len(t.shape) > 1 and t.elements)
+    return any(
+        t.shape and t.shape[-1] > 1 and t.shape[-1] * t.nbytes // t.elements % ROW for t in (*given, *call.outputs)
+    )
 
 
 def contraction(piece: CallOnDevice, card: Card) -> float:
