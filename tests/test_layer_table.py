@@ -198,6 +198,9 @@ def test_rows_are_sorted_cut_and_their_columns_chosen() -> None:
     assert "(--top 3 shows all)" in text
     with pytest.raises(InvalidValue, match=r"no column 'speed' in this table; known: .*dram_bytes"):
         rl.table(records, by="op", sort="speed")
+    unknown = RecordSet([replace(r, case=replace(r.case, device="abacus")) for r in records])
+    assert "no ceilings of abacus are known here" in rl.table(unknown, by="op", width=200)
+    assert "no ceilings of abacus are known here" in rl.table(unknown, by="module", width=200)
     with pytest.raises(InvalidValue, match="hold no kernels"):
         rl.table(records, by="kernel")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rooflens.records import MEMORY_CAUSES, Cause
+from rooflens.records import MEMORY_CAUSES, Case, Cause
 from rooflens.report.case_names import short_device
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, percent
 from rooflens.results import Coverage, Evidence, Quantity, Surplus, Total
@@ -282,18 +282,22 @@ def coverage_notes(evidence: Sequence[Evidence]) -> Iterator[str]:
             yield f"{item.case.label()}: {coverage_line(coverage)}"
 
 
+def no_bounds(case: Case) -> str:
+    """Say why the bounds of a case are unknown."""
+    if case.device is None:
+        return NO_DEVICE
+    return (
+        f"no ceilings of {case.device} are known here: its bounds are unknown; give a device file as the roof, or"
+        " measure it (--roof measured)"
+    )
+
+
 def device_notes(evidence: Sequence[Evidence]) -> Iterator[str]:
     """Why a bound is unknown, and which steps do not fit into the memory of their device."""
     for item in evidence:
         if item.work is None or item.device is not None:
             continue
-        if item.case.device is None:
-            yield NO_DEVICE
-        else:
-            yield (
-                f"no ceilings of {item.case.device} are known here: its bounds are unknown; give a device file as the"
-                " roof, or measure it (--roof measured)"
-            )
+        yield no_bounds(item.case)
     if not all(item.room is None or item.room.fits for item in evidence):
         yield from misfits(evidence)
 

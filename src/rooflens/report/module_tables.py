@@ -14,7 +14,6 @@ from rooflens.report.columns import (
     BOUNDS,
     CASE,
     FASTER,
-    NO_DEVICE,
     PART_OF_WORK,
     PHASE,
     PIECE_OF_WORK,
@@ -23,6 +22,7 @@ from rooflens.report.columns import (
     TIME_SHARE,
     at_least,
     coverage_line,
+    no_bounds,
     piece_notes,
     sum_of_known,
     whole,
@@ -393,8 +393,8 @@ def _notes(of: Total, rows: Sequence[_ModuleRow]) -> Iterator[str]:
     """Yield coverage, lower bounds and what the bound leaves out."""
     if of.records:
         yield coverage_line(of.coverage)
-    if of.device is None:
-        yield NO_DEVICE
+    if of.device is None and rows:
+        yield no_bounds(rows[0].case)
     yield from piece_notes(of)
     if any((row.reached or 0) > 1 for row in rows):
         yield FASTER

@@ -14,7 +14,6 @@ from rooflens.report.columns import (
     BOUNDS,
     CASE,
     FASTER,
-    NO_DEVICE,
     PHASE,
     PIECE_OF_WORK,
     PIECE_PREDICTED,
@@ -23,6 +22,7 @@ from rooflens.report.columns import (
     WORK,
     at_least,
     coverage_line,
+    no_bounds,
     piece_notes,
 )
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
@@ -279,7 +279,7 @@ def _notes(rows: Sequence[PartRow]) -> Iterator[str]:
     if of.records:
         yield coverage_line(of.coverage)
         if of.device is None:
-            yield NO_DEVICE
+            yield no_bounds(rows[0].case)
         yield from piece_notes(of)
     if any(row.highest for row in rows):
         yield NOTE
