@@ -40,9 +40,11 @@ _Place = tuple[Scalar | None, Scalar | None]
 
 def sweep_grids(records: RecordSet) -> list[Table]:
     """Return the tables of many cases that differ in two sizes; none of others."""
+    if len(records.cases) < MANY:
+        return []
     evidence = join(records)
     axes = _axes([item.case for item in evidence])
-    if len(evidence) < MANY or axes is None or len({item.case.device for item in evidence}) > 1:
+    if axes is None or len({item.case.device for item in evidence}) > 1:
         return []
     down, across = axes
     cells = {(_value(item.case, down), _value(item.case, across)): item for item in evidence}
