@@ -10,6 +10,8 @@ import pytest
 from tests.comparison_samples import STEP, at_clock, environment, noisy, side, timed
 
 from rooflens.compare import compare_runs
+from rooflens.compare.runs import RunChange
+from rooflens.compare.uncertainty import RatioChange
 from rooflens.errors import Incomparable, InvalidValue
 from rooflens.records import AS_IS, Case, Failure, Record, Timing
 from rooflens.results import RecordSet
@@ -234,3 +236,19 @@ def test_times_of_pieces_have_a_ratio_and_no_test() -> None:
     assert (row.before_seconds, row.after_seconds, row.change.ratio, row.p) == (3, 6, 2, None)
     assert row.direction == "unknown"
     assert any("timed in pieces" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("interval", "verdict"),
+    [
+        ((0.76, 47.7), "not decided"),
+        ((0.99, 1.06), "not decided"),  # 6 % slower may be
+        ((0.97, 1.04), "no difference"),
+        ((0.5, 1.001), "not decided"),  # or twice as fast
+    ],
+)
+def test_no_difference_is_said_where_none_that_matters_may_be(interval: tuple[float, float], verdict: str) -> None:
+    case = Case(model="m")
+    change = RatioChange(ratio=1.0, interval=interval, p=0.4, values=(9, 9))
+    row = RunChange(before=case, after=case, phase=None, before_seconds=1.0, after_seconds=1.0, change=change)
+    assert row.direction == verdict

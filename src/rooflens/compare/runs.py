@@ -15,7 +15,9 @@ from rooflens.results import RecordSet
 from rooflens.results.evidence import Evidence, join
 from rooflens.results.totals import grouped_by
 
-Direction = Literal["slower", "faster", "no difference", "unknown"]
+Direction = Literal["slower", "faster", "no difference", "not decided", "unknown"]
+MATTERS = 0.05
+"""The smallest difference that "no difference" excludes, as a share."""
 FIELDS = tuple(field.name for field in fields(Case))
 """What `across` may name."""
 SIDES = ("first", "second")
@@ -51,7 +53,8 @@ class RunChange(Doubtful):
         if self.significant is None or self.change.ratio is None:
             return "unknown"
         if not self.significant:
-            return "no difference"
+            low, high = self.change.interval or (1.0, 1.0)
+            return "no difference" if 1 / (1 + MATTERS) <= low and high <= 1 + MATTERS else "not decided"
         return "slower" if self.change.ratio > 1 else "faster"
 
     def slower_than(self, threshold: float) -> bool:
