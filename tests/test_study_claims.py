@@ -204,11 +204,19 @@ def test_estimates_stand_for_what_was_not_measured() -> None:
     verdict = judged(faster(), estimates)
     assert (verdict.outcome, verdict.basis) == ("supported", "estimated")
     assert verdict.pairs[0].ratio == pytest.approx(15.7 / 19.5, rel=0.01)
-    assert verdict.sentence.startswith("Supported by estimates: 1 of 1")
+    assert verdict.sentence.startswith("Supported by bounds, as no time was measured: 1 of 1")
+    work = judged(faster(quantity="flops", relation="="), estimates)
+    assert work.sentence.startswith("Supported by estimates: 1 of 1")
     one_measured = judged(faster(), [*estimates, measured("a", A100, 9.0)])
     assert (one_measured.outcome, one_measured.basis) == ("supported", "estimated")
     both_measured = judged(faster(), [*estimates, measured("a", A100, 9.0), measured("a", V100, 8.0)])
     assert (both_measured.outcome, both_measured.basis) == ("rejected", "measured")
+
+
+def test_an_expected_time_is_not_the_bound() -> None:
+    verdict = judged(faster(quantity="predicted"), [estimated("a", V100, 1e12), estimated("a", A100, 1e12)])
+    assert (verdict.outcome, verdict.basis) == ("not decidable", "estimated")  # these operations name no call
+    assert "its value is not known" in verdict.sentence
 
 
 def test_a_measured_time_and_its_bound() -> None:

@@ -14,7 +14,9 @@ from rooflens.errors import Incomparable
 from rooflens.records import Case, Phase, Scalar
 from rooflens.results import QUANTITIES, Evidence, RecordSet, join
 
-TIMED = ("memory", *(name for name, quantity in QUANTITIES.items() if quantity.timed))
+CLOCKED = tuple(name for name, quantity in QUANTITIES.items() if quantity.timed)
+"""Quantities that come from a time: the measured one, or the bound."""
+TIMED = ("memory", *CLOCKED)
 """Quantities that can be measured, and estimated too: all but efficiencies."""
 Lack = Literal["failed", "not run", "unknown"]
 """Why there is no number: its cell failed, or is not run yet, or its records do not tell it."""

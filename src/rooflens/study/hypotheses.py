@@ -24,6 +24,7 @@ from rooflens.results.quantities import (
     MEMORY,
     PARAMETERS,
     PERFORMANCE,
+    PREDICTED,
     THROUGHPUT,
     TIME,
 )
@@ -36,8 +37,8 @@ from rooflens.units import parse
 QUANTITIES: Mapping[str, str] = {
     quantity.name: quantity.unit
     for quantity in (
-        TIME, BOUND, THROUGHPUT, PERFORMANCE, EFFICIENCY, ALL_FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY, PARAMETERS,
-        ACTIVATIONS, KV_CACHE, *(answer for modes in (SAMPLED, ANSWERS) for each in modes.values() for answer in each),
+        TIME, BOUND, PREDICTED, THROUGHPUT, PERFORMANCE, EFFICIENCY, ALL_FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY,
+        PARAMETERS, ACTIVATIONS, KV_CACHE, *(answer for modes in (SAMPLED, ANSWERS) for each in modes.values() for answer in each),
     )
 }  # fmt: skip
 """What a claim may be about, and its base unit."""

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from rooflens.study.claim_values import moved
-from rooflens.study.hypotheses import QUANTITIES
+from rooflens.study.claim_values import CLOCKED, moved
+from rooflens.study.hypotheses import CORRELATIONS, QUANTITIES
 from rooflens.study.study import Amount, Claim, Relation, Side
 from rooflens.study.verdict import Verdict, held_each
 from rooflens.units import show
@@ -21,7 +21,7 @@ def sentence_of(verdict: Verdict, claim: Claim) -> str:
     """The outcome with its numbers."""
     if not verdict.pairs:
         return "Not decidable: the records hold no case that it is about."
-    by = "by measurements" if verdict.basis == "measured" else "by estimates"
+    by = "by measurements" if verdict.basis == "measured" else _by_estimates(claim)
     counts = f"{len(verdict.supporting)} of {len(verdict.pairs)} comparisons hold{_amount(verdict, claim)}"
     sentence = f"{verdict.outcome.capitalize()} {by}: {counts}{_found(verdict, claim)}."
     if verdict.against:
@@ -29,6 +29,12 @@ def sentence_of(verdict: Verdict, claim: Claim) -> str:
     elif verdict.outcome == "not decidable":
         sentence += _undecided(verdict)
     return sentence + _doubts(verdict)
+
+
+def _by_estimates(claim: Claim) -> str:
+    """What judges a claim where nothing was measured: of times the bounds, which the expected times are not."""
+    quantities = {side.quantity or claim.quantity for side in (claim.left, claim.right) if side.value is None}
+    return "by bounds, as no time was measured" if quantities & {*CLOCKED, *CORRELATIONS} else "by estimates"
 
 
 def _doubts(verdict: Verdict) -> str:
