@@ -38,7 +38,8 @@ QUANTITIES: Mapping[str, str] = {
     quantity.name: quantity.unit
     for quantity in (
         TIME, BOUND, PREDICTED, THROUGHPUT, PERFORMANCE, EFFICIENCY, ALL_FLOPS, MATMUL_FLOPS, BYTES, INTENSITY, MEMORY,
-        PARAMETERS, ACTIVATIONS, KV_CACHE, *(answer for modes in (SAMPLED, ANSWERS) for each in modes.values() for answer in each),
+        PARAMETERS, ACTIVATIONS, KV_CACHE,
+        *(answer for modes in (SAMPLED, ANSWERS) for each in modes.values() for answer in each),
     )
 }  # fmt: skip
 """What a claim may be about, and its base unit."""
