@@ -102,10 +102,14 @@ def test_people_are_told_what_surprises() -> None:
 def test_kernels_and_own_work_of_blocks() -> None:
     records = rl.estimate(Blocks(), inputs=torch.zeros(1, 3, 8, 8), name="blocks")
     tree = rows(records, by="module")
-    assert column(tree, "path") == ["", "stem", "stem.0", "stem.1"]
-    assert column(tree, "kernel") == ["", "", "3x1", "2x2"]
-    assert column(tree, "output") == ["1x4x3x4", "1x4x3x4", "1x4x6x8", "1x4x3x4"]
-    assert column(rows(records, by="module", depth=1), "path") == ["", "stem"]
+    assert column(tree, "path") == ["", "(itself)", "stem", "stem.0", "stem.1"]
+    assert column(tree, "kernel") == ["", "", "", "3x1", "2x2"]
+    assert column(tree, "output") == ["1x4x3x4", "", "1x4x3x4", "1x4x6x8", "1x4x3x4"]
+    # One FLOP for each of 4 x 3 x 4 results, and with those of the stem they make all.
+    top = rows(records, by="module", depth=1)
+    assert column(top, "path") == ["", "(itself)", "stem"]
+    whole, own, stem = map(float, column(top, "flops"))
+    assert (own, own + stem) == (48, whole)
     # Sorted, no row holds another one: they add up to the whole.
     flat = rows(records, by="module", sort="flops")
     assert column(flat, "path") == ["stem.0", "stem.1", ""]

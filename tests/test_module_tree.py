@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.table_samples import both, device, estimated, operation, trained
 
 from rooflens.errors import AmbiguousResult, InvalidValue
-from rooflens.records import Case, Record, Work
-from rooflens.report.module_tables import Module, module_tree, modules
+from rooflens.records import Case, Record, TracedModule, Work
+from rooflens.report.module_tables import module_tree
+from rooflens.report.module_tree import Module, modules
 from rooflens.report.table import Table
 from rooflens.results import RecordSet, Total
 
@@ -64,10 +67,27 @@ def test_work_in_the_root_itself_is_in_its_total() -> None:
         operation(CASE, "a", "linear", Work(flops={"matmul.fp32": 10}, bytes={"dram": 1}), calls=3),
     ]
     table = module_tree(RecordSet(records))
-    assert column(table, "flops") == [37, 30]
-    assert column(table, "own_flops") == [7, 30]
-    assert column(table, "calls") == [4, 3]
-    assert column(table, "seconds") == [None, None]
+    assert column(table, "path") == ["", "(itself)", "a"]
+    assert column(table, "flops") == [37, 7, 30]
+    assert column(table, "own_flops") == [7, None, 30]  # which add up too
+    assert column(table, "calls") == [4, 1, 3]
+    assert column(table, "seconds") == [None, None, None]
+    assert column(module_tree(RecordSet(records), depth=0), "path") == [""]
+
+
+def test_what_a_module_does_beside_those_in_it_is_a_row_below_it() -> None:
+    """Of block a: 5 FLOP of its own, 10 of its layer; b works alone, though it has a child that does nothing."""
+    records = RecordSet(
+        [
+            operation(CASE, path, "any", Work(flops={"vector.fp32": flops}, bytes={"dram": 1}))
+            for path, flops in (("a", 5), ("a.x", 10), ("b", 7))
+        ]
+    )
+    held = tuple(TracedModule(path=path, kind="M", parameters=n) for path, n in (("a", 2), ("a.x", 3), ("b.y", 4)))
+    table = module_tree(records.with_records(replace(r, modules=held) for r in records))
+    assert column(table, "path") == ["", "a", "a (itself)", "a.x", "b"]
+    assert column(table, "depth") == [0, 1, 2, 2, 1]
+    assert column(table, "flops") == [22, 15, 5, 10, 7]
 
 
 def test_a_module_of_which_a_part_is_uncounted_is_a_lower_bound() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from rooflens.compare.speed_of_light import ceiling_shares
 from rooflens.errors import InvalidValue
-from rooflens.records import Case, Phase, Record, Shape, TracedModule
+from rooflens.records import Case, Phase, Shape, TracedModule
 from rooflens.report.columns import (
     BOUNDS,
     CASE,
@@ -27,6 +27,7 @@ from rooflens.report.columns import (
     sum_of_known,
     whole,
 )
+from rooflens.report.module_tree import ITSELF, Module, modules, with_own_rows
 from rooflens.report.part_tables import CEILINGS, NOTE, in_phase
 from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total
@@ -35,42 +36,6 @@ from rooflens.results.quantities import EFFICIENCY, PARAMETERS, TIME, efficiency
 LAYERS_DEPTH = 3
 """Levels of the table of layers, if nobody asks for more or less."""
 NOT_CALLED = "not called"
-ITSELF = " (itself)"
-
-
-@dataclass(slots=True, kw_only=True)
-class Module:
-    """A module in the tree, or one of the places outside of it: ``(loss)``, ``(optimizer)``.
-
-    Attributes:
-        path: dotted path, ``""`` for the root.
-        name: last part of the path.
-        depth: 0 for the root and for the places outside of it.
-        traced: what it is, and its sizes; None where that is not known.
-        own: records of the module itself that have work.
-        timed: records of the module itself that have a time.
-        children: the modules in it, in the order of the model, or else in that in which they first ran.
-    """
-
-    path: str
-    name: str
-    depth: int
-    traced: TracedModule | None = None
-    own: list[Record] = field(default_factory=list)
-    timed: list[Record] = field(default_factory=list)
-    children: dict[str, Module] = field(default_factory=dict)
-
-    def walk(self) -> Iterator[Module]:
-        """Yield the module and everything below it, parents first. A loop, since a path in a file may be very deep."""
-        waiting = [self]
-        while waiting:
-            module = waiting.pop()
-            yield module
-            waiting.extend(reversed(module.children.values()))
-
-    def records(self) -> list[Record]:
-        """Return the records with work of the module and of everything below it."""
-        return [record for module in self.walk() for record in module.own]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +145,7 @@ _TIMES = (
         "own_measured_seconds",
         "own measured",
         "s",
-        lambda row: sum_of_known(record.seconds for record in row.module.timed),
+        lambda row: None if row.module.repeats else sum_of_known(record.seconds for record in row.module.timed),
     ),
 )
 _TREE = (
@@ -294,42 +259,6 @@ def at_depth(rs: RecordSet, depth: int | None = None) -> RecordSet:
     return rs.with_records(replace(r, path=".".join(r.path.split(".")[:levels])) for r in rs)
 
 
-def modules(rs: RecordSet, phase: Phase | None = None, times: Iterable[Record] = ()) -> tuple[Module, ...]:
-    """Return the root module and the places outside of it, holding the records of `phase` that have work.
-
-    Modules come in the order of the model where it is known, else in that in which they first ran, also where the
-    phase visits them in another one.
-
-    Args:
-        times: records that time the same case piece by piece.
-    """
-    root = Module(path="", name="", depth=0)
-    outside: dict[str, Module] = {}
-    for traced in next((record.modules for record in rs.records if record.modules is not None), ()):
-        _inside(root, traced.path).traced = traced
-    worked = [(record, False) for record in rs.records if record.work is not None]
-    timed = [(record, True) for record in times if record.timing is not None and record.scope != "model"]
-    for record, has_time in (*worked, *timed):
-        if record.path.startswith("("):
-            module = outside.setdefault(record.path, Module(path=record.path, name=record.path, depth=0))
-        else:
-            module = _inside(root, record.path)
-        if phase in (None, record.phase):
-            (module.timed if has_time else module.own).append(record)
-    return (root, *outside.values())
-
-
-def _inside(root: Module, path: str) -> Module:
-    """Return the module of a path below the root, made where it is not there yet."""
-    module = root
-    for name in path.split(".") if path else ():
-        if name not in module.children:
-            below = name if module is root else f"{module.path}.{name}"
-            module.children[name] = Module(path=below, name=name, depth=module.depth + 1)
-        module = module.children[name]
-    return module
-
-
 def _rows(
     case: Case,
     records: RecordSet,
@@ -345,7 +274,7 @@ def _rows(
     rows: list[_ModuleRow] = []
     deepest, every = 0, [module for top in tops for module in top.walk()]
     of_seconds = sum_of_known(record.seconds for module in every for record in module.timed)
-    for module in every:
+    for module in every if flat else with_own_rows(tops):
         below = list(module.walk())
         if not any(each.own or each.timed or each.traced for each in below):
             continue
@@ -358,7 +287,7 @@ def _rows(
             if itself and not (module.own or module.timed):
                 continue
             below = [module] if itself else below
-            name = (module.path or case.model) + (ITSELF if itself else "")
+            name = f"{module.path or case.model} {ITSELF}" if itself else module.path or case.model
         timed = [record.seconds for each in below for record in each.timed]
         total = records.sum((record for each in below for record in each.own), of.device)
         seconds = sum_of_known(timed)
@@ -372,7 +301,7 @@ def _rows(
                 flat=flat,
                 total=total,
                 of=of,
-                own=records.sum(module.own, of.device),
+                own=records.sum(() if module.repeats else module.own, of.device),
                 below=traced or None,
                 seconds=seconds,
                 of_seconds=of_seconds,
