@@ -46,6 +46,19 @@ def test_each_order_has_its_own_first(by: str, first: str) -> None:
     assert ranked(records, by=by, prices={"slow": 1, "fast": 5}).rows[0].step.device == first  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("samples", "below"), [(1, True), (100, False)])
+def test_an_expected_time_below_the_bound_is_marked_where_it_is_shown(samples: int, below: bool) -> None:
+    # 8 MB from DRAM take 8 us at 1 TB/s; the cache of 10 MB holds a part of them. Of 800 MB it holds nothing.
+    card = a_card("round", launch__gap=1e-7)
+    records = relu_on(card, samples)
+    assert ((records.total().predicted_seconds or 0) < samples * 8e-6) is below
+    overview, by_op = rl.table(records), rl.table(records, by="op")
+    assert overview.count("  ! ") == (3 if below else 0)  # of the step, the family and the module
+    for shown in (rl.table(ranked(records)), overview, by_op):
+        assert ("! expected below the bound" in shown) is below
+        assert ("  ! " in shown) is below
+
+
 def test_a_device_stands_at_its_best_batch_that_fits() -> None:
     # Each step costs the host 1 ms: 200 samples give more per second, but do not fit into the small card.
     small = a_card("small", 2 * TERA, memory=10e9, host__operation=1e-3)

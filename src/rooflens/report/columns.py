@@ -29,6 +29,7 @@ FASTER = (
     "! faster than the bound: data stayed in a cache, an algorithm with less work (Winograd, FFT) ran, or a ceiling is"
     " too low"
 )
+_CACHED = "! expected below the bound, which has all operands from DRAM: some stay in the cache between operations"
 
 
 def at_least(value: float | None, lower: bool, most: float | None = None) -> Entry:
@@ -160,8 +161,19 @@ def _band(row: Any) -> Entry:
     return Entry(low, label=None if low is None or high is None else show_range(low, high, "s"))
 
 
+def _expected(row: Any) -> Entry:
+    """Return the expected time, marked where it is below the bound."""
+    return Entry(row.total and row.total.predicted_seconds, mark="!" if _below_bound(row.total) else "")
+
+
+def _below_bound(total: Total | None) -> bool:
+    if total is None or total.predicted_seconds is None or total.seconds is None:
+        return False
+    return total.predicted_seconds < total.seconds
+
+
 EXPECTED = (
-    Column("predicted_seconds", PREDICTED.header, PREDICTED.unit, "total.predicted_seconds", group="time"),
+    Column("predicted_seconds", PREDICTED.header, PREDICTED.unit, _expected, group="time"),
     Column("predicted_low", "10 to 90 %", "s", _band, group="time", show="room"),
     Column("predicted_high", "90 %", "s", "total.predicted_high", group="time", show="files"),
     Column("predicted_level", "level", read="total.prediction.level", align="left", group="time", show="files"),
@@ -214,6 +226,12 @@ def total_notes(totals: Iterable[Total]) -> Iterator[str]:
             f"expected: by {level} ({', '.join(dict.fromkeys(those))}); 10 to 90 % should hold 8 of 10 measured times,"
             " and docs/prediction.md tells how many it held"
         )
+
+
+def below_notes(totals: Iterable[Total | None]) -> Iterator[str]:
+    """Yield why an expected time of some totals is marked, if one is."""
+    if any(map(_below_bound, totals)):
+        yield _CACHED
 
 
 def piece_notes(total: Total) -> Iterator[str]:

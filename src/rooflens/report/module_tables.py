@@ -21,6 +21,7 @@ from rooflens.report.columns import (
     SHARE,
     TIME_SHARE,
     at_least,
+    below_notes,
     coverage_line,
     no_bounds,
     piece_notes,
@@ -325,5 +326,6 @@ def _notes(of: Total, rows: Sequence[_ModuleRow]) -> Iterator[str]:
     if of.device is None and rows:
         yield no_bounds(rows[0].case)
     yield from piece_notes(of)
+    yield from below_notes(row.total for row in rows)
     if any((row.reached or 0) > 1 for row in rows):
         yield FASTER

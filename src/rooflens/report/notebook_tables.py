@@ -10,7 +10,16 @@ from rooflens.checks import Findings
 from rooflens.compare import Advice
 from rooflens.known_models import KnownModel
 from rooflens.records import Device
-from rooflens.report.columns import BOUNDS, EXPECTED, NO_DEVICE, WORK, coverage_line, surplus_notes, total_notes
+from rooflens.report.columns import (
+    BOUNDS,
+    EXPECTED,
+    NO_DEVICE,
+    WORK,
+    below_notes,
+    coverage_line,
+    surplus_notes,
+    total_notes,
+)
 from rooflens.report.comparison import SERIES, SHOWN, comparison_tables
 from rooflens.report.device_tables import device_tables, overview
 from rooflens.report.findings import findings
@@ -69,6 +78,7 @@ def _total(total: Total) -> Sequence[Table]:
         for some in (
             [coverage_line(total.coverage)] if total.coverage.operations else [],
             total_notes([total]),
+            below_notes([total]),
             surplus_notes([total]),
             [NO_DEVICE] if total.device is None and total.work is not None else [],
         )

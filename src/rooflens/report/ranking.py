@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import inf
 
 from rooflens.compare import DeviceRanking
 from rooflens.compare.ranking import RankedBy, RankedDevice, quantity_by
 from rooflens.records import Failure
-from rooflens.report.columns import BOUNDS, EXPECTED, WORK, case_columns, total_notes
+from rooflens.report.columns import BOUNDS, EXPECTED, WORK, below_notes, case_columns, total_notes
 from rooflens.report.table import COUNT, Column, Entry, Sign, Table, build
 from rooflens.results import Quantity
 from rooflens.results.answers import COST_PER_ANSWER, COST_PER_SAMPLE
@@ -47,20 +46,6 @@ def _limit(quantity: Quantity) -> Sign:
     return "<=" if quantity.better == "more" else ">="
 
 
-def _marked(row: RankedDevice) -> Entry:
-    return Entry(row.step.batch, mark="*" if row.best and row.fits is not False else "")
-
-
-def _expected(row: RankedDevice) -> Entry:
-    seconds = None if row.total is None else row.total.predicted_seconds
-    return Entry(seconds, mark="!" if _below_bound(row) else "")
-
-
-def _below_bound(row: RankedDevice) -> bool:
-    total = row.total
-    return total is not None and (total.predicted_seconds or inf) < (total.seconds or 0.0)
-
-
 def _fitting(row: RankedDevice) -> Entry:
     if row.fits is not False or row.room is None:
         return Entry(row.fits, label=None if row.fits is None else "yes")
@@ -78,8 +63,7 @@ def _columns(mode: str, marked: bool) -> tuple[Column, ...]:
     return (
         replace(leading["device"], title=""),  # a row is a device, even the only one
         *(batch if key == "batch" else column for key, column in leading.items() if key != "device"),
-        replace(EXPECTED[0], read=_expected),
-        *(replace(column, show="always") if column.key == "predicted_low" else column for column in EXPECTED[1:]),
+        *(replace(column, show="always") if column.key == "predicted_low" else column for column in EXPECTED),
         replace(BOUNDS[0], show="room"),
         replace(BOUNDS[1], show="files"),
         Column("regime", "waits for", read="total.prediction.regime", align="left", group="time", show="files"),
@@ -127,8 +111,7 @@ def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> 
             f"host-bound, so that the card hardly matters: {_few(list(names))}; --cuda-graph and --compile tell what"
             " less work for the host gives"
         )
-    if any(map(_below_bound, rows)):
-        yield "! below the bound: results are still in the cache when the next operation reads them"
+    yield from below_notes(row.total for row in rows)
     if any(row.value("energy") is not None for row in rows):
         yield f"{quantity_by(mode, 'energy').header}: the card at its power limit all the time, an upper figure"
     bounded = list(dict.fromkeys(row.step.device or "" for row in rows if row.time == "bound"))
