@@ -234,11 +234,12 @@ def below_notes(totals: Iterable[Total | None]) -> Iterator[str]:
         yield _CACHED
 
 
-def piece_notes(total: Total) -> Iterator[str]:
+def piece_notes(total: Total, pieces: Iterable[Total]) -> Iterator[str]:
     """What a reader must know of the pieces of a total."""
     yield from _bound_notes([total])
     if total.prediction is not None:
         yield "expected of a piece: on the device alone, without waiting for the host"
+    yield from below_notes(pieces)
 
 
 def _bound_notes(seen: Sequence[Total]) -> Iterator[str]:

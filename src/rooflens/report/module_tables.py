@@ -21,7 +21,6 @@ from rooflens.report.columns import (
     SHARE,
     TIME_SHARE,
     at_least,
-    below_notes,
     coverage_line,
     no_bounds,
     piece_notes,
@@ -325,7 +324,6 @@ def _notes(of: Total, rows: Sequence[_ModuleRow]) -> Iterator[str]:
         yield coverage_line(of.coverage)
     if of.device is None and rows:
         yield no_bounds(rows[0].case)
-    yield from piece_notes(of)
-    yield from below_notes(row.total for row in rows)
+    yield from piece_notes(of, (row.total for row in rows))
     if any((row.reached or 0) > 1 for row in rows):
         yield FASTER

@@ -21,7 +21,6 @@ from rooflens.report.columns import (
     TIME_SHARE,
     WORK,
     at_least,
-    below_notes,
     coverage_line,
     no_bounds,
     piece_notes,
@@ -281,8 +280,7 @@ def _notes(rows: Sequence[PartRow]) -> Iterator[str]:
         yield coverage_line(of.coverage)
         if of.device is None:
             yield no_bounds(rows[0].case)
-        yield from piece_notes(of)
-        yield from below_notes(row.total for row in rows)
+        yield from piece_notes(of, (row.total for row in rows))
     if any(row.highest for row in rows):
         yield NOTE
     if any(row.seconds is None for row in rows) and rows[0].of_seconds is not None:
