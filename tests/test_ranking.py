@@ -15,6 +15,7 @@ from rooflens.cli.main import cli
 from rooflens.compare import DeviceComparison, DeviceRanking, ranked
 from rooflens.compare.ranking import ORDERS
 from rooflens.errors import AmbiguousDevice, Incomparable, InvalidValue
+from rooflens.records import Failure
 from rooflens.report.text_formats import as_json
 from rooflens.results import RecordSet
 
@@ -117,6 +118,22 @@ def test_errors_say_what_to_do() -> None:
         ranked(records, prices={"slow": float("inf")})
     with pytest.raises(Incomparable, match="nothing to rank"):
         ranked(RecordSet([]))
+
+
+def test_what_no_ranking_can_be_made_of_is_told_before_the_model_is_built() -> None:
+    with pytest.raises(InvalidValue, match=r"no device has a price, .* like --price l4=0.7"):
+        rl.rank("no_such_model", by="cost")
+    with pytest.raises(InvalidValue, match="cannot rank by 'beauty'"):
+        rl.rank("no_such_model", by="beauty")  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="no step on a device 'l4'; devices here: tesla-t4"):
+        rl.rank("no_such_model", device="t4", prices={"l4": 1})
+
+
+def test_a_device_that_cannot_run_the_step_may_have_a_price() -> None:
+    (case,) = relu_on(SLOW).cases
+    lacks = Failure(case=case, source="estimate", stage="bound", kind="unsupported", message="no bf16: it has fp16")
+    records = RecordSet(relu_on(FAST).records, devices={"fast": FAST}, failures=[lacks])
+    assert order(ranked(records, by="cost", prices={"fast": 3, "slow": 1})) == [("fast", 100)]
 
 
 def test_files_of_estimates_on_several_devices_are_ranked(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from rooflens.api.estimation import LIMIT, estimate
 from rooflens.api.reading import read
 from rooflens.compare import DeviceRanking
 from rooflens.compare.advice import Advice
-from rooflens.compare.ranking import RankedBy, ranked
+from rooflens.compare.devices import check_prices
+from rooflens.compare.ranking import NO_PRICE, RankedBy, check_order, ranked
 from rooflens.devices import catalogue, usual_devices
 from rooflens.errors import InvalidValue
 from rooflens.machine import find, find_all, listed
@@ -18,7 +19,7 @@ from rooflens.notebook import Listed
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.results import Evidence, join
-from rooflens.running.advising import advised
+from rooflens.running.advising import advised, check_expected
 from rooflens.running.estimating import check_limit
 from rooflens.runs.run import Request, Run, is_graph, is_own_file, several
 
@@ -72,6 +73,10 @@ def rank(
     alone = [one for one in named if one != ALL]
     targets = find_all([*alone, *(catalogue() if ALL in named else ())]) if named else usual_devices()
     prices = {find(name).name: price for name, price in (prices or {}).items()}
+    check_order(by)
+    check_prices(prices, [target.name for target in targets])
+    if by == "cost" and not prices and options.get("price_per_hour") is None:
+        raise InvalidValue(NO_PRICE)
     trying = batch is None and isinstance(model, str) and not is_graph(model) and not is_own_file(model)
     records = estimate(model, device=targets, batch=BATCHES if trying else batch, progress=progress, **options)
     return ranked(records, by=by, prices=prices, best_only=trying, cuda_graph=cuda_graph)
@@ -90,7 +95,7 @@ def advise(
     progress: Progress | None = None,
     **options: Any,
 ) -> tuple[Advice, ...]:
-    """Tell what would help a step on one device, by how much, and what that costs.
+    """Tell what would help a step on one GPU, by how much, and what that costs.
 
     >>> advise("resnet50", device="h100-sxm", batch=64)[0].together[0].gain  # doctest: +SKIP
 
@@ -109,7 +114,7 @@ def advise(
 
     Raises:
         InvalidValue: no device, or a file without such steps, or with more than 8 of them.
-        Incomparable: no time can be expected of a step there.
+        Incomparable: no time can be expected of a step there: the device is no single GPU, or an operation is unknown.
         (others): as of :func:`estimate`.
     """
     check_limit(limit)
@@ -124,6 +129,8 @@ def advise(
         arguments = {"model": str(model) if isinstance(model, Path) else model, **options}
         requests = (Request.each_of({**arguments, "batch": size}) for size in several(batch))
         asked = [(request, target, None) for each in requests for request in each]
+    for _, target, _ in asked:
+        check_expected(target)
     return Listed(
         advised(request, target, measured, limit=limit, progress=progress) for request, target, measured in asked
     )

@@ -50,7 +50,7 @@ _options = all_of(
 @_options
 @click.pass_context
 def advise(context: click.Context, /, model: str, format_: Format, outputs: tuple[Path, ...], **options: Any) -> None:
-    """Tell what would make a step faster on a device, by how much, and what that costs.
+    """Tell what would make a step faster on a single GPU, by how much, and what that costs.
 
     MODEL is that of 'rooflens estimate', or a record file: of a measured step the time is taken as it is, and changes
     in proportion. Each change that applies is estimated alone, then the best of them together: lower precision,

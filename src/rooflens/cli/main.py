@@ -17,7 +17,7 @@ from rooflens.without_compiler import compiler_on_demand
 COMMANDS = {
     "estimate": "Count a model's work and find the shortest time for it, on any device.",
     "rank": "Tell which card suits a model, and at what batch.",
-    "advise": "Tell what would make a model faster on a device.",
+    "advise": "Tell what would make a model faster on a single GPU.",
     "measure": "Run a model on this machine and time it.",
     "replay": "Time each distinct operation of a model alone on this GPU.",
     "counters": "Count FLOP and bytes of every kernel with Nsight Compute.",

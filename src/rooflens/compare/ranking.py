@@ -27,6 +27,10 @@ from rooflens.runs.options import PRICED
 
 RankedBy = Literal["throughput", "time", "energy", "cost"]
 ORDERS: tuple[RankedBy, ...] = get_args(RankedBy)
+NO_PRICE = (
+    "no device has a price, so none can be ranked by cost; give prices for an hour, like --price l4=0.7 --price"
+    " h200=3.5 (in Python prices={'l4': 0.7, 'h200': 3.5})"
+)
 _SAMPLES = (THROUGHPUT, ENERGY_PER_SAMPLE, COST_PER_SAMPLE)
 _ASKED: Mapping[str, tuple[Quantity, Quantity, Quantity]] = {
     "inference": _SAMPLES,
@@ -110,6 +114,12 @@ class DeviceRanking(Doubtful):
     records: RecordSet
 
 
+def check_order(by: str) -> None:
+    """Raise InvalidValue if devices cannot be ranked by this."""
+    if by not in ORDERS:
+        raise InvalidValue(f"cannot rank by {by!r}; known: {', '.join(ORDERS)}")
+
+
 def ranked(
     records: RecordSet,
     *,
@@ -131,16 +141,15 @@ def ranked(
         InvalidValue: an unknown order, a price of no device, or an order by cost without any price.
         Incomparable: there is no estimate on a device.
     """
-    if by not in ORDERS:
-        raise InvalidValue(f"cannot rank by {by!r}; known: {', '.join(ORDERS)}")
+    check_order(by)
     known = dict(prices or {})
     found = [item for item in join(records.where(source="estimate")) if item.device is not None]
     if not found:
         raise Incomparable("nothing here was estimated on a device: there is nothing to rank")
-    check_prices(known, [item.case.device or "" for item in found])
+    check_prices(known, [case.device or "" for case in (*(e.case for e in found), *(f.case for f in records.failures))])
     rows = [_row(item, known, cuda_graph=cuda_graph) for item in found]
     if by == "cost" and all(row.value("cost") is None for row in rows):
-        raise InvalidValue("no device has a price, so none can be ranked by cost; give prices for an hour (h200=3.5)")
+        raise InvalidValue(NO_PRICE)
     groups = grouped_by(rows, lambda row: replace(row.step, device=None, batch=None))
     ordered = (row for group in groups.values() for row in _in_order(group, by))
     return DeviceRanking(

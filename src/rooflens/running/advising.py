@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from rooflens.compare.advice import WORTH, Advice, AdvisedStep, alternatives, candidates
 from rooflens.compare.changes import Change, changes_of
 from rooflens.errors import Incomparable, RooflensError
+from rooflens.predict import card_of
 from rooflens.progress import Progress
 from rooflens.records import Device
 from rooflens.results import Evidence, join
@@ -54,6 +55,15 @@ def _run(item: Evidence, request: Request) -> Evidence:
     return replace(item, case=replace(item.case, options=options))
 
 
+def check_expected(device: Device) -> None:
+    """Raise Incomparable if no time can be expected on a device, whatever the step."""
+    if card_of(device) is None:
+        raise Incomparable(
+            f"no time can be expected on {device.name!r}, so no change can be compared: expected times are known for"
+            " single GPUs with a memory bandwidth; 'rooflens devices' lists them (--device l4)"
+        )
+
+
 def advised(
     request: Request,
     device: Device,
@@ -76,8 +86,8 @@ def advised(
     base = search.step(NOW, ())
     if base.seconds is None:
         raise Incomparable(
-            f"no time can be expected of {base.evidence.case.label()!r}, so none can be compared: expected times are"
-            " known for single GPUs, and for steps of known operations"
+            f"no time can be expected of {base.evidence.case.label()!r}, so none can be compared: of some of its"
+            " operations nothing but the name is known"
         )
     anchor = 1.0 if measured is None else measured / base.seconds
     base = replace(base, anchor=anchor, gain=1.0)
