@@ -198,7 +198,14 @@ def test_rows_are_sorted_cut_and_their_columns_chosen() -> None:
     (row,) = rows(records, by="family", top=1, columns=["FLOP", "dram_bytes"])
     assert list(row)[-3:] == ["family", "flops", "dram_bytes"]
     text = rl.table(records, by="op", top=1)
-    assert "2 more hold" in text
+    expected = [float(row["predicted_seconds"]) for row in rows(records, by="op")]
+    rest = 100 * (1 - max(expected) / sum(expected))
+    assert f"2 more hold {rest:.3g} % of the expected time" in text  # what they are sorted by
+    flops = [float(row["flops"]) for row in rows(records, by="op")]
+    assert f"hold {100 * (1 - max(flops) / sum(flops)):.3g} % of the FLOP" in rl.table(
+        records, by="op", top=1, sort="flops"
+    )
+    assert "% of the bound" in rl.table(records, by="op", top=1, sort="operation")
     assert "(--top 3 shows all)" in text
     with pytest.raises(InvalidValue, match=r"no column 'speed' in this table; known: .*dram_bytes"):
         rl.table(records, by="op", sort="speed")

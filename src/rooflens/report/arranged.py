@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rooflens.errors import InvalidValue
 from rooflens.report.figures.case_pieces import BY, PieceKind
-from rooflens.report.table import PERCENT, Column, Table, Value, percent
+from rooflens.report.table import PERCENT, Column, Row, Table, Value, percent
 
 IN_ORDER = "order"
 """The sort key that leaves rows as they are."""
@@ -15,6 +15,15 @@ _COSTLIEST = ("measured_seconds", "predicted_seconds", "seconds", "dram_bytes", 
 """Columns by which rows are sorted if nobody says by which, the first that is known and always shown."""
 _SHARES = {"time_share": "time", "share": "bound", "bytes_share": "bytes"}
 """Columns that tell how much some rows hold, and of what."""
+_AMOUNTS = {
+    "measured_seconds": "time",
+    "predicted_seconds": "expected time",
+    "seconds": "bound",
+    "dram_bytes": "bytes",
+    "flops": "FLOP",
+    "matmul_flops": "matmul FLOP",
+}
+"""Columns that add up over the parts of a step, and to what: rows that are sorted by one hold a share of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +63,15 @@ def arranged(table: Table, view: TableView) -> Table:
         InvalidValue: a column is not known.
     """
     chosen = [column_number(table.columns, name) for name in view.columns]
-    rows, notes = list(table.rows), list(table.notes)
+    rows, notes, place = list(table.rows), list(table.notes), None
     if view.sort is not None and view.sort != IN_ORDER:
-        rows = _sorted(rows, column_number(table.columns, view.sort))
+        place = column_number(table.columns, view.sort)
     elif view.top is not None and view.sort is None:
-        rows = _sorted(rows, _costliest(table))
+        place = _costliest(table)
+    rows = _sorted(rows, place)
     total = table.total
     if view.top is not None and len(rows) > view.top:
-        notes.insert(0, _rest(table, rows[view.top :], view.top))
+        notes.insert(0, _rest(table, rows[view.top :], view.top, place))
         rows = rows[: view.top]
     columns = list(range(len(table.columns)))
     if chosen:
@@ -117,15 +127,26 @@ def _sorted(rows: Sequence[tuple], place: int | None) -> list:  # type: ignore[t
     return sorted(rows, key=key)
 
 
-def _rest(table: Table, rows: Sequence[Sequence], shown: int) -> str:  # type: ignore[type-arg]
-    """Say how much the rows hold that are not shown."""
-    for key, of in _SHARES.items():
-        places = [i for i, column in enumerate(table.columns) if column.key == key and column.unit == PERCENT]
-        values = [row[place].value for place in places for row in rows]
-        known = [value for value in values if isinstance(value, float | int)]
-        if known:
-            what = f"hold {percent(sum(known))} of the {of}"
-            break
-    else:
-        what = "are not shown"
+def _rest(table: Table, rows: Sequence[Row], shown: int, place: int | None) -> str:
+    """Say how much the rows hold that are not shown, of what they are sorted by where that adds up."""
+    held = next(_shares(table, rows, place), None)
+    what = "are not shown" if held is None else f"hold {percent(held[0])} of the {held[1]}"
     return f"{len(rows)} more {what} (--top {shown + len(rows)} shows all)"
+
+
+def _shares(table: Table, rows: Sequence[Row], place: int | None) -> Iterator[tuple[float, str]]:
+    """Yield the shares that rows hold, and of what, the most telling first; none of what is no part of a step."""
+    places = {column.key: i for i, column in enumerate(table.columns) if column.unit == PERCENT}
+    of = None if place is None else _AMOUNTS.get(table.columns[place].key)
+    if place is not None and of is not None and places.keys() & _SHARES:
+        whole = sum(_known(table.rows, place))
+        if whole:
+            yield sum(_known(rows, place)) / whole, of
+    for key, of in _SHARES.items():
+        known = _known(rows, places[key]) if key in places else []
+        if known:
+            yield sum(known), of
+
+
+def _known(rows: Iterable[Row], place: int) -> list[float]:
+    return [value for row in rows if isinstance(value := row[place].value, float | int)]
