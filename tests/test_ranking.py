@@ -87,6 +87,17 @@ def test_a_device_on_which_nothing_fits_is_last_with_its_smallest_batch() -> Non
     assert "* 8" not in shown  # it is no answer
 
 
+@pytest.mark.parametrize(
+    ("field", "values"), [("dtype", ("bf16", "amp-bf16")), ("options", ((("img_size", 64),), (("img_size", 96),)))]
+)
+def test_several_steps_are_ordered_each_by_itself_and_the_table_says_so(field: str, values: tuple[object, ...]) -> None:
+    records = steps(*(relu_on(card, **{field: value}) for value in values for card in (SLOW, FAST)))
+    found = ranked(records)
+    assert order(found) == [("fast", 100), ("slow", 100)] * 2
+    assert f"in the order of the expected throughput, each {field} by itself\n" in rl.table(found, width=120)
+    assert "by itself" not in rl.table(ranked(steps(relu_on(SLOW), relu_on(FAST))))
+
+
 def test_what_has_no_expected_time_is_last_by_its_bound_and_marked() -> None:
     pair = a_card("pair", 50 * TERA)
     pair = type(pair)(**{**{name: getattr(pair, name) for name in pair.__dataclass_fields__}, "count": 2})

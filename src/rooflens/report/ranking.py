@@ -8,6 +8,7 @@ from dataclasses import replace
 from rooflens.compare import DeviceRanking
 from rooflens.compare.ranking import RankedBy, RankedDevice, quantity_by
 from rooflens.records import Failure
+from rooflens.report.case_names import differing
 from rooflens.report.columns import BOUNDS, EXPECTED, WORK, below_notes, case_columns, total_notes
 from rooflens.report.table import COUNT, Column, Entry, Sign, Table, build
 from rooflens.results import Quantity
@@ -102,7 +103,9 @@ def _notes(compared: DeviceRanking, mode: str, rows: Sequence[RankedDevice]) -> 
         alone = all(row.best for row in rows)
         tried = f" of {', '.join(map(str, compared.batches))} (-b shows each)" if alone else " (*)"
         at = f" at the device's best batch that fits{tried}"
-    yield f"in the order of the expected {title}{at}"
+    steps = list(dict.fromkeys(replace(row.step, device=None, batch=None) for row in rows))
+    apart = f", each {' and '.join(differing(steps))} by itself" if len(steps) > 1 else ""
+    yield f"in the order of the expected {title}{at}{apart}"
     yield from total_notes(row.total for row in rows if row.total is not None)
     waiting = [row for row in rows if (p := row.total and row.total.prediction) and p.regime == "host-bound"]
     if waiting:
