@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -90,7 +91,7 @@ def test_a_device_on_which_nothing_fits_is_last_with_its_smallest_batch() -> Non
 @pytest.mark.parametrize(
     ("field", "values"), [("dtype", ("bf16", "amp-bf16")), ("options", ((("img_size", 64),), (("img_size", 96),)))]
 )
-def test_several_steps_are_ordered_each_by_itself_and_the_table_says_so(field: str, values: tuple[object, ...]) -> None:
+def test_several_steps_are_ordered_each_by_itself_and_the_table_says_so(field: str, values: tuple[Any, ...]) -> None:
     records = steps(*(relu_on(card, **{field: value}) for value in values for card in (SLOW, FAST)))
     found = ranked(records)
     assert order(found) == [("fast", 100), ("slow", 100)] * 2
