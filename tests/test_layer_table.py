@@ -190,6 +190,40 @@ def test_times_go_to_operations_where_they_can_be_told_apart() -> None:
     assert family.seconds == pytest.approx(15e-3)
 
 
+def pooling(path: str, n: int, stride: int) -> tuple[Record, Record]:
+    """An estimate and a time of 2 ms; the shapes do not tell the stride."""
+    given, returned = Described((n, 8, 8), "fp32", 256 * n), Described((n, 4, 4), "fp32", 64 * n)
+    call = Call("max_pool", (("self", given), ("stride", stride)), (returned,), 320 * n, 0)
+    piece = Record(case=Case(model="net", device="toy"), source="estimate", scope="op", path=path, kind="pooling",
+                   name="max_pool", phase="forward", work=Work(flops={"vector.fp32": n}, bytes={"dram": n}),
+                   call=call)  # fmt: skip
+    timing = Timing(samples=(2e-3,), origin="profiler")
+    return piece, replace(piece, source="profile", work=None, call=None, timing=timing)
+
+
+def test_what_tells_operations_of_one_name_apart_is_shown_in_any_width() -> None:
+    shapes_apart = RecordSet([*pooling("a", 2, 2), *pooling("b", 3, 2)], devices={"toy": device()})
+    strides_apart = RecordSet([*pooling("a", 2, 2), *pooling("b", 2, 1)], devices={"toy": device()})
+    for width in (60, 80, 200):
+        text = rl.table(shapes_apart, by="op", width=width)
+        assert "2x8x8 -> 2x4x4" in text
+        assert "3x8x8 -> 3x4x4" in text
+        apart = [line for line in rl.table(strides_apart, by="op", width=width).splitlines() if "2x8x8 ->" in line]
+        assert {line.split("2x4x4")[1].split()[0] for line in apart} == {"a", "b"}
+
+
+def test_notes_go_with_the_columns_that_they_explain() -> None:
+    records = RecordSet([*pooling("a", 2, 2), *pooling("b", 3, 2)], devices={"toy": device()})
+    note = "of tensor cores, of DRAM"
+    assert note in rl.table(records, by="op", width=250)
+    narrow = rl.table(records, by="op", width=80).split("hidden (terminal too narrow)")
+    assert "of DRAM" in narrow[1]
+    assert note not in narrow[0]
+    assert note not in rl.table(records, by="op", format="md", columns=["measured_seconds"])
+    assert "weights: parameters" in rl.table(two_layers(), by="module", width=250)
+    assert "weights: parameters" not in rl.table(two_layers(), by="module", width=80)
+
+
 def test_rows_are_sorted_cut_and_their_columns_chosen() -> None:
     records = two_layers()
     assert column(rows(records, by="module", sort="parameters", top=2), "path") == ["first", "head"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from rooflens.records import MEMORY_CAUSES, Case, Cause
 from rooflens.report.case_names import short_device
-from rooflens.report.table import COUNT, PERCENT, Column, Entry, percent
+from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, percent
 from rooflens.results import Coverage, Evidence, Quantity, Surplus, Total
 from rooflens.results.quantities import (
     ALL_FLOPS,
@@ -238,8 +238,8 @@ def piece_notes(total: Total, pieces: Iterable[Total]) -> Iterator[str]:
     """What a reader must know of the pieces of a total."""
     yield from _bound_notes([total])
     if total.prediction is not None:
-        yield "expected of a piece: on the device alone, without waiting for the host"
-    yield from below_notes(pieces)
+        yield ColumnNote("expected of a piece: on the device alone, without waiting for the host", PIECE_PREDICTED.key)
+    yield from (ColumnNote(note, PIECE_PREDICTED.key) for note in below_notes(pieces))
 
 
 def _bound_notes(seen: Sequence[Total]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from html import escape
 
 from rooflens.report.escape import printable
-from rooflens.report.table import Column, Row, Table, for_people, text
+from rooflens.report.table import Column, Row, Table, explained, for_people, text
 
 ROWS = 60
 """Rows of a table that are shown; a note says how many more there are."""
@@ -66,6 +66,7 @@ def _narrowed(view: Table) -> tuple[Table, list[str]]:
         columns=tuple(view.columns[i] for i in kept),
         rows=tuple(tuple(row[i] for i in kept) for row in view.rows),
         total=None if view.total is None else tuple(view.total[i] for i in kept),
+        notes=explained(view.notes, (view.columns[i] for i in kept)),
     )
     return narrow, [column.header for column in view.columns if column not in narrow.columns]
 

@@ -29,7 +29,7 @@ from rooflens.report.columns import (
 )
 from rooflens.report.module_tree import ITSELF, Module, modules, with_own_rows
 from rooflens.report.part_tables import CEILINGS, NOTE, in_phase
-from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total
 from rooflens.results.quantities import EFFICIENCY, PARAMETERS, TIME, efficiency
 
@@ -185,8 +185,14 @@ _LAYERS = (
 )
 _SHARED = "=: holds parameters that a module above holds too; they are counted there, once"
 _IDLE = f"{NOT_CALLED}: the step does not call the module; another one may use its parameters"
-_FIRST_CALL = "sizes of a module that is called several times are those of its first call"
-_MEMORY = "weights: parameters and buffers, as they are kept; results: all that forward writes, kept or not"
+_FIRST_CALL = ColumnNote(
+    "sizes of a module that is called several times are those of its first call", "input", "output"
+)
+_MEMORY = ColumnNote(
+    "weights: parameters and buffers, as they are kept; results: all that forward writes, kept or not",
+    "weight_bytes",
+    "result_bytes",
+)
 
 
 def module_tree(

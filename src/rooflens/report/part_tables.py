@@ -25,7 +25,7 @@ from rooflens.report.columns import (
     no_bounds,
     piece_notes,
 )
-from rooflens.report.table import COUNT, PERCENT, Column, Entry, Table, build
+from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total, join
 from rooflens.results.parts import PartKind, StepPart, parts
 from rooflens.results.quantities import EFFICIENCY, TIME, efficiency, ratio
@@ -34,7 +34,7 @@ SHOWN = 20
 """Operations and kernels in a table of which nobody asks for more or less."""
 _LONGEST = 48
 _HEADERS = {TENSOR: "of tensor cores", LANES: "of general lanes", "l1": "of L1", "l2": "of L2", "dram": "of DRAM"}
-NOTE = (
+_NOTE = (
     "of tensor cores, of DRAM ...: share of a ceiling, the least time that the work needs there, over the measured"
     " time; the highest is what"
     " limits it, unless all are low"
@@ -113,6 +113,7 @@ def _ceiling(place: str) -> Column:
 
 CEILINGS = tuple(map(_ceiling, PLACES))
 """What a row with `ceilings` and a `total` reaches of each."""
+NOTE = ColumnNote(_NOTE, *(column.key for column in CEILINGS), "highest")
 _CALLS = Column("calls", "calls", COUNT, "part.calls", group="work", show="room")
 _TIMES = (
     PIECE_PREDICTED,
@@ -184,6 +185,8 @@ _KERNEL = (
     *(replace(column, show="more") if column.show != "files" else column for column in PIECE_OF_WORK),
     *(replace(column, show="files") for column in BOUNDS),
 )
+_GIVING = {"flops", "seconds", PIECE_PREDICTED.key}
+"""Columns of operations that give way to names of several columns where times are known."""
 _COLUMNS = {"family": _FAMILY, "op": _OPERATION, "kernel": _KERNEL}
 
 
@@ -227,7 +230,25 @@ def part_table(items: Sequence[Evidence], by: PartKind) -> Table:
     rows = [row for item in items for row in part_rows(item, by)]
     notes = [note for item in items for note in _notes([row for row in rows if row.case == item.case])]
     total = _together(rows) if len(items) == 1 and by == "family" and len(rows) > 1 else None
-    return build(_TITLES[by], _COLUMNS[by], rows, total=total, notes=notes)
+    columns = _told_apart(rows) if by == "op" else _COLUMNS[by]
+    return build(_TITLES[by], columns, rows, total=total, notes=notes)
+
+
+def _told_apart(rows: Sequence[PartRow]) -> tuple[Column, ...]:
+    """Return the columns of operations, of which those that tell rows of one name apart are always shown.
+
+    These are shapes, and where they are alike modules. Beside times they take the room of what efficiency has.
+    """
+    named, naming, giving = [(row.case, row.phase, row.part.name) for row in rows], set[str](), set[str]()
+    if len(set(named)) < len(rows):
+        naming.add("shapes")
+        with_shapes = {(*name, shapes(row.part.call)) for name, row in zip(named, rows, strict=True)}
+        naming |= {"path"} if len(with_shapes) < len(rows) else set()
+        giving |= _GIVING if any(row.seconds is not None for row in rows) else set()
+    return tuple(
+        replace(c, group="", show="always") if c.key in naming else replace(c, show="room") if c.key in giving else c
+        for c in _OPERATION
+    )
 
 
 def families(rs: RecordSet, phase: Phase | None = None) -> Table:

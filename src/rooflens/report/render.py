@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from rooflens.errors import InvalidValue
 from rooflens.report import text_formats
 from rooflens.report.escape import printable
-from rooflens.report.table import Column, Entry, Row, Table, for_people, text
+from rooflens.report.table import Column, Entry, Row, Table, explained, for_people, text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -94,22 +94,27 @@ def _draw(tables: Sequence[Table], width: int | None, color: bool) -> str:
         legacy_windows=False,
     )
     views = [for_people(table) for table in tables]
-    often = Counter(note for view in views for note in view.notes)
+    laid = [_layout(view, columns) for view in views]
+    notes_of = [
+        explained(view.notes, (c for i, c in enumerate(view.columns) if i not in left_out))
+        for view, (_, left_out) in zip(views, laid, strict=True)
+    ]
+    often = Counter(note for notes in notes_of for note in notes)
     common = [note for note, times in often.items() if times > 1]
-    for number, view in enumerate(views):
+    for number, (view, (grids, left_out)) in enumerate(zip(views, laid, strict=True)):
         if number:
             console.print()
         console.print(Text(_glued(view.title), style="bold"), overflow="fold")
         if view.alike:
             console.print(Text(_glued(view.alike)), overflow="fold")
-        grids, left_out = _layout(view, columns)
         for grid in grids:
             console.print()
             console.print(_rich(grid, columns))
+        hidden = ", ".join(view.columns[i].header for i in left_out)
         notes = [
             *([] if grids else ["none"]),
-            *(note for note in view.notes if note not in common),
-            *([f"hidden (terminal too narrow): {', '.join(left_out)}"] if left_out else []),
+            *(note for note in notes_of[number] if note not in common),
+            *([f"hidden (terminal too narrow): {hidden}"] if hidden else []),
         ]
         _print_notes(console, notes)
     _print_notes(console, common)
@@ -205,8 +210,8 @@ def _wrapped(line: str, width: int, whole: bool) -> str:
     return "\n".join([*lines, now])
 
 
-def _layout(table: Table, width: int) -> tuple[list[_Grid], list[str]]:
-    """Return the table whole if that fits, else turned, else in blocks; and the columns for which there is no room."""
+def _layout(table: Table, width: int) -> tuple[list[_Grid], list[int]]:
+    """Return the table whole if that fits, else turned, else in blocks; and the numbers of columns without room."""
     if not table.rows:
         return [], []
     for digits in _DIGITS:
@@ -225,7 +230,7 @@ def _layout(table: Table, width: int) -> tuple[list[_Grid], list[str]]:
     if many or any(grid.needs > width for grid in grids):
         rows = [*table.rows, *([] if table.total is None else [table.total])]
         return [_upright(table, row, width) for row in rows], []
-    return grids, [column.header for i, column in enumerate(table.columns) if i not in drawn]
+    return grids, [i for i in range(len(table.columns)) if i not in drawn]
 
 
 def _upright(table: Table, row: Row, width: int) -> _Grid:

@@ -86,6 +86,22 @@ class Column:
         return about  # type: ignore[no-any-return]
 
 
+class ColumnNote(str):
+    """A note on columns, left out where none of them is shown.
+
+    Attributes:
+        keys: of the columns.
+    """
+
+    __slots__ = ("keys",)
+    keys: frozenset[str]
+
+    def __new__(cls, text: str, *keys: str) -> ColumnNote:
+        note = super().__new__(cls, text)
+        note.keys = frozenset(keys)
+        return note
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table(Displayed):
     """A view of results.
@@ -168,6 +184,12 @@ def plain(value: float, digits: int) -> str:
     return f"{value:.{digits}f}" if abs(value) >= 10**-digits else f"{value:.0e}"
 
 
+def explained(notes: Iterable[str], columns: Iterable[Column]) -> tuple[str, ...]:
+    """Return notes less those on columns of which none is shown."""
+    keys = {column.key for column in columns}
+    return tuple(note for note in notes if not isinstance(note, ColumnNote) or note.keys & keys)
+
+
 def _without_shared_words(table: Table) -> tuple[Table, dict[int, str]]:
     """Return a table less the words that all rows of a column share, and these by the number of the column."""
     told: dict[int, str] = {}
@@ -222,6 +244,7 @@ def for_people(table: Table) -> Table:
         alike=f"in all rows: {', '.join(values)}" if values else "",
         title=": ".join(filter(None, [table.title, subtitle])),
         columns=tuple(table.columns[i] for i in keep),
+        notes=explained(table.notes, (table.columns[i] for i in {*keep, *alike})),
         rows=tuple(tuple(row[i] for i in keep) for row in table.rows),
         total=None if table.total is None else tuple(table.total[i] for i in keep),
     )
