@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from tests.table_samples import both, device, estimated, operation, trained
 
 from rooflens.errors import AmbiguousResult, InvalidValue
-from rooflens.records import Case, Record, TracedModule, Work
-from rooflens.report.module_tables import module_tree
+from rooflens.records import Case, Record, Timing, TracedModule, Work
+from rooflens.report.module_tables import layer_table, module_tree
 from rooflens.report.module_tree import Module, modules
+from rooflens.report.part_tables import part_table
 from rooflens.report.table import Table
-from rooflens.results import RecordSet, Total
+from rooflens.results import RecordSet, Total, join
 
 CASE = Case(model="net", device="toy")
 
@@ -42,6 +43,35 @@ def test_a_module_holds_its_own_operations_and_those_below_it() -> None:
         [n / whole for n in (277.816, 213.12, 190.592, 22.528, 64.696, 0.56, 213.84)]
     )
     assert column(table, "own_seconds") == [None, None, *column(table, "seconds")[2:]]
+
+
+def timed(path: str, kind: str, calls: int = 1, *, source: str = "profile") -> Record:
+    timing = Timing(samples=(1e-3,), origin="profiler")
+    return Record(case=CASE, source=source, scope="op", path=path, kind=kind, name=kind, calls=calls, timing=timing)  # type: ignore[arg-type]
+
+
+def test_a_trace_that_tells_only_times_has_calls_and_counts_no_work() -> None:
+    """What `read trace.json --by module` shows: 1 + 3 calls, and nothing of work or bounds."""
+    (item,) = join(RecordSet([timed("a", "linear"), timed("b", "copy", 3)]))
+    table = layer_table([item])
+    assert column(table, "path") == ["", "a", "b"]
+    assert column(table, "calls") == [4, 1, 3]
+    assert table.notes == ()
+
+
+def test_calls_by_module_are_those_by_family() -> None:
+    linear = operation(CASE, "a", "linear", Work(flops={"matmul.fp32": 10}, bytes={"dram": 1}), calls=5)
+    # The profile times the 5 calls too, and 2 copies that no estimate has: 7 calls.
+    beside = RecordSet([linear, timed("a", "linear", 5), timed("b", "copy", 2)])
+    # Of one source: 5 calls with work and time, and 2 with only a time.
+    same = RecordSet([replace(timed("a", "linear", 5), work=linear.work), timed("b", "linear", 2)])
+    for records in (beside, same):
+        items = join(records)
+        table = layer_table(items)
+        assert column(table, "path") == ["", "a", "b"]
+        assert column(table, "calls") == [7, 5, 2]
+        assert sum(column(part_table(items, "family"), "calls")) == 7  # type: ignore[arg-type]
+        assert column(layer_table(items, flat=True), "calls") == [5, 2]
 
 
 def test_depth_hides_modules_but_not_their_work() -> None:

@@ -31,6 +31,7 @@ from rooflens.report.module_tree import ITSELF, Module, modules, with_own_rows
 from rooflens.report.part_tables import CEILINGS, NOTE, in_phase
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total
+from rooflens.results.parts import without_work
 from rooflens.results.quantities import EFFICIENCY, PARAMETERS, TIME, efficiency
 
 LAYERS_DEPTH = 3
@@ -44,6 +45,7 @@ class _ModuleRow:
 
     Attributes:
         name: as it is shown; `flat`: its path, in a table that is no tree.
+        calls: of operations.
         total: the sum of its operations; `of`: that of the whole case; `own`: of the operations of the module itself.
         below: what is known of the module and of all in it; None where nothing is.
         seconds: its measured time; None where nothing of it was timed. `of_seconds`: that of the whole case.
@@ -55,6 +57,7 @@ class _ModuleRow:
     module: Module
     name: str
     flat: bool
+    calls: int
     total: Total
     of: Total
     own: Total
@@ -63,11 +66,6 @@ class _ModuleRow:
     of_seconds: float | None
     reached: float | None
     ceilings: dict[str, float | None]
-
-    @property
-    def calls(self) -> int:
-        """Calls of operations."""
-        return sum(record.calls for record in self.total.records if record.work is not None)
 
     @property
     def results(self) -> float | None:
@@ -279,7 +277,9 @@ def _rows(
         raise InvalidValue(f"depth {depth} is negative; 0 shows the model alone, 1 the modules directly in it")
     rows: list[_ModuleRow] = []
     deepest, every = 0, [module for top in tops for module in top.walk()]
-    of_seconds = sum_of_known(record.seconds for module in every for record in module.timed)
+    own, all_timed = [r for module in every for r in module.own], [r for module in every for r in module.timed]
+    of_seconds = sum_of_known(record.seconds for record in all_timed)
+    called = set(map(id, (*own, *without_work(own, all_timed))))
     for module in every if flat else with_own_rows(tops):
         below = list(module.walk())
         if not any(each.own or each.timed or each.traced for each in below):
@@ -295,6 +295,7 @@ def _rows(
             below = [module] if itself else below
             name = f"{module.path or case.model} {ITSELF}" if itself else module.path or case.model
         timed = [record.seconds for each in below for record in each.timed]
+        calls = {id(r): r.calls for each in below for r in (*each.own, *each.timed) if id(r) in called}
         total = records.sum((record for each in below for record in each.own), of.device)
         seconds = sum_of_known(timed)
         traced = tuple(each.traced for each in below if each.traced is not None)
@@ -305,6 +306,7 @@ def _rows(
                 module=module,
                 name=name,
                 flat=flat,
+                calls=sum(calls.values()),
                 total=total,
                 of=of,
                 own=records.sum(() if module.repeats else module.own, of.device),
@@ -326,10 +328,10 @@ def _depth_note(rows: Sequence[_ModuleRow], depth: int | None, deepest: int) -> 
 
 def _notes(of: Total, rows: Sequence[_ModuleRow]) -> Iterator[str]:
     """Yield coverage, lower bounds and what the bound leaves out."""
-    if of.records:
+    if of.coverage.operations:
         yield coverage_line(of.coverage)
-    if of.device is None and rows:
-        yield no_bounds(rows[0].case)
+        if of.device is None and rows:
+            yield no_bounds(rows[0].case)
     yield from piece_notes(of, (row.total for row in rows))
     if any((row.reached or 0) > 1 for row in rows):
         yield FASTER

@@ -62,6 +62,18 @@ def parts(item: Evidence, by: PartKind) -> tuple[StepPart, ...]:
     return tuple(_joined(by, work, timed))
 
 
+def without_work(work: Sequence[Record], timed: Sequence[Record]) -> list[Record]:
+    """Return the timed records whose calls no record with work holds, as families count them.
+
+    Two sources may divide a step into calls otherwise, but they agree on its families.
+    """
+    if {r.source for r in work} == {r.source for r in timed}:
+        told = set(map(id, work))
+        return [r for r in timed if id(r) not in told]
+    kinds = {r.kind for r in work}
+    return [r for r in timed if r.kind not in kinds]
+
+
 def _joined(by: PartKind, work: Sequence[Record], timed: Sequence[Record]) -> Iterable[StepPart]:
     """Yield parts with the times that another source saw, by their place in the model.
 
