@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal
+
 import pytest
 from tests.table_samples import device, operation
 
@@ -112,6 +115,29 @@ def test_tables_for_people_show_the_measured_time_of_modules() -> None:
     (line,) = [line for line in modules.splitlines() if line.strip().startswith("b ")]
     assert line.split()[-6:] == ["4.000", "ms", "20.0", "%", "75.0", "%"]
     assert UNATTRIBUTED in modules
+
+
+def test_times_of_a_profiler_are_headed_so_beside_the_measured_step() -> None:
+    text = rl.table(estimated(), measured(), profiled(), width=250)
+    for title, header in (("Summary", "measured"), ("Operation families", "profiled"), ("Modules", "profiled")):
+        headers = text.split(f"{title}: ")[1].split("\n--")[0].split()
+        assert [word for word in headers if word in ("measured", "profiled")] == [header]
+
+
+@pytest.mark.parametrize(
+    ("clock", "header"), [("ncu", "profiled"), ("cuda-events", "measured"), ("monotonic", "measured")]
+)
+def test_only_times_of_a_profiler_are_headed_so(clock: Literal["ncu", "cuda-events", "monotonic"], header: str) -> None:
+    records = profiled().with_records(
+        replace(r, timing=r.timing and replace(r.timing, origin=clock)) for r in profiled()
+    )
+    by: Literal["op", "module", "family"]
+    for by in ("op", "module", "family"):
+        headers = rl.table(records, by=by, width=250).split("\n--")[0].split()
+        assert ("profiled" in headers, "measured" in headers) == (header == "profiled", header == "measured")
+        # Either name chooses the column, as its key does.
+        for name in ("measured", "measured_seconds", header):
+            assert header in rl.table(records, by=by, columns=[name], width=250).split()
 
 
 def test_a_profile_alone_is_a_time_without_throughput() -> None:

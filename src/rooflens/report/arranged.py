@@ -90,10 +90,11 @@ def arranged(table: Table, view: TableView) -> Table:
 
 
 def column_number(columns: Iterable[Column], name: str) -> int:
-    """Return the number of a column by its key or header."""
+    """Return the number of a column by its key or header, or by its key without its unit."""
     wanted = _plain(name)
     named = list(columns)
-    for names in ([column.key for column in named], [column.header for column in named]):
+    keys = [column.key for column in named]
+    for names in (keys, [column.header for column in named], [key.removesuffix("_seconds") for key in keys]):
         plain = list(map(_plain, names))
         if wanted in plain:
             return plain.index(wanted)

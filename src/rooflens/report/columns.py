@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rooflens.records import MEMORY_CAUSES, Case, Cause
+from rooflens.records import MEMORY_CAUSES, Case, Cause, Record
 from rooflens.report.case_names import short_device
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, percent
 from rooflens.results import Coverage, Evidence, Quantity, Surplus, Total
@@ -19,6 +19,7 @@ from rooflens.results.quantities import (
     MATMUL_FLOPS,
     PREDICTED,
     RECOMPUTED_FLOPS,
+    TIME,
     ratio,
 )
 from rooflens.units import show, show_range
@@ -186,12 +187,20 @@ TIME_SHARE = Column(
     lambda row: None if row.seconds is None else ratio(row.seconds, row.of_seconds),
     group="time",
 )
+PIECE_TIME = Column("measured_seconds", TIME.header, "s", "seconds", group="time")
 PIECE_PREDICTED = replace(EXPECTED[0], show="room")
 ROOM = (
     Column("fits", "fits", read="room.fits", group="fit", show="files"),
     Column("memory_excess", "exceeds memory by", "B", "room.excess", group="fit"),
 )
 SHARE = Column("share", "share", PERCENT, lambda row: ratio(row.total.seconds, row.of.seconds), group="time")
+
+
+def headed_by_clock(columns: Iterable[Column], times: Iterable[Record]) -> tuple[Column, ...]:
+    """Return columns in which times of a profiler are headed so: a step takes longer under it than when measured."""
+    clocks = {r.timing.origin for r in times if r.timing is not None and r.scope != "model"}
+    profiled = replace(PIECE_TIME, header="profiled")
+    return tuple(profiled if c == PIECE_TIME and clocks & {"profiler", "ncu"} else c for c in columns)
 
 
 def coverage_line(coverage: Coverage) -> str:

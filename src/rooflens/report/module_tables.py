@@ -18,10 +18,12 @@ from rooflens.report.columns import (
     PHASE,
     PIECE_OF_WORK,
     PIECE_PREDICTED,
+    PIECE_TIME,
     SHARE,
     TIME_SHARE,
     at_least,
     coverage_line,
+    headed_by_clock,
     no_bounds,
     piece_notes,
     sum_of_known,
@@ -32,7 +34,7 @@ from rooflens.report.part_tables import CEILINGS, NOTE, in_phase
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total
 from rooflens.results.parts import without_work
-from rooflens.results.quantities import EFFICIENCY, PARAMETERS, TIME, efficiency
+from rooflens.results.quantities import EFFICIENCY, PARAMETERS, efficiency
 
 LAYERS_DEPTH = 3
 """Levels of the table of layers, if nobody asks for more or less."""
@@ -126,7 +128,7 @@ _TIMES = (
     *BOUNDS,
     SHARE,
     PIECE_PREDICTED,
-    Column("measured_seconds", TIME.header, "s", "seconds", group="time"),
+    PIECE_TIME,
     TIME_SHARE,
     Column(
         "efficiency",
@@ -212,7 +214,7 @@ def module_tree(
     tree, deepest = _rows(rs.cases[0], records, of, modules(rs, phase, times or ()), depth, only)
     rows = [row for row in tree if row.seconds is not None or row.total.records]
     notes = [*_depth_note(rows, depth, deepest), *_notes(of, rows), *(times.notes if times is not None else ())]
-    return build("Modules", _TREE, rows, notes=notes)
+    return build("Modules", headed_by_clock(_TREE, times or ()), rows, notes=notes)
 
 
 def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bool = False) -> Table:
@@ -248,7 +250,8 @@ def layer_table(items: Sequence[Evidence], depth: int | None = None, *, flat: bo
     notes += [_MEMORY] if any(row.below for row in rows) else []
     frozen = any(one.trainable != one.parameters for row in rows for one in row.below or ())
     columns = [replace(c, show="always" if frozen else "files") if c.key == "trainable" else c for c in _LAYERS]
-    return build("Layers", columns, rows, notes=notes)
+    every = (record for item in items for record in item.pieces or ())
+    return build("Layers", headed_by_clock(columns, every), rows, notes=notes)
 
 
 def at_depth(rs: RecordSet, depth: int | None = None) -> RecordSet:

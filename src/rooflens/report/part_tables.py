@@ -17,18 +17,20 @@ from rooflens.report.columns import (
     PHASE,
     PIECE_OF_WORK,
     PIECE_PREDICTED,
+    PIECE_TIME,
     SHARE,
     TIME_SHARE,
     WORK,
     at_least,
     coverage_line,
+    headed_by_clock,
     no_bounds,
     piece_notes,
 )
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total, join
 from rooflens.results.parts import PartKind, StepPart, parts
-from rooflens.results.quantities import EFFICIENCY, TIME, efficiency, ratio
+from rooflens.results.quantities import EFFICIENCY, efficiency, ratio
 
 SHOWN = 20
 """Operations and kernels in a table of which nobody asks for more or less."""
@@ -117,7 +119,7 @@ NOTE = ColumnNote(_NOTE, *(column.key for column in CEILINGS), "highest")
 _CALLS = Column("calls", "calls", COUNT, "part.calls", group="work", show="room")
 _TIMES = (
     PIECE_PREDICTED,
-    Column("measured_seconds", TIME.header, "s", "seconds", group="time"),
+    PIECE_TIME,
     TIME_SHARE,
     Column(
         "efficiency",
@@ -231,7 +233,8 @@ def part_table(items: Sequence[Evidence], by: PartKind) -> Table:
     notes = [note for item in items for note in _notes([row for row in rows if row.case == item.case])]
     total = _together(rows) if len(items) == 1 and by == "family" and len(rows) > 1 else None
     columns = _told_apart(rows) if by == "op" else _COLUMNS[by]
-    return build(_TITLES[by], columns, rows, total=total, notes=notes)
+    times = (record for item in items for record in item.pieces or ())
+    return build(_TITLES[by], headed_by_clock(columns, times), rows, total=total, notes=notes)
 
 
 def _told_apart(rows: Sequence[PartRow]) -> tuple[Column, ...]:
