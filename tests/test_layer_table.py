@@ -250,6 +250,18 @@ def test_rows_are_sorted_cut_and_their_columns_chosen() -> None:
         rl.table(records, by="kernel")
 
 
+def test_columns_that_were_asked_for_and_are_empty_are_told() -> None:
+    records = RecordSet(record for path in "ab" for record in pooling(path, 2, 2)[1:])
+    told = "not known, and so not shown: shapes"
+    # The times of a profile: neither shapes nor kernels of a convolution are known.
+    assert told in rl.table(records, by="op", columns=["operation", "shapes", "calls"]).splitlines()
+    assert told not in rl.table(two_layers(), by="op", columns=["operation", "shapes"])
+    assert "not shown: kernel" in rl.table(two_layers(), by="module", columns=["class", "kernel", "kernel"])
+    assert "not shown" not in rl.table(records, by="op", columns=["calls"])
+    (row,) = rows(records, by="op", columns=["shapes"])
+    assert row["shapes"] == ""  # a file keeps its columns
+
+
 def test_the_summary_is_what_is_arranged_if_no_piece_is_named() -> None:
     several = estimated() + RecordSet(
         [replace(r, case=replace(r.case, batch=4)) for r in conv_net(INFERENCE)], devices=estimated().devices

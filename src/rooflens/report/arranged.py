@@ -74,6 +74,9 @@ def arranged(table: Table, view: TableView) -> Table:
         notes.insert(0, _rest(table, rows[view.top :], view.top, place))
         rows = rows[: view.top]
     columns = list(range(len(table.columns)))
+    empty = [i for i in chosen if all(row[i].value in (None, "") and not row[i].label for row in rows)]
+    if empty and rows:
+        notes.append(f"not known, and so not shown: {', '.join(table.columns[i].header for i in dict.fromkeys(empty))}")
     if chosen:
         naming = [i for i, column in enumerate(table.columns) if not column.group and column.show != "files"]
         columns = [*(i for i in naming if i not in chosen), *dict.fromkeys(chosen)]
