@@ -179,6 +179,22 @@ def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str], words: tupl
     assert message in err
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("estimate", "resnet18", "--by", "modle"), "; did you mean 'module' or 'model'?"),
+        (("read", "run.jsonl", "--mode", "Trian"), "; did you mean 'train'?"),
+        (("estimate", "resnet18", "--by", "zzz"), "'op', 'kernel'."),  # nothing is near
+    ],
+)
+def test_a_word_that_is_no_choice_is_told_what_was_meant(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], meant: str
+) -> None:
+    code, _, err = ended(capsys, *words)
+    assert code == 2
+    assert err.strip().endswith(meant)
+
+
 def test_debug_shows_the_traceback() -> None:
     with pytest.raises(rl.RooflensError):
         main(["--debug", "estimate", "resnet19"])

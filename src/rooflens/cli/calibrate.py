@@ -9,7 +9,7 @@ import click
 import rooflens as rl
 from rooflens.cli.command_group import say
 from rooflens.cli.options import emit_text, examples, progress_bar
-from rooflens.cli.parameter_types import OutputPath
+from rooflens.cli.parameter_types import OneOf, OutputPath
 
 
 @click.command(
@@ -21,9 +21,7 @@ from rooflens.cli.parameter_types import OutputPath
         "rooflens estimate resnet18 --device measured",
     )
 )
-@click.option(
-    "--device", type=click.Choice(("cpu", "cuda")), help="What to calibrate; default: the GPU if there is one."
-)
+@click.option("--device", type=OneOf(("cpu", "cuda")), help="What to calibrate; default: the GPU if there is one.")
 @click.option(
     "-o",
     "--output",

@@ -9,6 +9,7 @@ import click
 
 import rooflens as rl
 from rooflens.cli.options import examples, format_option, in_color, progress_bar
+from rooflens.cli.parameter_types import OneOf
 
 if TYPE_CHECKING:
     from rooflens.report.render import Format
@@ -29,7 +30,7 @@ FOUND = 3
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--fail-on",
-    type=click.Choice(SEVERITIES),
+    type=OneOf(SEVERITIES),
     default="error",
     show_default=True,
     help="Exit with 3 if a finding is at least this severe.",

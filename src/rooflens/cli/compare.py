@@ -20,6 +20,7 @@ from rooflens.cli.options import (
     save_picture,
     write,
 )
+from rooflens.cli.parameter_types import OneOf
 from rooflens.cli.prices import price_option
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Percent(click.ParamType):  # type: ignore[type-arg]
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--question",
-    type=click.Choice(QUESTIONS),
+    type=OneOf(QUESTIONS),
     metavar="QUESTION",
     help=f"The question: {', '.join(QUESTIONS)}; default: runs for two measured files,"
     " kernels for two files of kernels, devices for estimates on several devices, else evidence.",
@@ -93,20 +94,20 @@ class Percent(click.ParamType):  # type: ignore[type-arg]
 @click.option("--junit", type=OutputPath(".xml"), help="Write the verdicts as JUnit XML (with --fail-if-slower).")
 @click.option(
     "--across",
-    type=click.Choice(FIELDS),
+    type=OneOf(FIELDS),
     multiple=True,
     help="A field of the case that may differ between the sides. Repeatable.",
 )
 @click.option("--force", is_flag=True, default=None, help="Compare runs even if their environments are not comparable.")
-@click.option("--by", type=click.Choice(PIECES), help="The pieces to join (evidence).  [default: case]")
+@click.option("--by", type=OneOf(PIECES), help="The pieces to join (evidence).  [default: case]")
 @click.option("--baseline", help="The device that others are compared with (devices); default: the first.")
 @price_option
-@click.option("--time", type=click.Choice(TIMES), help="Which time to use; default: measured if anything was.")
+@click.option("--time", type=OneOf(TIMES), help="Which time to use; default: measured if anything was.")
 @click.option("--against", help="The quantity to correlate all others with (correlation).  [default: latency]")
 @click.option(
     "--over", help="The quantity that time grows with: batch, flops ..., seq_len ... (scaling).  [default: batch]"
 )
-@click.option("--phase", type=click.Choice(PHASES), help="One phase instead of the step (correlation, scaling).")
+@click.option("--phase", type=OneOf(PHASES), help="One phase instead of the step (correlation, scaling).")
 @click.option(
     "--chart",
     metavar="NAME",

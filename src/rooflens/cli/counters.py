@@ -21,6 +21,7 @@ from rooflens.cli.options import (
     roof_option,
     run_options,
 )
+from rooflens.cli.parameter_types import OneOf
 
 CACHES = ("all", "none")
 _PROGRAM = "rooflens.program"
@@ -57,7 +58,7 @@ class ModelOrProgram(click.Command):
 @run_options("counters")
 @click.option(
     "--cache",
-    type=click.Choice(CACHES),
+    type=OneOf(CACHES),
     default="all",
     show_default=True,
     help="all empties the caches before each kernel, so that a repeat gives the same bytes; none leaves them.",

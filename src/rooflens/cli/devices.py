@@ -12,6 +12,7 @@ import rooflens as rl
 from rooflens.cli.command_group import CommandGroup
 from rooflens.cli.completion import DeviceName
 from rooflens.cli.options import TABLES, all_of, emit_text, examples, format_option, output_option
+from rooflens.cli.parameter_types import OneOf
 
 if TYPE_CHECKING:
     from rooflens.records import Device
@@ -61,7 +62,7 @@ _output_options = all_of(
     ),
 )
 @click.option("--vendor", metavar="NAME", help="Only devices of this maker, like nvidia.")
-@click.option("--kind", type=click.Choice(KINDS), help="Only devices of this kind.")
+@click.option("--kind", type=OneOf(KINDS), help="Only devices of this kind.")
 @_output_options
 def list_(
     vendor: str | None = None, kind: str | None = None, format_: Format = "table", outputs: tuple[Path, ...] = ()

@@ -13,7 +13,7 @@ import click
 import rooflens as rl
 from rooflens.cli.completion import DeviceName
 from rooflens.cli.options import DTYPES, MODES, examples, progress_bar
-from rooflens.cli.parameter_types import Dtype, IntList, NamedSize
+from rooflens.cli.parameter_types import Dtype, IntList, NamedSize, OneOf
 from rooflens.runs.options import OPTIONS
 
 # Repeated here so that --help imports nothing; a test compares them with the originals.
@@ -45,7 +45,7 @@ _WORD = re.compile(r"\w+(::\w+)?")
     "--path", help="Explain this module of a model or file, and the modules inside it; '' is the whole model."
 )
 @click.option(
-    "--phase", type=click.Choice(PHASES), help="Default: forward for an operation, every phase for a model or a file."
+    "--phase", type=OneOf(PHASES), help="Default: forward for an operation, every phase for a model or a file."
 )
 @click.option("--device", type=DeviceName(), multiple=True, help="Also show the time on this device. Repeatable.")
 @click.option(
@@ -69,7 +69,7 @@ _WORD = re.compile(r"\w+(::\w+)?")
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(("text", "json")),
+    type=OneOf(("text", "json")),
     default="text",
     show_default=True,
     help="json holds numbers in base units.",

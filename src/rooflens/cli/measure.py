@@ -24,6 +24,7 @@ from rooflens.cli.options import (
     roof_option,
     run_options,
 )
+from rooflens.cli.parameter_types import OneOf
 from rooflens.stopwatch import CALL, END, PRINT, START, Stopwatch, process_began
 
 
@@ -38,7 +39,7 @@ from rooflens.stopwatch import CALL, END, PRINT, START, Stopwatch, process_began
     )
 )
 @run_options("measure")
-@click.option("--device", type=click.Choice(("cpu", "cuda")), help="Where to run; default: the GPU if there is one.")
+@click.option("--device", type=OneOf(("cpu", "cuda")), help="Where to run; default: the GPU if there is one.")
 @click.option(
     "--budget", type=click.FloatRange(0.1), default=3.0, show_default=True, help="Seconds of sampling per batch."
 )

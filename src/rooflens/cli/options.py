@@ -16,7 +16,7 @@ import click
 import rooflens as rl
 from rooflens.cli.command_group import is_quiet, say
 from rooflens.cli.completion import ModelName
-from rooflens.cli.parameter_types import DtypeList, IntList, NamedSize, OutputPath, WordList
+from rooflens.cli.parameter_types import DtypeList, IntList, NamedSize, OneOf, OutputPath, WordList
 from rooflens.progress import WAITING
 from rooflens.runs.options import OPTIONS, Option
 
@@ -68,7 +68,7 @@ def run_options(source: str, without: Collection[str] = ()) -> Callable[[Command
         ),
         click.option(
             "--mode",
-            type=click.Choice(MODES),
+            type=OneOf(MODES),
             default="inference",
             show_default=True,
             help="Kind of step. train: forward with loss, backward and optimizer. prefill, decode: language models."
@@ -105,7 +105,7 @@ def table_option(line: Option) -> Callable[[Command], Command]:
     if line.kind is bool:
         return click.option(flag, is_flag=True, help=line.help)
     number = click.FloatRange(0, min_open=True) if line.kind is float else click.IntRange(line.least)
-    kind = click.Choice(line.choices) if line.choices else IntList() if line.several else number
+    kind = OneOf(line.choices) if line.choices else IntList() if line.several else number
     return click.option(flag, type=kind, default=line.default, show_default=line.default is not None, help=line.help)
 
 
@@ -115,9 +115,7 @@ def _as_dict(ctx: click.Context, param: click.Parameter, given: tuple[tuple[str,
 
 def format_option(help: str) -> Callable[[Command], Command]:
     """Return the option for the printed format."""
-    return click.option(
-        "--format", "format_", type=click.Choice(FORMATS), default="table", show_default=True, help=help
-    )
+    return click.option("--format", "format_", type=OneOf(FORMATS), default="table", show_default=True, help=help)
 
 
 def output_option(*suffixes: str, help: str) -> Callable[[Command], Command]:
@@ -206,7 +204,7 @@ _ASKED = ("by", "depth", "sort", "top", "columns")
 _output_options = all_of(
     click.option(
         "--by",
-        type=click.Choice(GROUPINGS),
+        type=OneOf(GROUPINGS),
         help="What a row of the table and a mark of a figure stands for. Default: an overview, and what the records"
         " allow.",
     ),

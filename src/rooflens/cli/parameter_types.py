@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
 
 from rooflens.runs.dtype_names import dtype_hint, dtype_named
+
+
+class OneOf(click.Choice):  # type: ignore[type-arg]
+    """One of some words; of a word that is none of them the message says which was meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            near = get_close_matches(str(value).lower(), self.choices, n=2, cutoff=0.6)
+            if not near:
+                raise
+            hint = f"; did you mean {' or '.join(map(repr, near))}?"
+            raise click.BadParameter(error.message.rstrip(".") + hint, ctx, param) from error
 
 
 class IntList(click.ParamType):  # type: ignore[type-arg]

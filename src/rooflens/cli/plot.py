@@ -11,6 +11,7 @@ import rooflens as rl
 from rooflens.cli.command_group import say
 from rooflens.cli.completion import DeviceName
 from rooflens.cli.options import FIGURES, GROUPINGS, LEVELS, examples, open_option, open_page, save_picture
+from rooflens.cli.parameter_types import OneOf
 from rooflens.errors import FileError
 
 
@@ -34,12 +35,12 @@ from rooflens.errors import FileError
     help="Also draw the ceilings of this device; 'measured' is this machine, calibrated. Repeatable.",
 )
 @click.option(
-    "--by", type=click.Choice(GROUPINGS), help="The piece that one mark stands for; default: what the records allow."
+    "--by", type=OneOf(GROUPINGS), help="The piece that one mark stands for; default: what the records allow."
 )
 @click.option("--depth", type=click.IntRange(0), help="Levels of modules, with --by module.  [default: 3]")
 @click.option(
     "--level",
-    type=click.Choice(LEVELS),
+    type=OneOf(LEVELS),
     multiple=True,
     help="Memory level of the intensity; default: all whose bytes are known. Repeatable.",
 )
@@ -64,7 +65,7 @@ from rooflens.errors import FileError
 @click.option(
     "--format",
     "format_",
-    type=click.Choice([s.removeprefix(".") for s in FIGURES]),
+    type=OneOf([s.removeprefix(".") for s in FIGURES]),
     help="Format of an -o without a suffix; default: the suffix of -o.",
 )
 @click.option(

@@ -24,6 +24,7 @@ from rooflens.cli.options import (
     progress_bar,
     run_options,
 )
+from rooflens.cli.parameter_types import OneOf
 from rooflens.cli.prices import price_option
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _options = all_of(
     ),
     click.option(
         "--by",
-        type=click.Choice(ORDERS),
+        type=OneOf(ORDERS),
         default="throughput",
         show_default=True,
         help="What decides: samples or tokens per second; time of the step; energy or cost of a sample or token.",

@@ -11,7 +11,7 @@ import rooflens as rl
 from rooflens.cli.completion import DeviceName
 from rooflens.cli.devices import show_devices
 from rooflens.cli.options import DTYPES, MODES, TABLES, Shown, examples, output_options
-from rooflens.cli.parameter_types import Dtype
+from rooflens.cli.parameter_types import Dtype, OneOf
 
 
 @click.command(
@@ -44,7 +44,7 @@ from rooflens.cli.parameter_types import Dtype
 @click.option("--dtype", type=Dtype(*DTYPES), help="The dtype that ran.")
 @click.option(
     "--mode",
-    type=click.Choice(MODES),
+    type=OneOf(MODES),
     help="The mode that ran; default: train if the file has backward or optimizer work.",
 )
 @click.option(

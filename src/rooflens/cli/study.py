@@ -14,6 +14,7 @@ import rooflens as rl
 from rooflens.cli.cluster import cluster_options, progress_text, run_on_cluster
 from rooflens.cli.command_group import CommandGroup, say
 from rooflens.cli.options import FAILED, all_of, examples, open_option, open_page, progress_bar
+from rooflens.cli.parameter_types import OneOf
 from rooflens.progress import WAITING
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ run_options = all_of(
     click.option(
         "--source",
         "sources",
-        type=click.Choice(SOURCES),
+        type=OneOf(SOURCES),
         multiple=True,
         help="Run only cells of this source. Repeatable.",
     ),
@@ -121,7 +122,7 @@ def resume(context: click.Context, /, folder: Path, **options: Any) -> None:
 
 @study.command(epilog=examples("rooflens study status out/study", "rooflens study status out/study --format json"))
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--format", "format_", type=click.Choice(("table", "json")), default="table", show_default=True)
+@click.option("--format", "format_", type=OneOf(("table", "json")), default="table", show_default=True)
 @click.pass_context
 def status(context: click.Context, /, folder: Path, format_: str) -> None:
     """Show which cells are done, skipped, failed, running and left.
