@@ -182,7 +182,7 @@ def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str], words: tupl
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (("estimate", "resnet18", "--by", "modle"), "; did you mean 'module' or 'model'?"),
+        (("estimate", "resnet18", "--by", "modules"), "; did you mean 'module' or 'model'?"),
         (("read", "run.jsonl", "--mode", "Trian"), "; did you mean 'train'?"),
         (("estimate", "resnet18", "--by", "zzz"), "'op', 'kernel'."),  # nothing is near
     ],
