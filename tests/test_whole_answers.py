@@ -135,6 +135,18 @@ def test_prefill_is_the_step_of_that_name_and_memory_that_of_the_step_that_needs
     assert case["answers"]["time_to_first_token"] == case["answers"]["time_per_answer"] == prefill.total().seconds
 
 
+def test_the_first_token_is_there_before_the_next_is_begun(tmp_path: Path) -> None:
+    whole = rl.estimate(saved(tmp_path, LLAMA), batch=BATCH, prompt_len=9, output_len=4, device=H100)
+    prefill, decode = (whole.total(phase).prediction for phase in ("prefill", "decode"))
+    found = whole.total().prediction
+    assert prefill is not None
+    assert decode is not None
+    assert found is not None
+    assert found.seconds == pytest.approx(prefill.seconds + decode.seconds)
+    assert (found.low, found.high) == pytest.approx((prefill.low + decode.low, prefill.high + decode.high))
+    assert found.regime == decode.regime  # three steps of it
+
+
 def test_an_answer_beyond_the_positions_of_the_model_is_told(tmp_path: Path) -> None:
     model = saved(tmp_path, LLAMA | {"max_position_embeddings": 12})
     told = "the answer ends at 13 tokens, and the configuration of the model names 12 positions"

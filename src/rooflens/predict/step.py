@@ -7,9 +7,9 @@ CUDA graph has no host in it. Compiled code launches what fusion leaves.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from rooflens.costs import Arithmetic, cost
@@ -20,7 +20,7 @@ from rooflens.predict.card import Card
 from rooflens.predict.constants import Level
 from rooflens.predict.effects.streams import cold_weights
 from rooflens.predict.expected import expected_seconds
-from rooflens.records import Call, HostCalls, Phase, Record, Scalar
+from rooflens.records import ANSWER_PHASES, Call, HostCalls, Phase, Record, Scalar
 
 Way = Literal["eager", "compiled", "graph"]
 """How a step runs: operation by operation, compiled, or from CUDA graphs."""
@@ -97,8 +97,15 @@ ALONE = Conduct(way="graph", step=False)
 def predicted(
     records: Sequence[Record], card: Card, conduct: Conduct = ALONE, phase: Phase | None = None
 ) -> Prediction | None:
-    """Return the time of a step, of one phase of it, or (without a host) of pieces; None where a call is not known."""
+    """Return the time of a step, of one phase of it, or (without a host) of pieces; None where a call is not known.
+
+    Of a whole answer it is the sum of its phases: the first token has to be there before the next is begun.
+    """
     working = [r for r in records if r.work is not None]
+    phases = [phase_ for phase_ in ANSWER_PHASES if any(r.phase == phase_ for r in working)]
+    if conduct.step and phase is None and len(phases) > 1:
+        parts = [predicted([r for r in working if r.phase == part], card, conduct, part) for part in phases]
+        return None if None in parts else _in_turn([part for part in parts if part is not None])
     if all(r.call is None for r in working) or any(r.call is None for r in working if not r.work or not r.work.missing):
         return None
     families: dict[str, float] = defaultdict(float)
@@ -128,6 +135,22 @@ def predicted(
     join = card["launch.join"]
     seconds = float((queue**join + hosts**join) ** (1 / join))
     return _with_band(seconds, device, hosts, families, card, level, regime, kind)
+
+
+def _in_turn(parts: Sequence[Prediction]) -> Prediction:
+    """Return the time of phases that wait for each other, with the level and the regime of the longest."""
+    longest = max(parts, key=lambda part: part.seconds)
+    families = sum((Counter(part.families) for part in parts), Counter[str]())
+    hosts = [part.host for part in parts if part.host is not None]
+    return replace(
+        longest,
+        seconds=sum(part.seconds for part in parts),
+        low=sum(part.low for part in parts),
+        high=sum(part.high for part in parts),
+        device=sum(part.device for part in parts),
+        host=sum(hosts) if hosts else None,
+        families=dict(families),
+    )
 
 
 def _pieces(record: Record, conduct: Conduct) -> Iterator[tuple[CallOnDevice, int]]:
