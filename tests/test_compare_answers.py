@@ -79,7 +79,7 @@ def test_prices_of_devices_make_no_other_step(tmp_path: Path) -> None:
     found = RecordSet(
         [moved(DECODE, 2e6), moved(cheap, 4e6)], devices={"toy": card(), "other": replace(card(), name="other")}
     )
-    by_device = rl.compare(found, question="devices")
+    by_device = rl.compare(found, question="devices", baseline="toy")
     assert [row.speedup for row in by_device.rows] == [1, 0.5]  # type: ignore[union-attr]
     path = found.save(tmp_path / "both.jsonl")
     done = CliRunner().invoke(cli, ["compare", str(path), "--question", "answers"])

@@ -301,6 +301,14 @@ def test_a_changed_cell_is_an_error_or_changes_only_its_event(tmp_path_factory: 
         found.remove(its)
 
 
+def test_a_gpu_that_no_machine_has_is_told_with_the_file(tmp_path: Path) -> None:
+    changed = [list(cells) for cells in TRAINING[KERNEL]]
+    changed[0][2] = -(2**63)  # its device
+    path = database(tmp_path / "profile.sqlite", {**TRAINING, KERNEL: changed}, LOOSE)
+    with pytest.raises(FileError, match="profile.sqlite' tells what cannot be: gpu cannot be a number of 20 digits"):
+        kernels(path)
+
+
 @settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_damaged_bytes_are_an_error_or_read(tmp_path_factory: Any, data: st.DataObject) -> None:

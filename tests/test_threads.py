@@ -295,6 +295,7 @@ def test_a_profile_without_what_autograds_thread_did_is_taken_again(monkeypatch:
     def profiled(*taken: Events, mode: str = "train") -> tuple[Events, int]:
         waiting = list(taken)
         monkeypatch.setattr(profiled_step, "_profile", lambda *_: waiting.pop(0))
+        monkeypatch.setattr(profiled_step, "_wait", lambda _: None)  # no card is here
         step = Step(name="step", module=nn.Identity(), loss=lambda output, _: output, mode=mode)
         return profiled_step.profiled(step, run, "cuda", warmup=0), len(waiting)
 

@@ -158,7 +158,11 @@ def compare_evidence(records: RecordSet, by: JoinBy = "case") -> Agreement:
     estimates = {case: part for case, source, part in parts if source == "estimate"}
     if not estimates or len(estimates) == len(parts):
         missing = "an estimate" if not estimates else "a measurement, a profile or counters"
-        hint = "" if estimates else " (runs are compared two sides at a time: a folder of files is a side)"
+        hint = (
+            "; estimates alone are compared with --question devices, or answers of language models"
+            if estimates
+            else " (runs are compared two sides at a time: a folder of files is a side)"
+        )
         raise Incomparable(
             f"evidence is an estimate and what was observed of the same case: {missing} is missing{hint}"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from rooflens.errors import FileError, UnknownFormat
+from rooflens.errors import FileError, InvalidValue, UnknownFormat
 from rooflens.opening import head
 from rooflens.plugins import READERS, plugins
 from rooflens.readers.activity_databases import NSYS
@@ -57,6 +57,8 @@ def read_file(path: Path, context: ReadContext) -> RecordSet:
             except UnknownFormat as error:
                 if reader is not NCU_TEXT:  # that takes any text
                     reasons.append(str(error).removeprefix(f"{str(path)!r} "))
+            except InvalidValue as error:  # of a case that the file tells of
+                raise FileError(f"{str(path)!r} tells what cannot be: {error}") from error
     said = "; ".join([verdict(start, path.suffix.lower()), *reasons])
     raise UnknownFormat(f"{str(path)!r} {said}; rooflens reads {', '.join(reader.reads for reader in readers())}")
 

@@ -20,9 +20,12 @@ from rooflens.runs.options import OPTIONS
 
 LEFT_OUT = "***"
 """Stands for one or several words."""
-_COMMANDS = "estimate measure counters calibrate read plot study compare check explain models devices replay"
+_COMMANDS = (
+    "estimate rank advise measure counters calibrate read plot study compare check explain explore models devices"
+    " replay"
+)
 COMMANDS = frozenset(f"{_COMMANDS} run resume status report list show".split())
-OF_MODELS = frozenset(("estimate", "measure", "counters", "explain"))
+OF_MODELS = frozenset(("estimate", "rank", "advise", "measure", "counters", "explain"))
 """Commands that a model follows."""
 _OTHERS = "allow-missing every largest-batch longest-context open suite version"
 _FLAGS = "causal debug estimate fail-if-doubtful force fresh list no-estimate no-recorded quick quiet retry timings"
@@ -33,9 +36,9 @@ _PRIVATE = "account chart cluster dim gres partition path title vendor work"
 PRIVATE = frozenset(f"--{name}" for name in _PRIVATE.split())
 """Options whose values are the user's own words."""
 _VALUED = (
-    "across against baseline batch budget by cache cpus depth device dtype fail-if-slower fail-on figures folder format"
-    " jobs junit keep kind level limit mode model out output over parallel phase price question reserve roof shape"
-    " source tables time time-limit top trace"
+    "across against baseline batch budget by cache columns cpus depth device dtype fail-if-slower fail-on figures"
+    " folder format jobs junit keep kind level limit mode model out output over parallel phase price question reserve"
+    " roof shape sort source tables time time-limit top trace width"
 )
 VALUED = frozenset(("-b", "-d", "-j", "-o", *(f"--{name}" for name in _VALUED.split()))) | {
     f"--{name.replace('_', '-')}" for name, line in OPTIONS.items() if line.kind not in (bool, dict)
@@ -43,7 +46,8 @@ VALUED = frozenset(("-b", "-d", "-j", "-o", *(f"--{name}" for name in _VALUED.sp
 _WORDS = (
     "table json csv md tex text png svg pdf html model phase module family op kernel dram l2 l1 all none cpu cuda"
     " measured bound runs evidence kernels devices correlation scaling phases throughput answers case device batch"
-    " dtype mode options info warning error estimate measure counters replay gpu tpu soc accelerator"
+    " cost energy predicted time dtype mode options info warning error estimate measure counters replay gpu tpu"
+    " soc accelerator"
 )
 WORDS = frozenset((*_WORDS.split(), *DTYPES, *MODES, *EVERY_PHASE)) | {
     word for line in OPTIONS.values() for word in line.choices
