@@ -305,7 +305,7 @@ def test_a_gpu_that_no_machine_has_is_told_with_the_file(tmp_path: Path) -> None
     changed = [list(cells) for cells in TRAINING[KERNEL]]
     changed[0][2] = -(2**63)  # its device
     path = database(tmp_path / "profile.sqlite", {**TRAINING, KERNEL: changed}, LOOSE)
-    with pytest.raises(FileError, match="profile.sqlite' tells what cannot be: gpu cannot be a number of 20 digits"):
+    with pytest.raises(FileError, match=r"profile.sqlite' tells what cannot be: gpu cannot be a number of 20 digits"):
         kernels(path)
 
 
