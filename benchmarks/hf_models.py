@@ -168,7 +168,7 @@ def _counted(name: str) -> dict[str, Any]:
         except rl.RooflensError as error:
             if mode == "inference":
                 raise
-            told = f"{mode}: {' '.join(str(error).split())[:200]}"
+            told = f"{mode}: {' '.join(without_folder(str(error)).split())[:200]}"
             row["why"] = f"{row['why']}; {told}" if "why" in row else told
             continue
         row["modes"].append(mode)
@@ -196,7 +196,12 @@ def run(family: str) -> dict[str, Any]:
     row["seconds"] = round(time.perf_counter() - begun, 1)
     if outcome.error is None:
         return {**row, **outcome.value}
-    return row | {"why": f"{outcome.error}: {outcome.message}"[:300]}
+    return row | {"why": without_folder(f"{outcome.error}: {outcome.message}")[:300]}
+
+
+def without_folder(message: str) -> str:
+    """Return a message without the folder that the configuration lay in for this run."""
+    return re.sub(r"hf:\S*?config\.json", "hf:config.json", message)
 
 
 def read() -> dict[str, dict[str, Any]]:
