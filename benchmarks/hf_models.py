@@ -201,7 +201,7 @@ def run(family: str) -> dict[str, Any]:
 
 def without_folder(message: str) -> str:
     """Return a message without the folder that the configuration lay in for this run."""
-    return re.sub(r"hf:\S*?config\.json", "hf:config.json", message)
+    return re.sub(r"/\S*?/config\.json", "config.json", message)
 
 
 def read() -> dict[str, dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from rooflens.running.jobs import Done, Warmed
 from rooflens.running.observations import CountingPlan, every_launch, planned, standing
 from rooflens.runs.run import Run
 from rooflens.sources.counters import short
-from rooflens.sources.counters.ncu import Tool
+from rooflens.sources.counters.ncu import NcuRun, Tool
 from rooflens.sources.profile.calls import Calls, CallWindows, NumberedCalls
 from rooflens.sources.profile.events import DeviceActivity, Events, HostOperation, LaunchCall, NamedRange
 from rooflens.sources.profile.launches import CalledLaunch, Round, called_launches
@@ -406,6 +407,7 @@ def test_counters_of_a_run_that_failed_are_missing_and_the_others_stay(
 CUT = """for n, name in enumerate(names):
     if n == 1:
         try:
+            report.with_suffix(".first").touch()
             time.sleep(60)
         except KeyboardInterrupt:
             names = names[:1]
@@ -419,7 +421,15 @@ def test_a_step_that_its_limit_cuts_off_says_what_was_counted(tmp_path: Path, mo
     The two products have 2000 bytes each; those of the third kernel are unknown.
     """
     monkeypatch.setitem(globals(), "NCU", NCU.replace("for n, name in enumerate(names):\n", CUT))
-    found = RecordSet(played(tmp_path, monkeypatch, limit=4, chip="8.0").records)
+    followed = NcuRun.followed
+
+    def until_the_first(run: NcuRun, report: Path, *, limit: float, **others: Any) -> Any:
+        while not report.with_suffix(".first").exists():
+            time.sleep(0.01)
+        return followed(run, report, limit=0.1, **others)
+
+    monkeypatch.setattr(NcuRun, "followed", until_the_first)
+    found = RecordSet(played(tmp_path, monkeypatch, chip="8.0").records)
     assert [UNREACHED in record.notes for record in found] == [False, True, False]
     assert [None if r.work is None else r.work.bytes.get("dram") for r in found] == [2000, None, 2000]
     assert all(record.seconds for record in found)
