@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -415,6 +417,15 @@ CUT = """for n, name in enumerate(names):
 """
 
 
+@pytest.fixture(params=["heard", "ignored"])
+def interrupts(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a shell in the foreground makes of SIGINT, and one that starts us in the background."""
+    earlier = signal.signal(signal.SIGINT, signal.SIG_IGN if request.param == "ignored" else signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_a_step_that_its_limit_cuts_off_says_what_was_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a chip that is counted in one run: the products, which take 4 of 6 us, are counted first, and then time is up.
 

@@ -7,6 +7,7 @@ import queue
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,12 @@ DRAIN_SECONDS = 1.0
 """For what ncu printed to be read after it has ended."""
 PLAIN = {"LC_ALL": "C", "NV_COMPUTE_PROFILER_DISABLE_SW_PRE_PASS": "1"}
 """Environment of ncu: numbers as in C, and no pass that only looks which functions a kernel calls."""
+_INTERRUPTIBLE = (
+    sys.executable, "-ISc",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])",
+)  # fmt: skip
+"""Runs a command that SIGINT ends. A shell lets what it starts in the background ignore that, and all that this starts;
+ncu could not be told to stop and write what it has."""
 _PROFILING = re.compile(r'==PROF== Profiling "(.*?)"(?:.*- (\d+) pass(?:es)?)?')
 _TROUBLE = re.compile(r"==(ERROR|WARNING)==\s*(.*)")
 _NOTHING = "No kernels were profiled"
@@ -126,8 +133,9 @@ def started(command: Sequence[str], environment: Mapping[str, str] | None = None
     Args:
         command: of ncu, with the program that it runs.
     """
+    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     run = subprocess.Popen(
-        command,
+        [*_INTERRUPTIBLE, *command] if ignored else command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
