@@ -102,10 +102,10 @@ def predicted(
     Of a whole answer it is the sum of its phases: the first token has to be there before the next is begun.
     """
     working = [r for r in records if r.work is not None]
-    phases = [phase_ for phase_ in ANSWER_PHASES if any(r.phase == phase_ for r in working)]
-    if conduct.step and phase is None and len(phases) > 1:
-        parts = [predicted([r for r in working if r.phase == part], card, conduct, part) for part in phases]
-        return None if None in parts else _in_turn([part for part in parts if part is not None])
+    if conduct.step and phase is None and {record.phase for record in working}.issuperset(ANSWER_PHASES):
+        parts = [predicted([r for r in working if r.phase == its], card, conduct, its) for its in ANSWER_PHASES]
+        expected = [part for part in parts if part is not None]
+        return _in_turn(expected) if len(expected) == len(parts) else None
     if all(r.call is None for r in working) or any(r.call is None for r in working if not r.work or not r.work.missing):
         return None
     families: dict[str, float] = defaultdict(float)

@@ -14,6 +14,7 @@ from rooflens.results.quantities import (
     ALL_FLOPS,
     BOUND,
     BYTES,
+    EFFICIENCY,
     INTENSITY,
     MACS,
     MATMUL_FLOPS,
@@ -189,6 +190,14 @@ TIME_SHARE = Column(
 )
 PIECE_TIME = Column("measured_seconds", TIME.header, "s", "seconds", group="time")
 PIECE_PREDICTED = replace(EXPECTED[0], show="room")
+PIECE_EFFICIENCY = Column(
+    "efficiency",
+    EFFICIENCY.header,
+    PERCENT,
+    lambda row: at_least(row.reached, bool(row.total.missing), 1),
+    group="time",
+)
+"""Of a row that has `reached` its bound over its time."""
 ROOM = (
     Column("fits", "fits", read="room.fits", group="fit", show="files"),
     Column("memory_excess", "exceeds memory by", "B", "room.excess", group="fit"),

@@ -16,12 +16,12 @@ from rooflens.report.columns import (
     FASTER,
     PART_OF_WORK,
     PHASE,
+    PIECE_EFFICIENCY,
     PIECE_OF_WORK,
     PIECE_PREDICTED,
     PIECE_TIME,
     SHARE,
     TIME_SHARE,
-    at_least,
     coverage_line,
     headed_by_clock,
     no_bounds,
@@ -31,10 +31,10 @@ from rooflens.report.columns import (
 )
 from rooflens.report.module_tree import ITSELF, Module, modules, with_own_rows
 from rooflens.report.part_tables import CEILINGS, NOTE, in_phase
-from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
+from rooflens.report.table import COUNT, Column, ColumnNote, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total
 from rooflens.results.parts import without_work
-from rooflens.results.quantities import EFFICIENCY, PARAMETERS, efficiency
+from rooflens.results.quantities import PARAMETERS, efficiency
 
 LAYERS_DEPTH = 3
 """Levels of the table of layers, if nobody asks for more or less."""
@@ -130,13 +130,7 @@ _TIMES = (
     PIECE_PREDICTED,
     PIECE_TIME,
     TIME_SHARE,
-    Column(
-        "efficiency",
-        EFFICIENCY.header,
-        PERCENT,
-        lambda row: at_least(row.reached, bool(row.total.missing), 1),
-        group="time",
-    ),
+    PIECE_EFFICIENCY,
     _own("own_matmul_flops", "own matmul FLOP", "FLOP", lambda row: whole(row.own.matmul_flops)),
     _own("own_flops", "own FLOP", "FLOP", lambda row: whole(row.own.flops)),
     _own("own_dram_bytes", "own DRAM", "B", lambda row: whole(row.own.bytes.get("dram"))),

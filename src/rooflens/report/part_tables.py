@@ -15,6 +15,7 @@ from rooflens.report.columns import (
     CASE,
     FASTER,
     PHASE,
+    PIECE_EFFICIENCY,
     PIECE_OF_WORK,
     PIECE_PREDICTED,
     PIECE_TIME,
@@ -30,7 +31,7 @@ from rooflens.report.columns import (
 from rooflens.report.table import COUNT, PERCENT, Column, ColumnNote, Entry, Table, build
 from rooflens.results import Evidence, RecordSet, Total, join
 from rooflens.results.parts import PartKind, StepPart, parts
-from rooflens.results.quantities import EFFICIENCY, efficiency, ratio
+from rooflens.results.quantities import efficiency, ratio
 
 SHOWN = 20
 """Operations and kernels in a table of which nobody asks for more or less."""
@@ -38,8 +39,7 @@ _LONGEST = 48
 _HEADERS = {TENSOR: "of tensor cores", LANES: "of general lanes", "l1": "of L1", "l2": "of L2", "dram": "of DRAM"}
 _NOTE = (
     "of tensor cores, of DRAM ...: share of a ceiling, the least time that the work needs there, over the measured"
-    " time; the highest is what"
-    " limits it, unless all are low"
+    " time; the highest is what limits it, unless all are low"
 )
 _TITLES: dict[PartKind, str] = {"family": "Operation families", "op": "Operations", "kernel": "Kernels"}
 
@@ -121,13 +121,7 @@ _TIMES = (
     PIECE_PREDICTED,
     PIECE_TIME,
     TIME_SHARE,
-    Column(
-        "efficiency",
-        EFFICIENCY.header,
-        PERCENT,
-        lambda row: at_least(row.reached, bool(row.total.missing), 1),
-        group="time",
-    ),
+    PIECE_EFFICIENCY,
     *CEILINGS,
     Column("highest", "highest", read="highest", align="left", group="ceilings", show="more"),
 )

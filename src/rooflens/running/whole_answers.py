@@ -76,7 +76,8 @@ def _notes(steps: Sequence[AnswerStep], off: float | None) -> Iterator[str]:
     elif any(step.times > 1 for step in steps):
         yield (
             "decode: each token after the first is a step with a longer cache; some steps stand for others where every"
-            " operation grows along a straight line, so that sums are those of all steps"
+            " operation grows along a straight line, so that work and bounds are the sums of all steps; the expected"
+            " time is only near theirs"
         )
 
 
