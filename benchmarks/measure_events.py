@@ -91,7 +91,7 @@ def _command(out: Path, arguments: list[str], began: float) -> None:
         events.note(me, f"part: {part}" + ("" if at is None else f", since {at - began:.3f}"))
         entered(watch, part, at)
 
-    Stopwatch.enter = enter  # type: ignore[method-assign]
+    Stopwatch.enter = enter  # type: ignore[assignment, method-assign]
     try:
         cli.main()
     finally:

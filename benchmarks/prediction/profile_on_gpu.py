@@ -39,7 +39,8 @@ def cases() -> Iterator[Case]:
 
 
 def name_of(case: Case) -> str:
-    words = (case["model"].replace(":", "-"), case["mode"], f"b{case['batch']}", case.get("seq_len"), case.get("kv_cache"))
+    model = case["model"].replace(":", "-")
+    words = (model, case["mode"], f"b{case['batch']}", case.get("seq_len"), case.get("kv_cache"))
     return "-".join(str(word) for word in words if word is not None)
 
 
