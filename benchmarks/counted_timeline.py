@@ -8,10 +8,46 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import Any
 
 BEGUN = time.monotonic()
+
+
+def follow_ncu(note: Callable[[str], None]) -> None:
+    """Note what ncu prints beside kernels, when it has ended, and how long reports are read and kept."""
+    from rooflens.running import counted_step
+    from rooflens.sources.counters.ncu import collecting
+
+    def noted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(call)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            numbers[name] += 1
+            what = f"{name} {numbers[name]}"
+            note(what)
+            try:
+                return call(*args, **kwargs)
+            finally:
+                note(what)
+
+        return run
+
+    numbers: Counter[str] = Counter()
+    owners = ((counted_step, "read_report write_lean joined"), (collecting.NcuRun, "followed"))
+    for owner, names in owners:
+        for name in names.split():
+            setattr(owner, name, noted(name, getattr(owner, name)))
+    take = collecting._Output.take
+
+    def taken(output: Any, line: str) -> None:
+        if collecting._PROFILING.match(line) is None and line.strip():
+            note(f"of followed {numbers['followed']}: {line.strip()[:90]}")
+        take(output, line)
+
+    collecting._Output.take = taken  # type: ignore[method-assign]
 
 
 def main() -> None:
@@ -35,6 +71,7 @@ def main() -> None:
         note("end of the call")
 
     counters.progress_bar = timeline
+    follow_ncu(note)
     try:
         command_line()
     finally:

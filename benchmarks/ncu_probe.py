@@ -16,6 +16,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -32,8 +33,9 @@ from rooflens.sources.counters.ncu.tool import Tool
 _PROFILING = re.compile(r'==PROF== Profiling "(.*?)"(?:.*- (\d+) pass(?:es)?)?')
 _PATCHED = "smsp__sass"
 _TENSOR = "sm__ops_path_tensor"
+_PIPE, _MOVES = "sm__inst_executed_pipe_tensor.sum", "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
 ROUNDS = 3
-MOST_SECONDS = 60.0
+MOST_SECONDS, TURN_SECONDS = 60.0, 25.0
 TOGETHER = ("plain", "patched counters only, no pre-pass")
 
 
@@ -101,11 +103,16 @@ def sets(every: tuple[str, ...]) -> list[Variant]:
         "all of dram, lts and time": (time_only, *(n for n in plain if n.startswith(("dram__", "lts__")))),
         "pipe and cycles": tuple(name for name in plain if name.startswith("sm__")),
         "three tensor totals": (*(f"{_TENSOR}_{name}.sum" for name in ("src_fp16", "src_tf32_dst_fp32")), total),
+        "both, no moves": (*(name for name in plain if name != _MOVES), hgmma, hmma),
+        "both, no pipe": (*(name for name in plain if name != _PIPE), hgmma, hmma),
+        "both, neither": (*(name for name in plain if name not in (_MOVES, _PIPE)), hgmma, hmma),
+        "plain, no L2 writes": tuple(name for name in plain if "op_write" not in name),
     }
     no_pre_pass = {"NV_COMPUTE_PROFILER_DISABLE_SW_PRE_PASS": "1"}
     made = [Variant(name=name, metrics=metrics, environment=no_pre_pass) for name, metrics in asked.items()]
     woken = Variant(name="plain, woken before", metrics=plain, child=("woken",), environment=no_pre_pass)
-    return [*made, woken]
+    ends = replace(woken, name="plain, ends at once", child=("ends",))
+    return [*made, woken, ends]
 
 
 def main() -> None:
@@ -113,8 +120,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("seconds", type=float, nargs="?", default=170.0)
     parser.add_argument("--sets", action="store_true", help="ask which counters take one pass together")
-    parser.add_argument("--together", action="store_true", help="first run two variants at the same time")
-    parser.add_argument("--two", action="store_true", help="first ask whether two can take turns")
+    parser.add_argument("--together", action="store_true", help="first run variants (--only) at the same time")
+    parser.add_argument("--two", action="store_true", help="first ask whether two, each with its lock, can take turns")
     parser.add_argument("--only", action="append", help="a variant; without one, all")
     parser.add_argument("--child", nargs="*", help="be the program that runs under ncu")
     asked = parser.parse_args()
@@ -129,13 +136,14 @@ def main() -> None:
     print(f"ncu {tool.version}, {torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
     if asked.two:
         plain = next(variant for variant in sets(every) if variant.name == "plain")
-        for apart in (True, False):
-            print(json.dumps(two_at_once(tool, plain, asked.out, apart)), flush=True)
+        print(json.dumps(two_at_once(tool, plain, asked.out, apart=True)), flush=True)
     if asked.together:
-        both = [variant for variant in (*variants(every), *sets(every)) if variant.name in TOGETHER]
+        names = asked.only or TOGETHER
+        both = [variant for variant in (*variants(every), *sets(every)) if variant.name in names]
         with ThreadPoolExecutor(len(both)) as pool:
             for found in pool.map(lambda variant: answer(tool, variant, asked.out, MOST_SECONDS), both):
                 print(json.dumps(found | {"variant": f"{found['variant']}, at the same time"}), flush=True)
+        return
     for variant in (sets if asked.sets else variants)(every):
         if asked.only and variant.name not in asked.only:
             continue
@@ -159,6 +167,9 @@ def answer(tool: Tool, variant: Variant, out: Path, limit: float) -> dict[str, A
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | variant.environment
     )
     assert run.stdout is not None
+    ends = [threading.Timer(limit, run.send_signal, [signal.SIGINT]), threading.Timer(limit + 8, run.kill)]
+    for end in ends:
+        end.start()
     for line in run.stdout:
         now = time.monotonic() - begun
         if (profiling := _PROFILING.match(line)) is not None:
@@ -166,9 +177,9 @@ def answer(tool: Tool, variant: Variant, out: Path, limit: float) -> dict[str, A
             passes.add(profiling[2])
         elif not line.startswith("==PROF==") or "WARN" in line:
             said.append(f"{now:.1f} {line.strip()[:150]}")
-        if now > limit:
-            run.send_signal(signal.SIGINT)
     run.wait()
+    for end in ends:
+        end.cancel()
     total = time.monotonic() - begun
     gaps = [b - a for (a, _), (b, _) in itertools.pairwise(kernels)]
     return {
@@ -196,11 +207,11 @@ def two_at_once(tool: Tool, variant: Variant, out: Path, apart: bool) -> dict[st
     def one(n: int) -> dict[str, Any]:
         folder = out / f"lock{n if apart else 0}"
         folder.mkdir(exist_ok=True)
-        child = ("woken", f"wait={2 * n}", f"rest={4 * (n + 1)}")
+        child = ("woken", f"wait={n}", f"rest={2 * (n + 1)}")
         asked = replace(
             variant, name=f"turn {n}", child=child, environment=variant.environment | {"TMPDIR": str(folder)}
         )
-        found = answer(tool, asked, out, MOST_SECONDS)
+        found = answer(tool, asked, out, TURN_SECONDS)
         return {key: found[key] for key in ("seconds", "first kernel", "per kernel", "kernels", "sums", "said")}
 
     with ThreadPoolExecutor(2) as pool:
@@ -264,6 +275,8 @@ def child(how: set[str]) -> None:
             tell(f"torch's profiler sees {profiled(operations)} kernels under ncu")
         run_marked(operations * ROUNDS, marks, windows="windows" in how, emit="emit" in how)
     tell(f"done{'' if held is None else ' with 8 GiB held'}")
+    if "ends" in how:
+        os._exit(0)
 
 
 def run_marked(operations: Sequence[Callable[[], object]], marks: Any, *, windows: bool, emit: bool) -> None:

@@ -252,7 +252,7 @@ class PlayedTool(Tool):
 
     def command(self, metrics: Any, report: Path, *, cache: str, program: Any, several: bool = False) -> list[str]:
         assert int(program[-1]) == os.getpid()
-        return [sys.executable, self.path, str(report), program[-2], ",".join(metrics), json.dumps(VALUES)]
+        return [sys.executable, self.path, str(report), program[-2], ",".join(metrics), json.dumps(VALUES), program[-3]]
 
 
 VALUES = {
@@ -278,7 +278,10 @@ awaited(pathlib.Path(job["build"]))
 pathlib.Path(job["warm"]).touch()
 rounds = awaited(pathlib.Path(job["rounds"]))
 step = ["gemm", "relu", "gemm"]
+woken = ["at::cuda::spin_kernel"] if sys.argv[5] == "0" else []  # at which the first process looks while it waits
 names = [step[n] for its in rounds for n in sorted(its["during"])] if rounds else step
+for name in woken:
+    print(f'==PROF== Profiling "{name}" - 0: 0%....50%....100% - 1 pass', flush=True)
 for n, name in enumerate(names):
     print(f'==PROF== Profiling "{name}" - {n}: 0%....50%....100% - 1 pass', flush=True)
 rows = [["ID", "Process ID", "Kernel Name", "Device", "CC", *metrics], ["", "", "", "", ""]]
@@ -286,7 +289,7 @@ units = {"per_second": "hz", "time": "ns", "bytes": "byte"}
 rows[1] += [next((unit for part, unit in units.items() if part in m), "") for m in metrics]
 rows += [
     [str(n), "1", name, "0", "9.0", *(str(values.get(m, [0, 0])[name == "relu"]) for m in metrics)]
-    for n, name in enumerate(names)
+    for n, name in enumerate([*woken, *names])
 ]
 report.write_text("\\n".join(",".join(f'"{cell}"' for cell in row) for row in rows) + "\\n")
 """

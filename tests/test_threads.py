@@ -297,7 +297,7 @@ def test_a_profile_without_what_autograds_thread_did_is_taken_again(monkeypatch:
         monkeypatch.setattr(profiled_step, "_profile", lambda *_: waiting.pop(0))
         monkeypatch.setattr(profiled_step, "_wait", lambda _: None)  # no card is here
         step = Step(name="step", module=nn.Identity(), loss=lambda output, _: output, mode=mode)
-        return profiled_step.profiled(step, run, "cuda", warmup=0), len(waiting)
+        return profiled_step.profiled(step, run, "cuda"), len(waiting)
 
     def note_of(*taken: Events) -> str:
         events, left = profiled(*taken, whole)

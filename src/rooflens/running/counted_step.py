@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -159,7 +159,7 @@ def waiting_runs(dtype: str, cache: str) -> Iterator[WaitingRuns]:
         waiting = WaitingRuns(tool=tool, dtype=dtype, cache=cache, groups=groups, runs=(), folder=Path(scratch))
         runs = []
         for n, group in enumerate(groups):
-            program = [sys.executable, "-m", WORKER, str(waiting.job(n)), str(os.getpid())]
+            program = [sys.executable, "-m", WORKER, str(n), str(waiting.job(n)), str(os.getpid())]
             command = tool.command(group, waiting.report(n), cache=cache, program=program)
             runs.append(stack.enter_context(ncu.started(command, {"PYTHONPATH": search_path()})))
         yield replace(waiting, runs=tuple(runs))
@@ -204,14 +204,16 @@ class StepCounting:
             records = joined(waiting, parts, self.case, step)
         except (CountersUnavailable, FileError) as error:
             records = marked(step.timed.records, str(error))
-        for n in range(len(waiting.runs)):
-            self._kept(waiting.report(n), "ncu-rep" if n == 0 else f"{n + 1}.ncu-rep", write_lean)
         return replace(step.timed, records=tuple(records))
 
     def _kept(self, path: Path, suffix: str, copied: Callable[[Path, Path], object] = shutil.copyfile) -> None:
         """Keep a file under the name of the case, if files are kept."""
         if self.keep is not None and path.exists():
             copied(path, self.keep.with_name(f"{self.keep.name}.{suffix}"))
+
+    def _kept_report(self, waiting: WaitingRuns, n: int) -> None:
+        """Keep the report of a process, if files are kept."""
+        self._kept(waiting.report(n), "ncu-rep" if n == 0 else f"{n + 1}.ncu-rep", write_lean)
 
     def _timed(self, workers: Workers, progress: Progress, warm: Callable[[Warmed], None]) -> RecordFile:
         """The profile of the step; _NotProfiled where there is none. The worker ends: it holds memory of the card.
@@ -282,6 +284,7 @@ class StepCounting:
         begun, of = time.monotonic(), len(waiting.runs)
         begins: set[int] = set()
         parts: list[CountedPart] = []
+        kept: list[Future[None]] = []
 
         def begin(n: int) -> None:
             """Let a process count all that the plan does, unless it does already."""
@@ -291,7 +294,7 @@ class StepCounting:
                     waiting.built(n)
                 waiting.counting(n, step.plan.rounds)
 
-        with ThreadPoolExecutor(1) as reader:
+        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as keeper:
             for n, (run, group) in enumerate(zip(waiting.runs, waiting.groups, strict=True)):
                 plan = step.plan
                 if _is_last(group):
@@ -311,14 +314,19 @@ class StepCounting:
                         progress=self._telling(progress, n, of),
                         # While it writes its report the next may count, if both are on the card.
                         counted=partial(begin, n + 1) if step.together else None,
+                        woken=n == 0,
                     )
                 except CountersUnavailable as error:
                     if not parts:
                         raise
                     parts[0] = replace(parts[0], lacking=(*parts[0].lacking, f"{group[0]} and others: {error}"))
                     continue
-                read = reader.submit(read_report, waiting.tool, done.report)
+                finally:
+                    kept.append(keeper.submit(self._kept_report, waiting, n))
+                read = reader.submit(read_report, waiting.tool, done.report, n == 0)
                 parts.append(CountedPart(done=done, read=read, counted=plan.counted))
+        for written in kept:
+            written.result()
         return parts
 
     def _telling(self, progress: Progress, n: int, of: int) -> Progress:

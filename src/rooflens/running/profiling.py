@@ -50,16 +50,20 @@ def begin(start: Start) -> Serve:
                 if where == "cuda":
                     held, memory = torch.cuda.max_memory_reserved(), torch.cuda.mem_get_info()[1]
                 tell(Warmed(held=held, memory=memory))
+                stage = "calls"
+                tell(StageEntered(name=stage))
+
+            def found(launches: tuple[CalledLaunch, ...]) -> None:
+                Path(job.launches).write_bytes(msgspec.json.encode(launches))
+
+            def free() -> None:
+                nonlocal stage
                 if job.free is not None:
                     _awaited(Path(job.free))
                 stage = "profile"
                 tell(StageEntered(name=stage))
 
-            def found(launches: tuple[CalledLaunch, ...]) -> None:
-                Path(job.launches).write_bytes(msgspec.json.encode(launches))
-                tell(StageEntered(name="calls"))
-
-            records = profiled_step.records(step, case, where, keep=job.trace, warm=warm, found=found)
+            records = profiled_step.records(step, case, where, keep=job.trace, warm=warm, found=found, free=free)
             file = contents(records, start.command)
         except RooflensError as error:
             file = contents([measure.failure(case, error, stage)], start.command)
@@ -69,14 +73,17 @@ def begin(start: Start) -> Serve:
     return do
 
 
-def count(path: Path, caller: int) -> None:
+def count(path: Path, caller: int, is_first: bool) -> None:
     """Run a step between the marks at which ncu starts and stops, once its job is in a file.
 
     Its caller profiles the same step meanwhile, and says when the card is free, and what is to be counted.
 
     Args:
         caller: the number of its process: this one ends with it.
+        is_first: no other process that waits counts before this one: ncu may look at the card at once.
     """
+    if is_first:
+        profiled_step.wake()
     measure.load_libraries("cuda")
     job = msgspec.json.decode(_awaited(path, caller), type=Count)
 

@@ -1,6 +1,6 @@
 """What a worker does: it looks models up and does jobs (:mod:`rooflens.running.start`).
 
-``python -m rooflens.running.worker JOB CALLER``, as under ncu, counts the step of a job's file and ends.
+``python -m rooflens.running.worker TURN JOB CALLER``, as under ncu, counts the step of a job's file and ends.
 """
 
 from __future__ import annotations
@@ -94,4 +94,4 @@ if __name__ == "__main__":
     from rooflens.running import profiling
 
     compiler_on_demand()
-    profiling.count(Path(sys.argv[1]), int(sys.argv[2]))
+    profiling.count(Path(sys.argv[2]), int(sys.argv[3]), is_first=sys.argv[1] == "0")

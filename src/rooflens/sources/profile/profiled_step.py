@@ -43,6 +43,7 @@ def records(
     keep: str | Path | None = None,
     warm: Callable[[], None] = lambda: None,
     found: Callable[[tuple[CalledLaunch, ...]], None] | None = None,
+    free: Callable[[], None] = lambda: None,
 ) -> Iterator[Record]:
     """Profile one run of a step: the time of each operation, by module and phase.
 
@@ -55,16 +56,20 @@ def records(
         keep: where to leave the Chrome trace of the run.
         warm: called after those runs.
         found: given the kernels of one more run by the calls that launched them; those of compiled code are not known.
+        free: called before the run whose times count.
 
     Raises:
         ModelError: the module raised, or the profiler saw nothing of the device.
     """
     with switches(case.dtype), running(step.name):
         run = eager(step, where)
-        events = profiled(step, run, where, warmup=warmup, keep=keep, warm=warm)
+        warm_up(run, where, warmup)
+        warm()
         if found is not None and not is_compiled(step.module):
             calls = NumberedCalls()
             found(tuple(called_launches(_profile(step, run, where, None, calls), calls.groups)))
+        free()
+        events = profiled(step, run, where, keep=keep)
     if where != "cpu" and not events.activities:
         raise ModelError(
             f"the profiler saw no kernel of {step.name}: another profiler may hold the device, or this user may not"
@@ -74,23 +79,18 @@ def records(
     yield from records_of(attribute(events, outside(step.training)), case, notes=notes)
 
 
-def profiled(
-    step: Step,
-    run: Executable,
-    where: str,
-    *,
-    warmup: int,
-    keep: str | Path | None = None,
-    warm: Callable[[], None] = lambda: None,
-) -> Events:
-    """Return the events of one warm run, in which every module and phase is a named range.
+def warm_up(run: Executable, where: str, times: int) -> None:
+    """Run a step so many times."""
+    for _ in range(times):
+        run.once(lambda: None)
+    _wait(where)
+
+
+def profiled(step: Step, run: Executable, where: str, *, keep: str | Path | None = None) -> Events:
+    """Return the events of one run of a warm step, in which every module and phase is a named range.
 
     A profile that lacks a part is taken again; the last one says what it lacks.
     """
-    for _ in range(warmup):
-        run.once(lambda: None)
-    _wait(where)
-    warm()
     for _ in range(PROFILES):
         events = _profile(step, run, where, keep)
         lacks = lacking(events, training=step.training)
@@ -145,12 +145,19 @@ def counted(step: Step, run: Executable, rounds: Callable[[], Sequence[Round]]) 
     Args:
         rounds: asked once the step is warm: what is counted of it in each run; one whole step without any.
     """
-    for _ in range(WARMUP + 1):
-        run.once(lambda: None)
-    torch.cuda.synchronize()
+    warm_up(run, "cuda", WARMUP + 1)
     for of in rounds() or (None,):
         with marked(step.module, of), phases_as_ranges(run) as mark:
             run.once(mark)
+
+
+def wake() -> None:
+    """Let ncu look at a kernel of no meaning: the first one takes it a second or more.
+
+    From then on it leaves the card to no other ncu before this process ends.
+    """
+    with marked(None):
+        torch.cuda._sleep(1)
 
 
 @contextmanager

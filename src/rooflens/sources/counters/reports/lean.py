@@ -89,7 +89,7 @@ def _lean(result: bytes, names: Sequence[bytes]) -> bytes:
 
 
 def _name(metric: bytes, names: Sequence[bytes]) -> bytes:
-    number = number_in(dict(_plain(metric)), _NAME)
+    number = next((its for field, its in _plain(metric) if field == _NAME and isinstance(its, int)), 0)
     if number >= len(names):
         raise Damaged(f"a metric has the name {number}, and there are {len(names)}")
     return names[number]
