@@ -59,8 +59,7 @@ def test_calls_are_found_while_others_build_and_before_the_run_whose_times_count
         "found": lambda launches: order.append("found"),
         "free": lambda: order.append("free"),
     }
-    for record in profiled_step.records(step, asked.runs[0].case(), "cpu", warmup=1, **hooks):
-        order.append(record.scope)
+    order.extend(its.scope for its in profiled_step.records(step, asked.runs[0].case(), "cpu", warmup=1, **hooks))
     assert order[:4] == ["warm", "found", "free", "op"]
 
 
