@@ -125,7 +125,7 @@ class NcuRun:
             errors=tuple(output.errors),
             output=tuple(output.program),
         )
-        if not (report.exists() and done.kernels):
+        if not report.exists() or (woken and not done.kernels):
             raise CountersUnavailable(_no_report(done, limit))
         return done
 
