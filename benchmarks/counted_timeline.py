@@ -47,7 +47,7 @@ def follow_ncu(note: Callable[[str], None]) -> None:
             note(f"of followed {numbers['followed']}: {line.strip()[:90]}")
         take(output, line)
 
-    collecting._Output.take = taken  # type: ignore[method-assign]
+    collecting._Output.take = taken  # type: ignore[method-assign, assignment]
 
 
 def main() -> None:
