@@ -354,7 +354,7 @@ def played(
     monkeypatch.setattr(PlayedTool, "printed", lambda _, report: nullcontext(iter(report.read_text().splitlines(True))))
     run = Run(model="net", batch=2, dtype="bf16")
     machine = Machine(
-        where="cuda", title="H200", cards=0, known=None, stored=tmp_path, device=rl.device("h200-sxm-141gb")
+        where="cuda", title="H200", cards=(), known=None, stored=tmp_path, device=rl.device("h200-sxm-141gb")
     )
     counts = Counter(
         PlayedWorkers(room, **workers),  # type: ignore[arg-type]

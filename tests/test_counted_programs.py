@@ -199,7 +199,9 @@ def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Reco
     ):
         (tmp_path / name).write_text(text)
     tool = PlayedTool(path=str(tmp_path / "ncu.py"), version="1", options=frozenset())
-    card = Machine(where="cuda", title="H200", cards=1, known=None, stored=tmp_path, device=rl.device("h200-sxm-141gb"))
+    card = Machine(
+        where="cuda", title="H200", cards=("GPU-1",), known=None, stored=tmp_path, device=rl.device("h200-sxm-141gb")
+    )
     monkeypatch.setattr(counting.ncu, "find", lambda: tool)
     monkeypatch.setattr(counting.ncu, "capability", lambda: "9.0")
     monkeypatch.setattr(api, "this_machine", lambda *_: card)

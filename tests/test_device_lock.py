@@ -113,5 +113,27 @@ def test_cards_are_told_apart_by_their_identifiers(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", Card)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    assert device_lock._names("cuda", 1) == ["GPU-9"]
-    assert device_lock._names("cuda", 3) == ["GPU-7", "GPU-8", "GPU-9"]  # whatever their order in a process
+    assert device_lock.card_names() == ("GPU-9", "GPU-8", "GPU-7", "GPU-6")
+    assert device_lock._names("cuda", None) == ["GPU-9"]
+    assert device_lock._names("cuda", device_lock.card_names()[:3]) == ["GPU-7", "GPU-8", "GPU-9"]  # in one order
+
+
+def test_who_knows_the_cards_of_its_worker_holds_them_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # importing it fails
+    told: list[str] = []
+    waits = threading.Event()
+
+    def tell(text: str) -> None:
+        told.append(text)
+        waits.set()
+
+    def hold() -> None:
+        with alone_on("cuda", tell, cards=("GPU-2", "GPU-3")):
+            pass
+
+    thread = threading.Thread(target=hold)
+    with alone_on("cuda", pytest.fail, cards=("GPU-1", "GPU-2")):
+        thread.start()
+        assert waits.wait(20)
+    thread.join()
+    assert told == [f"waiting until process {os.getpid()} has measured on cuda of this machine"]

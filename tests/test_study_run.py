@@ -158,7 +158,7 @@ def test_cells_are_measured_on_this_machine(tmp_path: Path) -> None:
 def test_a_machine_that_the_catalogue_does_not_know_has_estimates_without_bounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unknown = Machine(where="cpu", title="Toy CPU", cards=0, known=None, stored=tmp_path / "none.toml", device=None)
+    unknown = Machine(where="cpu", title="Toy CPU", cards=(), known=None, stored=tmp_path / "none.toml", device=None)
     monkeypatch.setattr(cells, "this_machine", lambda *_: unknown)
     text = 'title = "T"\nmodels = ["alexnet"]\ndevices = ["cpu", "t4"]\n'
     status = run_study(written(tmp_path, text), tmp_path / "out", jobs=0)

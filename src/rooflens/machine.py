@@ -29,14 +29,14 @@ class FoundDevice:
         title: the system's name of the card or processor.
         torch: its version.
         threads: on a processor.
-        cards: how many torch finds.
+        cards: what tells those apart that torch finds; empty where a processor runs.
     """
 
     where: str
     title: str
     torch: str
     threads: int | None
-    cards: int
+    cards: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Machine:
 
     where: str
     title: str
-    cards: int
+    cards: tuple[str, ...]
     known: Device | None
     stored: Path
     device: Device | None
@@ -95,6 +95,7 @@ def found_device(where: str | None = None) -> FoundDevice:
     import torch
 
     from rooflens.sources import environment
+    from rooflens.sources.device_lock import card_names
 
     where = where or ("cuda" if torch.cuda.is_available() else "cpu")
     if where == "cuda" and not torch.cuda.is_available():
@@ -105,7 +106,7 @@ def found_device(where: str | None = None) -> FoundDevice:
         title=title,
         torch=str(torch.__version__),
         threads=torch.get_num_threads() if where == "cpu" else None,
-        cards=torch.cuda.device_count(),
+        cards=card_names() if where == "cuda" else (),
     )
 
 

@@ -79,7 +79,7 @@ class Counter:
         files: list[RecordFile] = []
         for n, run in enumerate(runs):
             tell = within(progress, n, len(runs))
-            with alone_on(machine.where, waiting(tell)):
+            with alone_on(machine.where, waiting(tell), cards=machine.cards[:1]):
                 files.append(self._file(run, machine, tell))
         failures = [failure for file in files for failure in file.failures]
         records = [record for file in files for record in file.records]
@@ -172,7 +172,8 @@ def counted_program(
     if capability is None:
         raise CountersUnavailable(NO_GPU)
     case = Case(model=_named(program), device=machine.name, dtype=AS_IS)
-    with tempfile.TemporaryDirectory(prefix="rooflens-") as scratch, alone_on(machine.where, waiting(progress)):
+    alone = alone_on(machine.where, waiting(progress), cards=machine.cards[:1])
+    with tempfile.TemporaryDirectory(prefix="rooflens-") as scratch, alone:
         report, told = Path(scratch) / f"{_stem(case)}.ncu-rep", Path(scratch) / "calls.json"
         names = ncu.metric_set(capability, AS_IS)
         command = tool.command(names, report, cache=cache, program=program, several=True)

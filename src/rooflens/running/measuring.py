@@ -63,8 +63,8 @@ def _check_gpus(options: Options, machine: Machine, mode: str, named: bool) -> N
         raise InvalidValue("a step on several devices is not profiled; leave profile out")
     if options.cuda_graph:
         raise InvalidValue("the all-reduce of gradients is not captured in CUDA graphs here; leave cuda_graph out")
-    if machine.where == "cuda" and machine.cards < options.gpus:
-        raise InvalidValue(f"{options.gpus} CUDA devices were asked for, and torch finds {machine.cards}")
+    if machine.where == "cuda" and len(machine.cards) < options.gpus:
+        raise InvalidValue(f"{options.gpus} CUDA devices were asked for, and torch finds {len(machine.cards)}")
 
 
 class WorkerMeasurer:
@@ -93,7 +93,7 @@ class WorkerMeasurer:
     def __call__(self, run: Run, machine: Machine, budget: float | None, progress: Progress) -> RecordFile:
         case = run.case(machine.name)
         job = Measure(run=run, device=machine.name, budget=budget, out=str(self._out))
-        with alone_on(machine.where, waiting(progress), count=run.options.gpus):
+        with alone_on(machine.where, waiting(progress), cards=machine.cards[: run.options.gpus]):
             ending = self._workers.run(job, self._timed(telling(progress, case.label())))
         written = taken(self._out)
         if isinstance(ending, Lost):

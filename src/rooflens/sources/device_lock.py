@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,9 @@ if sys.platform != "win32":
 
 
 @contextmanager
-def alone_on(where: str, tell: Callable[[str], None] = lambda _: None, *, count: int = 1) -> Iterator[None]:
+def alone_on(
+    where: str, tell: Callable[[str], None] = lambda _: None, *, cards: Sequence[str] | None = None
+) -> Iterator[None]:
     """Hold devices of this machine while the block runs; wait for whoever holds them.
 
     Without a folder to write in, or on a system without such locks, nobody waits.
@@ -33,13 +35,14 @@ def alone_on(where: str, tell: Callable[[str], None] = lambda _: None, *, count:
     Args:
         where: torch's device type.
         tell: takes a sentence if there is somebody to wait for.
-        count: how many cards.
+        cards: what tells those apart that are held, from :func:`card_names` of whoever runs on them; by default the
+            first that torch finds, which is imported for that.
     """
     if sys.platform == "win32":
         yield
         return
     with ExitStack() as stack:
-        for name in _names(where, count):  # all take them in the same order, so that no two wait for each other
+        for name in _names(where, cards):  # all take them in the same order, so that no two wait for each other
             file = _opened(name)
             if file is not None:
                 stack.enter_context(file)  # closing it frees the lock
@@ -75,14 +78,16 @@ def _opened(name: str) -> IO[str] | None:
     return None
 
 
-def _names(where: str, count: int) -> list[str]:
-    """Return what tells the devices apart on this machine, whatever a process sees of them."""
-    if where != "cuda":
-        return [where]
+def _names(where: str, cards: Sequence[str] | None) -> list[str]:
+    return sorted(card_names()[:1] if cards is None else cards) if where == "cuda" else [where]
+
+
+def card_names() -> tuple[str, ...]:
+    """Return what tells the cards apart that torch finds, whatever a process sees of this machine."""
     import torch
 
-    cards = (torch.cuda.get_device_properties(n) for n in range(min(count, torch.cuda.device_count())))
-    return sorted(re.sub(r"[^\w-]", "", str(getattr(card, "uuid", None) or card.name)) for card in cards)
+    cards = (torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count()))
+    return tuple(re.sub(r"[^\w-]", "", str(getattr(card, "uuid", None) or card.name)) for card in cards)
 
 
 @cache
