@@ -33,6 +33,7 @@ def kernel(
     moved: Mapping[str, float] | None = None,
     seconds: float | None = 1e-3,
     case: Case = CASE,
+    kind: str = "other",
     **given: Any,
 ) -> Record:
     """A launch: 1 GFLOP in 1 ms; 400 MB through L1, 100 through L2 and 10 from memory."""
@@ -40,7 +41,7 @@ def kernel(
         case=case,
         source="counters",
         scope="kernel",
-        kind="other",
+        kind=kind,
         name=name,
         work=Work(
             flops={"vector.fp32": flops} if isinstance(flops, float) else flops,

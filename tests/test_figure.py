@@ -211,7 +211,7 @@ class TestWhatAMarkIs:
 
     @pytest.mark.parametrize("by", ["kernels", ""])
     def test_an_unknown_kind_of_mark_is_an_error(self, by: str) -> None:
-        with pytest.raises(InvalidValue, match="known: model, phase, module, family, op"):
+        with pytest.raises(InvalidValue, match="known: model, phase, module, family, module-family, op"):
             roofline_figure(records([]), by=by)  # type: ignore[arg-type]
 
     def test_an_unknown_level_is_an_error(self) -> None:

@@ -17,6 +17,7 @@ from rooflens.cli.main import cli
 from rooflens.errors import InvalidValue
 from rooflens.records import Case, Device, Record
 from rooflens.report.figures.case_pieces import FEW_LAUNCHES
+from rooflens.report.figures.labels import legend
 from rooflens.report.figures.memory_levels import definitions
 from rooflens.report.figures.palette import LEVEL_SHAPES, ceiling_dash, group_colours
 from rooflens.report.figures.roofline import ABOVE, roofline_figure
@@ -80,6 +81,18 @@ class TestMarks:
         )
         assert set(at(figure, "b")) == set(WHERE)
 
+    def test_families_in_modules_have_the_colours_of_families(self) -> None:
+        norm = {"kind": "normalization", "flops": 1e8}
+        items = [kernel(path="a", kind="convolution"), kernel(path="a", **norm), kernel(path="b", **norm)]
+        figure = drawn(*items, kernel(path="a", kind="copy", flops={}), by="module-family")
+        assert at(figure, "a convolution")["l2"].x == pytest.approx(10.0)  # 1 GFLOP and 100 MB
+        assert sorted(mark.x for mark in at(figure, "b normalization").values()) == pytest.approx([0.25, 1.0, 10.0])
+        assert figure.groups == ("convolution", "normalization", "copy", "whole model")
+        assert (figure.levels_coloured, figure.rug[0].group) == (False, "copy")
+        told = {row.text.text: row.symbol for row in legend(figure, group_colours(figure.groups))}
+        assert {level: told[f"at {level}"] for level in WHERE} == LEVEL_SHAPES
+        assert len({ceiling_dash(0, 1, level, hierarchical=True) for level in WHERE}) == 3
+
     def test_what_was_counted_at_some_levels_is_drawn_there(self) -> None:
         figure = drawn(kernel(), kernel("some", moved={"l2": 1e8, "dram": 1e7}, seconds=1e-4))
         assert set(at(figure, "2")) == {"l2", "dram"}
@@ -125,6 +138,13 @@ class TestWhichLevels:
         (link,) = drawn(estimate, measured(case, 1e-3), kernel()).links
         assert link.start[0] == pytest.approx(100.0)
         assert link.end == pytest.approx((100.0, 1e12))
+
+    def test_the_estimate_of_what_was_counted_is_drawn_at_dram_only(self) -> None:
+        estimate = operation(CASE, "a", "convolution", vector=1e9, dram=1e7)
+        beside = drawn(estimate, kernel(), by="module")
+        assert {mark.source for mark in beside.marks} == {"counters"}
+        assert "level='dram' (--level) shows both" in beside.notes[-1]
+        assert {mark.source for mark in drawn(estimate, kernel(), level="dram").marks} == {"estimate", "counters"}
 
     def test_those_that_are_asked_for_nearest_first(self) -> None:
         assert drawn(kernel(), level=["dram", "l1"]).levels == ("l1", "dram")

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+from tests.figure_samples import operation
+from tests.level_samples import CASE as LEVELS
+from tests.level_samples import cached, kernel
 from tests.table_samples import INFERENCE, conv_net, device, estimated
 from torch import Tensor, nn
 
@@ -297,3 +300,27 @@ def test_a_picture_by_module_has_a_mark_for_each_module_at_a_depth() -> None:
     assert marks(by="op") == {"stem.0/convolution", "stem.1/max_pool2d_with_indices", "mul"}
     with pytest.raises(InvalidValue, match="depth -1 is negative"):
         rl.roofline(records, by="module", depth=-1)
+
+
+def test_counted_families_of_modules_have_their_shares_of_ceilings() -> None:
+    launches = [
+        kernel(path="a.x", kind="convolution"),
+        kernel(path="a.y", kind="convolution", flops=3e9),
+        kernel(path="b", kind="normalization"),
+    ]
+    records = RecordSet(launches, devices={"toy-100": cached()})
+    first, second = rows(records, by="module-family", depth=1)
+    assert (first["path"], first["family"], second["path"], second["family"]) == (
+        *("a", "convolution", "b", "normalization"),
+    )
+    # 4 GFLOP at 10 TFLOP/s, 800 MB at 16 TB/s, 200 MB at 4 and 20 MB at 1, of 2 ms.
+    keys = ("general_lanes_share", "l1_share", "l2_share", "dram_share")
+    assert [float(first[key]) for key in keys] == pytest.approx([0.2, 0.025, 0.025, 0.01])
+
+
+def test_an_estimate_beside_counters_hides_no_kernel() -> None:
+    estimate = operation(LEVELS, "a", "convolution", vector=1e9)
+    records = RecordSet([estimate, kernel("gemm")], devices={"toy-100": cached()})
+    assert "gemm" in rl.table(records, by="kernel")
+    with pytest.raises(InvalidValue, match="hold no kernels"):
+        rl.table(records.where(source="estimate"), by="kernel")

@@ -44,5 +44,5 @@ def test_devices_differ(vision: str) -> None:
 
 @EVERY_VISION
 def test_memory_levels_differ(vision: str) -> None:
-    colours = [ceiling_colour(0, 1, level, hierarchical=True) for level in ("l1", "l2", "dram")]
+    colours = [ceiling_colour(0, 1, level, by_level=True) for level in ("l1", "l2", "dram")]
     assert nearest(colours, vision)[0] > 8

@@ -49,9 +49,9 @@ def table(
         format: ``table`` for people, ``md`` or ``tex`` for papers, ``csv`` (the summary alone) or ``json`` (the
             promised shape, one object per case; of largest batches one object per device; of a comparison its tables,
             each with title, rows and notes) for programs.
-        depth: how deep the module tree goes; default: 1, and 3 of the table by ``module``.
-        by: one row per ``module`` (class, sizes, parameters, work, times), ``family``, ``op``, ``kernel``, ``phase`` or
-            ``model``, instead of the overview.
+        depth: how deep the module tree goes; default: 1, and 3 of tables by ``module``.
+        by: one row per ``module`` (class, sizes, parameters, work, times), ``family``, ``module-family`` (both at
+            once), ``op``, ``kernel``, ``phase`` or ``model``, instead of the overview.
         sort: the column, by key or header, whose largest values come first; ``order`` is that of the step.
         top: the first rows only: those that take most time, if they are not sorted otherwise.
         columns: these columns, by key or header, beside those that name a row. Without `by`, `sort`, `top` and
@@ -105,8 +105,8 @@ def roofline(
 
     Args:
         records: sets of any sources; the estimated and the measured point of the same thing are joined by a line.
-        by: one mark per ``model``, ``phase``, ``module``, ``family``, ``op`` or ``kernel``; default: what the records
-            allow.
+        by: one mark per ``model``, ``phase``, ``module``, ``family``, ``module-family``, ``op`` or ``kernel``; default:
+            what the records allow.
         device: draw these devices' ceilings too, or instead of none; a name in the records or the catalogue. Beside
             measured ceilings, those of the catalogue's entry for the same machine are drawn in any case.
         level: memory levels of the intensities: ``dram``, ``l2``, ``l1`` or several. Default: all whose bytes are
@@ -114,14 +114,14 @@ def roofline(
         title: default: what the records have in common.
         top: how many kernels, modules ... of a case to draw, those that take most time. Default: 12 of kernels, and of
             anything on several levels; else all.
-        depth: levels of modules, by ``module``: a mark holds what lies deeper. Default: 3.
+        depth: levels of modules, where marks are of modules: a mark holds what lies deeper. Default: 3.
 
     Raises:
         InvalidValue: an unknown `by` or `level`, or a `top` below 1.
         UnknownDevice: nobody knows a device of this name.
     """
     together = RecordSet.union(records)
-    if by == "module":
+    if by in ("module", "module-family"):
         together = at_depth(together, depth)
     shown = list(devices_of(together))
     if device is not None:

@@ -22,6 +22,7 @@ from rooflens.errors import FileError
         "rooflens plot run.jsonl --by module -o modules.svg",
         "rooflens plot report.csv --device measured -o hierarchical.html",
         "rooflens plot report.csv --level dram --by module -o dram.png",
+        "rooflens plot counted.jsonl --by module-family --depth 1 -o model.png",
         "rooflens plot estimate.jsonl --width 85 -o column.pdf",
         "rooflens plot --device a100-sxm4-40gb --device t4 -o roofs.pdf",
         "rooflens plot run.jsonl --chart throughput -o throughput.svg",

@@ -7,11 +7,17 @@ from dataclasses import replace
 
 from rooflens.errors import InvalidValue
 from rooflens.report.arranged import IN_ORDER, TableView, arranged
-from rooflens.report.module_tables import layer_table
+from rooflens.report.module_tables import at_depth, layer_table
 from rooflens.report.part_tables import SHOWN, part_table
 from rooflens.report.summary import summary, whole_steps
 from rooflens.report.table import Table
 from rooflens.results import Evidence, RecordSet, join
+
+_NO_KERNELS = (
+    "these records hold no kernels: 'rooflens counters' and 'rooflens read' find them; without them, name family, op or"
+    " module"
+)
+_NO_PARTS = "these records hold nothing to show by {}: they were taken of whole models"
 
 
 def asked_tables(records: RecordSet, view: TableView, *, together: bool = False) -> list[Table]:
@@ -28,21 +34,18 @@ def asked_tables(records: RecordSet, view: TableView, *, together: bool = False)
         if view.by == "model":
             table = whole_steps(table)
         return [arranged(table, view)]
+    if view.by == "module-family":
+        records = at_depth(records, view.depth)
     groups = [join(records)] if together else [(item,) for item in join(records)]
     limit = view.top if together or view.by not in ("op", "kernel") else view.top or SHOWN
-    return [arranged(_by_pieces(items, view), replace(view, top=limit)) for items in groups]
+    tables = [table for items in groups if (table := _by_pieces(items, view)).rows]
+    if not tables:
+        raise InvalidValue(_NO_KERNELS if view.by == "kernel" else _NO_PARTS.format(view.by))
+    return [arranged(table, replace(view, top=limit)) for table in tables]
 
 
 def _by_pieces(items: Sequence[Evidence], view: TableView) -> Table:
     if view.by == "module":
         flat = view.top is not None or view.sort not in (None, IN_ORDER)
         return layer_table(items, view.depth, flat=flat)
-    table = part_table(items, view.by)  # type: ignore[arg-type]
-    if not table.rows:
-        raise InvalidValue(
-            "these records hold no kernels: 'rooflens counters' and 'rooflens read' find them; without them, name"
-            " family, op or module"
-            if view.by == "kernel"
-            else f"these records hold nothing to show by {view.by}: they were taken of whole models"
-        )
-    return table
+    return part_table(items, view.by)  # type: ignore[arg-type]

@@ -41,7 +41,12 @@ _NOTE = (
     "of tensor cores, of DRAM ...: share of a ceiling, the least time that the work needs there, over the measured"
     " time; the highest is what limits it, unless all are low"
 )
-_TITLES: dict[PartKind, str] = {"family": "Operation families", "op": "Operations", "kernel": "Kernels"}
+_TITLES: dict[PartKind, str] = {
+    "family": "Operation families",
+    "module-family": "Operation families of modules",
+    "op": "Operations",
+    "kernel": "Kernels",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +188,14 @@ _KERNEL = (
 )
 _GIVING = {"flops", "seconds", PIECE_PREDICTED.key}
 """Columns of operations that give way to names of several columns where times are known."""
-_COLUMNS = {"family": _FAMILY, "op": _OPERATION, "kernel": _KERNEL}
+_PATH = Column("path", "module", read=lambda row: Entry(row.part.paths[0], label=row.place), align="left")
+_ALWAYS = {"path", "family", "seconds", PIECE_TIME.key, TIME_SHARE.key, *(column.key for column in CEILINGS)}
+_OF_MODULES = tuple(
+    replace(each, show="always" if each.key in _ALWAYS else "room" if each.show == "always" else each.show)
+    for column in _FAMILY
+    for each in ((_PATH, column) if column.key == "family" else (column,))
+)
+_COLUMNS = {"family": _FAMILY, "module-family": _OF_MODULES, "op": _OPERATION, "kernel": _KERNEL}
 
 
 def part_rows(item: Evidence, by: PartKind) -> list[PartRow]:

@@ -11,7 +11,7 @@ from rooflens.records import Call, Phase, Record
 from rooflens.results.evidence import Evidence
 from rooflens.results.totals import grouped_by
 
-PartKind = Literal["family", "op", "kernel"]
+PartKind = Literal["family", "module-family", "op", "kernel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class StepPart:
     """All that is alike in a case.
 
     Attributes:
-        name: of the family, operation or kernel.
+        name: of the family, operation or kernel; of a family in one module too.
         kind: operation family; "" where it is not known, or several are in it.
         phase: None where the part is in several.
         paths: of the modules that it is in.
@@ -41,6 +41,7 @@ class StepPart:
 
 _ALIKE: Mapping[PartKind, Callable[[Record], Hashable]] = {
     "family": lambda record: record.kind,
+    "module-family": lambda record: (record.path, record.kind),
     # Calls of the same shapes are one operation, whichever module makes them.
     "op": lambda record: (record.name, record.call, record.phase, record.recomputed),
     "kernel": lambda record: record.name,
@@ -82,8 +83,8 @@ def _joined(by: PartKind, work: Sequence[Record], timed: Sequence[Record]) -> It
     phases = all(r.phase is not None for r in timed)
 
     def place(record: Record) -> Hashable:
-        if by == "family":
-            return record.kind
+        if by in ("family", "module-family"):
+            return _ALIKE[by](record)
         return (record.path, record.name, record.phase if phases else None)
 
     seconds = {key: _sum(records) for key, records in grouped_by(timed, place).items()}
@@ -102,7 +103,7 @@ def _joined(by: PartKind, work: Sequence[Record], timed: Sequence[Record]) -> It
 def _part(by: PartKind, records: Sequence[Record], seconds: float | None) -> StepPart:
     first, kinds, phases = records[0], {r.kind for r in records}, {r.phase for r in records}
     return StepPart(
-        name=first.kind if by == "family" else first.name,
+        name=first.kind if by in ("family", "module-family") else first.name,
         kind=first.kind if len(kinds) == 1 else "",
         phase=first.phase if len(phases) == 1 else None,
         paths=tuple(dict.fromkeys(r.path for r in records)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -17,12 +17,17 @@ from rooflens.report.model_families import FAMILIES, colours_tell, family_of
 from rooflens.results import GROUP_KEYS, Evidence, RecordSet
 from rooflens.results.totals import grouped_by
 
-PieceKind = Literal["model", "phase", "module", "family", "op", "kernel"]
-BY: tuple[PieceKind, ...] = ("model", "phase", "module", "family", "op", "kernel")
+PieceKind = Literal["model", "phase", "module", "family", "module-family", "op", "kernel"]
+BY: tuple[PieceKind, ...] = ("model", "phase", "module", "family", "module-family", "op", "kernel")
 
 FEW_LAUNCHES = 12
 """Up to so many launches of kernels are shown one by one, more by the name of the kernel."""
 _LONGEST_KERNEL = 80
+_PARTS: Mapping[str, Callable[[Record], str]] = {
+    **GROUP_KEYS,
+    "module-family": lambda record: f"{record.path or '(root)'} {record.kind}",
+}
+"""What the records of one part of a case have in common."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,25 +161,25 @@ def _step(item: Evidence, work: RecordSet, phase: Phase | None, naming: Naming, 
     )
 
 
-def _parts(item: Evidence, work: RecordSet, by: Literal["module", "family", "op"], naming: Naming) -> Iterator[Piece]:
-    """Yield modules, families or operations, with the time of each where a source timed them one by one."""
+def _parts(item: Evidence, work: RecordSet, by: PieceKind, naming: Naming) -> Iterator[Piece]:
+    """Yield modules, families, both at once or operations, with the time of each where they were timed one by one."""
     times: dict[str, float | None] = {}
     source, whole_seconds = None, None
     if item.pieces is not None:
         source = item.pieces.sources[0]
         timed = (r for r in item.pieces if r.scope != "model" and (r.timing is not None or r.work is not None))
-        groups = grouped_by(timed, GROUP_KEYS[by])
+        groups = grouped_by(timed, _PARTS[by])
         times = {key: item.pieces.sum(records, None).measured_seconds for key, records in groups.items()}
         whole_seconds = sum_of_known(times.values())
     worked = [r for r in work if r.work is not None and r.scope != "model"]
     case = name_of(item.case, naming.fields) if naming.several_cases else ""
     phases_told = by == "op" and len({r.phase for r in worked} - {None}) > 1
-    for key, records in grouped_by(worked, GROUP_KEYS[by]).items():
+    for key, records in grouped_by(worked, _PARTS[by]).items():
         first, kinds, phases = records[0], {r.kind for r in records}, {r.phase for r in records}
         phase = first.phase if len(phases) == 1 else None
         label = [
             case,
-            first.kind if by == "family" else first.path or first.name,
+            {"family": first.kind, "module-family": key}.get(by, first.path or first.name),
             SHORT_PHASES[phase] if phases_told and phase is not None else "",
         ]
         yield Piece(

@@ -126,7 +126,7 @@ def ceiling_labels(figure: RooflineData) -> Iterator[CeilingLabel]:
         compute = [line for line in drawn if line.kind == "compute"]
         memory = [line for line in drawn if line.kind == "memory"]
         first = (compute or memory)[0]
-        colour = ceiling_colour(first.device, devices, first.resource, hierarchical=figure.hierarchical)
+        colour = ceiling_colour(first.device, devices, first.resource, by_level=figure.levels_coloured)
         rows = []
         for number in dict.fromkeys(line.device for line in drawn) if devices > 1 else ():
             title = cut(printable(figure.devices[number]), _LONGEST_TITLE)
@@ -140,7 +140,7 @@ def ceiling_labels(figure: RooflineData) -> Iterator[CeilingLabel]:
                 rows.append(TextLine(f"{' '.join(texts)}, {origin}", SMALL))
                 continue
             # The rate of a level has the colour of its diagonal, so that it is found anywhere.
-            own_colour = figure.hierarchical and devices == 1 and same is memory
+            own_colour = figure.levels_coloured and devices == 1 and same is memory
             rows += [TextLine(text) for text in texts[:-1]]
             rows += [TextLine(texts[-1], NORMAL, colour if own_colour else INK), TextLine(origin, SMALL, GREY)]
         yield CeilingLabel(tuple(rows), first, colour, beside=bool(compute))
@@ -164,6 +164,9 @@ def footnotes(figure: RooflineData, most: int) -> list[str]:
     return notes
 
 
+_Kind = Literal["heading", "group", "source", "size", "whole", "tie", "pair", "trail", "band", "flag", "rug"]
+
+
 @dataclass(frozen=True, slots=True)
 class LegendRow:
     """A row of the legend.
@@ -175,7 +178,7 @@ class LegendRow:
         diameter: of the symbol, in points.
     """
 
-    kind: Literal["heading", "group", "source", "size", "whole", "tie", "pair", "trail", "band", "flag", "rug"]
+    kind: _Kind
     text: TextLine
     symbol: Symbol = "circle"
     colour: str = SIGN
@@ -185,39 +188,45 @@ class LegendRow:
 
 def legend(figure: RooflineData, colours: Mapping[str, str]) -> list[LegendRow]:
     """Return the rows of the legend, for what the figure holds."""
-    rows: list[LegendRow] = []
-    if figure.groups:
-        rows.append(LegendRow("heading", TextLine(figure.group_title, SMALL, GREY, bold=True)))
-        for group in figure.groups:
-            symbol = LEVEL_SHAPES.get(group, "circle") if figure.hierarchical else "circle"
-            hollow = all(mark.whole for mark in figure.marks if mark.group == group)
-            more = f"{len(figure.rest)} more, see note" if figure.rest else "no formula"
-            name = more if group == OTHER else shorten(printable(group), _LONGEST_KEY)
-            rows.append(LegendRow("group", TextLine(name), symbol, colours[group], hollow))
-    if figure.marks:
-        heading = {"share": "area: share of the time", "batch": "size: batch", "nothing": "what a mark is"}
-        rows.append(LegendRow("heading", TextLine(heading[figure.sizes], SMALL, GREY, bold=True)))
-        used = {mark.source for mark in figure.marks}
-        rows += [
-            LegendRow("source", TextLine(SOURCE_WORDS[source]), symbol)
-            for source, symbol in SHAPES.items()
-            if source in used and not (figure.hierarchical and source == "counters")  # their symbols tell their levels
-        ]
+    rows = [*_groups(figure, colours), *_symbols(figure)]
     if figure.sizes == "batch":
         ends = batch_ends(figure)
         rows += [LegendRow("size", TextLine(f"batch {batch}"), diameter=diameter) for batch, diameter in ends]
-    if figure.hierarchical and any(mark.whole for mark in figure.marks):
-        rows.append(LegendRow("whole", TextLine("hollow: the whole")))
-    if figure.ties:
-        rows.append(LegendRow("tie", TextLine("the same work at each level")))
-    if figure.links:
-        rows.append(LegendRow("pair", TextLine("from the bound to the time it took")))
-    if figure.trails:
-        rows.append(LegendRow("trail", TextLine(f"the same step as {_GROWING[figure.trails[0].number]} grows")))
-    if figure.whiskers:
-        rows.append(LegendRow("band", TextLine("expected, 8 of 10 times within")))
-    if any(mark.above_roof for mark in figure.marks):
-        rows.append(LegendRow("flag", TextLine("faster than its roof, see note")))
-    if figure.rug:
-        rows.append(LegendRow("rug", TextLine("no FLOP: share of the time")))
-    return rows
+    growing = _GROWING[figure.trails[0].number] if figure.trails else ""
+    signs: tuple[tuple[_Kind, object, str], ...] = (
+        ("whole", figure.hierarchical and any(mark.whole for mark in figure.marks), "hollow: the whole"),
+        ("tie", figure.ties, "the same work at each level"),
+        ("pair", figure.links, "from the bound to the time it took"),
+        ("trail", figure.trails, f"the same step as {growing} grows"),
+        ("band", figure.whiskers, "expected, 8 of 10 times within"),
+        ("flag", any(mark.above_roof for mark in figure.marks), "faster than its roof, see note"),
+        ("rug", figure.rug, "no FLOP: share of the time"),
+    )
+    return rows + [LegendRow(kind, TextLine(text)) for kind, is_there, text in signs if is_there]
+
+
+def _groups(figure: RooflineData, colours: Mapping[str, str]) -> Iterator[LegendRow]:
+    if figure.groups:
+        yield LegendRow("heading", TextLine(figure.group_title, SMALL, GREY, bold=True))
+    for group in figure.groups:
+        symbol = LEVEL_SHAPES.get(group, "circle") if figure.hierarchical else "circle"
+        hollow = {mark.whole for mark in figure.marks if mark.group == group} == {True}
+        more = f"{len(figure.rest)} more, see note" if figure.rest else "no formula"
+        name = more if group == OTHER else shorten(printable(group), _LONGEST_KEY)
+        yield LegendRow("group", TextLine(name), symbol, colours[group], hollow)
+
+
+def _symbols(figure: RooflineData) -> Iterator[LegendRow]:
+    """Yield what symbols tell: sources, and of counted work the memory level, unless colours tell it too."""
+    if not figure.marks:
+        return
+    heading = {"share": "area: share of the time", "batch": "size: batch", "nothing": "what a mark is"}
+    yield LegendRow("heading", TextLine(heading[figure.sizes], SMALL, GREY, bold=True))
+    sources, levels = {mark.source for mark in figure.marks}, {mark.level for mark in figure.marks}
+    for source, symbol in SHAPES.items():
+        if source in sources and not (figure.hierarchical and source == "counters"):
+            yield LegendRow("source", TextLine(SOURCE_WORDS[source]), symbol)
+    if figure.hierarchical and not figure.levels_coloured:
+        for level in figure.levels:
+            if level in levels:
+                yield LegendRow("source", TextLine(f"at {level}"), LEVEL_SHAPES[level])

@@ -19,7 +19,13 @@ from rooflens.roofline import point
 
 MOST = 12
 """So many parts are drawn unless more are asked for, where each has several marks or a number."""
-_PLURAL: Mapping[PieceKind, str] = {"module": "modules", "family": "families", "op": "operations", "kernel": "kernels"}
+_PLURAL: Mapping[PieceKind, str] = {
+    "module": "modules",
+    "family": "families",
+    "module-family": "families in modules",
+    "op": "operations",
+    "kernel": "kernels",
+}
 _NO_KERNELS = "no kernel was counted one by one: an estimate and a trace know operations (by op)"
 _NO_WORK = "a time without known work has no place; estimate the same case too"
 
@@ -33,7 +39,10 @@ class Placement:
         left_out: what has no room on the figure, a sentence each.
         steps: the marks of whole cases and phases, with the pieces that they stand for.
         works: the work of the marks by device; it chooses the ceilings.
+        by_level: True if the colour of a mark tells its memory level, not its group.
     """
+
+    by_level: bool
 
     marks: list[Mark] = field(default_factory=list)
     steps: list[tuple[Piece, Mark]] = field(default_factory=list)
@@ -106,7 +115,7 @@ def place(
     Args:
         most: how many parts of a case to place, those that take most time; None is all.
     """
-    placement = Placement()
+    placement = Placement(by_level=len(levels) > 1 and by != "module-family")
     stands = 0
     for item in evidence:
         if by == "kernel" and not launches(item):
@@ -121,7 +130,9 @@ def place(
             whole, reason = _whole_seconds(item, under)
             if reason:
                 placement.unplaced.append(Unplaced(label=item.case.label(), reason=reason))
-            _draw_case(placement, [_timed(piece, whole, under, levels) for piece in of_case], under, by, most)
+            kept = _draw_case(placement, [_timed(piece, whole, under, levels) for piece in of_case], under, by, most)
+            told = f" of {item.case.label()} ({SOURCE_WORDS[item.work.sources[0]]})" if len(evidence) > 1 else ""
+            placement.left_out += [f"Drawn{told}: {kept}"] if kept else []
     low, strip = 0.0, []
     for mark in sorted(placement.rug, key=lambda mark: -mark.share):
         high = min(1.0, low + mark.share / stands)
@@ -184,8 +195,8 @@ def _timed(piece: Piece, whole: float | None, under: CaseDevice, levels: Sequenc
 
 def _draw_case(
     placement: Placement, placed: Sequence[PlacedPiece], under: CaseDevice, by: PieceKind, most: int | None
-) -> None:
-    """Draw wholes, what does no FLOP, and of the other parts the `most` that take most time.
+) -> str:
+    """Draw wholes, what does no FLOP, and of the other parts the `most` that take most time; return what is left out.
 
     Kernels get numbers by their rank, since their names are too long for a plane.
     """
@@ -193,12 +204,6 @@ def _draw_case(
     ranked.sort(key=lambda item: -item[0])
     kept = ranked[:most]
     left_out = ranked[len(kept) :]
-    if left_out:
-        share = 100 * sum(share for share, _ in left_out)
-        placement.left_out.append(
-            f"Drawn: {len(kept)} of {len(ranked)} {_PLURAL.get(by, 'parts')}, those that take most time, and"
-            f" {len(left_out)} more ({share:.3g} % of the time) with top={len(ranked)} (--top)."
-        )
     numbers: dict[int, str] = {}
     if kept and by == "kernel":
         if kept[0][1].piece.label:
@@ -216,6 +221,11 @@ def _draw_case(
     if under.device is not None:
         works = placement.works.setdefault(under.device.name, [])
         works += [one.piece.work for one in shown if one.piece.work is not None and not one.piece.whole]
+    share = 100 * sum(share for share, _ in left_out)
+    return bool(left_out) * (
+        f"{len(kept)} of {len(ranked)} {_PLURAL.get(by, 'parts')}, those that take most time, and"
+        f" {len(left_out)} more ({share:.3g} % of the time) with top={len(ranked)} (--top)."
+    )
 
 
 def _draw_piece(placement: Placement, placed: PlacedPiece, under: CaseDevice, number: str) -> None:
@@ -230,7 +240,8 @@ def _draw_piece(placement: Placement, placed: PlacedPiece, under: CaseDevice, nu
         if work.missing:
             placement.unplaced.append(Unplaced(label=piece.listed, reason=f"FLOP unknown: {_missing(work)}"))
         elif not piece.whole:
-            placement.rug.append(_rug_mark(piece, work, placed.times[-1], levels))
+            mark = _rug_mark(piece, work, placed.times[-1], levels)
+            placement.rug.append(replace(mark, group=OTHER) if placement.by_level else mark)
         return
     several = len(levels) > 1
     for level, reason in placed.gaps.items():
@@ -241,7 +252,15 @@ def _draw_piece(placement: Placement, placed: PlacedPiece, under: CaseDevice, nu
     known = [level for level, reason in placed.gaps.items() if not reason]
     rows = [
         [
-            _mark(piece, work, time, under, level, group=level if several else piece.group, label=number or piece.label)
+            _mark(
+                piece,
+                work,
+                time,
+                under,
+                level,
+                group=level if placement.by_level else piece.group,
+                label=number or piece.label,
+            )
             for level in known
         ]
         for time in placed.times
@@ -305,8 +324,7 @@ def _mark(piece: Piece, work: Work, time: PieceTime, under: CaseDevice, level: s
 def _rug_mark(piece: Piece, work: Work, time: PieceTime, levels: Sequence[str]) -> RugMark:
     share = min(1.0, time.share)
     hover = tuple(_hover(piece, work, time, None, levels, None))
-    group = piece.group if len(levels) == 1 else OTHER
-    return RugMark(label=piece.label, group=group, share=share, low=0.0, high=share, hover=hover)
+    return RugMark(label=piece.label, group=piece.group, share=share, low=0.0, high=share, hover=hover)
 
 
 def _hover(

@@ -129,9 +129,9 @@ def device_colour(device: int, devices: int) -> str:
     return ONE_DEVICE if devices <= 1 else _DEVICES[device % len(_DEVICES)]
 
 
-def ceiling_colour(device: int, devices: int, resource: str, *, hierarchical: bool) -> str:
+def ceiling_colour(device: int, devices: int, resource: str, *, by_level: bool) -> str:
     """Return the colour of a ceiling: that of its device, or of its level on a figure of one device."""
-    return _LEVELS.get(resource, ONE_DEVICE) if hierarchical and devices <= 1 else device_colour(device, devices)
+    return _LEVELS.get(resource, ONE_DEVICE) if by_level and devices <= 1 else device_colour(device, devices)
 
 
 def ceiling_dash(device: int, devices: int, resource: str, *, hierarchical: bool = False) -> tuple[float, ...]:

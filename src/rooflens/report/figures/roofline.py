@@ -16,7 +16,7 @@ from rooflens.report.figures.drawn_ceilings import FEW_DEVICES, DeviceRoof, ceil
 from rooflens.report.figures.marks import MOST, Placement, place
 from rooflens.report.figures.memory_levels import definitions, intensity_label, shown_levels, without_roof
 from rooflens.report.figures.palette import MOST_GROUPS, MOST_MODELS, OTHER, WHOLE
-from rooflens.report.figures.roofline_data import Link, Mark, RugMark, Trail
+from rooflens.report.figures.roofline_data import LEVELS_TITLE, Link, Mark, RugMark, Trail
 from rooflens.report.figures.saving import Figure
 from rooflens.report.figures.trails import trails
 from rooflens.report.model_families import FAMILIES
@@ -36,16 +36,20 @@ _FEW_NAMES = 3
 _MOST_LINES = 60
 """Between marks: more are a hatching."""
 
+_COUNTED = (
+    "Estimates of what was counted too are not drawn: they know one memory level. level='dram' (--level) shows both."
+)
 _MEANING: Mapping[PieceKind, str] = {
     "model": "one mark per case",
     "phase": "one mark per case and phase",
     "module": "one mark per module",
     "family": "one mark per operation family",
+    "module-family": "one mark per module and operation family",
     "op": "one mark per operation",
     "kernel": "one mark per kernel launch",
 }
 _BY_NAME = "one mark per kernel, its launches together"
-_PARTS = ("module", "family", "op", "kernel")
+_PARTS = ("module", "family", "module-family", "op", "kernel")
 
 
 def roofline_figure(
@@ -89,6 +93,9 @@ def evidence_figure(
     top: int | None = None,
 ) -> Figure:
     """Return the roofline of evidence that was joined already; see :func:`roofline_figure`."""
+    counted = {item.case for item in evidence if launches(item)} if len(levels) > 1 else set()
+    hidden = [item for item in evidence if item.case in counted and item.time is None]
+    evidence = [item for item in evidence if item not in hidden]
     naming = Naming.of(evidence)
     several = naming.several_cases or len({item.case.device for item in evidence} - {None} or devices) > 1
     parts: PieceKind = "kernel" if any(map(launches, evidence)) else "op"
@@ -96,7 +103,8 @@ def evidence_figure(
     most = top or (MOST if kind == "kernel" or len(levels) > 1 else None)
     placed = place(evidence, kind, naming, devices, levels, most if kind in _PARTS else None)
     figure = _figure(evidence, kind, naming, devices, levels, placed)
-    return figure if title is None else replace(figure, title=title)
+    notes = (*figure.notes, *([_COUNTED] if hidden else []))
+    return replace(figure, title=figure.title if title is None else title, notes=notes)
 
 
 def devices_of(records: RecordSet) -> tuple[Device, ...]:
@@ -120,16 +128,16 @@ def _figure(
     meaning = _MEANING[by]
     if by == "kernel" and any(len(launches(item)) > FEW_LAUNCHES for item in evidence):
         meaning = _BY_NAME
-    if several:
+    if placed.by_level:
         groups = {level: level for level in (*levels, OTHER)}
         rest: tuple[str, ...] = ()
         used = {mark.group for mark in placed.marks}
-        group_title, shown = "memory level", tuple(level for level in levels if level in used)
-        meaning = f"{meaning}, at each memory level"
+        group_title, shown = LEVELS_TITLE, tuple(level for level in levels if level in used)
     else:
         groups, rest = _groups(placed, naming, ranked=by in _PARTS)
         group_title = "operation family" if by in _PARTS else naming.colours
         shown = tuple(dict.fromkeys(groups.values()))
+    meaning = f"{meaning}, at each memory level" if several else meaning
     more = [f"Grey, {len(rest)} more: {', '.join(rest)}."] if rest else []
     links, its_trails, hidden = _lines(placed, naming, whole=by not in _PARTS and not several)
     return Figure(

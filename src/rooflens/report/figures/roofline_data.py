@@ -12,6 +12,9 @@ from typing import Literal
 from rooflens.records import Source
 from rooflens.report.figures.axes import XY, Axis, check_drawable
 
+LEVELS_TITLE = "memory level"
+"""What colours tell on a roofline of several levels, unless they tell families."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CeilingLine:
@@ -191,3 +194,8 @@ class RooflineData:
     def hierarchical(self) -> bool:
         """True if the figure shows more than one memory level."""
         return len(self.levels) > 1
+
+    @property
+    def levels_coloured(self) -> bool:
+        """True if colours tell memory levels, as symbols do."""
+        return self.hierarchical and self.group_title == LEVELS_TITLE

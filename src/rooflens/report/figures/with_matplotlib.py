@@ -91,12 +91,12 @@ def _axes(plane: Axes, page: Page) -> None:
 
 def _lines(plane: Axes, page: Page) -> None:
     figure = page.figure
-    devices, hierarchical = len(figure.devices), figure.hierarchical
+    devices = len(figure.devices)
     for line in figure.ceilings:
-        dash = ceiling_dash(line.device, devices, line.resource, hierarchical=hierarchical)
+        dash = ceiling_dash(line.device, devices, line.resource, hierarchical=figure.hierarchical)
         plane.plot(
             *zip(line.start, line.end, strict=True),
-            color=ceiling_colour(line.device, devices, line.resource, hierarchical=hierarchical),
+            color=ceiling_colour(line.device, devices, line.resource, by_level=figure.levels_coloured),
             linestyle=(0, dash) if dash else "-",
             linewidth=1.6,
             solid_capstyle="butt",

@@ -191,14 +191,14 @@ def _trace(mode: str, points: Sequence[XY | None], **look: Any) -> dict[str, Any
 
 
 def _ceilings(figure: RooflineData) -> Iterator[dict[str, Any]]:
-    devices, hierarchical = len(figure.devices), figure.hierarchical
+    devices = len(figure.devices)
     steps = [i / _LINE_POINTS for i in range(_LINE_POINTS + 1)]
     for line in figure.ceilings:
         (x0, y0), (x1, y1) = line.start, line.end
         rate = units.show(line.rate, "FLOP/s" if line.kind == "compute" else "B/s")
-        dash = ceiling_dash(line.device, devices, line.resource, hierarchical=hierarchical)
+        dash = ceiling_dash(line.device, devices, line.resource, hierarchical=figure.hierarchical)
         look = {
-            "color": ceiling_colour(line.device, devices, line.resource, hierarchical=hierarchical),
+            "color": ceiling_colour(line.device, devices, line.resource, by_level=figure.levels_coloured),
             "width": 2,
             "dash": ",".join(f"{2 * length:g}px" for length in dash) or "solid",
         }

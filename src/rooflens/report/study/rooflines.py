@@ -68,7 +68,7 @@ def _ceilings(figure: Figure) -> Iterator[Series]:
         label = "" if several or line.kind == "memory" else ", ".join(labels.pop(line.rate, ()))
         yield Series(
             name=device if several else "",
-            colour=ceiling_colour(line.device, len(figure.devices), line.resource, hierarchical=False),
+            colour=ceiling_colour(line.device, len(figure.devices), line.resource, by_level=False),
             dash=ceiling_dash(line.device, len(figure.devices), line.resource),
             path=(line.start, line.end),
             tip=(f"{device}: {line.resource}", rate, line.origin),
