@@ -82,8 +82,8 @@ class TestMarks:
         assert set(at(figure, "b")) == set(WHERE)
 
     def test_families_in_modules_have_the_colours_of_families(self) -> None:
-        norm = {"kind": "normalization", "flops": 1e8}
-        items = [kernel(path="a", kind="convolution"), kernel(path="a", **norm), kernel(path="b", **norm)]
+        norms = [kernel(path=path, kind="normalization", flops=1e8) for path in "ab"]
+        items = [kernel(path="a", kind="convolution"), *norms]
         figure = drawn(*items, kernel(path="a", kind="copy", flops={}), by="module-family")
         assert at(figure, "a convolution")["l2"].x == pytest.approx(10.0)  # 1 GFLOP and 100 MB
         assert sorted(mark.x for mark in at(figure, "b normalization").values()) == pytest.approx([0.25, 1.0, 10.0])

@@ -24,7 +24,9 @@ FEW_LAUNCHES = 12
 """Up to so many launches of kernels are shown one by one, more by the name of the kernel."""
 _LONGEST_KERNEL = 80
 _PARTS: Mapping[str, Callable[[Record], str]] = {
-    **GROUP_KEYS,
+    "module": GROUP_KEYS["module"],
+    "family": GROUP_KEYS["family"],
+    "op": GROUP_KEYS["op"],
     "module-family": lambda record: f"{record.path or '(root)'} {record.kind}",
 }
 """What the records of one part of a case have in common."""
