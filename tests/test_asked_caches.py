@@ -170,6 +170,14 @@ def test_a_cache_that_grows_is_not_held_twice(named: Callable[..., str]) -> None
     assert {tensor.untyped_storage().nbytes() // tensor[:, :, :1].nbytes for tensor in run.state()} == {21}
 
 
+def test_a_cache_that_is_measured_lies_dense_before_each_step(named: Callable[..., str]) -> None:
+    for config in ({"model_type": "llama", **TINY}, GEMMA):
+        run = eager(step_of(named(**config), "decode"), "cpu", dense=True)
+        for _ in range(2):
+            run.once(lambda: None)
+            assert all(tensor.is_contiguous() for tensor in run.state())
+
+
 def test_fp8_is_stored_as_in_the_cache_of_transformers(named: Callable[..., str]) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM, QuantizedCache
 

@@ -292,13 +292,16 @@ def test_one_query_reads_its_cache() -> None:
     assert seconds(one, of) == pytest.approx(5e-6 + 2 * held.nbytes / 0.5e12, rel=1e-3)
 
 
-@pytest.mark.parametrize(("keys", "mask", "share"), [(4096, False, 0.5), (4097, False, 0.05), (4096, True, 0.05)])
-def test_a_cache_is_read_slowly_under_a_mask_or_with_an_odd_length(keys: int, mask: bool, share: float) -> None:
-    of = card(attention__start=0, attention__decode=0.5, attention__decode_odd=0.05)
-    query, held = tensor(16, 32, 1, 128, dtype="bf16"), tensor(16, 32, keys, 128, dtype="bf16")
-    given = tensor(16, 1, 1, keys, dtype="bf16") if mask else None
+@pytest.mark.parametrize(("keys", "batch", "mask"), [(4097, 16, None), (4096, 16, "bf16"), (4097, 1, "bool")])
+def test_a_mask_slows_reading_a_cache_and_its_length_does_not(keys: int, batch: int, mask: str | None) -> None:
+    of = card(attention__start=1e-6, attention__decode=0.5, attention__decode_masked=0.1, attention__truths=4e-6)
+    query, held = tensor(batch, 32, 1, 128, dtype="bf16"), tensor(batch, 32, keys, 128, dtype="bf16")
+    given = None if mask is None else tensor(batch, 1, 1, keys, dtype=mask)
     one = call("attention", (query, tensor(1)), query=query, key=held, value=held, mask=given, causal=False)
-    assert seconds(one, of) == pytest.approx(2 * held.nbytes / (share * 1e12), rel=0.01)
+    blocks = min(1.0, batch * 32 / (2 * of.units))
+    share = 0.5 if mask is None else 0.1 * blocks**0.7
+    start = 5e-6 if mask == "bool" else 1e-6
+    assert seconds(one, of) == pytest.approx(start + 2 * held.nbytes / (share * 1e12), rel=0.01)
 
 
 def test_rows_that_are_no_whole_vectors_cost_their_bytes() -> None:
@@ -315,6 +318,25 @@ def test_joined_tensors_cost_a_time_each_where_runs_are_short() -> None:
     parts = tuple(laid("channels_last", 32, 32, 28, 28, dtype="bf16") for _ in range(6))
     out = laid("channels_last", 32, 192, 28, 28, dtype="bf16")
     assert seconds(call("cat", out, tensors=parts, dim=1), of) == pytest.approx(6 * 2e-6, rel=1e-3)
+
+
+def test_tensors_that_do_not_lie_dense_are_joined_element_by_element() -> None:
+    of = card(stream__start=1e-6, copy__cat_one=1.0, copy__cat_all=1.5)  # 100 and 150 G elements/s
+    cut = Tensor((8, 8, 2048, 64), "bf16", 8 * 8 * 2048 * 64 * 2, None, (8 * 2049 * 64, 2049 * 64, 64, 1), 0)
+    out = tensor(8, 8, 2049, 64, dtype="bf16")
+    grown = call("cat", out, tensors=(cut, tensor(8, 8, 1, 64, dtype="bf16")), dim=-2)
+    assert seconds(grown, of) == pytest.approx(1e-6 + cut.elements / 100e9)
+    half = Tensor((8, 32, 2048, 32), "bf16", 8 * 32 * 2048 * 32 * 2, None, (2048 * 2048, 64, 2048, 1), 0)
+    turned = call("cat", tensor(8, 32, 2048, 64, dtype="bf16"), tensors=(half, half), dim=-1)
+    assert seconds(turned, of) == pytest.approx(1e-6 + 2 * half.elements / 150e9)
+
+
+def test_a_copy_that_repeats_elements_has_its_own_rate() -> None:
+    of = card(stream__start=1e-6, copy__expand=2.0)  # 200 G elements/s
+    for name, shape, strides in (("clone", (8, 8, 4, 100, 64), (51200, 6400, 0, 64, 1)), ("copy_", (64, 999), (0, 1))):
+        what = call(name, tensor(*shape, dtype="bf16"), self=Tensor(shape, "bf16", 2, None, strides, 0))
+        assert addressing(what) == "expand"
+        assert seconds(what, of) == pytest.approx(max(1e-6 + what.outputs[0].elements / 200e9, 0), rel=0.01)
 
 
 def test_grouped_kernels_cost_a_time_for_each_result() -> None:

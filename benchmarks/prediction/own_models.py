@@ -221,6 +221,8 @@ def unseen(traces: Traces) -> Iterator[Judged]:
         ways: tuple[Way, ...] = ("eager", "graph")
         for way in ways:
             if way in row:
+                if language and way == "graph":
+                    records = traces.step(row, captured=True)
                 yield from judged(records, cards, "forward", way, row[way], mode=row["mode"], **more)
         times = None if language or "graph" not in row else replayed(records, "h200", row["dtype"])
         if times is not None:
@@ -234,7 +236,7 @@ def decoders(traces: Traces) -> Iterator[Judged]:
         row = json.loads(line)
         if not row.get("seconds") or row["mode"] not in ("prefill", "decode") or "weights" in row:
             continue
-        records = traces.step({**row, "dtype": "bf16"})
         way: Way = "graph" if row.get("cuda_graph") else "eager"
+        records = traces.step({**row, "dtype": "bf16"}, captured=way == "graph")
         more = {"source": "H100, language models", "mode": row["mode"], "seen": row["mode"] == "decode"}
         yield from judged(records, cards, None, way, row["seconds"], model=row["model"], **more)

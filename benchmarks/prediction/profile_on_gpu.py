@@ -60,7 +60,7 @@ def main() -> None:
             continue
         try:
             with switches(case["dtype"]), running(case["model"]):
-                run = eager(modules.step(case), given.where)
+                run = eager(modules.step(case), given.where, dense=True)
                 for _ in range(3):
                     run.once(lambda: None)
                 with profile(activities=activities, record_shapes=True) as profiled:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import rooflens as rl
 from rooflens.results import RecordSet
 
 OPTIONS = ("seq_len", "kv_cache", "optimizer", "img_size", "channels_last", "compile")
+LANGUAGE = ("prefill", "decode")
 
 
 class Traces:
@@ -19,15 +22,41 @@ class Traces:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
 
-    def step(self, case: Mapping[str, Any]) -> RecordSet:
-        """The estimate of a step: of a model, mode, element type and batch, with options."""
+    def step(self, case: Mapping[str, Any], *, captured: bool = False) -> RecordSet:
+        """The estimate of a step: of a model, mode, element type and batch, with options.
+
+        Args:
+            captured: a language model's step as transformers runs it while a CUDA graph is captured.
+        """
         options = {name: case[name] for name in OPTIONS if case.get(name)}
+        language = case["mode"] in LANGUAGE
         parts = [case["model"], case["dtype"], case["mode"], case["batch"]]
         parts += [f"{name}={value}" for name, value in sorted(options.items())]
+        parts += ["5.17", *(["captured"] if captured else [])] if language else []
         path = self.folder / f"{'-'.join(map(str, parts)).replace(':', '_').replace('/', '_')}.jsonl"
         if not path.exists():
-            made = rl.estimate(case["model"], batch=case["batch"], dtype=case["dtype"], mode=case["mode"], **options)
+            with transformers_5_17(captured=captured) if language else ExitStack():
+                made = rl.estimate(
+                    case["model"], batch=case["batch"], dtype=case["dtype"], mode=case["mode"], **options
+                )
             made.save(path)
         records = rl.read(path)
         assert isinstance(records, RecordSet)
         return records
+
+
+@contextmanager
+def transformers_5_17(*, captured: bool) -> Iterator[None]:
+    """Let transformers do what the release did by which language models were timed.
+
+    Under a mask it repeats keys and values for each query head, where later ones fold queries. While a CUDA graph is
+    captured it always makes a mask: it looks at no values then, and so does not find that causality is all of it.
+    """
+    from transformers import masking_utils
+    from transformers.integrations import sdpa_attention
+
+    with ExitStack() as changes:
+        changes.enter_context(patch.object(sdpa_attention, "is_torchdynamo_compiling", lambda: True))
+        if captured:
+            changes.enter_context(patch.object(masking_utils, "_ignore_causal_mask_sdpa", lambda *_, **__: False))
+        yield

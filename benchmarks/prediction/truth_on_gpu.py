@@ -149,7 +149,7 @@ def timed(step: Step, where: str) -> Case:
     clock = CudaClock() if where == "cuda" else MonotonicClock()
     captured = where == "cuda" and step.mode != "train" and step.name not in UNCAPTURED
     graph = replayed(step) if captured else None
-    run = eager(step, where)
+    run = eager(step, where, dense=True)
     for _ in range(2 if graph is None else 1):
         first = _once(run, clock)
     count = max(1, min(MOST, int(TURN / sum(first.values()))))

@@ -95,11 +95,19 @@ def compiled(step: Step) -> Step:
     return replace(step, module=module)
 
 
-def eager(step: Step, device: str, *, capturable: bool = False, begun: Callable[[], None] = lambda: None) -> Executable:
+def eager(
+    step: Step,
+    device: str,
+    *,
+    capturable: bool = False,
+    dense: bool = False,
+    begun: Callable[[], None] = lambda: None,
+) -> Executable:
     """Return the eager step; its module and inputs are on `device`.
 
     Args:
         capturable: the optimizer keeps its step counts on the device, as a CUDA graph needs.
+        dense: a cache that grows lies dense before each step, as in an answer; that takes copies after a step.
         begun: called after the first step with a cache, which took more memory to fill than a step takes.
     """
     if step.module.training != step.training:
@@ -109,7 +117,7 @@ def eager(step: Step, device: str, *, capturable: bool = False, begun: Callable[
     if step.generates:
         with step.precision(device):
             cache = begun_cache(step)
-        restored = Restored(cache, begun)
+        restored = Restored(cache, begun, dense=dense)
         return Executable(
             once=lambda mark: _generate(step, device, cache, restored, mark),
             phases=("forward",),
@@ -144,7 +152,7 @@ def replayed(step: Step, *, begun: Callable[[], None] = lambda: None) -> Executa
         raise InvalidValue("the gradient scaler of amp-fp16 looks at values on the host: no CUDA graph; use amp-bf16")
     if step.mode in ANSWERING:
         return _replayed_answer(step)
-    run, stream = eager(step, "cuda", capturable=True, begun=begun), torch.cuda.Stream()
+    run, stream = eager(step, "cuda", capturable=True, dense=True, begun=begun), torch.cuda.Stream()
     torch.cuda.synchronize()  # the stream waits for none: a cache may still be filled on another
     with torch.cuda.stream(stream):
         for _ in range(GRAPH_WARMUP):
@@ -152,6 +160,8 @@ def replayed(step: Step, *, begun: Callable[[], None] = lambda: None) -> Executa
     torch.cuda.synchronize()
     # A cache grows by new tensors: those that the graph reads must outlive the capture.
     read = run.state()
+    if isinstance(run.put_back, Restored):
+        run.put_back.dense = False  # replays read what there was before the capture; what it made is not read again
     graphs: list[torch.cuda.CUDAGraph] = []
     pool = torch.cuda.graph_pool_handle()
 

@@ -14,6 +14,8 @@ from rooflens.records import Device
 
 Level = Literal["datasheet", "datasheet, unknown generation", "calibrated", "replayed"]
 """How a prediction's constants are known. A later one is nearer to the device."""
+RETIRED = frozenset({"attention.decode_odd"})
+"""Constants of earlier versions, which device files may still have: they are passed over."""
 GENERAL = "general"
 """The file with a value for every constant; that of a generation replaces some."""
 
@@ -64,7 +66,8 @@ def constants_of(device: Device | None) -> Constants:
     known = generation_of(device)
     if device is None or not device.constants:
         return known
-    return known.measured(device.constants, device.name, "a suite of micro-measurements on the device")
+    measured = {name: value for name, value in device.constants.items() if name not in RETIRED}
+    return known.measured(measured, device.name, "a suite of micro-measurements on the device")
 
 
 def generation_of(device: Device | None) -> Constants:

@@ -25,7 +25,13 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     (
         ("copy",),
-        tuple(f"copy.{name}" for name in ("broadcast", "shift", "roll", "transpose", "cat_long", "cat_each_short")),
+        tuple(
+            f"copy.{name}"
+            for name in (
+                *("broadcast", "shift", "roll", "transpose", "cat_long", "cat_each_short"),
+                *("cat_one", "cat_all", "expand"),
+            )
+        ),
     ),
     (
         ("product",),
@@ -77,7 +83,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             f"attention.{name}"
             for name in (
                 *("start", "fp32", "fp32_width", "flash", "flash_width", "backward", "masked", "odd"),
-                *("decode", "decode_odd"),
+                *("decode", "decode_masked"),
             )
         ),
     ),

@@ -201,7 +201,7 @@ def _prepared(step: Step, where: str, options: Options, held: Held) -> Executabl
     step = compiled(step) if options.compile else step
     if options.cuda_graph:
         return replayed(step, begun=held.is_prepared)
-    return eager(step, where, begun=held.is_prepared)
+    return eager(step, where, dense=True, begun=held.is_prepared)
 
 
 def _naming_phases(run: Executable, stage: Callable[[str], None]) -> Callable[[Callable[[], None]], None]:

@@ -3,10 +3,10 @@
 A block takes 128 queries of a head (64 in fp32) and goes over the keys in blocks of as many: lengths are padded to
 blocks, and a causal call computes the blocks that touch its half. Rates are per head width: twice as wide runs twice as
 fast, up to 128. fp32 has one kernel, whatever the TF32 switch says. Masks cost a factor, and so do lengths that are no
-multiple of 8. Backward computes 5 products
-for the 4 that are counted. A few queries against many keys read the cache, at a small share of the bandwidth where a
-mask is given or the keys are no multiple of 8 (measured decoders on an H100). Other forms and constants: a suite on an
-H100 (77 calls; torch 2.11, whose 16-bit kernel is cuDNN's or FlashAttention-2's).
+multiple of 8. Backward computes 5 products for the 4 that are counted. A few queries against many keys read the cache,
+whatever its length; under a mask a block reads all keys of a head, so few heads leave the memory idle, and a mask of
+truth values is made into numbers first, by three kernels (profiles of decoders on an H200). Other forms and constants:
+a suite on an H100 (77 calls; torch 2.11, whose 16-bit kernel is cuDNN's or FlashAttention-2's).
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ RECOMPUTED = 5 / 4
 BLOCK = {True: 128, False: 64}
 """Queries of a block, and keys: in 16 bits, and in fp32."""
 VECTOR = 8
-"""Keys of which a cache holds a multiple where the fast kernels can read it."""
+"""Keys of which there is a multiple where the fast kernels can read them."""
+FULL = 2
+"""Blocks of a unit with which a masked kernel reads a cache as fast as it can."""
+IDLE = 0.7
+"""Power of the share of those blocks that there are."""
 WIDE = 128
 """Head width from which on a kernel gets no faster."""
 
@@ -38,12 +42,18 @@ def attention(piece: CallOnDevice, card: Card) -> float:
         return contraction(piece, card)
     query, key = call.tensor("query"), call.tensor("key")
     flops = sum(n for name, n in piece.flops.items() if name.startswith("matmul."))
-    masked = isinstance(call.get("mask", call.get("attn_mask")), Tensor)
+    mask = call.get("mask", call.get("attn_mask"))
+    masked = isinstance(mask, Tensor)
     start = card["attention.start"]
+    if isinstance(mask, Tensor) and mask.dtype == "bool" and query.dtype in HALF:
+        start += card["attention.truths"]
     packed = call.name.startswith("varlen")
     if not packed and query.shape[-2] <= FEW and key.shape[-2] > query.shape[-2]:
-        odd = query.dtype in HALF and (masked or key.shape[-2] % VECTOR > 0)
-        return start + moved(piece, card, card["attention.decode_odd" if odd else "attention.decode"])
+        share = card["attention.decode"]
+        if masked and query.dtype in HALF:
+            blocks = prod(query.shape[:-2]) / (FULL * card.units)
+            share = card["attention.decode_masked"] * _power(min(1.0, blocks), IDLE)
+        return start + moved(piece, card, share)
     reading = moved(piece, card, card["attention.decode"])
     rate = _rate(card, query)
     if "backward" in call.name:

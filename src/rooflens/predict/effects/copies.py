@@ -1,7 +1,10 @@
 """Copies and element-wise kernels that are bound by their addresses and not by bytes.
 
 A kernel that computes an offset for each element (operands broadcast, shifted, or laid out in another order) handles a
-fixed number of elements per second. Rates: a trial on an H100 (300 to 375, 210 and 140 G elements/s).
+fixed number of elements per second. Rates: a trial on an H100 (300 to 375, 210 and 140 G elements/s). Tensors that are
+joined although one does not lie dense are copied element by element, each by two blocks of a unit (torch's
+CatArrayBatchedCopy): one large tensor keeps half of the threads idle. Copies that repeat elements, and joined tensors
+that are no dense ones: profiles of decoders on an H200.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ SHORT_RUN = 2048
 """Bytes below which a run of elements that lie together is copied at a smaller share of the bandwidth."""
 MANY_RUNS = {"short": 4096, "long": 32}
 """Runs from which on each joined tensor costs its time."""
+COPIES = frozenset({"clone", "copy_", "_to_copy", "contiguous"})
 SHIFTS = frozenset({"roll", "constant_pad_nd", "flip", "reflection_pad2d", "replication_pad2d", "im2col", "col2im"})
 
 
@@ -38,6 +42,10 @@ def joined(piece: CallOnDevice, card: Card) -> float:
     A run is what lies together of one tensor: its channels where these come last.
     """
     out = piece.call.outputs[0]
+    if any(t.elements and t.memory_format != out.memory_format for t in piece.call.inputs):
+        largest = max(t.elements for t in piece.call.inputs)
+        one, all_of_them = card.per_second("copy.cat_one"), card.per_second("copy.cat_all")
+        return max(stream(piece, card), card["stream.start"] + max(largest / one, out.elements / all_of_them))
     dim = piece.call.get("dim")
     axis = int(dim) % max(1, len(out.shape)) if isinstance(dim, int | float) else 0
     last = out.memory_format in ("channels_last", "channels_last_3d") and axis == 1
@@ -51,12 +59,14 @@ def joined(piece: CallOnDevice, card: Card) -> float:
 
 
 def addressing(call: Call) -> str | None:
-    """How a kernel finds its elements where they do not lie one behind the other: transpose, shift or broadcast."""
+    """How a kernel finds its elements where they do not lie one behind the other; None where they do."""
     if call.name in SHIFTS:
         return "roll" if call.name == "roll" else "shift"
     out = call.outputs[0] if call.outputs else None
     if out is None:
         return None
+    if call.name in COPIES and 0 in (call.inputs[0].strides or ()) and call.inputs[0].shape == out.shape:
+        return "expand"
     kind, size = None, out.elements
     for tensor in call.inputs:
         if tensor.shape != out.shape:
