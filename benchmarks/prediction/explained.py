@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,14 @@ def measured(profile: Path, names: frozenset[str]) -> Iterator[tuple[tuple[str, 
             continue
         name = plain(mine["name"])
         phase = "backward" if one.backward else "optimizer" if "_foreach" in name or "_fused" in name else "forward"
-        dims = tuple(tuple(d) for d in mine["args"].get("Input Dims", []) if d and isinstance(d[0], int))
-        yield (phase, name, dims[:3]), id(mine), one.seconds, one.name
+        yield (phase, name, dims_of(mine)[:3]), id(mine), one.seconds, one.name
+
+
+def dims_of(operation: Mapping[str, Any]) -> Shapes:
+    """Shapes of an operation's tensors as a profile has them, those of lists among them."""
+    given = operation["args"].get("Input Dims", [])
+    each = chain.from_iterable(d if d and isinstance(d[0], list) else (d,) for d in given)
+    return tuple(tuple(d) for d in each if d)
 
 
 def expected(records: RecordSet, card: Card) -> Iterator[tuple[tuple[str, str, Shapes], int, float]]:
