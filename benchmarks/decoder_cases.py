@@ -27,7 +27,9 @@ def cases() -> Iterator[Row]:
             yield {"model": model, "mode": mode, "seq_len": seq_len, "batch": batch, **how}
 
     yield from answers()
-    yield from every(EIGHT, "decode", 512, 1, 64, **STATIC)
+    yield from every(EIGHT, "decode", 512, 1, 64, 8, **STATIC)
+    yield from every(EIGHT, "decode", 8192, 1, 8, **GRAPH)
+    yield from every(EIGHT, "decode", 2048, 8, 64, **GRAPH)
     yield from every(ONE, "train", 2048, 1, 4, optimizer="adamw")
     yield from every(HALF, "train", 2048, 1, optimizer="adamw")
     yield from every(HALF, "prefill", 512, 1, 8)
@@ -54,7 +56,6 @@ def cases() -> Iterator[Row]:
     yield from every(SLIDING, "train", 2048, 1, optimizer="adamw")
     yield from every(HALF, "prefill", 8192, 1, 8)
     yield from every(HALF, "decode", 512, 8, **GRAPH)
-    yield from every(EIGHT, "decode", 512, 8, **STATIC)
     yield from every(STATES, "decode", 512, 8)
     yield from every(EXPERTS, "decode", 512, 1, 8, 64)
     yield from every(EIGHT, "decode", 512, 64, weights="fp8", kernel="_scaled_mm", **STATIC)

@@ -119,6 +119,13 @@ def timed(run: Run, kernel: str, where: str, budget: float) -> dict[str, Any]:
     return {"seconds": sum(seconds_of(record) for record in made), "peak": peak_of(made)}
 
 
+def kept(run: Run) -> int:
+    """Bytes of output weights in 8 bits that lie beside an embedding with the same weights, which an estimate keeps."""
+    module: Any = workload_of(run).untouched_steps()(run).module
+    output = module.get_output_embeddings().weight
+    return int(output.numel()) if output is module.get_input_embeddings().weight else 0
+
+
 def seconds_of(record: Record) -> float:
     return record.timing.median if isinstance(record.timing, Timing) else 0.0
 

@@ -16,6 +16,7 @@ from rooflens.cli.main import cli
 from rooflens.devices import find
 from rooflens.errors import RooflensError
 from rooflens.models import Executable, Step, eager, workload
+from rooflens.models.kv_caches import is_fixed
 from rooflens.report.case_json import promised_json
 from rooflens.running import whole_answers
 from rooflens.running.estimating import estimable
@@ -23,7 +24,7 @@ from rooflens.running.tracing import tracer
 from rooflens.running.whole_answers import counted_run
 from rooflens.runs.run import Request
 
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 
 LAYERS, HEADS, WIDTH, BF16, BATCH = 1, 2, 16, 2, 2
 """Of keys and values."""
@@ -39,6 +40,12 @@ LLAMA: dict[str, Any] = {
     "max_position_embeddings": 4096,
 }
 H100 = "h100-sxm"
+ALTERNATING = {
+    "model_type": "gemma3_text",
+    "num_hidden_layers": 2,
+    "sliding_window": 5,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
 T5 = {"model_type": "t5", "d_model": 64, "d_kv": 16, "d_ff": 64, "num_layers": 1, "num_heads": 4, "vocab_size": 120}
 
 
@@ -288,6 +295,9 @@ def run_by_hand(model: str, **options: Any) -> tuple[Step, Executable]:
         (LLAMA, {"kv_cache": "static"}),
         (LLAMA, {"kv_dtype": "int8"}),
         (LLAMA | {"model_type": "mistral", "sliding_window": 11}, {"kv_cache": "static"}),
+        (LLAMA | {"model_type": "mistral", "sliding_window": 5}, {}),  # shorter than the prompt
+        (LLAMA | ALTERNATING, {}),
+        (LLAMA | ALTERNATING, {"kv_cache": "static"}),
         (T5, {}),
     ],
 )
@@ -310,6 +320,18 @@ def test_a_whole_answer_is_run_token_by_token(tmp_path: Path, config: dict[str, 
             assert calls == [(0, first, first), *((1, 1, first + n) for n in range(1, 6))]
             assert marks == [1, 6]
     assert run.phases == ("prefill", "decode")
+
+
+def test_a_cache_that_grows_begins_anew_with_each_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    # transformers 5.17 gives every cache a largest length, -1 without one, and only fills a cache that grows with zeros
+    # when it is reset: a second answer found twice the tokens.
+    monkeypatch.setattr(transformers.Cache, "max_cache_len", property(lambda _: -1), raising=False)
+    config = transformers.LlamaConfig(num_hidden_layers=1)
+    sliding = transformers.MistralConfig(num_hidden_layers=1, sliding_window=5)
+    assert not is_fixed(transformers.DynamicCache(config=config))
+    assert not is_fixed(transformers.DynamicCache(config=sliding))
+    assert is_fixed(transformers.StaticCache(config=config, max_cache_len=8))
+    assert is_fixed(transformers.StaticCache(config=sliding, max_cache_len=8))
 
 
 @pytest.mark.parametrize("kv_cache", ["dynamic", "static"])

@@ -180,7 +180,13 @@ def _cut(after: Any, before: Any) -> torch.Tensor | None:
 
 def is_fixed(cache: Any) -> bool:
     """True if a cache has its length from the beginning: each step finds it in the same memory."""
-    return any(getattr(part, "max_cache_len", None) is not None for part in _objects(cache))
+    return any(_longest(part) is not None for part in _objects(cache))
+
+
+def _longest(owner: Any) -> int | None:
+    """The fixed length of a part of a cache. Versions of transformers give each cache a property of this name too."""
+    longest: int | None = getattr(owner, "__dict__", {}).get("max_cache_len")
+    return longest
 
 
 def cache_tensors(cache: Any) -> list[torch.Tensor]:
@@ -226,7 +232,7 @@ def kv_cache(cache: Any, batch: int, tokens: int, times: Callable[[torch.Tensor]
 
 def _filled(owner: Any, tokens: int) -> float:
     """The share of a layer's tensors that is filled: all of it but for a static one."""
-    longest = getattr(owner, "max_cache_len", None)
+    longest = _longest(owner)
     return 1 if longest is None else min(1, tokens / longest)
 
 
@@ -236,7 +242,7 @@ def _per_token(name: str, owner: Any, tensor: torch.Tensor, tokens: int) -> floa
         return 1 / float(max(1, tensor.shape[1]) * owner.compress_rate)
     if name not in _GROWING:
         return 0
-    longest, window = getattr(owner, "max_cache_len", None), getattr(owner, "sliding_window", None)
+    longest, window = _longest(owner), getattr(owner, "sliding_window", None)
     if longest is not None:
         return 0 if getattr(owner, "is_sliding", False) and tokens >= longest else 1 / longest
     if name in ("keys", "values") and window is not None and tokens >= window - 1:
