@@ -318,8 +318,8 @@ def main() -> int:
         small = tiny(given.tiny) if given.tiny and not given.training else None
         steps = training(given.tiny, given.tiny, 16) if given.tiny else training()
         asked = small or (steps if given.training else cases())
-        asked = [row for row in asked if given.only is None or given.only in row]
-        measure(given.results, given.seconds, given.where, asked)
+        some = [row for row in asked if given.only is None or given.only in row]
+        measure(given.results, given.seconds, given.where, some)
     elif given.device is None:
         parser.error("give the --device on which the times were taken")
     else:
