@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -24,11 +25,12 @@ from rooflens.running.attributing import EQUAL
 from rooflens.running.counted_programs import program_records
 from rooflens.sources import counters
 from rooflens.sources.counters.launches import KernelLaunch
-from rooflens.sources.counters.ncu import Tool, collecting
+from rooflens.sources.counters.ncu import NcuRun, Tool, collecting
+from rooflens.sources.counters.nvtx import place_of
 from rooflens.sources.profile import profiled_step
 from rooflens.sources.profile.calls import FirstCalls
-from rooflens.sources.profile.launches import ProgramCalls, RepeatedCall
-from rooflens.sources.profile.marking import ModuleRanges
+from rooflens.sources.profile.launches import PlacedCall, ProgramCalls
+from rooflens.sources.profile.marking import ModuleRanges, nvtx_range
 from rooflens.sources.range_names import call_range
 
 CASE = Case(model="train", dtype=AS_IS)
@@ -42,12 +44,66 @@ def test_calls_that_repeat_another_are_left_out_with_their_places() -> None:
     x = torch.ones(2, 4, requires_grad=True)
     with ranges.followed(), FirstCalls(told.append, ranges.place) as calls:
         model(x).square().sum().backward()
-    places = [(its.path, its.phase) for its in calls.repeated if its.phase is not None]
+    repeated = [its for its in calls.placed if its.first != its.call]
+    places = [(its.path, its.phase) for its in repeated if its.phase is not None]
     assert ("1", "forward") in places
     assert ("0", "backward") in places
     assert ("1", "backward") not in places
-    assert all(its.first < its.call for its in calls.repeated)
-    assert told == [False, True] * len(calls.repeated)
+    assert all(its.first < its.call for its in repeated)
+    assert told == [False, True] * len(repeated)
+    assert {(its.path, its.phase) for its in calls.placed} >= {("0", "forward"), ("1", "backward")}
+
+
+def test_a_call_that_is_counted_has_its_place_too() -> None:
+    """Of two equal layers the first counts in forward and the second in backward; the optimizer's calls are its own."""
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    update = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+    ranges = ModuleRanges(model)
+    ranges.enter("(loop)")
+    names: list[str] = []
+
+    class Named(FirstCalls):
+        def see(self, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            names.append(str(operation))
+            super().see(operation, args, kwargs)
+
+    with ranges.followed(), Named(lambda _: None, ranges.place) as calls:
+        model(torch.ones(2, 4, requires_grad=True)).square().sum().backward()
+        update.step()
+    places = {(name, its.path, its.phase) for name, its in zip(names, calls.placed, strict=True)}
+    mm = "aten.mm.default"
+    assert {(mm, "0", "forward"), (mm, "1", "forward"), (mm, "0", "backward"), (mm, "1", "backward")} < places
+    assert {its for its in places if its[0] == "aten.sum.default"} == {("aten.sum.default", "(loop)", "forward")}
+    assert {phase for _, path, phase in places if path == "(loop)"} == {"forward", "backward"}
+    assert {phase for _, path, phase in places if path == "(optimizer)"} == {"optimizer"}
+
+
+def test_ranges_for_ncu_hold_what_runs_in_them_under_a_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pop ends what was pushed last, and torch has a range of its own around each that begins in the profiler."""
+    stack: list[str] = []
+    seen: list[list[str]] = []
+    monkeypatch.setattr(torch.cuda.nvtx, "range_push", stack.append)
+    monkeypatch.setattr(torch.cuda.nvtx, "range_pop", stack.pop)
+    model = nn.Sequential(nn.ReLU())
+    ranges = ModuleRanges(model, nvtx_range)
+
+    def place() -> tuple[None, None]:
+        seen.append([*stack])
+        return None, None
+
+    with ranges.followed(), FirstCalls(lambda _: None, place):
+        torch.ones(1)
+        model(torch.ones(2))
+        torch.ones(3)
+    assert seen == [[], [], ["rooflens:module:", "rooflens:module:0"], []]
+
+
+def test_a_detour_through_python_is_no_place() -> None:
+    inner = place_of(("rooflens:module:0", "PythonDispatchMode", "rooflens:call:0", "aten::mm"))
+    assert (inner.path, inner.phase, inner.operation) == ("0", "forward", "mm")
+    lost = place_of(("PythonDispatchMode", "rooflens:call:0", "aten::mm"))
+    assert (lost.path, lost.phase, lost.operation) == (None, None, "mm")
+    assert place_of(("loss", "PythonSubclass", "aten::mul")).path == "loss"
 
 
 def launch(name: str, *ranges: str, process: str = "1", seconds: float = 1e-6) -> KernelLaunch:
@@ -69,10 +125,11 @@ def test_launches_of_calls_that_were_left_out_take_the_counts_of_the_first() -> 
         launch("dddd", "rooflens:module:l2", call_range(2)),
     ]
     calls = ProgramCalls(
-        repeated=(
-            RepeatedCall(call=1, first=0, path="l2", phase="forward"),
-            RepeatedCall(call=3, first=9, path=None, phase=None),  # it launched nothing
-            RepeatedCall(call=4, first=2, path=None, phase="backward"),
+        calls=(
+            PlacedCall(call=0, first=0, path=None, phase=None),
+            PlacedCall(call=1, first=0, path="l2", phase="forward"),
+            PlacedCall(call=3, first=9, path=None, phase=None),  # it launched nothing
+            PlacedCall(call=4, first=2, path=None, phase="backward"),
         ),
         processes=8,
     )
@@ -119,7 +176,7 @@ def test_a_region_tells_what_it_left_out_and_only_the_first_process_counts(
     def once(module: object, told: Any) -> Iterator[None]:
         begun.append(1)
         yield
-        told((RepeatedCall(call=1, first=0, path="a", phase=None),))
+        told((PlacedCall(call=1, first=0, path="a", phase=None),))
 
     monkeypatch.setattr(profiled_step, "marked_once", once)
     monkeypatch.setenv("ROOFLENS_COUNTERS", str(tmp_path / "calls.json"))
@@ -133,7 +190,7 @@ def test_a_region_tells_what_it_left_out_and_only_the_first_process_counts(
     assert len(begun) == marks
     if marks:
         told = msgspec.json.decode((tmp_path / "calls.json").read_bytes(), type=ProgramCalls)
-        assert told == ProgramCalls(repeated=(RepeatedCall(call=1, first=0, path="a", phase=None),), processes=4)
+        assert told == ProgramCalls(calls=(PlacedCall(call=1, first=0, path="a", phase=None),), processes=4)
         assert json.loads((tmp_path / "calls.json").read_text())["processes"] == 4
 
 
@@ -165,12 +222,14 @@ import json, os, sys, time
 
 calls = [("gemm", "rooflens:phase:forward", "rooflens:module:0", "rooflens:call:0"),
          ("relu", "rooflens:phase:forward", "rooflens:module:1", "rooflens:call:1")]
+if os.environ.get("ROOFLENS_COUNTERS"):  # a mode sees the calls: ranges of the program's own profiler are lost
+    calls = [(kernel, "PythonDispatchMode", call) for kernel, *_, call in calls]
 if os.environ.get("LOCAL_RANK", "0") == "0" or not os.environ.get("ROOFLENS_COUNTERS"):
     for kernel, *ranges in calls:
         print(os.getpid(), kernel, *ranges, flush=True)
     if told := os.environ.get("ROOFLENS_COUNTERS"):
-        repeated = [{"call": 2, "first": 0, "path": "2", "phase": "forward"}]
-        open(told, "w").write(json.dumps({"repeated": repeated, "processes": int(os.environ.get("WORLD_SIZE", "1"))}))
+        placed = [{"call": n, "first": n % 2, "path": str(n), "phase": "forward"} for n in range(3)]
+        open(told, "w").write(json.dumps({"calls": placed, "processes": int(os.environ.get("WORLD_SIZE", "1"))}))
 """
 RANKS = """
 import os, subprocess, sys
@@ -195,7 +254,7 @@ def count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Reco
         ("ncu.py", NCU),
         ("step.py", STEP),
         ("ranks.py", RANKS),
-        ("endless.py", STEP + "time.sleep(60)\n"),
+        ("endless.py", STEP + "open(sys.argv[0] + '.told', 'w').close()\ntime.sleep(60)\n"),
     ):
         (tmp_path / name).write_text(text)
     tool = PlayedTool(path=str(tmp_path / "ncu.py"), version="1", options=frozenset())
@@ -238,10 +297,18 @@ def test_of_ranks_the_first_is_counted_or_shown_and_said(count: Callable[..., Re
 
 
 def test_a_program_that_its_limit_cuts_off_keeps_what_was_counted(
-    count: Callable[..., RecordSet], monkeypatch: pytest.MonkeyPatch
+    count: Callable[..., RecordSet], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The program lives on and holds the output open, as workers of a launcher do: nobody waits for it."""
+    followed = NcuRun.followed
+
+    def until_all_is_launched(run: NcuRun, report: Path, *, limit: float, **others: Any) -> Any:
+        while not (tmp_path / "endless.py.told").exists():
+            time.sleep(0.01)
+        return followed(run, report, limit=0.1, **others)
+
+    monkeypatch.setattr(NcuRun, "followed", until_all_is_launched)
     monkeypatch.setattr(collecting, "DRAIN_SECONDS", 0.1)
-    found = count("endless.py", limit=1.0)
+    found = count("endless.py")
     assert found.total().bytes["dram"] == 3 * 2000
     assert any(note.startswith("partial: 2 launches were counted (the time limit was over)") for note in found.notes)

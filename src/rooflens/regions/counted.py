@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import torch
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from rooflens.errors import InvalidValue, ModelError
 from rooflens.models import is_compiled, unwrapped
 from rooflens.records import Call, Operation, Trace
+from rooflens.sources.range_names import LOOP_PATH, OPTIMIZER_PATH
 from rooflens.trace.lifetimes import Lifetimes
 from rooflens.trace.modules import ModulePaths
+from rooflens.trace.optimizer_steps import steps_noticed
 from rooflens.trace.recorder import Recorder, Schema
 from rooflens.trace.threads import OtherThreads, followed
 
-LOOP, OPTIMIZER = "(loop)", "(optimizer)"
-"""Paths of operations outside all modules: the loop's own (the loss, for one), and the optimizer's."""
 COUNTED = (
     "the work is that of one more iteration: every operation that PyTorch ran in it; kernels of others are not seen"
 )
@@ -53,10 +52,10 @@ class Counting:
         self._contexts = ExitStack()
 
     def __enter__(self) -> Counting:
-        self._paths.enter(LOOP)
+        self._paths.enter(LOOP_PATH)
         with ExitStack() as contexts:
             contexts.enter_context(self._paths.followed())
-            contexts.enter_context(self._recorder.stepping_noticed())
+            contexts.enter_context(steps_noticed(self._recorder.notice_step))
             contexts.enter_context(self._recorder)
             contexts.enter_context(followed(self._others))
             self._contexts = contexts.pop_all()
@@ -120,22 +119,10 @@ class _LiveRecorder(Recorder):
         self.unreadable: list[tuple[str, str]] = []
         self._stepping = False
 
-    @contextmanager
-    def stepping_noticed(self) -> Iterator[None]:
-        """Notice the steps of optimizers, by hooks that all of them share."""
-
-        def before(*_: Any) -> None:
-            self._stepping |= self.is_watching()
-
-        def after(*_: Any) -> None:
-            self._stepping &= not self.is_watching()
-
-        handles = register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
+    def notice_step(self, begins: bool) -> None:
+        """Take down that an optimizer begins or ends a step."""
+        if self.is_watching():
+            self._stepping = begins
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -174,7 +161,7 @@ class _LiveRecorder(Recorder):
             return _UNKNOWN
 
     def _place(self, name: str) -> tuple[str, bool]:
-        return (OPTIMIZER, False) if self.phase == "optimizer" else super()._place(name)
+        return (OPTIMIZER_PATH, False) if self.phase == "optimizer" else super()._place(name)
 
 
 _UNKNOWN = Operation(Call(name="", arguments=(), outputs=(), reads=0, writes=0, weight_reads=0), "", "forward")

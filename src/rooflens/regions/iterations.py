@@ -33,7 +33,7 @@ from rooflens.sources import estimate as estimates
 from rooflens.sources.conditions import Observer, doubts
 from rooflens.sources.measure import peak_memory
 from rooflens.sources.profile import profiled_step
-from rooflens.sources.profile.launches import ProgramCalls, RepeatedCall
+from rooflens.sources.profile.launches import PlacedCall, ProgramCalls
 
 Stage = Literal["skip", "mark", "time", "count", "done"]
 SINCE_THE_START = "memory: the peak since the program began"
@@ -264,9 +264,8 @@ def _marks(model: torch.nn.Module | None, told: str) -> AbstractContextManager[N
     if os.sep not in told or (model is not None and is_compiled(model)):
         return profiled_step.marked(model)
 
-    def tell(repeated: tuple[RepeatedCall, ...]) -> None:
+    def tell(calls: tuple[PlacedCall, ...]) -> None:
         processes = int(os.environ.get("WORLD_SIZE", "1"))
-        calls = ProgramCalls(repeated=repeated, processes=processes)
-        Path(told).write_text(json.dumps(asdict(calls)))
+        Path(told).write_text(json.dumps(asdict(ProgramCalls(calls=calls, processes=processes))))
 
     return profiled_step.marked_once(model, tell)

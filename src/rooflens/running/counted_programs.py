@@ -9,7 +9,7 @@ from rooflens.records import Case, Record
 from rooflens.running.attributing import EQUAL, replayed
 from rooflens.sources import counters as source
 from rooflens.sources.counters.launches import KernelLaunch
-from rooflens.sources.profile.launches import BEFORE_ALL, ProgramCalls
+from rooflens.sources.profile.launches import BEFORE_ALL, PlacedCall, ProgramCalls
 from rooflens.sources.range_names import call_of, emitted
 
 
@@ -19,7 +19,7 @@ def program_records(
     """Return the launches of a step in the order of its calls, and notes. Of several processes, the first counts.
 
     Args:
-        calls: what the program told of those that it left out; None if it told nothing.
+        calls: what the program told of them; None if it told nothing.
 
     Raises:
         FileError: there is nothing that can be read.
@@ -40,6 +40,7 @@ def program_records(
             f"one of {calls.processes} processes was counted, the first of its machine (LOCAL_RANK 0); kernels of NCCL"
             " wait for other processes and are not counted"
         )
+    told = {its.call: its for its in calls.calls}
     placed: list[tuple[int, Record]] = []
     by_call: dict[int, list[Record]] = {}
     latest = BEFORE_ALL
@@ -47,16 +48,23 @@ def program_records(
         if number is not None:
             by_call.setdefault(number, []).append(record)
             latest = number
-        placed.append((latest, record))
-    for repeated in calls.repeated:
-        for record in by_call.get(repeated.first, ()):
-            path = record.path if repeated.path is None else repeated.path
-            phase = repeated.phase or record.phase
-            placed.append((repeated.call, replace(record, path=path, phase=phase, notes=(*record.notes, EQUAL))))
+        placed.append((latest, _at(record, told.get(latest) if number is not None else None)))
+    for its in calls.calls:
+        if its.first != its.call:
+            equal = (replace(record, notes=(*record.notes, EQUAL)) for record in by_call.get(its.first, ()))
+            placed += [(its.call, _at(record, its)) for record in equal]
     if len(placed) > len(own):
         distinct = "one of each operation and operands; the others take its counts and its time (--every)"
         notes.append(f"{len(own)} launches were counted for {len(placed)}: {distinct}")
     return [record for _, record in sorted(placed, key=lambda item: item[0])], notes
+
+
+def _at(record: Record, call: PlacedCall | None) -> Record:
+    """A launch where its call ran: the program knows that better than its ranges, as far as it does."""
+    if call is None:
+        return record
+    path = record.path if call.path is None else call.path
+    return replace(record, path=path, phase=call.phase or record.phase)
 
 
 def _call(launch: KernelLaunch) -> int | None:

@@ -15,6 +15,10 @@ _OPTIMIZER = "Optimizer."
 """torch.optim names its own ranges ``Optimizer.step#SGD.step``."""
 OPTIMIZER_PATH = "(optimizer)"
 """The path of what an optimizer does."""
+LOOP_PATH = "(loop)"
+"""The path of what the user's own loop does outside of its model: the loss, for one."""
+_THROUGH_PYTHON = ("PythonDispatchMode", "PythonSubclass")
+"""torch's ranges around a call that a dispatch mode or a tensor's class takes."""
 _MOST_DIGITS = 10
 _EMITTED = re.compile(r", (?:(?:stashed )?seq ?= ?(\d{1,18})|(?:op_id|sizes|input_op_ids) = )")
 """What torch writes behind the name of an operation or a range; until 2020 it marked the number of a node."""
@@ -76,6 +80,11 @@ def phase_of(name: str, plain: bool = False) -> Phase | None:
 def is_optimizer(name: str) -> bool:
     """True if a range is one of torch.optim's."""
     return name.startswith(_OPTIMIZER)
+
+
+def is_detour(name: str) -> bool:
+    """True if a range is torch's own around a call that goes through Python: it tells nothing of the call."""
+    return name in _THROUGH_PYTHON
 
 
 def emitted(text: str) -> tuple[str, int | None]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from rooflens.costs.profiler_names import is_engine, is_known, short
 from rooflens.records import Phase
-from rooflens.sources.range_names import OPTIMIZER_PATH, call_of, emitted, is_optimizer, module_of, phase_of
+from rooflens.sources.range_names import OPTIMIZER_PATH, call_of, emitted, is_detour, is_optimizer, module_of, phase_of
 
 _RANGE = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r'\\(["\\])')
@@ -62,7 +62,7 @@ def place_of(ranges: tuple[str, ...]) -> RangePlace:
     operation, sequence, backward, called = "", None, False, False
     for text in ranges:
         name, number = emitted(text)
-        if call_of(name) is not None:
+        if call_of(name) is not None or is_detour(name):
             continue
         if is_engine(name):
             backward, operation = True, ""

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rooflens.costs.profiler_names import is_known, short
 from rooflens.costs.registry import family_of
 from rooflens.records import Phase
-from rooflens.sources.profile.launches import RepeatedCall
+from rooflens.sources.profile.launches import PlacedCall
 from rooflens.sources.range_names import call_range
 
 Around = Callable[[int], AbstractContextManager[object]]
@@ -85,7 +85,7 @@ class FirstCalls(Calls):
     """Leaves calls that repeat an earlier one out of what is recorded; names each of the others by its number.
 
     Attributes:
-        repeated: the calls that were left out.
+        placed: all calls, and where they ran.
     """
 
     def __init__(self, opens: Callable[[bool], None], place: Callable[[], tuple[str | None, Phase | None]]) -> None:
@@ -93,16 +93,15 @@ class FirstCalls(Calls):
         self._opens, self._place = opens, place
         self._known: dict[Hashable, int] = {}
         self._is_first = True
-        self.repeated: list[RepeatedCall] = []
+        self.placed: list[PlacedCall] = []
 
     def see(self, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Find the first call that does the same."""
         called_with, number = operands(operation, args, kwargs), self.begun - 1
         first = number if called_with is None else self._known.setdefault(called_with, number)
         self._is_first = first == number
-        if not self._is_first:
-            path, phase = self._place()
-            self.repeated.append(RepeatedCall(call=number, first=first, path=path, phase=phase))
+        path, phase = self._place()
+        self.placed.append(PlacedCall(call=number, first=first, path=path, phase=phase))
 
     @contextmanager
     def _around_call(self, number: int) -> Iterator[None]:

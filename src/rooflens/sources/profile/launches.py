@@ -35,8 +35,8 @@ class CalledLaunch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepeatedCall:
-    """A call of a step that does what an earlier one did, by their numbers, and where it ran; None is unknown."""
+class PlacedCall:
+    """A call of a step, the first one that does the same (itself, if none did), and where it ran; None is unknown."""
 
     call: int
     first: int
@@ -49,11 +49,11 @@ class ProgramCalls:
     """What a program tells of the step that it marked.
 
     Attributes:
-        repeated: calls that were left out, since an earlier one does the same.
+        calls: all of them; those that repeat an earlier one were left out.
         processes: how many run the program together.
     """
 
-    repeated: tuple[RepeatedCall, ...]
+    calls: tuple[PlacedCall, ...]
     processes: int
 
 

@@ -20,11 +20,12 @@ from rooflens.sources.profile.attribution import attribute
 from rooflens.sources.profile.calls import CallWindows, FirstCalls, NumberedCalls
 from rooflens.sources.profile.chrome import read_trace
 from rooflens.sources.profile.events import Events
-from rooflens.sources.profile.launches import CalledLaunch, RepeatedCall, Round, called_launches
-from rooflens.sources.profile.marking import ModuleRanges, phases_as_ranges
+from rooflens.sources.profile.launches import CalledLaunch, PlacedCall, Round, called_launches
+from rooflens.sources.profile.marking import ModuleRanges, nvtx_range, phases_as_ranges
 from rooflens.sources.profile.operation_records import records_of
 from rooflens.sources.profile.own_threads import lacking, of_the_step
 from rooflens.sources.profile.places import outside
+from rooflens.sources.range_names import LOOP_PATH
 
 WARMUP = 3
 """Runs before the profiled one: memory is allocated and algorithms are chosen by then."""
@@ -147,7 +148,7 @@ def counted(step: Step, run: Executable, rounds: Callable[[], Sequence[Round]]) 
     """
     warm_up(run, "cuda", WARMUP + 1)
     for of in rounds() or (None,):
-        with marked(step.module, of), phases_as_ranges(run) as mark:
+        with marked(step.module, of), phases_as_ranges(run, nvtx_range) as mark:
             run.once(mark)
 
 
@@ -180,9 +181,11 @@ def marked(module: torch.nn.Module | None, of: Round | None = None) -> Iterator[
 
 
 @contextmanager
-def marked_once(module: torch.nn.Module | None, told: Callable[[tuple[RepeatedCall, ...]], None]) -> Iterator[None]:
-    """As :func:`marked`, without the calls that repeat an earlier one; `told` is given them at the end."""
+def marked_once(module: torch.nn.Module | None, told: Callable[[tuple[PlacedCall, ...]], None]) -> Iterator[None]:
+    """As :func:`marked`, without the calls that repeat an earlier one; `told` is given all calls at the end."""
     with _followed(module) as ranges:
+        if ranges is not None:
+            ranges.enter(LOOP_PATH)
         calls = FirstCalls(_mark, lambda: (None, None) if ranges is None else ranges.place())
         torch.cuda.synchronize()
         _mark(True)
@@ -190,13 +193,13 @@ def marked_once(module: torch.nn.Module | None, told: Callable[[tuple[RepeatedCa
             yield
         torch.cuda.synchronize()
         _mark(False)
-    told(tuple(calls.repeated))
+    told(tuple(calls.placed))
 
 
 @contextmanager
 def _followed(module: torch.nn.Module | None) -> Iterator[ModuleRanges | None]:
     """Make calls in a module ranges; not in a compiled one, where hooks would be compiled too."""
-    ranges = None if module is None or is_compiled(module) else ModuleRanges(unwrapped(module))
+    ranges = None if module is None or is_compiled(module) else ModuleRanges(unwrapped(module), nvtx_range)
     with nullcontext() if ranges is None else ranges.followed():
         yield ranges
 
