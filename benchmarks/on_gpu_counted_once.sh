@@ -38,6 +38,9 @@ count resnet18 resnet18 -b 32 --dtype amp-bf16 --mode train
 count vit vit_b_16 -b 16 --dtype bf16 --mode train
 count decoder "hf:$keep/decoder-1b.json" -b 1 --seq-len 512 --dtype bf16 --mode train
 count decoder-short "hf:$keep/decoder-short.json" -b 1 --seq-len 512 --dtype bf16 --mode train
+count own-resnet18 resnet18 -b 32 --dtype tf32
+count own-alexnet alexnet -b 1 --dtype fp32 --mode train --optimizer none
+count resnet18-b16 resnet18 -b 16 --dtype bf16 --mode train
 count resnet18-every resnet18 -b 32 --dtype amp-bf16 --mode train --every
 count decoder-short-every "hf:$keep/decoder-short.json" -b 1 --seq-len 512 --dtype bf16 --mode train --every
 count vit-every vit_b_16 -b 16 --dtype bf16 --mode train --every
