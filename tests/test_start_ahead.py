@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
+from tests.study_samples import begun
 
 from rooflens.running import process
-from rooflens.running.process import SERVER, MarkedProcess, start_ahead, start_for, started
+from rooflens.running.process import SERVER, MarkedProcess, ahead, start_ahead, start_for, started
+from rooflens.running.studies import workers_ahead
 
 
 @pytest.fixture
@@ -20,7 +25,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool, str]]:
 
     def new(program: str, apart: bool, kind: str) -> MarkedProcess:
         asked.append((program, apart, kind))
-        return MarkedProcess(None, f"mark {len(asked)}")  # type: ignore[arg-type]
+        return MarkedProcess(MagicMock(), f"mark {len(asked)}")
 
     monkeypatch.setattr(process, "_new", new)
     monkeypatch.setattr(process, "_ahead", {})
@@ -64,6 +69,44 @@ def test_a_command_line_starts_what_it_will_need(
 ) -> None:
     start_for(line.split())
     assert [kind for _, _, kind in made] == kinds
+
+
+def test_what_nobody_took_is_ended_with_the_block(made: list[tuple[str, bool, str]]) -> None:
+    with suppress(ValueError), ahead("measure cpu", "estimate cpu"):
+        taken = started(SERVER, True, "estimate cpu").process
+        waiting = process._ahead["measure cpu"].process
+        raise ValueError
+    assert waiting.kill.call_count == waiting.wait.call_count == 1  # type: ignore[attr-defined]
+    assert taken.kill.call_count == 0  # type: ignore[attr-defined]
+    assert started(SERVER, True, "measure cpu").process is not waiting
+
+
+@pytest.mark.parametrize(
+    ("batches", "sources", "device", "jobs", "kinds"),
+    [
+        (12, ["estimate", "measure"], "cuda", 1, ["estimate cpu", "measure cuda"]),
+        (13, ["estimate", "measure"], "cuda", 1, ["estimate cpu"]),
+        (2, ["estimate", "measure"], "cpu", 0, ["measure cpu"]),
+        (2, ["estimate", "measure"], "t4", 1, ["estimate cpu"]),  # is it in this machine? That takes torch
+        (2, ["measure"], "cpu", 1, ["measure cpu"]),
+    ],
+)
+def test_a_study_starts_what_its_cells_will_need(
+    made: list[tuple[str, bool, str]],
+    tmp_path: Path,
+    batches: int,
+    sources: list[str],
+    device: str,
+    jobs: int,
+    kinds: list[str],
+) -> None:
+    sizes = [*range(1, batches + 1)]
+    text = f"title = 'T'\nmodels = ['resnet18']\nbatches = {sizes}\nsources = {sources}\ndevices = ['{device}']\n"
+    folder = begun(tmp_path, text)
+    with workers_ahead(folder, folder.cells, jobs=jobs, retry=False):
+        assert [kind for _, _, kind in made] == kinds
+    with workers_ahead(folder, (), jobs=jobs, retry=False):  # all is done
+        assert len(made) == len(kinds)
 
 
 def test_a_program_that_is_told_to_end_leaves_its_contexts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from rooflens.report.study import Report, StudyView, compose
 from rooflens.report.study.outputs import check_targets, write, write_figures, write_tables
 from rooflens.reported import ComparedFigure, compare_figures, read_figures
 from rooflens.results import RecordSet
-from rooflens.running.studies import chosen, open_study, run_left
+from rooflens.running.studies import check_models, chosen, open_study, run_left, workers_ahead
 from rooflens.study import (
     Cluster,
     Status,
@@ -67,11 +67,14 @@ def run_study(
         InvalidValue: there is no such source or device in the study.
     """
     opened, change = open_study(study, folder)
-    if recorded:
-        opened.take_recorded()
-    if begun is not None:
-        begun(opened, change)
-    run_left(opened, chosen(opened, sources, devices), jobs=jobs, retry=retry, tell=progress)
+    cells = chosen(opened, sources, devices)
+    with workers_ahead(opened, cells, jobs=jobs, retry=retry):
+        check_models(study, opened, change)
+        if recorded:
+            opened.take_recorded()
+        if begun is not None:
+            begun(opened, change)
+        run_left(opened, cells, jobs=jobs, retry=retry, tell=progress)
     opened.sweep()
     return opened.status()
 
@@ -114,6 +117,7 @@ def run_study_on_cluster(
         MissingDependency: submitit is not installed.
     """
     opened, change = open_study(study, folder)
+    check_models(study, opened, change)
     own = _cluster(opened.study.clusters, cluster)
     given = {"partition": partition, "gres": gres, "account": account, "time": time, "cpus": cpus, "parallel": parallel}
     own = replace(own, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]

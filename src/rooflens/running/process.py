@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -37,7 +38,28 @@ _ahead: dict[str, MarkedProcess] = {}
 def start_ahead(*kinds: str) -> None:
     """Start processes that :func:`started` will hand out. Those that it does not end when this program does."""
     for kind in kinds:
-        _ahead.setdefault(kind, _new(SERVER, True, kind))
+        if kind not in _ahead:
+            _ahead[kind] = _new(SERVER, True, kind)
+
+
+@contextmanager
+def ahead(*kinds: str) -> Iterator[None]:
+    """Start processes that :func:`started` hands out in the block; those that nobody took by its end are ended."""
+    start_ahead(*kinds)
+    try:
+        yield
+    finally:
+        for kind in kinds:
+            if kind in _ahead:
+                _end(_ahead.pop(kind).process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 def start_for(words: Sequence[str]) -> None:

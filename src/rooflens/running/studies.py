@@ -14,21 +14,28 @@ from itertools import groupby
 from pathlib import Path
 
 from rooflens.errors import InvalidValue, RooflensError, StudyFileError, UnknownModel, checked, told_together
+from rooflens.machine import PLACES
 from rooflens.opening import parsed_toml, read_text
 from rooflens.running.cells import Estimates, counting, estimating, measuring, replaying, runs_here
+from rooflens.running.process import ahead
 from rooflens.runs.run import is_own_file
 from rooflens.study import STATES, Cell, CellRunner, SourceName, StudyChange, StudyFolder, Tell, canonical, run_each
+
+FEW = 12
+"""Steps to estimate up to which the worker that measures afterwards starts beside the first: it holds memory."""
 
 
 def open_study(study: str | Path, folder: str | Path | None = None) -> tuple[StudyFolder, StudyChange | None]:
     """Return the folder of a study, begun if it is new, and how the study changed since; None if it did not.
+
+    Names of models are not looked up: see :func:`check_models`.
 
     Args:
         study: a study file, or the folder of a study that was begun, whose own copy of the file is used.
         folder: as in :func:`run_study`.
 
     Raises:
-        StudyFileError: the study cannot be read, or names an unknown model.
+        StudyFileError: the study cannot be read.
         InvalidValue: the folder holds no study.
     """
     path = Path(study)
@@ -37,12 +44,32 @@ def open_study(study: str | Path, folder: str | Path | None = None) -> tuple[Stu
             raise InvalidValue(f"{str(study)!r} is the folder of a study; leave folder={str(folder)!r} out")
         return StudyFolder.open(path), None
     try:
-        opened, change = StudyFolder.begin(Path("out") / path.stem if folder is None else folder, path)
+        return StudyFolder.begin(Path("out") / path.stem if folder is None else folder, path)
     except StudyFileError as error:  # all wrong names at once, those of models too
         raise told_together([error, *_unknown_models(path)]) from error
-    if change is not None or not opened.has_any():
-        _check_models(opened, path)
-    return opened, change
+
+
+def check_models(study: str | Path, folder: StudyFolder, change: StudyChange | None) -> None:
+    """Refuse unknown models before anything runs, in a study that is new or has changed.
+
+    Raises:
+        StudyFileError: names are wrong; the message has the line of each.
+    """
+    path = Path(study)
+    if path.is_file() and (change is not None or not folder.has_any()):
+        models = dict.fromkeys(cell.case.model for cell in folder.cells if cell.source != "replay")
+        checked(*(partial(_check_model, model, path) for model in models))
+
+
+def workers_ahead(
+    folder: StudyFolder, cells: Iterable[Cell], *, jobs: int, retry: bool
+) -> AbstractContextManager[None]:
+    """Let workers that cells will need import what they need while this process does."""
+    left = [cell for cell in cells if folder.wants(cell, retry=retry)]
+    steps = {replace(cell.case, device=None) for cell in left if cell.source == "estimate"}
+    places = [cell.case.device for cell in left if cell.source == "measure" and cell.case.device in PLACES]
+    kinds = [*(["estimate cpu"] if steps and jobs else []), *(f"measure {place}" for place in places[:1])]
+    return ahead(*kinds[: None if len(steps) <= FEW else 1])
 
 
 def run_cells(
@@ -169,16 +196,6 @@ def _side_by_side(
         over.set()
     if errors:
         raise errors[0]
-
-
-def _check_models(folder: StudyFolder, path: Path) -> None:
-    """Refuse unknown models before anything runs.
-
-    Raises:
-        StudyFileError: names are wrong; the message has the line of each.
-    """
-    models = dict.fromkeys(cell.case.model for cell in folder.cells if cell.source != "replay")
-    checked(*(partial(_check_model, model, path) for model in models))
 
 
 def _unknown_models(path: Path) -> Iterator[StudyFileError]:
