@@ -107,6 +107,8 @@ def sets(every: tuple[str, ...]) -> list[Variant]:
         "both, no pipe": (*(name for name in plain if name != _PIPE), hgmma, hmma),
         "both, neither": (*(name for name in plain if name not in (_MOVES, _PIPE)), hgmma, hmma),
         "plain, no L2 writes": tuple(name for name in plain if "op_write" not in name),
+        "hgmma, no cycles": (*(name for name in plain if "cycles" not in name), hgmma),
+        "patched and opcodes": (*patched, "sass__inst_executed_per_opcode"),
     }
     no_pre_pass = {"NV_COMPUTE_PROFILER_DISABLE_SW_PRE_PASS": "1"}
     made = [Variant(name=name, metrics=metrics, environment=no_pre_pass) for name, metrics in asked.items()]
@@ -182,6 +184,9 @@ def answer(tool: Tool, variant: Variant, out: Path, limit: float) -> dict[str, A
         end.cancel()
     total = time.monotonic() - begun
     gaps = [b - a for (a, _), (b, _) in itertools.pairwise(kernels)]
+    began = time.monotonic()
+    added = sums(tool, report) if report.exists() else None
+    read = round(time.monotonic() - began, 2)
     return {
         "variant": variant.name,
         "seconds": round(total, 1),
@@ -192,8 +197,9 @@ def answer(tool: Tool, variant: Variant, out: Path, limit: float) -> dict[str, A
         "passes": sorted(map(str, passes)),
         "kernels": dict(Counter(name[:40] for _, name in kernels)),
         "report": report.stat().st_size if report.exists() else None,
-        "sums": sums(tool, report) if report.exists() else None,
+        "sums": added,
         "said": said[-14:],
+        "read": read,
     }
 
 
