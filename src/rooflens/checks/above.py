@@ -26,8 +26,18 @@ WINOGRAD = 2.25
 EXPLAINED, IMPOSSIBLE = "efficiency-above-one", "above-roof"
 
 
-@check(IMPOSSIBLE, "error", "check clock, units, device and what ran: nothing is faster than its roof")
-@check(EXPLAINED, "warning", "look for the reason that is named; `rooflens calibrate` knows real clocks")
+@check(
+    IMPOSSIBLE,
+    "error",
+    "check clock, units, device and what ran: nothing is faster than its roof",
+    "A time is below its bound or a rate above its ceiling, by more than boost, Winograd, FFT and caches explain",
+)
+@check(
+    EXPLAINED,
+    "warning",
+    "look for the reason that is named; `rooflens calibrate` knows real clocks",
+    "A time is below its bound or a rate above its ceiling, by as much as known reasons explain (`!` in tables)",
+)
 @needs("time", "performance", "counted_flops", "flops", "bytes", "read_bytes", "counters")
 def above_roof(context: Context) -> Iterator[Doubt]:
     """A time is below its bound or a rate above its ceiling: by as much as known reasons explain, or by more."""

@@ -29,11 +29,17 @@ _SWITCHED = {
 }
 
 
-@check("slower-than-expected", "warning", "look at clock and power, warm up, and profile a step (`--profile`)")
+@check(
+    "slower-than-expected",
+    "warning",
+    "look at clock and power, warm up, and profile a step (`--profile`)",
+    "A step took more than twice the upper end of its band (three times where the host has a part)",
+)
 @check(
     "faster-than-expected",
     "info",
     "look whether dtype, size and options are those of the estimate",
+    "A step took less than half of the lower end of its band",
 )
 @needs("measure")
 def outside_the_band(context: Context) -> Iterator[Doubt]:

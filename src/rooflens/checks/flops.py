@@ -27,8 +27,18 @@ BACKWARD_SHARE = (0.4, 1.05)
 """Forward over backward FLOP: 1/2, and up to 1 for a model of one layer, whose input needs no gradient."""
 
 
-@check("flops-off", "warning", "compare layer by layer with `rooflens estimate MODEL --depth 3`, and state image size")
-@check("macs-as-flops", "error", "multiply by 2, or call the number MAC; a multiply-add is 2 FLOP")
+@check(
+    "flops-off",
+    "warning",
+    "compare layer by layer with `rooflens estimate MODEL --depth 3`, and state image size",
+    "Stated FLOP are more than 10 % off, for another reason",
+)
+@check(
+    "macs-as-flops",
+    "error",
+    "multiply by 2, or call the number MAC; a multiply-add is 2 FLOP",
+    "Stated FLOP are half of the right ones: multiply-adds, or a smaller image",
+)
 @of_each("flops")
 def stated_flops(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """Stated FLOP are half of the right ones, or neither right nor explained by a prefix.
@@ -79,8 +89,18 @@ def _other_size(ratio: float) -> str:
     return f"{fold(math.sqrt(ratio))} times as large"
 
 
-@check("flops-low", "warning", "look which kernels ran (Winograd, FFT), and whether every metric and launch is there")
-@check("flops-uncounted", "error", "collect tensor-core operations too (`rooflens counters`), of every launch")
+@check(
+    "flops-low",
+    "warning",
+    "look which kernels ran (Winograd, FFT), and whether every metric and launch is there",
+    "Counted FLOP are below the algorithm's, by as much as a fast convolution may save",
+)
+@check(
+    "flops-uncounted",
+    "error",
+    "collect tensor-core operations too (`rooflens counters`), of every launch",
+    "Counted FLOP are below the algorithm's, by more than any fast algorithm saves",
+)
 @of_each("counted_flops")
 def counted_flops(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """Counted FLOP are below the algorithm's: by as much as a fast convolution may save, or by more."""

@@ -147,8 +147,18 @@ def metric_incomplete(context: Context, case: Case, kernels: list[Record]) -> It
             )
 
 
-@check("dram-near-zero", "warning", "use compulsory bytes, or profile with flushed caches (--cache-control all)")
-@check("dram-above-l2", "warning", "compare the definitions of both levels, and whether other processes used the card")
+@check(
+    "dram-near-zero",
+    "warning",
+    "use compulsory bytes, or profile with flushed caches (--cache-control all)",
+    "A whole case has hardly any DRAM traffic: its intensity is meaningless",
+)
+@check(
+    "dram-above-l2",
+    "warning",
+    "compare the definitions of both levels, and whether other processes used the card",
+    "A whole case has more DRAM than L2 traffic",
+)
 @of_counted_cases
 def dram_and_l2(context: Context, case: Case, kernels: list[Record]) -> Iterator[Doubt]:
     """A whole case has more DRAM than L2 traffic, or hardly any."""

@@ -35,12 +35,14 @@ class Check:
     """A registered check.
 
     Attributes:
+        means: what its code says of a number, in a sentence without a full stop.
         inputs: what its rule looks at, see :func:`needs`.
     """
 
     code: str
     severity: Severity
     remedy: str
+    means: str
     rule: CheckRule
     inputs: frozenset[str]
 
@@ -80,14 +82,19 @@ def of_each(*quantities: str) -> Callable[[ItemRule], CheckRule]:
     return of_every(lambda context: context.stated(*quantities), *quantities)
 
 
-def check(code: str, severity: Severity, remedy: str) -> Callable[[CheckRule], CheckRule]:
-    """Register a rule under a code. A code is given once; of several above one rule the lowest is registered first."""
+def check(code: str, severity: Severity, remedy: str, means: str = "") -> Callable[[CheckRule], CheckRule]:
+    """Register a rule under a code. A code is given once; of several above one rule the lowest is registered first.
+
+    Args:
+        means: what the code says; by default the first line of the rule's docstring, which several codes cannot share.
+    """
     assert severity in SEVERITIES
 
     def register(rule: CheckRule) -> CheckRule:
         if code in _CHECKS:
             raise ValueError(f"the code {code!r} is taken by {_CHECKS[code].rule.__name__}")
-        _CHECKS[code] = Check(code, severity, remedy, rule, _INPUTS[rule])
+        said = means or (rule.__doc__ or "").partition("\n")[0].rstrip(".")
+        _CHECKS[code] = Check(code, severity, remedy, said, rule, _INPUTS[rule])
         return rule
 
     return register

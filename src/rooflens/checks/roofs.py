@@ -114,11 +114,36 @@ def _is_other(found: Ceiling, known: Ceiling) -> bool:
     return found.rate > OTHER * known.rate or (found.origin != "measured" and known.rate > OTHER * found.rate)
 
 
-@check("peak-without-source", "warning", "draw the bandwidth only, or name where the rate comes from")
-@check("link-as-memory", "error", "draw DRAM traffic under the DRAM bandwidth")
-@check("sparse-peak", "error", "use the dense rate, half of it, unless the weights are pruned 2:4")
-@check("peak-of-other-dtype", "error", "draw work under the roof of the precision in which it runs")
-@check("rate-off", "warning", "look the device up with `rooflens devices show`, or name the source")
+@check(
+    "peak-without-source",
+    "warning",
+    "draw the bandwidth only, or name where the rate comes from",
+    "A peak is stated for which the catalogue has no rate",
+)
+@check(
+    "link-as-memory",
+    "error",
+    "draw DRAM traffic under the DRAM bandwidth",
+    "A stated memory bandwidth is that of PCIe or NVLink",
+)
+@check(
+    "sparse-peak",
+    "error",
+    "use the dense rate, half of it, unless the weights are pruned 2:4",
+    "A stated peak is twice the dense one: 2:4 sparsity",
+)
+@check(
+    "peak-of-other-dtype",
+    "error",
+    "draw work under the roof of the precision in which it runs",
+    "A stated peak is that of another dtype",
+)
+@check(
+    "rate-off",
+    "warning",
+    "look the device up with `rooflens devices show`, or name the source",
+    "A stated peak or bandwidth is 10 % off the device's",
+)
 @of_each("peak", "bandwidth")
 def stated_rates(context: Context, figure: ReportedFigure, value: float) -> Iterator[Doubt]:
     """A stated peak or bandwidth is not the device's: what it is instead, as far as that is known."""

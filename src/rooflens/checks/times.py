@@ -188,8 +188,18 @@ def _identical(subjects: Sequence[str], value: float) -> Doubt:
     )
 
 
-@check("profiled-slower", "info", "lock clocks alike, pass --clock-control none, or scale the ceilings by the clock")
-@check("wall-time", "warning", "compare kernel time with a warmed, synchronized median; look for gaps between kernels")
+@check(
+    "profiled-slower",
+    "info",
+    "lock clocks alike, pass --clock-control none, or scale the ceilings by the clock",
+    "Kernels under the profiler took longer than the step without it",
+)
+@check(
+    "wall-time",
+    "warning",
+    "compare kernel time with a warmed, synchronized median; look for gaps between kernels",
+    "A step took three times as long as its kernels, or more",
+)
 @needs("time")
 def step_and_kernels(context: Context) -> Iterator[Doubt]:
     """A measured step is far longer than its kernels, or shorter than they were under the profiler."""
