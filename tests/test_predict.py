@@ -23,7 +23,9 @@ from rooflens.predict.card import Card
 from rooflens.predict.effects.attention_kernels import padding
 from rooflens.predict.effects.copies import addressing
 from rooflens.predict.effects.products import product_sizes, tiled
+from rooflens.predict.effects.row_passes import column_parts
 from rooflens.predict.effects.streams import cached_share
+from rooflens.predict.step import _both
 from rooflens.records import Argument, Call, Case, Ceiling, Device, Fact, Phase, Record, Tensor, Traffic, dense_strides
 
 TERA, GIGA = 1e12, 1e9
@@ -180,10 +182,10 @@ def convolved(
 
 
 def test_a_convolution_on_tensor_cores_copies_channels_first_into_channels_last() -> None:
-    of = card(convolution__relayout=0.5, stream__start=1e-6)
+    of = card(convolution__relayout=0.5, convolution__relayout_taps=0.5, stream__start=1e-6)
     first, last = (seconds(convolved(layout=layout), of) for layout in ("contiguous", "channels_last"))
-    # Input and result of 33.6 MB are read and written once more at half of 1 TB/s, and the weights (1.2 MB) from L2.
-    copies = 3e-6 + 4 * 33_554_432 / 0.5e12 + 2 * 1_179_648 / min(0.5e12 * 1e9, of.per_second("stream.cached"))
+    # Input and result of 33.6 MB are read and written once more at half of 1 TB/s, and 589,824 weights at 50 G/s.
+    copies = 3e-6 + 4 * 33_554_432 / 0.5e12 + 589_824 / 50e9
     assert first - last == pytest.approx(copies)
     assert seconds(convolved(kernel=1), of) == pytest.approx(seconds(convolved(kernel=1, layout="channels_last"), of))
     assert seconds(convolved("fp32"), of) == pytest.approx(seconds(convolved("fp32", "channels_last"), of))
@@ -379,3 +381,72 @@ def test_every_constant_has_a_source_and_a_general_value() -> None:
 def test_a_processor_and_a_pair_of_cards_have_no_prediction() -> None:
     assert card_of(rl.device("epyc-7763")) is None
     assert card_of(rl.device("2x h100-sxm")) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "dims", "parts"),
+    [
+        # 48 fours of columns: 2 blocks of 32 x 4 threads; 1,600 blocks are wanted, 784 have 16 rows a thread.
+        ((50_176, 192), (0,), 784 / 4),
+        ((64, 784, 192), (0, 1), 784 / 4),
+        ((12_544, 3072), (0,), 67 / 4),  # 24 blocks wide: 67 times as many fill the card
+        ((64, 1000), (0,), 0),  # 16 rows a thread are few
+        ((50_176, 192), (1,), 0),  # a row is added by its own block
+    ],
+)
+def test_the_last_block_of_a_sum_over_rows_adds_the_parts(
+    shape: tuple[int, ...], dims: tuple[int, ...], parts: float
+) -> None:
+    assert column_parts(tensor(*shape, dtype="bf16"), dims, card()) == pytest.approx(parts)
+    images = laid("channels_last", 64, 192, 28, 28)
+    assert column_parts(images, (0, 2, 3), card()) == pytest.approx(784 / 4)
+
+
+def test_gradients_of_a_norm_of_rows_go_over_all_rows_in_few_blocks() -> None:
+    of = card(stream__start=0, stream__share_wide=1e6, norm__gradient_rows=1e9, norm__gradient_each=5.0)
+    for rows, taken in ((10_000, 10_000 * 5e-9), (100_000, 0.0)):  # 5 cycles of 1 GHz; many rows are shared out
+        x, weight, row = tensor(rows, 96), tensor(96), tensor(rows, 1)
+        given: dict[str, Argument] = {
+            "grad_out": x,
+            "input": x,
+            "normalized_shape": (96,),
+            "mean": row,
+            "rstd": row,
+            "weight": weight,
+        }
+        what = call("native_layer_norm_backward", (x, weight, weight), **given)
+        assert seconds(what, of, phase="backward") == pytest.approx(taken, abs=1e-9)
+
+
+def test_a_norm_of_rows_first_copies_what_does_not_lie_dense() -> None:
+    of = card(stream__start=1e-6, copy__transpose=0.5, copy__broadcast=1.0)
+    weight, row = tensor(768), tensor(64, 196, 1)
+    times = []
+    for strides in ((150_528, 768, 1), (150_528, 1, 196), (768, 49_152, 1)):
+        x = Tensor((64, 196, 768), "fp32", 64 * 196 * 768 * 4, None, strides, 0)
+        given: dict[str, Argument] = {
+            "input": x,
+            "normalized_shape": (768,),
+            "weight": weight,
+            "bias": weight,
+            "eps": 1e-5,
+        }
+        times.append(seconds(call("native_layer_norm", (tensor(64, 196, 768), row, row), **given), of))
+    dense, turned, moved = times
+    assert turned - dense == pytest.approx(1e-6 + 64 * 196 * 768 / 50e9)
+    assert moved - dense == pytest.approx(1e-6 + 64 * 196 * 768 / 100e9)
+
+
+def test_a_change_of_type_goes_element_by_element_but_into_16_bits() -> None:
+    of = card(stream__start=0, stream__share_wide=1e6, stream__share_narrow=1e6, copy__cast=1.0)
+    wide, narrow = tensor(1000, 1000), tensor(1000, 1000, dtype="bf16")
+    assert seconds(call("_to_copy", wide, self=narrow), of) == pytest.approx(1e6 / 100e9, rel=1e-3)
+    assert seconds(call("_to_copy", wide, self=tensor(1000, 1000, dtype="int64")), of) == pytest.approx(1e-5, rel=1e-3)
+    assert seconds(call("_to_copy", narrow, self=wide), of) < 1e-9
+
+
+def test_a_device_that_waited_in_one_phase_ends_the_next_one_later() -> None:
+    # Forward: the host needs 3 s and the device 1; backward: 1 and 4. The device begins backward after 3 s.
+    assert _both((3.0, 1.0), (1.0, 4.0), 100) == pytest.approx(7.0, rel=0.01)
+    assert _both((1.0, 1.0, 9.0), (4.0, 1.0, 1.0), 100) == pytest.approx(11.0, rel=0.01)
+    assert _both((5.0,), (2.0,), 100) == pytest.approx(5.0, rel=0.01)

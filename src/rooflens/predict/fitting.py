@@ -29,7 +29,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             f"copy.{name}"
             for name in (
                 *("broadcast", "shift", "roll", "transpose", "cat_long", "cat_each_short"),
-                *("cat_one", "cat_all", "expand"),
+                *("cat_one", "cat_all", "expand", "cast"),
             )
         ),
     ),
@@ -43,7 +43,12 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     (
         ("convolution",),
-        tuple(f"convolution.{name}" for name in ("start", "relayout", "planar", "thin", "fp32", "fft_saves")),
+        tuple(
+            f"convolution.{name}"
+            for name in (
+                *("start", "relayout", "relayout_pixels", "relayout_taps", "planar", "thin", "fp32", "fft_saves"),
+            )
+        ),
     ),
     (("stem",), ("convolution.stem", "convolution.stem_half", "convolution.stem_start")),
     (
@@ -70,10 +75,10 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             f"norm.{name}"
             for name in (
                 *("planar_share", "planar_elements", "planes", "alone", "last_start", "plane_wide", "plane_narrow"),
-                "row_start",
+                "row_start", "gradient_rows", "gradient_each",
                 *(f"channel_{step}_{kind}" for step in ("training", "gradients") for kind in ("wide", "narrow")),
                 *("last_fixed", "last_training", "last_gradients"),
-                *(f"{of}_{kind}" for of in ("row_share", "row_gradients", "rows") for kind in ("wide", "narrow")),
+                *(f"{of}_{kind}" for of in ("row_share", "rows") for kind in ("wide", "narrow")),
             )
         ),
     ),
@@ -87,7 +92,7 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
             )
         ),
     ),
-    (("rows",), ("rows.start", "rows.start_narrow", "rows.share", "rows.long", "rows.rows")),
+    (("rows",), ("rows.start", "rows.start_narrow", "rows.share", "rows.long", "rows.rows", "rows.part")),
     (
         ("pooling",),
         tuple(f"pooling.{name}" for name in ("share", "output", "tap", "last_max", "last_average", "last_start")),

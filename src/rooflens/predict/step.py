@@ -108,33 +108,83 @@ def predicted(
         return _in_turn(expected) if len(expected) == len(parts) else None
     if all(r.call is None for r in working) or any(r.call is None for r in working if not r.work or not r.work.missing):
         return None
+    queues = [_queue(its, card, conduct) for its in _by_phase(working).values()]
     families: dict[str, float] = defaultdict(float)
-    launches = replayed = 0.0
-    for record in working:
-        for piece, calls in _pieces(record, conduct):
-            known = conduct.times.get((piece.call, piece.call.layout)) if conduct.times else None
-            families[record.kind] += calls * (
-                expected_seconds(piece, card) if known is None else known + cold_weights(piece, card)
-            )
-            replayed += calls * (known or 0.0)
-            launches += calls * (piece.own if piece.nbytes else 0.0)
-    device = sum(families.values())
-    queue = (
-        device * card["launch.among"] + launches * card["launch.handover" if conduct.way == "graph" else "launch.gap"]
-    )
+    for queue in queues:
+        for family, seconds in queue.families.items():
+            families[family] += seconds
+    device, launches = sum(queue.device for queue in queues), sum(queue.launches for queue in queues)
     kind = (working[0].case.mode, device / max(1.0, launches))
-    level: Level = "replayed" if replayed > device / 2 else card.level
+    level: Level = "replayed" if sum(queue.replayed for queue in queues) > device / 2 else card.level
     if conduct.way == "graph":
-        seconds = queue if conduct.step else device
+        seconds = sum(queue.seconds for queue in queues) if conduct.step else device
         return _with_band(seconds, device, None, families, card, level, "graph" if conduct.step else "pieces", kind)
     if conduct.way == "compiled":
-        hosts = host.compiled(round(launches), card)
+        issued, doing = [host.compiled(round(launches), card)], [sum(queue.seconds for queue in queues)]
     else:
-        hosts = host.eager(working, conduct.of_phase(phase), card)
+        doing = [queue.seconds for queue in queues]
+        issued = [host.eager(its, conduct.of_phase(name), card) for name, its in _by_phase(working).items()]
+    hosts = sum(issued)
     regime: Regime = "device-bound" if device > 1.6 * hosts else "host-bound" if hosts > 1.6 * device else "mixed"
-    join = card["launch.join"]
-    seconds = float((queue**join + hosts**join) ** (1 / join))
+    seconds = _both(issued, doing, card["launch.join"])
     return _with_band(seconds, device, hosts, families, card, level, regime, kind)
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What the device has to do in a phase.
+
+    Attributes:
+        families: seconds by family.
+        launches: of kernels, one for each call.
+        replayed: seconds of calls whose times are known.
+        seconds: of all calls in a row, with what passes between them.
+    """
+
+    families: dict[str, float]
+    launches: float = 0.0
+    replayed: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def device(self) -> float:
+        """Seconds of the calls alone."""
+        return sum(self.families.values())
+
+
+def _by_phase(records: Sequence[Record]) -> dict[Phase | None, list[Record]]:
+    """Records by phase, in the order in which the phases begin."""
+    phases: dict[Phase | None, list[Record]] = {}
+    for record in records:
+        phases.setdefault(record.phase, []).append(record)
+    return phases
+
+
+def _queue(records: Sequence[Record], card: Card, conduct: Conduct) -> _Queue:
+    queue = _Queue(defaultdict(float))
+    for record in records:
+        for piece, calls in _pieces(record, conduct):
+            known = conduct.times.get((piece.call, piece.call.layout)) if conduct.times else None
+            queue.families[record.kind] += calls * (
+                expected_seconds(piece, card) if known is None else known + cold_weights(piece, card)
+            )
+            queue.replayed += calls * (known or 0.0)
+            queue.launches += calls * (piece.own if piece.nbytes else 0.0)
+    between = card["launch.handover" if conduct.way == "graph" else "launch.gap"]
+    queue.seconds = queue.device * card["launch.among"] + queue.launches * between
+    return queue
+
+
+def _both(issued: Sequence[float], queues: Sequence[float], join: float) -> float:
+    """Seconds until the device has done all: it begins a phase when it has ended the one before and the host is there.
+
+    A host that was slow in one phase leaves the device idle, and no later phase brings that time back.
+    """
+    launched = done = 0.0
+    for host_seconds, device_seconds in zip(issued, queues, strict=True):
+        launched += host_seconds
+        done = float(((done + device_seconds) ** join + launched**join) ** (1 / join))
+    return done
 
 
 def _in_turn(parts: Sequence[Prediction]) -> Prediction:

@@ -17,6 +17,7 @@ from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
 from rooflens.predict.effects.depthwise import depthwise
 from rooflens.predict.effects.products import HALF, SPLITS, TENSOR, contraction, tiled
+from rooflens.predict.effects.row_passes import column_parts
 from rooflens.predict.effects.streams import bytes_time, moved
 from rooflens.records import Call, Tensor
 
@@ -77,12 +78,24 @@ def _packed(card: Card, inputs: Tensor) -> float:
 
 
 def _bias(card: Card, call: Call) -> float:
-    """Seconds of adding a bias to the result: an element-wise kernel whose operand is broadcast."""
+    """Seconds of adding a bias to the result: an element-wise kernel whose operand is broadcast; or of its gradient."""
+    if call.name == "convolution_backward":
+        return _bias_gradient(card, call)
     out = call.outputs[0]
     if call.name not in PLAIN or not isinstance(call.get("bias"), Tensor) or prod(out.shape[2:]) == 1:
         return 0.0
     moving = bytes_time(0, 2 * out.nbytes, 2 * out.nbytes, card, card["stream.share_wide"])
     return card["stream.start"] + max(moving, out.elements / card.per_second("copy.broadcast"))
+
+
+def _bias_gradient(card: Card, call: Call) -> float:
+    """Seconds of summing a gradient over images and pixels."""
+    mask, gradient = call.integers("output_mask"), call.tensor("grad_output")
+    if len(mask) < 3 or not mask[2]:
+        return 0.0
+    dims = (0, *range(2, len(gradient.shape)))
+    moving = bytes_time(0, gradient.nbytes, gradient.nbytes, card, card["rows.share"])
+    return card["rows.start_narrow"] + moving + column_parts(gradient, dims, card) * card["rows.part"]
 
 
 def _stem(piece: CallOnDevice, card: Card, parts: int) -> float:
@@ -172,12 +185,12 @@ def _relayout(piece: CallOnDevice, card: Card, inputs: Tensor, weight: Tensor, r
     if piece.precision not in TENSOR or channels_last(call):
         return 0.0
     pixels = prod(inputs.shape[2:])
-    gradients = call.name == "convolution_backward"
-    if pixels == 1 or (not gradients and _reads_planes(piece, inputs, weight, pixels)):
+    if pixels == 1 or _reads_planes(piece, inputs, weight, pixels):
         return 0.0
     seconds = 3 * card["stream.start"]
-    for tensor in (inputs, weight, result):
-        seconds += bytes_time(0, 2 * tensor.nbytes, 2 * tensor.nbytes, card, card["convolution.relayout"])
+    for tensor, kind in ((inputs, "pixels"), (weight, "taps"), (result, "pixels")):
+        moving = bytes_time(0, 2 * tensor.nbytes, 2 * tensor.nbytes, card, card["convolution.relayout"])
+        seconds += max(moving, tensor.elements / card.per_second(f"convolution.relayout_{kind}"))
     return seconds
 
 

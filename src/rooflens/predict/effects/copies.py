@@ -3,8 +3,9 @@
 A kernel that computes an offset for each element (operands broadcast, shifted, or laid out in another order) handles a
 fixed number of elements per second. Rates: a trial on an H100 (300 to 375, 210 and 140 G elements/s). Tensors that are
 joined although one does not lie dense are copied element by element, each by two blocks of a unit (torch's
-CatArrayBatchedCopy): one large tensor keeps half of the threads idle. Copies that repeat elements, and joined tensors
-that are no dense ones: profiles of decoders on an H200.
+CatArrayBatchedCopy): one large tensor keeps half of the threads idle. Changes of type other than from fp32 to 16 bits
+go element by element too. Copies that repeat elements, joins of tensors that are not dense, changes of type and GELU in
+16 bits: profiles of steps on an H200.
 """
 
 from __future__ import annotations
@@ -29,11 +30,29 @@ def copy_or_pointwise(piece: CallOnDevice, card: Card) -> float:
     if piece.call.name == "cat":
         return joined(piece, card)
     seconds = stream(piece, card)
-    kind = addressing(piece.call)
-    if kind is None:
+    kind = addressing(piece.call) or _computing(piece)
+    if kind is None or not piece.call.inputs:
         return seconds
     elements = max(piece.main.elements, piece.call.inputs[0].elements)
     return max(seconds, card["stream.start"] + elements / card.per_second(f"copy.{kind}"))
+
+
+def _computing(piece: CallOnDevice) -> str | None:
+    """What holds back a kernel whose elements lie one behind the other: a change of type, or arithmetic; else None."""
+    call = piece.call
+    if call.name in COPIES and call.inputs and call.outputs and call.inputs[0].dtype != call.outputs[0].dtype:
+        return None if call.inputs[0].dtype == "fp32" and piece.narrow else "cast"
+    return call.name if call.name in ("gelu", "gelu_backward") and piece.narrow else None
+
+
+def dense_copy(tensor: Tensor, card: Card) -> float:
+    """Seconds of the copy that a kernel makes of an operand which does not lie dense; no trace shows it."""
+    if tensor.memory_format != "other":
+        return 0.0
+    last = max((d for d, size in enumerate(tensor.shape) if size > 1), default=-1)
+    rate = card.per_second("copy.broadcast" if _innermost(tensor) == last else "copy.transpose")
+    moving = bytes_time(0.0, 2 * tensor.nbytes, 2 * tensor.nbytes, card, card["stream.share_wide"])
+    return card["stream.start"] + max(moving, tensor.elements / rate)
 
 
 def joined(piece: CallOnDevice, card: Card) -> float:

@@ -3,20 +3,25 @@
 With fixed statistics and channels first a block takes a plane: bytes, elements, planes per second, and at small batches
 the time of one plane. In training a block takes a channel, plane after plane: few channels leave units idle. With
 channels last the elements of a position are spread over the channels, so few channels are slow. Norms of rows run a
-block for each row. Forms and constants: a suite on an H100 (137 calls; cuDNN 9, torch 2.11).
+block for each row, after copies of what does not lie dense; in their backward few blocks go over all rows for the
+gradients of weight and bias (profiles on an H200). Other forms and constants: a suite on an H100 (137 calls; cuDNN 9,
+torch 2.11).
 """
 
 from __future__ import annotations
 
 from rooflens.predict.call_on_device import CallOnDevice
 from rooflens.predict.card import Card
-from rooflens.predict.effects.streams import moved, stream
+from rooflens.predict.effects.copies import dense_copy
+from rooflens.predict.effects.streams import moved, stream, stream_share
 from rooflens.records import Tensor
 
 FEW = 8
 """Channels with which a norm with channels last reaches half of its rate."""
 JOIN = 3
 """Exponent of the norm that joins the start of such a kernel with its work."""
+SPLIT, COLUMNS = 65_536, 32
+"""Rows above which torch shares the gradients of weight and bias among blocks, and columns of a block."""
 TRAINING = 3 / 2
 """Readings and writings of a tensor over those of one pass: statistics first, then the values."""
 
@@ -45,12 +50,25 @@ def _groups(piece: CallOnDevice, card: Card) -> float:
 def _rows(piece: CallOnDevice, card: Card, backward: bool) -> float:
     inputs = piece.call.tensor("input")
     kind = "narrow" if piece.narrow else "wide"
-    rows = inputs.elements / max(1, inputs.shape[-1] if inputs.shape else 1)
-    if backward:  # the gradients of weight and bias are a kernel of their own
-        computing = inputs.elements / card.per_second(f"norm.row_gradients_{kind}")
-        return 2 * card["stream.start"] + max(computing, moved(piece, card, card[f"norm.row_share_{kind}"]))
+    width = max(1, inputs.shape[-1] if inputs.shape else 1)
+    rows = inputs.elements / width
+    made_dense = dense_copy(inputs, card)
+    if backward:
+        if isinstance(gradient := piece.call.get("grad_out", piece.call.get("grad_output")), Tensor):
+            made_dense += dense_copy(gradient, card)
+        return made_dense + _row_gradients(piece, card, rows, width)
     reading = moved(piece, card, card[f"norm.row_share_{kind}"])
-    return card["norm.row_start"] + max(reading, rows / card.per_second(f"norm.rows_{kind}"))
+    return made_dense + card["norm.row_start"] + max(reading, rows / card.per_second(f"norm.rows_{kind}"))
+
+
+def _row_gradients(piece: CallOnDevice, card: Card, rows: float, width: int) -> float:
+    """Seconds of two kernels: the gradient of the input; those of weight and bias, where a block takes 32 columns."""
+    moving = moved(piece, card, stream_share(piece, card))
+    to_input = max(moving, rows / card.per_second("norm.gradient_rows"))
+    one_by_one = rows * card["norm.gradient_each"] * card.units / card.cycles
+    split = rows > SPLIT and width / COLUMNS < card.units / 2
+    to_weight = moving * 2 / 3 if split else max(one_by_one, moving * 2 / 3)
+    return 2 * card["stream.start"] + to_input + to_weight
 
 
 def _batch_norm(piece: CallOnDevice, card: Card, name: str) -> float:
