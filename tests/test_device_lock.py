@@ -15,6 +15,7 @@ import pytest
 
 import rooflens as rl
 from rooflens.devices.files import cache_folder
+from rooflens.progress import waiting, within
 from rooflens.sources import device_lock
 from rooflens.sources.device_lock import alone_on
 
@@ -137,3 +138,40 @@ def test_who_knows_the_cards_of_its_worker_holds_them_without_torch(monkeypatch:
         assert waits.wait(20)
     thread.join()
     assert told == [f"waiting until process {os.getpid()} has measured on cuda of this machine"]
+
+
+def test_without_a_listener_a_wait_is_a_warning_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    waiting(None)("waiting until process 3 has measured on cpu of this machine")
+    within(None, 1, 2, "part: ")(0.5, "waiting until process 3 has measured on cpu of this machine")
+    within(None, 1, 2)(0.5, "resnet18")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    told: list[tuple[float, str]] = []
+    tell = within(lambda *what: told.append(what), 1, 2, "part: ")
+    tell(0.5, "waiting until somebody")
+    tell(0.5, "one")
+    assert told == [(0.75, "waiting until somebody"), (0.75, "part: one")]
+
+
+def test_a_short_wait_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    taken, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with alone_on("cpu"):
+            taken.set()
+            over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    taken.wait()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        over.set()
+        thread.join()
+
+    monkeypatch.setattr(device_lock.time, "sleep", pause)
+    with alone_on("cpu", told.append):
+        pass
+    assert (len(pauses), told) == (1, [])

@@ -16,7 +16,7 @@ import rooflens as rl
 from rooflens.models import kept_switches, switches
 from rooflens.models.precisions import kept_precisions, tf32_allowed
 from rooflens.records import Case, Record, Scalar, Timing
-from rooflens.sources import environment
+from rooflens.sources import conditions, environment
 from rooflens.sources.conditions import _doubts_at_start, _ticks, doubts
 from rooflens.sources.measure import _doubts
 from rooflens.timing import Policy
@@ -135,3 +135,18 @@ def test_every_doubt_about_a_run_is_known_as_one() -> None:
     assert len(notes) == 6
     record = Record(case=Case(model="m"), source="measure", scope="model", notes=(*notes, "memory: the peak"))
     assert list(record.doubts) == notes
+
+
+def test_a_busy_machine_is_advised_against_before_a_long_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "getloadavg", lambda: (2.0, 0.0, 0.0))  # half of the cores: not above
+    monkeypatch.setattr(conditions, "_facts_of_card", lambda: {"utilisation": 0.875})
+    monkeypatch.setattr(conditions, "_card_processes", lambda: {"processes on the card": 2})
+    assert list(conditions.advice("cpu")) == []
+    (card,) = conditions.advice("cuda")
+    assert card.startswith(
+        "the card was busy before anything ran here: 88 % utilisation, processes that hold memory of it: 2;"
+    )
+    monkeypatch.setattr(os, "getloadavg", lambda: (2.5, 0.0, 0.0))
+    (machine,) = conditions.advice("cpu")
+    assert machine.startswith("this machine is busy: in the last minute 2.5 tasks ran or waited for its 4 cores;")

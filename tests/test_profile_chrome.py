@@ -132,7 +132,7 @@ def test_without_arrows_the_only_thread_that_made_nodes_made_them() -> None:
 def test_shapes_are_kept_where_they_were_recorded() -> None:
     dims: dict[str, Any] = {"Input Dims": [[2, 3], [], [[4], [5]]]}
     plain, shaped = parsed(event("cpu_op", "a", 0, 1), event("cpu_op", "b", 1, 1, **dims)).operations
-    assert (plain.shapes, shaped.shapes) == (None, ((2, 3), (), ()))
+    assert (plain.shapes, shaped.shapes) == (None, ((2, 3), (4,), (5,)))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from rooflens.devices import by_title, catalogue, load_file, stored_path
 from rooflens.devices import find as find_named
 from rooflens.devices.files import slug
 from rooflens.errors import InvalidValue, UnknownDevice, check_torch, checked
-from rooflens.progress import Progress
+from rooflens.progress import Progress, within
 from rooflens.records import Device
 from rooflens.sources.roofs import ROOF_FILES, device_of_roofs
 
@@ -150,10 +150,7 @@ def roof_of(roof: object) -> Device:
 def _measured_now(here: Machine, progress: Progress | None) -> Device:
     from rooflens.sources import calibrate
 
-    def tell(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, f"measuring ceilings: {what}")
-
+    tell = within(progress, 0, 1, "measuring ceilings: ")
     return calibrate.calibrate(here.where, here.name, here.title, here.known, tell, quick=True)
 
 

@@ -10,13 +10,16 @@ from typing import Any
 from rooflens.errors import InvalidValue
 from rooflens.machine import find
 from rooflens.readers import ReadContext, read_file
-from rooflens.records import Device
+from rooflens.records import Case, Device
 from rooflens.results import RecordSet
 from rooflens.running.placing import placed
+from rooflens.runs.dtype_names import dtype_named
+from rooflens.runs.options import OF_STEP, Options
+from rooflens.runs.run import recorded_name
 from rooflens.sources.counters import Statement, stated, statement
 from rooflens.study.folder import CELLS
 
-_FACTS = ("model", "batch", "dtype", "mode")
+_FACTS = ("model", "batch", "dtype", "mode", *OF_STEP)
 """What a user may say of the case of a file."""
 
 
@@ -43,8 +46,10 @@ def read(
             ``{"my_gemm*": {"flops": 2 * 4096**3, "dram": 100663296}}``. Besides ``flops`` a resource may be named
             (``matmul.bf16``). It stands in a case of its own (``work=stated``), beside what was executed.
         case: what the counters and traces are of, where the files do not say: ``{"model": "resnet18", "batch": 32,
-            "dtype": "tf32", "mode": "train"}``, any of these. With the records of an estimate of the same case
-            among the files, algorithmic work stands beside what was executed; no model is loaded here.
+            "dtype": "tf32", "mode": "train"}``, any of these, and the options of a step by which cases differ
+            (``"img_size": 160``). With the records of an estimate of the same case among the files, algorithmic work
+            stands beside what was executed; no model is loaded here. A trace whose recorded shapes are others than
+            those of the estimate stands apart from it, and a note says why.
         trace: a trace of PyTorch's profiler of the same step, from a run without counters: each counted launch (of
             Nsight Compute, rocprof or rocprof-compute) takes its time, operation, module and phase from there.
 
@@ -85,8 +90,23 @@ def _with_facts(records: RecordSet, facts: Mapping[str, Any]) -> RecordSet:
     """The set with what its user says of the case; records that rooflens wrote have their own."""
     if not facts or not {"counters", "profile"} & set(records.sources) or "estimate" in records.sources:
         return records
-    cases = {case: replace(case, **facts) for case in records.cases}
+    cases = {case: _told(case, facts) for case in records.cases}
     return records.with_records(replace(record, case=cases[record.case]) for record in records)
+
+
+def _told(case: Case, facts: Mapping[str, Any]) -> Case:
+    """The case with what its user says of it; whole answers are a mode of their own, as everywhere."""
+    options, mode = Options.of(facts), facts.get("mode", "generate" if facts.get("output_len") else case.mode)
+    options.check_mode(mode)
+    named = dict(case.options) | dict(options.in_case(mode))
+    return replace(
+        case,
+        model=recorded_name(facts["model"]) if "model" in facts else case.model,
+        batch=facts.get("batch", case.batch),
+        dtype=dtype_named(facts["dtype"]) if "dtype" in facts else case.dtype,
+        mode=mode,
+        options=tuple(sorted(named.items())),
+    )
 
 
 def _names(files: Sequence[Path]) -> list[str]:

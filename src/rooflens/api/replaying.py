@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ from rooflens.api.estimation import estimate
 from rooflens.api.reading import read
 from rooflens.errors import InvalidValue
 from rooflens.machine import Machine, this_machine
-from rooflens.progress import Progress
+from rooflens.progress import Progress, waiting
 from rooflens.results import RecordSet
+from rooflens.sources.device_lock import alone_on
 
 
 def replay(model: str | Path, *, progress: Progress | None = None, **options: Any) -> RecordSet:
@@ -46,7 +48,12 @@ def replay(model: str | Path, *, progress: Progress | None = None, **options: An
 
 
 def _replayed(estimates: RecordSet, here: Machine, progress: Progress | None) -> Any:
+    from rooflens.sources.conditions import Observer
     from rooflens.sources.replay import KeptTimes, kept_path, replayed, time_alone
 
-    kept = KeptTimes.read(kept_path(here.stored))
-    return list(replayed(estimates, estimates.devices, time_alone, kept, progress))
+    with alone_on("cuda", waiting(progress)):
+        kept = KeptTimes.read(kept_path(here.stored))
+        with Observer("cuda").around() as seen:
+            records = list(replayed(estimates, estimates.devices, time_alone, kept, progress))
+    notes = tuple(seen.notes)
+    return [replace(record, notes=(*record.notes, *notes)) if record.scope == "model" else record for record in records]

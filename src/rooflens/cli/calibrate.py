@@ -8,7 +8,7 @@ import click
 
 import rooflens as rl
 from rooflens.cli.command_group import say
-from rooflens.cli.options import emit_text, examples, progress_bar
+from rooflens.cli.options import emit_text, examples, progress_bar, say_if_busy
 from rooflens.cli.parameter_types import OneOf, OutputPath
 
 
@@ -49,6 +49,7 @@ def calibrate(device: str | None, output: Path | None, budget: float | None, qui
     from rooflens.report.render import render
 
     here = this_machine(device)
+    say_if_busy(here.where)
     with progress_bar() as tell:
         measured = rl.calibrate(device, output=output, budget=budget, quick=quick, suite=suite, progress=tell)
     tables = [rates(measured, here.known), amounts(measured)]

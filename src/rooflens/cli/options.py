@@ -106,7 +106,8 @@ def table_option(line: Option) -> Callable[[Command], Command]:
         return click.option(flag, is_flag=True, help=line.help)
     number = click.FloatRange(0, min_open=True) if line.kind is float else click.IntRange(line.least)
     kind = OneOf(line.choices) if line.choices else IntList() if line.several else number
-    return click.option(flag, type=kind, default=line.default, show_default=line.default is not None, help=line.help)
+    help = f"{line.help} One or several: 64,128." if line.several else line.help
+    return click.option(flag, type=kind, default=line.default, show_default=line.default is not None, help=help)
 
 
 def _as_dict(ctx: click.Context, param: click.Parameter, given: tuple[tuple[str, int], ...]) -> dict[str, int] | None:
@@ -285,6 +286,14 @@ def check_outputs(outputs: Sequence[Path]) -> None:
 
     for path in outputs:
         check_writable(path)
+
+
+def say_if_busy(where: str) -> None:
+    """Advise on stderr to stop what disturbs a measurement on torch's device type that is about to begin."""
+    from rooflens.sources.conditions import advice
+
+    for line in advice(where):
+        say(f"note: {line}")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import click
 import rooflens as rl
 from rooflens.cli.completion import DeviceName
 from rooflens.cli.devices import show_devices
-from rooflens.cli.options import DTYPES, MODES, TABLES, Shown, examples, output_options
+from rooflens.cli.options import AS_IS, DTYPES, MODES, TABLES, Shown, all_of, examples, output_options, table_option
 from rooflens.cli.parameter_types import Dtype, OneOf
+from rooflens.runs.options import OF_STEP, OPTIONS
 
 
 @click.command(
@@ -22,6 +24,7 @@ from rooflens.cli.parameter_types import Dtype, OneOf
         "rooflens read trace.json.gz --by op -o trace.png",
         "rooflens read report.csv --work 'my_gemm*:flops=2*4096**3,dram=100663296'",
         "rooflens read report.csv estimate.jsonl --model resnet18 -b 32 --dtype tf32",
+        "rooflens read trace.json.gz estimate.jsonl --model resnet18 -b 32 --img-size 160",
         "rooflens read counters.csv --trace trace.json.gz --device instinct-mi250x",
         "rooflens read profile.sqlite",
         "rooflens read Results.mine/Run.001/roofline.json",
@@ -41,12 +44,13 @@ from rooflens.cli.parameter_types import Dtype, OneOf
 )
 @click.option("--model", help="The model that ran, if the file does not name it. Its estimate can then be joined.")
 @click.option("-b", "--batch", type=click.IntRange(1), help="The batch that ran.")
-@click.option("--dtype", type=Dtype(*DTYPES), help="The dtype that ran.")
+@click.option("--dtype", type=Dtype(*DTYPES, AS_IS), help="The dtype that ran.")
 @click.option(
     "--mode",
     type=OneOf(MODES),
     help="The mode that ran; default: train if the file has backward or optimizer work.",
 )
+@all_of(*(table_option(replace(OPTIONS[name], several=False)) for name in OF_STEP))
 @click.option(
     "--trace",
     type=click.Path(path_type=Path),

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import rooflens as rl
-from rooflens.cli.options import Shown, examples, output_options, progress_bar, run_options
+from rooflens.cli.options import Shown, examples, output_options, progress_bar, run_options, say_if_busy
 
 
 @click.command(
@@ -26,6 +26,7 @@ def replay(model: str, shown: Shown, **options: Any) -> None:
     model has had are not timed again.
     """
     given = {} if model.endswith(".jsonl") else {name: value for name, value in options.items() if value is not None}
+    say_if_busy("cuda")
     with progress_bar() as tell:
         records = rl.replay(model, progress=tell, **given)
     shown.emit(records)

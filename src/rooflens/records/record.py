@@ -179,6 +179,7 @@ class Record:
         traffic: the DRAM bytes of one call, weights, inputs and outputs apart.
         timing: seconds of one call.
         call: what was called, with which shapes; None for a whole, and where only a name is known.
+        shapes: sizes of the tensors that a profiled call takes; None where they were not recorded, or differ by step.
         calls: how many calls are this same observation; in decode of a whole answer also those of steps around this
             one, whose sum is that of as many calls like this one.
         layouts: a call of each layout and how many there are, where `calls` have several.
@@ -210,6 +211,7 @@ class Record:
     traffic: Traffic | None = None
     timing: Timing | None = None
     call: Call | None = None
+    shapes: tuple[tuple[int, ...], ...] | None = None
     calls: int = 1
     layouts: tuple[tuple[Call, int], ...] = ()
     recomputed: bool = False

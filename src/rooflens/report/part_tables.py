@@ -36,6 +36,7 @@ from rooflens.results.quantities import efficiency, ratio
 SHOWN = 20
 """Operations and kernels in a table of which nobody asks for more or less."""
 _LONGEST = 48
+_LONGEST_SHAPES = 36
 _HEADERS = {TENSOR: "of tensor cores", LANES: "of general lanes", "l1": "of L1", "l2": "of L2", "dram": "of DRAM"}
 _NOTE = (
     "of tensor cores, of DRAM ...: share of a ceiling, the least time that the work needs there, over the measured"
@@ -96,13 +97,31 @@ def shapes(call: Call | None) -> str | None:
     return f"{given} -> {returned}" if returned else given
 
 
+def _shapes(part: StepPart) -> str | None:
+    """What a call takes and returns; of a profiled one what it takes is all that was recorded."""
+    return shapes(part.call) if part.shapes is None else " ".join(map(_size, part.shapes))
+
+
+def _shapes_entry(row: PartRow) -> Entry:
+    """Shapes, of which a terminal shows as many as it has room for beside times."""
+    text = _shapes(row.part)
+    taken = (text or "").partition(" -> ")[0].split(" ")
+    shown = next(n for n in range(len(taken), 0, -1) if n == 1 or len(" ".join(taken[:n])) <= _LONGEST_SHAPES)
+    short = " ".join(taken[:shown]) + (f" +{len(taken) - shown}" if shown < len(taken) else "")
+    return Entry(text, label=text if text is None or len(text) <= _LONGEST_SHAPES else short)
+
+
 def _shape(value: Argument) -> str:
     if isinstance(value, Tensor):
-        return "x".join(map(str, value.shape)) or "1"
+        return _size(value.shape)
     if isinstance(value, tuple):
         tensors = [item for item in value if isinstance(item, Tensor)]
         return f"{len(tensors)} tensors" if len(tensors) > 3 else " ".join(map(_shape, tensors))
     return ""
+
+
+def _size(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "1"
 
 
 def _kernel_name(row: PartRow) -> Entry:
@@ -161,7 +180,7 @@ _OPERATION = (
     PHASE,
     Column("operation", "operation", read="part.name", align="left"),
     Column("family", "family", read="part.kind", align="left", show="files"),
-    Column("shapes", "shapes", read=lambda row: shapes(row.part.call), align="left", group="work", show="room"),
+    Column("shapes", "shapes", read=_shapes_entry, align="left", group="work", show="room"),
     Column(
         "path",
         "module",
@@ -238,21 +257,23 @@ def part_table(items: Sequence[Evidence], by: PartKind) -> Table:
     rows = [row for item in items for row in part_rows(item, by)]
     notes = [note for item in items for note in _notes([row for row in rows if row.case == item.case])]
     total = _together(rows) if len(items) == 1 and by == "family" and len(rows) > 1 else None
-    columns = _told_apart(rows) if by == "op" else _COLUMNS[by]
-    times = (record for item in items for record in item.pieces or ())
+    times = [record for item in items for record in item.pieces or ()]
+    recorded = any(record.shapes is not None for record in times)
+    columns = _told_apart(rows, recorded) if by == "op" else _COLUMNS[by]
     return build(_TITLES[by], headed_by_clock(columns, times), rows, total=total, notes=notes)
 
 
-def _told_apart(rows: Sequence[PartRow]) -> tuple[Column, ...]:
+def _told_apart(rows: Sequence[PartRow], recorded: bool) -> tuple[Column, ...]:
     """Return the columns of operations, of which those that tell rows of one name apart are always shown.
 
-    These are shapes, and where they are alike modules. Beside times they take the room of what efficiency has.
+    These are shapes, and where they are alike modules, unless shapes were `recorded`: they tell times apart. Beside
+    times they take the room of what efficiency has.
     """
     named, naming, giving = [(row.case, row.phase, row.part.name) for row in rows], set[str](), set[str]()
     if len(set(named)) < len(rows):
         naming.add("shapes")
-        with_shapes = {(*name, shapes(row.part.call)) for name, row in zip(named, rows, strict=True)}
-        naming |= {"path"} if len(with_shapes) < len(rows) else set()
+        with_shapes = {(*name, _shapes(row.part)) for name, row in zip(named, rows, strict=True)}
+        naming |= {"path"} if len(with_shapes) < len(rows) and not recorded else set()
         giving |= _GIVING if any(row.seconds is not None for row in rows) else set()
     return tuple(
         replace(c, group="", show="always") if c.key in naming else replace(c, show="room") if c.key in giving else c
@@ -314,6 +335,6 @@ def _notes(rows: Sequence[PartRow]) -> Iterator[str]:
     if any(row.highest for row in rows):
         yield NOTE
     if any(row.seconds is None for row in rows) and rows[0].of_seconds is not None:
-        yield "-: not timed apart; the time of calls that share a module and a name is not known one by one"
+        yield "-: not timed apart; calls that share module, name and recorded sizes have one time together"
     if any((row.reached or 0) > 1 for row in rows):
         yield FASTER

@@ -11,6 +11,7 @@ from rooflens.devices.reserves import needed, one_of, reserves
 from rooflens.predict import KnownTimes, way_of
 from rooflens.records import EVERY_PHASE, WITH_THE_BATCH, Case, Device, Failure, Phase, Record, Timing, in_sequence
 from rooflens.results.partners import EstimatedCases
+from rooflens.results.recorded_shapes import mismatch
 from rooflens.results.recordset import RecordSet
 from rooflens.results.totals import Total
 
@@ -80,10 +81,11 @@ class Evidence:
         work: records with work, of one case and source: an estimate, or counters.
         time: records with times, of one case and source; the same as `work` where one source saw both.
         profile: times of the pieces, where `time` was taken of the whole: both are of the same case.
+        apart: why no estimate stands beside a profile, where there are estimates.
         sources: the sources of work and time.
         phases: the phases that any source saw, in the order of a step.
         parameters: parameter elements of the model.
-        notes: the notes on all records, once.
+        notes: why it stands apart, and the notes on all records, once.
         pieces: records that time the pieces of the case one by one.
     """
 
@@ -92,6 +94,7 @@ class Evidence:
     work: RecordSet | None
     time: RecordSet | None
     profile: RecordSet | None = None
+    apart: str | None = None
     sources: tuple[str, ...] = field(init=False)
     phases: tuple[Phase, ...] = field(init=False)
     parameters: int | None = field(init=False)
@@ -106,7 +109,9 @@ class Evidence:
             "sources": tuple(dict.fromkeys(source for records in sets for source in records.sources)),
             "phases": tuple(phase for phase in EVERY_PHASE if phase in seen),
             "parameters": next((n for records in sets if (n := records.parameters) is not None), None),
-            "notes": tuple(dict.fromkeys(note for records in sets for note in records.notes)),
+            "notes": tuple(
+                dict.fromkeys((*filter(None, (self.apart,)), *(note for records in sets for note in records.notes)))
+            ),
             "pieces": self.time if self.profile is None else self.profile,
         }
         for name, value in facts.items():
@@ -224,14 +229,20 @@ def _join(rs: RecordSet) -> tuple[Evidence, ...]:
     measured = {case for case, source, _ in parts if source == "measure"}
     profiles = {case: records for case, source, records in parts if source == "profile" and case in measured}
     observed = [part for part in parts if part[1] != "estimate"]
-    estimates = EstimatedCases(case for case, source, _ in parts if source == "estimate") if observed else None
+    estimated = {case: records for case, source, records in parts if source == "estimate"}
+    estimates = EstimatedCases(estimated) if observed and estimated else None
     timed: dict[Case, list[RecordSet | None]] = {}
     alone: dict[RecordSet, RecordSet | None] = {}  # what was observed without an estimate, and its own work
-    for case, _, records in observed:
+    apart: dict[RecordSet, str | None] = {}
+    for case, source, records in observed:
         own = records if any(r.work is not None for r in records.records) else None
         partner = estimates.partner(case) if own is None and estimates is not None else None
         if profiles.get(case) is records:
             continue  # it stands beside the measurement
+        if source == "profile" and estimates is not None:
+            differs = None if partner is None else mismatch(records, estimated[partner], partner.mode)
+            apart[records] = _apart(case, partner, differs, estimates)
+            partner = partner if differs is None else None
         if partner is None:
             alone[records] = own
         else:
@@ -248,9 +259,19 @@ def _join(rs: RecordSet) -> tuple[Evidence, ...]:
                     work=work,
                     time=time,
                     profile=profiles.get(time.cases[0]) if time is not None and time.sources == ("measure",) else None,
+                    apart=None if time is None else apart.get(time),
                 )
             )
     return tuple(evidence)
+
+
+def _apart(case: Case, partner: Case | None, differs: str | None, estimates: EstimatedCases) -> str | None:
+    """Why no estimate stands beside a profile; None where one does."""
+    if partner is None:
+        return f"no estimate stands beside it: {estimates.contradiction(case)}"
+    if differs is None:
+        return None
+    return f"the estimate of {partner.label()} is of another step and does not stand beside it: {differs}"
 
 
 def only_failed(rs: RecordSet, evidence: Sequence[Evidence]) -> tuple[Failure, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -32,6 +32,36 @@ class EstimatedCases:
             return case
         fitting = [estimate for estimate in alike if same_step(estimate, case)]
         return fitting[0] if len(fitting) == 1 else None
+
+    def contradiction(self, case: Case) -> str:
+        """Return what keeps apart an observed case, which has no partner, and the estimate that is most like it."""
+        told = dict(_facts(case))
+        nearest = min(self.cases, key=lambda estimate: sum(told.get(n) != value for n, value in _facts(estimate)))
+        theirs = dict(_facts(nearest))
+        others = [name for name in {**theirs, **told} if theirs.get(name) != told.get(name)]
+        if not others:
+            devices = " and ".join(str(each.device) for each in self._by_step[_step(case)])
+            return f"{replace(nearest, device=None).label()} is estimated on {devices}, the profile is of " + (
+                case.device or "a device that it does not name; give --device"
+            )
+        flags = " ".join(_flag(name, theirs[name]) for name in others if name in theirs)
+        told = f"; give {flags} if it ran so" if flags else ""
+        verb = "is" if len(others) == 1 else "are"
+        return (
+            f"the nearest is of {nearest.label()}, and {' and '.join(others)} of the profile {verb} another or not"
+            f" known{told}"
+        )
+
+
+def _flag(name: str, value: object) -> str:
+    """How the command line says it."""
+    return f"--{name.replace('_', '-')}{'' if value is True else f' {value}'}"
+
+
+def _facts(case: Case) -> Iterator[tuple[str, Scalar | None]]:
+    """What tells the steps of cases apart, by name; what is not known of a device tells nothing."""
+    yield from (("model", case.model), ("batch", case.batch), ("dtype", case.dtype), ("mode", case.mode))
+    yield from _without(case.options, COUNTING | RUNNING | PRICED)
 
 
 def same_step(estimate: Case, case: Case) -> bool:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from rooflens.records import Call, Phase, Record
 from rooflens.results.evidence import Evidence
+from rooflens.results.recorded_shapes import CallSizes, sizes_of
 from rooflens.results.totals import grouped_by
 
 PartKind = Literal["family", "module-family", "op", "kernel"]
@@ -24,6 +25,7 @@ class StepPart:
         phase: None where the part is in several.
         paths: of the modules that it is in.
         call: what is called; None of a family, and where the shapes are not known.
+        shapes: sizes of the tensors that a profiled operation takes, where they were recorded.
         records: those that hold its work; without any, only its time is known.
         calls: how often it is called, or launched.
         seconds: measured time of all calls; None where it is not known apart.
@@ -34,6 +36,7 @@ class StepPart:
     phase: Phase | None
     paths: tuple[str, ...]
     call: Call | None
+    shapes: CallSizes | None
     records: tuple[Record, ...]
     calls: int
     seconds: float | None
@@ -43,7 +46,7 @@ _ALIKE: Mapping[PartKind, Callable[[Record], Hashable]] = {
     "family": lambda record: record.kind,
     "module-family": lambda record: (record.path, record.kind),
     # Calls of the same shapes are one operation, whichever module makes them.
-    "op": lambda record: (record.name, record.call, record.phase, record.recomputed),
+    "op": lambda record: (record.name, record.call, record.shapes, record.phase, record.recomputed),
     "kernel": lambda record: record.name,
 }
 
@@ -76,16 +79,19 @@ def without_work(work: Sequence[Record], timed: Sequence[Record]) -> list[Record
 
 
 def _joined(by: PartKind, work: Sequence[Record], timed: Sequence[Record]) -> Iterable[StepPart]:
-    """Yield parts with the times that another source saw, by their place in the model.
+    """Yield parts with the times that another source saw, by their place in the model, and by shapes if recorded.
 
     A place that belongs to several parts has a time that nobody can divide.
     """
     phases = all(r.phase is not None for r in timed)
+    shapes = any(r.shapes is not None for r in timed)
+    modules = not shapes or any(r.path and not r.path.startswith("(") for r in timed)
 
     def place(record: Record) -> Hashable:
         if by in ("family", "module-family"):
             return _ALIKE[by](record)
-        return (record.path, record.name, record.phase if phases else None)
+        sizes = sizes_of(record) if shapes else None
+        return (record.path if modules else None, record.name, sizes, record.phase if phases else None)
 
     seconds = {key: _sum(records) for key, records in grouped_by(timed, place).items()}
     groups = grouped_by(work, _ALIKE[by])
@@ -108,6 +114,7 @@ def _part(by: PartKind, records: Sequence[Record], seconds: float | None) -> Ste
         phase=first.phase if len(phases) == 1 else None,
         paths=tuple(dict.fromkeys(r.path for r in records)),
         call=first.call if by == "op" else None,
+        shapes=first.shapes if by == "op" else None,
         records=tuple(r for r in records if r.work is not None),
         calls=sum(r.calls for r in records),
         seconds=seconds,

@@ -164,17 +164,15 @@ class Options:
     compile: bool = option(False, "Compile the model with torch.compile; an estimate then fuses element-wise work.")
     img_size: int | None = option(
         None,
-        "Height and width of square images, one or several; default: the model's own.",
+        "Height and width of square images; default: the model's own.",
         kind=int,
         least=1,
         several=True,
     )
-    seq_len: int | None = option(
-        None, "Tokens per sequence, one or several: 1024,4096.", kind=int, least=1, several=True
-    )
+    seq_len: int | None = option(None, "Tokens per sequence.", kind=int, least=1, several=True)
     prompt_len: int | None = option(
         None,
-        "Tokens of the prompt of a whole answer, one or several: prefill reads them.",
+        "Tokens of the prompt of a whole answer: prefill reads them.",
         kind=int,
         least=1,
         modes=ANSWERING,
@@ -183,8 +181,8 @@ class Options:
     )
     output_len: int | None = option(
         None,
-        "Tokens of the output of a whole answer, one or several: the first comes from prefill, each other one from a"
-        " step of decode, whose cache has grown by one token.",
+        "Tokens of the output of a whole answer: the first comes from prefill, each other one from a step of decode,"
+        " whose cache has grown by one token.",
         kind=int,
         least=1,
         modes=ANSWERING,
@@ -386,6 +384,8 @@ class Options:
 
 OPTIONS: Mapping[str, Option] = {f.name: replace(f.metadata["option"], name=f.name) for f in fields(Options)}
 """The table: each option by its name."""
+OF_STEP = tuple(line.name for line in OPTIONS.values() if line.concerns in ("step", "weights", "answer"))
+"""Options that tell two steps apart, however they are counted, run or paid for."""
 SWEPT = tuple(line.name for line in OPTIONS.values() if line.several)
 """Options of which several values may be asked for at once."""
 COUNTING = frozenset(line.name for line in OPTIONS.values() if line.concerns == "counting")

@@ -24,6 +24,8 @@ BUSY_CARD = 0.10
 """Above this utilisation before a run, somebody else uses the card."""
 BUSY_CORES = 0.1
 """Other processes disturb a run if they use more than this share of the machine's cores."""
+LOADED = 0.5
+"""Tasks that ran or waited in the last minute, over cores: above this, somebody else works on the machine."""
 MOST_OF_FREE = 0.9
 """Share of the free memory that a measured model may take on a processor."""
 CLOCK_CHANGE = 0.05
@@ -67,10 +69,11 @@ class Observer:
             torch = sys.modules.get("torch")
             untouched = torch is None or not torch.cuda.is_initialized()
         self.held_by_others = card_memory_used() if where == "cuda" and untouched else None
+        self.first |= _card_processes() if where == "cuda" and untouched else {}
 
     def look(self) -> dict[str, Scalar]:
         """The facts of now."""
-        return dict(_answers(_STATE) if self.where == "cuda" else _processor_facts())
+        return _facts_of_card() if self.where == "cuda" else dict(_processor_facts())
 
     @contextmanager
     def around(self) -> Iterator[Observation]:
@@ -89,6 +92,20 @@ class Observer:
             observation.notes.append(BESIDE)
         if self.where == "cuda":
             observation.notes += _doubts_at_start(self.first)
+
+
+def advice(where: str) -> Iterator[str]:
+    """Yield what to stop, or to wait for, before a long measurement on torch's device type begins."""
+    cores = os.cpu_count() or 1
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load > LOADED * cores:
+        yield (
+            f"this machine is busy: in the last minute {load:.1f} tasks ran or waited for its {cores} cores; times come"
+            " out longer than alone, so stop what runs beside, or wait"
+        )
+    facts = {**_facts_of_card(), **_card_processes()} if where == "cuda" else {}
+    for doubt in _doubts_at_start(facts):
+        yield f"{doubt}; times come out longer than alone, so stop what runs beside, or wait"
 
 
 def doubts(before: dict[str, Scalar], after: dict[str, Scalar]) -> Iterator[str]:
@@ -120,7 +137,9 @@ def threads_in_torch() -> int:
 def _doubts_at_start(first: dict[str, Scalar]) -> Iterator[str]:
     used = _number(first, "utilisation")
     if used is not None and used > BUSY_CARD:
-        yield f"the card was busy before anything ran here: {100 * used:.0f} % utilisation"
+        others = first.get(_PROCESSES)
+        who = f", processes that hold memory of it: {others}" if others else ""
+        yield f"the card was busy before anything ran here: {100 * used:.0f} % utilisation{who}"
 
 
 def _number(facts: dict[str, Scalar], name: str) -> float | None:
@@ -133,6 +152,15 @@ def _used_by_others(before: Ticks | None, after: Ticks | None) -> float | None:
     if before is None or after is None or after.at <= before.at:
         return None
     return max(0.0, ((after.busy - before.busy) - (after.own - before.own)) / (after.at - before.at))
+
+
+def _facts_of_card() -> dict[str, Scalar]:
+    return dict(_answers(_STATE))
+
+
+def _card_processes() -> dict[str, Scalar]:
+    """How many processes compute on the card, this one among them if it has touched it."""
+    return dict(_answers({_PROCESSES: lambda nvml, card: len(nvml.nvmlDeviceGetComputeRunningProcesses(card))}))
 
 
 def card_memory_used() -> int | None:
@@ -203,6 +231,7 @@ _LIMITS: _Questions = {
     "power limit": lambda nvml, card: nvml.nvmlDeviceGetEnforcedPowerLimit(card) / 1e3,  # from milliwatts
     "highest clock": lambda nvml, card: 1e6 * nvml.nvmlDeviceGetMaxClockInfo(card, nvml.NVML_CLOCK_SM),  # from MHz
 }
+_PROCESSES = "processes on the card"
 _STATE: _Questions = {
     "clock": lambda nvml, card: 1e6 * nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_SM),
     "memory clock": lambda nvml, card: 1e6 * nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_MEM),

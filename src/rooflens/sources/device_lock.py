@@ -10,8 +10,9 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -22,6 +23,10 @@ from rooflens.sources.container import text
 
 if sys.platform != "win32":
     import fcntl
+
+
+UNTOLD = 1.0
+"""Seconds for which somebody waits without a word."""
 
 
 @contextmanager
@@ -57,14 +62,26 @@ def _lock(file: IO[str], where: str, tell: Callable[[str], None]) -> None:
         file.seek(0)
         holder = re.fullmatch(r"[0-9]{1,9}", file.read(10).strip())
         who = f"process {holder[0]}" if holder else "another process"
-        tell(f"{WAITING} until {who} has measured on {where} of this machine")
-        fcntl.flock(file, fcntl.LOCK_EX)
+        if not _freed(file):
+            tell(f"{WAITING} until {who} has measured on {where} of this machine")
+            fcntl.flock(file, fcntl.LOCK_EX)
     except OSError:  # the file system has no locks
         return
     file.seek(0)
     file.truncate()
     file.write(f"{os.getpid()}\n")
     file.flush()
+
+
+def _freed(file: IO[str]) -> bool:
+    """True if the lock is held now, since its holder gave it back in the second in which nobody need be told."""
+    end = time.monotonic() + UNTOLD
+    while time.monotonic() < end:
+        time.sleep(UNTOLD / 20)
+        with suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False
 
 
 def _opened(name: str) -> IO[str] | None:

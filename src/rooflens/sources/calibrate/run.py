@@ -20,6 +20,7 @@ from rooflens.sources.calibrate.matrix import matrix, precisions
 from rooflens.sources.calibrate.pinned import pinned
 from rooflens.sources.calibrate.trial import TROUBLE, Bench, MeasuredRates, fact, timers
 from rooflens.sources.calibrate.trial_sizes import SECONDS, SIZES
+from rooflens.sources.conditions import Observer
 from rooflens.sources.device_lock import alone_on
 
 USED = 0.7
@@ -59,12 +60,17 @@ def calibrate(
     with alone_on(where, waiting(progress)), neutral("default"), pinned(where) as pinning, torch.no_grad():
         timer, wall, steady = timers(where)
         bench = Bench(where=where, sizes=sizes, pinning=pinning, timer=timer, wall=wall, steady=steady, known=known)
-        rates = run(tasks(where, sizes.compiled), bench, seconds, progress)
-    rates += MeasuredRates(notes=(f"torch {torch.__version__}, {pinning.text}",))
+        with Observer(where).around() as seen:
+            rates = run(tasks(where, sizes.compiled), bench, seconds, progress)
+    rates += MeasuredRates(notes=(f"torch {torch.__version__}, {pinning.text}", *map(_told, seen.notes)))
     if where != "cpu":
         memory_bytes = float(torch.cuda.get_device_properties(0).total_memory)
         rates += MeasuredRates(facts={"memory": fact(memory_bytes, "CUDA runtime")})
     return assembled(rates, where=where, name=name, title=title, known=known)
+
+
+def _told(doubt: str) -> str:
+    return f"{doubt}: rates may come out low, calibrate again when nothing else runs"
 
 
 def run(

@@ -28,6 +28,7 @@ class TimeShare:
         seconds: on the device for an activity, else on the host.
         operation: name as an estimate has it, None where none claims the time.
         call: number of the operation's call: what shares it belongs to the same call.
+        shapes: sizes of the tensors that the call takes, None where they were not recorded.
         activity: what the device did, None for host time.
         step: number of the marked step, None outside of all; 0 where none is marked.
         launched: False where the file holds no launch of the activity.
@@ -38,6 +39,7 @@ class TimeShare:
     place: EventPlace
     operation: str | None = None
     call: int | None = None
+    shapes: tuple[tuple[int, ...], ...] | None = None
     activity: DeviceActivity | None = None
     step: int | None = 0
     launched: bool = True
@@ -89,6 +91,7 @@ def _device_shares(
                 place=places[operation or launch] if launch is not None and known else EventPlace(),
                 operation=None if operation is None else short(operation.event.name),
                 call=None if operation is None else numbers[operation],
+                shapes=_shapes(operation),
                 activity=activity,
                 step=None if launch is None else steps.at(launch.event.start),
                 launched=launch is not None,
@@ -142,6 +145,10 @@ def _claimants(calls: Iterable[NestedEvent]) -> dict[NestedEvent, NestedEvent | 
                 best = min(best, (_kind(call.event.name), call), key=lambda item: item[0])
         claims[call] = best
     return {call: claimant for call, (_, claimant) in claims.items()}
+
+
+def _shapes(call: NestedEvent | None) -> tuple[tuple[int, ...], ...] | None:
+    return call.event.shapes if call is not None and isinstance(call.event, HostOperation) else None
 
 
 _KNOWN, _NAMED, _OTHER, _NODE = range(4)
@@ -199,6 +206,7 @@ def _host_shares(
             place=places[call],
             operation=short(call.event.name),
             call=numbers[call],
+            shapes=_shapes(call),
             step=steps.at(call.event.start),
             span=spans[call],
         )

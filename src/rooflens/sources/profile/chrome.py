@@ -214,7 +214,7 @@ class _TraceReader:
             sequence=None if args.sequence is None or args.sequence < 0 else args.sequence,
             backward=bool(args.forward_thread),
             forward_thread=args.forward_thread,  # the profiler's own number of the thread for now
-            shapes=None if args.shapes is None else _shapes(args.shapes),
+            shapes=None if args.shapes is None else tuple(_shapes(args.shapes)),
         )
 
     def _activity(self, number: int, event: Any) -> DeviceActivity:
@@ -318,7 +318,12 @@ def _launch_shape(grid: Any, block: Any) -> tuple[int, ...]:
     return tuple(sizes) if len(sizes) == 6 and all(isinstance(size, int) for size in sizes) else ()
 
 
-def _shapes(sizes: Iterable[Any]) -> tuple[tuple[int, ...], ...]:
-    return tuple(
-        tuple(size) if isinstance(size, list) and all(isinstance(n, int) for n in size) else () for size in sizes
-    )
+def _shapes(sizes: Iterable[Any]) -> Iterator[tuple[int, ...]]:
+    """Sizes of tensors, and of those in a list; a number without dimensions looks like an input that is no tensor."""
+    for size in sizes:
+        if isinstance(size, list) and size and all(isinstance(n, int) for n in size):
+            yield tuple(size)
+        elif isinstance(size, list):
+            yield from (
+                tuple(one) for one in size if isinstance(one, list) and one and all(type(n) is int for n in one)
+            )

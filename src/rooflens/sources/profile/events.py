@@ -36,7 +36,7 @@ class HostOperation(HostEvent):
         sequence: autograd sequence number: of the node that it may create, or of the node that it runs.
         backward: whether it runs a node of the autograd graph.
         forward_thread: the thread that created the node that it runs, None where that is not known.
-        shapes: sizes of the inputs, if they were recorded; an input that is no tensor has none.
+        shapes: sizes of the inputs that have a size, those in lists too; None where they were not recorded.
     """
 
     identity: int | None = None

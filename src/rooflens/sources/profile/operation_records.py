@@ -84,6 +84,7 @@ def record_of(
     for share in shares:
         seconds[share.step or 0] += share.seconds
     some = len({share.step for share in shares})
+    shapes = {share.shapes for share in shares}
     return Record(
         case=case,
         source="profile",
@@ -92,6 +93,7 @@ def record_of(
         kind=kind,
         name=name,
         phase=place.phase,
+        shapes=shapes.pop() if len(shapes) == 1 else None,
         timing=Timing(samples=tuple(seconds.values()), origin="profiler"),
         recomputed=place.recomputed,
         notes=notes if some == len(steps) else (*notes, f"{name} ran in {some} of {len(steps)} steps"),

@@ -9,7 +9,7 @@ from rooflens.errors import RooflensError
 from rooflens.predict import card_of, expected_seconds
 from rooflens.predict.fitting import TimedCall, fitted, priced
 from rooflens.predict.suite import SuiteCall, suite
-from rooflens.progress import Progress
+from rooflens.progress import Progress, waiting
 from rooflens.records import Device
 from rooflens.sources.calibrate.host_costs import host_costs
 from rooflens.sources.device_lock import alone_on
@@ -26,7 +26,7 @@ def measured_constants(device: Device, progress: Progress | None = None) -> dict
     Raises:
         RooflensError: no call of the suite could be timed.
     """
-    with alone_on("cuda"):
+    with alone_on("cuda", waiting(progress)):
         times = list(suite_times(device, suite(), SECONDS, progress))
         host = host_costs("cuda")
     if not times:

@@ -1,0 +1,172 @@
+"""A profile and an estimate belong together if the sizes that the profiler recorded are those of the estimate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rooflens as rl
+from rooflens.errors import InvalidValue
+from rooflens.records import Call, Case, Phase, Record, Tensor, Work
+from rooflens.results import RecordSet, join
+from rooflens.results.parts import parts
+
+Size = tuple[int, ...]
+
+
+def trace(folder: Path, *calls: tuple[str, list[Any], float], recorded: bool = True) -> Path:
+    """Write a trace of operations, each with one kernel of so many microseconds; sizes as Kineto writes them."""
+    events: list[dict[str, Any]] = []
+    for n, (name, sizes, duration) in enumerate(calls, start=1):
+        common = {"ph": "X", "pid": 9}
+        shapes = {"Input Dims": sizes} if recorded else {}
+        host = {**common, "tid": 1, "ts": 10.0 * n}
+        events += [
+            {**host, "cat": "cpu_op", "name": f"aten::{name}", "dur": 5.0, "args": {"External id": n, **shapes}},
+            {**host, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "dur": 1.0, "args": {"correlation": n}},
+            {
+                **common,
+                "cat": "kernel",
+                "name": f"k{n}",
+                "tid": 7,
+                "ts": 1000.0 * n,
+                "dur": duration,
+                "args": {"correlation": n, "device": 0, "stream": 7},
+            },
+        ]
+    path = folder / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return path
+
+
+def estimated(case: Case, *calls: tuple[str, list[Size]], phase: Phase = "forward") -> RecordSet:
+    records = []
+    for n, (name, sizes) in enumerate(calls):
+        tensors = tuple((f"a{i}", Tensor(size, "bf16", 2)) for i, size in enumerate(sizes))
+        call = Call(name=name, arguments=tensors, outputs=(), reads=1, writes=1)
+        work = Work(flops={"matmul.bf16": 1e9}, bytes={"dram": 1e6})
+        records.append(
+            Record(case=case, source="estimate", scope="op", path=f"l{n}", name=name, phase=phase, work=work, call=call)
+        )
+    return RecordSet(records)
+
+
+IMAGES = [("convolution", [[8, 3, 160, 160], [64, 3, 7, 7], []], 30.0), ("addmm", [[1000], [8, 64], [64, 1000]], 5.0)]
+
+
+def images(batch: int, size: int) -> list[tuple[str, list[Size]]]:
+    return [
+        ("convolution", [(batch, 3, size, size), (64, 3, 7, 7)]),
+        ("addmm", [(1000,), (batch, 64), (64, 1000)]),
+    ]
+
+
+def joined(path: Path, estimate: RecordSet, **facts: Any) -> tuple[bool, str]:
+    """Whether an estimate stands beside the trace, and what is said if not."""
+    items = join(rl.read(path, case={"model": "m", "dtype": "bf16", **facts}) + estimate)
+    (observed,) = (item for item in items if item.time is not None)
+    return observed.work is not None, observed.apart or ""
+
+
+def test_an_estimate_of_the_same_sizes_stands_beside_a_trace(tmp_path: Path) -> None:
+    case = Case(model="m", batch=8, dtype="bf16", options=(("img_size", 160),))
+    assert joined(trace(tmp_path, *IMAGES), estimated(case, *images(8, 160)), batch=8, img_size=160) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("batch", "size", "told"),
+    [(8, 224, "so img_size 160 ran"), (16, 160, "so batch 8 ran"), (4, 96, "so batch 8 and img_size 160 ran")],
+)
+def test_another_image_size_or_batch_is_told_and_not_joined(tmp_path: Path, batch: int, size: int, told: str) -> None:
+    case = Case(model="m", batch=8, dtype="bf16")
+    together, why = joined(trace(tmp_path, *IMAGES), estimated(case, *images(batch, size)), batch=8)
+    assert not together
+    assert told in why
+    assert f"8x3x160x160 and 64x3x7x7 in the profile and {batch}x3x{size}x{size}" in why
+
+
+def test_another_length_is_told_of_decode_although_all_else_agrees(tmp_path: Path) -> None:
+    keys = [[2, 8, 1, 64], [2, 8, 513, 64], [2, 8, 513, 64], []]
+    path = trace(tmp_path, ("mm", [[2, 64], [64, 64]], 3.0), ("attention", keys, 4.0))
+    case = Case(model="m", batch=2, dtype="bf16", mode="decode", options=(("seq_len", 1024),))
+    longer: list[Size] = [(2, 8, 1, 64), (2, 8, 1025, 64), (2, 8, 1025, 64)]
+    estimate = estimated(case, ("mm", [(2, 64), (64, 64)]), ("attention", longer))
+    together, why = joined(path, estimate, batch=2, mode="decode", seq_len=1024)
+    assert (together, why.partition(", so ")[2]) == (False, "seq_len 512 ran")
+
+
+def test_a_prompt_of_another_length_is_told_by_its_embedding(tmp_path: Path) -> None:
+    path = trace(tmp_path, ("embedding", [[1000, 64], [2, 128]], 3.0))
+    case = Case(model="m", batch=2, dtype="bf16", mode="prefill")
+    together, why = joined(path, estimated(case, ("embedding", [(1000, 64), (2, 96)])), batch=2, mode="prefill")
+    assert (together, why.partition(", so ")[2]) == (False, "seq_len 128 ran")
+
+
+def test_a_trace_without_shapes_is_joined_as_before(tmp_path: Path) -> None:
+    case = Case(model="m", batch=8, dtype="bf16")
+    assert joined(trace(tmp_path, *IMAGES, recorded=False), estimated(case, *images(8, 224)), batch=8) == (True, "")
+
+
+def test_a_trace_of_which_too_little_is_told_says_what_to_give(tmp_path: Path) -> None:
+    case = Case(model="m", batch=8, dtype="bf16", options=(("img_size", 160),))
+    together, why = joined(trace(tmp_path, *IMAGES), estimated(case, *images(8, 160)))
+    assert not together
+    assert why.endswith("give --batch 8 --img-size 160 if it ran so")
+
+
+def test_a_trace_of_another_device_says_so(tmp_path: Path) -> None:
+    case = Case(model="m", batch=8, dtype="bf16", device="t4")
+    items = join(
+        rl.read(trace(tmp_path, *IMAGES), case={"model": "m", "batch": 8, "dtype": "bf16"}, device="l4")
+        + estimated(case, *images(8, 160))
+    )
+    assert next(item.apart for item in items if item.time is not None) == (
+        "no estimate stands beside it: m batch 8 bf16 inference is estimated on t4, the profile is of l4"
+    )
+
+
+def test_options_that_a_mode_has_no_use_for_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match="kv_cache='static' is about the cache"):
+        rl.read(trace(tmp_path, *IMAGES), case={"model": "m", "kv_cache": "static"})
+    with pytest.raises(InvalidValue, match="'image'"):
+        rl.read(trace(tmp_path, *IMAGES), case={"image": 3})
+
+
+def test_calls_of_equal_names_are_timed_apart_by_their_sizes_without_modules(tmp_path: Path) -> None:
+    """Both are `mm` of the whole model: 3 us belong to the first size, 4 + 5 us to the other."""
+    small, large = [[2, 64], [64, 64]], [[2, 64], [64, 512]]
+    path = trace(tmp_path, ("mm", small, 3.0), ("mm", large, 4.0), ("mm", large, 5.0))
+    case = Case(model="m", batch=2, dtype="bf16")
+    first: tuple[str, list[Size]] = ("mm", [(2, 64), (64, 64)])
+    second: tuple[str, list[Size]] = ("mm", [(2, 64), (64, 512)])
+    read = rl.read(path, case={"model": "m", "batch": 2, "dtype": "bf16"})
+    (item,) = join(read + estimated(case, first, second, second))
+    assert [(part.calls, pytest.approx(part.seconds)) for part in parts(item, "op")] == [(1, 3e-6), (2, 9e-6)]
+    (alone,) = join(read)
+    assert [part.shapes for part in parts(alone, "op")] == [((2, 64), (64, 64)), ((2, 64), (64, 512))]
+    table = rl.table(read, by="op")
+    assert "2x64 64x512" in table
+
+
+def test_recorded_sizes_survive_a_file(tmp_path: Path) -> None:
+    read = rl.read(trace(tmp_path, *IMAGES))
+    read.save(tmp_path / "kept.jsonl")
+    kept = rl.read(tmp_path / "kept.jsonl")
+    assert [r.shapes for r in kept if r.scope == "op"] == [
+        ((8, 3, 160, 160), (64, 3, 7, 7)),
+        ((1000,), (8, 64), (64, 1000)),
+    ]
+
+
+def test_sizes_that_differ_from_step_to_step_are_none_of_all(tmp_path: Path) -> None:
+    path = trace(tmp_path, ("mm", [[2, 64], [64, 64]], 3.0), ("mm", [[4, 64], [64, 64]], 4.0))
+    whole = json.loads(path.read_text())
+    for n, start in enumerate((10.0, 20.0)):
+        mark = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "pid": 9, "tid": 1}
+        whole["traceEvents"].append({**mark, "ts": start - 1, "dur": 8.0, "args": {}})
+    path.write_text(json.dumps(whole))
+    (operation,) = (r for r in rl.read(path) if r.scope == "op")
+    assert (operation.shapes, operation.timing and len(operation.timing.samples)) == (None, 2)
