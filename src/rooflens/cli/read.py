@@ -24,7 +24,7 @@ from rooflens.runs.options import OF_STEP, OPTIONS
         "rooflens read trace.json.gz --by op -o trace.png",
         "rooflens read report.csv --work 'my_gemm*:flops=2*4096**3,dram=100663296'",
         "rooflens read report.csv estimate.jsonl --model resnet18 -b 32 --dtype tf32",
-        "rooflens read trace.json.gz estimate.jsonl --model resnet18 -b 32 --img-size 160",
+        "rooflens read trace.json est.jsonl --model resnet18 -b 32 --img-size 160",
         "rooflens read counters.csv --trace trace.json.gz --device instinct-mi250x",
         "rooflens read profile.sqlite",
         "rooflens read Results.mine/Run.001/roofline.json",
