@@ -144,7 +144,8 @@ def test_calls_of_equal_names_are_timed_apart_by_their_sizes_without_modules(tmp
     second: tuple[str, list[Size]] = ("mm", [(2, 64), (64, 512)])
     read = rl.read(path, case={"model": "m", "batch": 2, "dtype": "bf16"})
     (item,) = join(read + estimated(case, first, second, second))
-    assert [(part.calls, pytest.approx(part.seconds)) for part in parts(item, "op")] == [(1, 3e-6), (2, 9e-6)]
+    assert [part.calls for part in parts(item, "op")] == [1, 2]
+    assert [part.seconds for part in parts(item, "op")] == pytest.approx([3e-6, 9e-6])
     (alone,) = join(read)
     assert [part.shapes for part in parts(alone, "op")] == [((2, 64), (64, 64)), ((2, 64), (64, 512))]
     table = rl.table(read, by="op")

@@ -45,11 +45,11 @@ class EstimatedCases:
                 case.device or "a device that it does not name; give --device"
             )
         flags = " ".join(_flag(name, theirs[name]) for name in others if name in theirs)
-        told = f"; give {flags} if it ran so" if flags else ""
+        advice = f"; give {flags} if it ran so" if flags else ""
         verb = "is" if len(others) == 1 else "are"
         return (
             f"the nearest is of {nearest.label()}, and {' and '.join(others)} of the profile {verb} another or not"
-            f" known{told}"
+            f" known{advice}"
         )
 
 
