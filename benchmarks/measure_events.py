@@ -1,8 +1,8 @@
-"""What happens when in `rooflens measure`, in all of its processes: python benchmarks/measure_events.py OUT [ARGUMENTS]
+"""What happens when in all processes of a command: python benchmarks/measure_events.py OUT [measure resnet18 ...]
 
-The command runs with its arguments (default: the one whose wall time has a goal) in a process that notes what it sends
-to its workers, what they answer, and which part of its time begins. Each line has seconds since that process was
-started, seconds of processor time that the worker, or the command itself, has taken until then, and what happened.
+The command (default: the one whose wall time has a goal) runs in a process that notes what it sends to its workers,
+what they answer, and which part of its time begins. Each line has seconds since that process was started, seconds of
+processor time that the worker, or the command itself, has taken until then, and what happened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from rooflens.running.process import start_for
 from rooflens.stopwatch import Stopwatch, process_began
 
-USUAL = ["timm:resnet34", "-b", "1,32,128", "--budget", "0.35"]
+USUAL = ["measure", "timm:resnet34", "-b", "1,32,128", "--budget", "0.35"]
 OFTEN, PHASES = ("Share",), ("forward", "backward", "optimizer")
 """What is told with each sample."""
 CHILD = "ROOFLENS_BENCHMARK_BEGAN"
@@ -73,7 +73,7 @@ def _processor_seconds(pid: int) -> float:
 
 def _command(out: Path, arguments: list[str], began: float) -> None:
     del os.environ[CHILD]
-    sys.argv = ["rooflens", "measure", *arguments]
+    sys.argv = ["rooflens", *arguments]
     events, me = Events(began), os.getpid()
     since = process_began()
     events.note(me, f"interpreter; by its own clock it began at {'?' if since is None else f'{since - began:.3f}'}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 import time
 from contextlib import suppress
 from importlib import import_module
@@ -107,6 +109,21 @@ def test_a_study_starts_what_its_cells_will_need(
         assert [kind for _, _, kind in made] == kinds
     with workers_ahead(folder, (), jobs=jobs, retry=False):  # all is done
         assert len(made) == len(kinds)
+
+
+def test_a_command_looks_for_garbage_rarely_and_not_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    program = import_module("rooflens.__main__")
+    monkeypatch.setattr(program, "start_for", seen.append)
+    monkeypatch.setattr(import_module("rooflens.cli"), "main", lambda: seen.append(gc.get_threshold()))
+    before = gc.get_threshold()
+    try:
+        program.main()
+        assert seen == [sys.argv[1:], program.RARELY]
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
 
 
 def test_a_program_that_is_told_to_end_leaves_its_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
