@@ -8,7 +8,7 @@ import sys
 from rooflens.running.process import start_for
 
 RARELY = (50_000, 20, 20)
-"""When to look for garbage: what imports make stays, millions of objects with torch, and was looked at again and again."""
+"""When to look for garbage: what imports make stays, millions of objects with torch, and need not be looked at."""
 
 
 def main() -> None:
