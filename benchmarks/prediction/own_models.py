@@ -10,10 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.agreement import ON_CPU
 from benchmarks.prediction.tables import Judged
 from benchmarks.prediction.traces import Traces
 
 import rooflens as rl
+from rooflens.devices.files import load_file
 from rooflens.predict import (
     Card,
     Conduct,
@@ -37,6 +39,8 @@ from rooflens.roofline import bound
 TIMING = Path(__file__).resolve().parents[3] / "shared" / "data" / "own" / "timing.json"
 RESULTS = Path(__file__).parents[1] / "results"
 H100, H200 = RESULTS / "prediction-h100", RESULTS / "prediction-h200"
+PROCESSOR = RESULTS / "prediction-cpu"
+AGREEMENT, QUIET = "a processor, agreement benchmark", "a processor, the same when it was quiet"
 SIZES = {"inception_v3": 299, "efficientnet_b7": 600}
 SUITES = {"h100-sxm": H100, "h200": H200}
 COVERED = 0.9
@@ -227,6 +231,21 @@ def unseen(traces: Traces) -> Iterator[Judged]:
         times = None if language or "graph" not in row else replayed(records, "h200", row["dtype"])
         if times is not None:
             yield from judged(records, cards[2:], "forward", "graph", row["graph"], times, mode="inference", **more)
+
+
+def processors(traces: Traces) -> Iterator[Judged]:
+    """17 models on a processor of two cores, by its own suite: five of the agreement benchmark, and twelve others."""
+    card = card_of(load_file(PROCESSOR / "device.toml"))
+    assert card is not None
+    for line in (PROCESSOR / "truth.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        source = AGREEMENT if row["model"] in {model for model, _, _ in ON_CPU} else "a processor, others"
+        more = {"source": source, "mode": "inference", "model": row["model"]}
+        yield from judged(traces.step(row), [card], "forward", "eager", row["seconds"], **more)
+    for row in json.loads((RESULTS / "agreement-cpu.json").read_text())["rows"]:
+        more = {"source": QUIET, "mode": "inference", "model": row["model"], "seen": True}  # the same steps again
+        case = row | {"mode": "inference"}
+        yield from judged(traces.step(case), [card], "forward", "eager", row["rooflens"], **more)
 
 
 def decoders(traces: Traces) -> Iterator[Judged]:

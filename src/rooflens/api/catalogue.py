@@ -98,8 +98,8 @@ def calibrate(
             machine, with this torch and number of threads.
         budget: seconds for everything; default 90, or 30 with `quick`. The notes name what no time was left for.
         quick: fewer shapes and sizes.
-        suite: then also time a suite of operations, for up to 90 s, and read the constants of predictions off it: the
-            expected time on this device is then of level ``calibrated``. Only on a GPU.
+        suite: then also time a suite of operations, for up to 90 s (20 s on a processor), and read the constants of
+            predictions off it: the expected time on this device is then of level ``calibrated``.
 
     Returns:
         The device ``NAME-measured``: for each resource the highest rate of several tries (FLOP/s, B/s), and as facts
@@ -113,10 +113,6 @@ def calibrate(
     if budget is not None and not (isinstance(budget, int | float) and LEAST_BUDGET <= budget < math.inf):
         raise InvalidValue(f"budget is {budget!r}; a calibration takes at least {LEAST_BUDGET:g} s, and has an end")
     here = this_machine(device)
-    if suite and here.where != "cuda":
-        raise InvalidValue(
-            "suite=True times operations on a GPU, and predictions are of GPUs; leave it out on a processor"
-        )
     path = here.stored if output is None else Path(output)
     check_writable(path)
     from rooflens.sources import calibrate as source

@@ -11,7 +11,7 @@ from rooflens.predict import Prediction, way_of
 from rooflens.predict.bands import Regime
 from rooflens.results import Evidence, Measured, join
 
-FAR: Mapping[Regime, float] = {"device-bound": 2, "graph": 2, "mixed": 3, "host-bound": 3}
+FAR: Mapping[Regime, float] = {"device-bound": 2, "graph": 2, "mixed": 3, "host-bound": 3, "in turn": 3}
 """Times the upper end of the band. Where the host has a part, hosts differ by a factor of two. Of the own times
 (benchmarks/prediction/far.py) the farthest is 1.8 upper ends where the device decides, else 2.6."""
 NEAR = 0.5
@@ -74,7 +74,9 @@ def _slowed(item: Evidence, measured: Measured, found: Prediction) -> Iterator[s
     yield from item.doubts
     if found.host is not None and measured.seconds < 10 * found.host:
         yield f"the host launches {fold(measured.seconds / found.host)} times as slowly as assumed, or does other work"
-    if found.regime != "host-bound":
+    if found.regime == "in turn":
+        yield "others used the processor, or it ran with fewer threads or a lower clock"
+    elif found.regime != "host-bound":
         share = found.device / measured.seconds
         yield f"clock or power was held down (to {100 * share:.0f} %, if by the clock alone), or others use the card"
     if measured.timing is None or len(measured.timing.samples) < FEW:
@@ -91,11 +93,12 @@ def _slowed(item: Evidence, measured: Measured, found: Prediction) -> Iterator[s
 
 def _quickened(item: Evidence, measured: Measured, found: Prediction) -> Iterator[str]:
     """Yield what makes a step faster than expected, of what may be true of this one."""
-    if measured.timing is not None and measured.timing.origin == "monotonic":
+    turns = found.regime == "in turn"
+    if measured.timing is not None and measured.timing.origin == "monotonic" and not turns:
         yield "the clock was read before the device had finished"
     if found.regime in ("host-bound", "mixed") and way_of(dict(item.case.options)) == "eager":
         yield "the step was compiled or captured in a CUDA graph, or the host is faster than assumed"
-    if item.case.dtype in ("fp32", "default") and _has(found, "convolution", "matmul"):
+    if item.case.dtype in ("fp32", "default") and not turns and _has(found, "convolution", "matmul"):
         yield "products ran in TF32"
     if _has(found, "convolution"):
         yield "convolutions ran by another algorithm, or in another layout"

@@ -35,7 +35,7 @@ from rooflens.cli.parameter_types import OneOf, OutputPath
 @click.option(
     "--suite",
     is_flag=True,
-    help="Then also time a suite of operations, for up to 90 s: the expected time on this GPU becomes 'calibrated'.",
+    help="Then also time a suite of operations, for up to 90 s: the expected time on this device becomes 'calibrated'.",
 )
 def calibrate(device: str | None, output: Path | None, budget: float | None, quick: bool, suite: bool) -> None:
     """Measure the ceilings of this machine: rates of matrix, vector and special units, bandwidths of memory, caches and

@@ -17,11 +17,13 @@ from typing import Literal
 
 from rooflens.predict.constants import Level
 
-Regime = Literal["device-bound", "mixed", "host-bound", "graph", "pieces"]
+Regime = Literal["device-bound", "mixed", "host-bound", "graph", "in turn", "pieces"]
 """What a step waits for: the device is busy for over 1.6 times the host's time, or the other way round. A graph has no
-host. Pieces are no step."""
+host. A processor launches and computes in turn. Pieces are no step."""
 REST = "other"
 """Families that have no band of their own."""
+PROCESSOR_FAMILY = "processor"
+"""All families of a processor: too few models were timed on one to tell them apart."""
 SHORT = 8e-6
 """Seconds of a kernel, on average, below which a step is one of short kernels: what lies between them counts."""
 Band = tuple[float, float]

@@ -10,6 +10,8 @@ from rooflens.records import Ceiling, Device
 
 LANES = 256
 """FLOP in fp32 of one unit in one cycle, where units and clock are not known: 128 lanes with a multiply-add each."""
+PROCESSOR = "cpu"
+"""The kind of device that launches its work itself. No data sheet tells enough of one: a suite has to run on it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +40,11 @@ class Card:
     _values: Mapping[str, float] = field(repr=False)
 
     @property
+    def launches_itself(self) -> bool:
+        """True of a processor: host and device are one."""
+        return self.device.kind == PROCESSOR
+
+    @property
     def level(self) -> Level:
         """How the constants are known."""
         return self.constants.level
@@ -52,7 +59,8 @@ class Card:
 
 
 def card_of(device: Device, constants: Constants | None = None) -> Card | None:
-    """Return what a prediction needs of a device; None where it cannot be made: no GPU, or no bandwidth.
+    """Return what a prediction needs of a device; None where it cannot be made: neither a GPU nor a
+    processor with a suite of its own, or no bandwidth.
 
     Args:
         constants: other ones than those of the device's generation.
@@ -75,15 +83,16 @@ SHARES |= dict.fromkeys(("matmul.bf16", "matmul.fp16"), "product.rate_half") | {
 
 
 def _full(ceiling: Ceiling, device: Device) -> float:
-    """The rate of which effects reach a share: that of a data sheet. A measured one is such a share already."""
-    if ceiling.origin != "measured" or ceiling.resource not in SHARES:
+    """The rate of which effects reach a share: that of a data sheet. What was measured on a GPU is a share already."""
+    if device.kind == PROCESSOR or ceiling.origin != "measured" or ceiling.resource not in SHARES:
         return ceiling.rate
     return ceiling.rate / generation_of(device).values[SHARES[ceiling.resource]]
 
 
 def _card(device: Device, constants: Constants) -> Card | None:
     rates = {ceiling.resource: _full(ceiling, device) for ceiling in device.ceilings}
-    if device.kind != "gpu" or device.count != 1 or "dram" not in rates:
+    known = device.kind == "gpu" or (device.kind == PROCESSOR and constants.level == "calibrated")
+    if not known or device.count != 1 or "dram" not in rates:
         return None
     facts = {name: fact.value for name, fact in device.facts.items()}
     vector = rates.get("vector.fp32") or max(rates.values())

@@ -11,6 +11,7 @@ from rooflens.predict.effects.convolutions import convolution
 from rooflens.predict.effects.copies import copy_or_pointwise
 from rooflens.predict.effects.lookups import lookup
 from rooflens.predict.effects.norms import norm
+from rooflens.predict.effects.on_processors import on_processor
 from rooflens.predict.effects.optimizers import tensor_list
 from rooflens.predict.effects.pooling import pooling
 from rooflens.predict.effects.products import contraction, product
@@ -43,6 +44,8 @@ LISTS = ("_foreach_", "_fused_", "_amp_foreach")
 
 def expected_seconds(piece: CallOnDevice, card: Card) -> float:
     """Return the expected seconds of one call on the device."""
+    if card.launches_itself:
+        return on_processor(piece, card)
     if piece.own < 1:
         return fused(piece, card)
     if piece.call.name.startswith(LISTS):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rooflens.costs import Arithmetic, cost
 from rooflens.predict.call_on_device import CallOnDevice
-from rooflens.predict.card import card_of
+from rooflens.predict.card import PROCESSOR, card_of
 from rooflens.predict.constants import Constants, generation_of
 from rooflens.predict.expected import expected_seconds
 from rooflens.predict.suite import SuiteCall
@@ -101,6 +101,25 @@ STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("list",), ("optimizer.start", "optimizer.share")),
 )  # fmt: skip
 """Effects whose calls are fitted together, and their constants; a later stage builds on the earlier ones."""
+PROCESSOR_STAGES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = tuple(
+    (effects, tuple(f"processor.{name}" for name in names))
+    for effects, names in (
+        (("stream", "special", "copy"), ("start", "streamed", "cached", "cache", "fresh", "special", "vector")),
+        (("product",), ("product", "few_rows", "read", "read_cached")),
+        (("attention",), ("attention",)),
+        (
+            ("convolution", "stem", "depthwise", "grouped"),
+            (
+                *("start_convolution", "start_lone", "pixels", "blocks", "written"),
+                *("convolution", "pointwise", "grouped", "depthwise"),
+            ),
+        ),
+        (("norm",), ("start_norm", "norm_planes", "norm_rows")),
+        (("rows",), ("softmax", "row")),
+        (("pooling",), ("pool", "tap")),
+    )
+)
+"""Those of a processor."""
 FACTORS = (1.5, 1.2, 1.1, 1.04)
 ROUNDS = 2
 WEIGHT = 0.5
@@ -123,7 +142,7 @@ def fitted(times: Iterable[TimedCall], device: Device) -> dict[str, float]:
     start = generation_of(device)
     values: dict[str, float] = {}
     calls = list(times)
-    for effects, names in STAGES:
+    for effects, names in PROCESSOR_STAGES if device.kind == PROCESSOR else STAGES:
         mine = [(priced(item), seconds) for item, seconds in calls if item.effect in effects]
         if mine:
             values |= _stage(mine, names, start, values, device)

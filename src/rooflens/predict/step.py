@@ -14,8 +14,8 @@ from typing import Literal
 
 from rooflens.costs import Arithmetic, cost
 from rooflens.predict import host
-from rooflens.predict.bands import Regime, band
-from rooflens.predict.call_on_device import CallOnDevice, calls_on_device
+from rooflens.predict.bands import PROCESSOR_FAMILY, Regime, band
+from rooflens.predict.call_on_device import NARROW, CallOnDevice, calls_on_device
 from rooflens.predict.card import Card
 from rooflens.predict.constants import Level
 from rooflens.predict.effects.streams import cold_weights
@@ -108,6 +108,8 @@ def predicted(
         return _in_turn(expected) if len(expected) == len(parts) else None
     if all(r.call is None for r in working) or any(r.call is None for r in working if not r.work or not r.work.missing):
         return None
+    if card.launches_itself and not _timed_on_processors(working, conduct):
+        return None
     queues = [_queue(its, card, conduct) for its in _by_phase(working).values()]
     families: dict[str, float] = defaultdict(float)
     for queue in queues:
@@ -116,6 +118,9 @@ def predicted(
     device, launches = sum(queue.device for queue in queues), sum(queue.launches for queue in queues)
     kind = (working[0].case.mode, device / max(1.0, launches))
     level: Level = "replayed" if sum(queue.replayed for queue in queues) > device / 2 else card.level
+    if card.launches_itself and conduct.step:
+        hosts = host.around(conduct.of_phase(phase), card)
+        return _with_band(device + hosts, device, hosts, families, card, level, "in turn", kind)
     if conduct.way == "graph":
         seconds = sum(queue.seconds for queue in queues) if conduct.step else device
         return _with_band(seconds, device, None, families, card, level, "graph" if conduct.step else "pieces", kind)
@@ -187,6 +192,13 @@ def _both(issued: Sequence[float], queues: Sequence[float], join: float) -> floa
     return done
 
 
+def _timed_on_processors(records: Sequence[Record], conduct: Conduct) -> bool:
+    """True if a processor's suite has calls like these: forward passes in fp32, operation by operation."""
+    as_written = conduct.way == "eager" or not conduct.step
+    narrow = any(t.dtype in NARROW for r in records if r.call is not None for t in r.call.outputs)
+    return as_written and not narrow and all(r.phase not in ("backward", "optimizer") for r in records)
+
+
 def _in_turn(parts: Sequence[Prediction]) -> Prediction:
     """Return the time of phases that wait for each other, with the level and the regime of the longest."""
     longest = max(parts, key=lambda part: part.seconds)
@@ -221,7 +233,8 @@ def _with_band(
     regime: Regime,
     kind: tuple[str, float],
 ) -> Prediction:
-    low, high = band(families, regime, level, *kind)
+    own = {PROCESSOR_FAMILY: device} if card.launches_itself else families
+    low, high = band(own, regime, level, *kind)
     return Prediction(
         seconds=seconds,
         low=seconds * low,

@@ -57,7 +57,8 @@ def _run(item: Evidence, request: Request) -> Evidence:
 
 def check_expected(device: Device) -> None:
     """Raise Incomparable if no time can be expected on a device, whatever the step."""
-    if card_of(device) is None:
+    card = card_of(device)
+    if card is None or card.launches_itself:  # of a processor only fp32 as it is written is known
         raise Incomparable(
             f"no time can be expected on {device.name!r}, so no change can be compared: expected times are known for"
             " single GPUs with a memory bandwidth; 'rooflens devices' lists them (--device l4)"
