@@ -2,6 +2,7 @@
 
     PYTHONPATH=src:. python3 benchmarks/prediction/on_gpu.py OUT --seconds 420
     PYTHONPATH=src:. python3 benchmarks/prediction/on_gpu.py OUT --seconds 110 --judged
+    PYTHONPATH=src:. python3 benchmarks/prediction/on_gpu.py OUT --seconds 20 --suite-from 1175
 
 Writes suite.jsonl, host.json, truth.jsonl and replayed.jsonl to OUT, line by line: what was not reached is not there.
 """
@@ -11,22 +12,26 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, TextIO
 
 import torch
 import torchvision
+from benchmarks.prediction.traces import Traces
+from benchmarks.prediction.truth_models import DECODERS
 from benchmarks.prediction.truth_models import MODELS as JUDGED
+from benchmarks.prediction.truth_on_gpu import decoding
 
 import rooflens as rl
 from rooflens.costs import Arithmetic, cost
 from rooflens.predict import CallOnDevice, card_of, expected_seconds
 from rooflens.predict.suite import suite
-from rooflens.records import Call, Device
+from rooflens.records import Call, Device, Record
 from rooflens.records.calls import to_plain
 from rooflens.sources.calibrate.host_costs import host_costs
 from rooflens.sources.replay.operands import Untimed
@@ -54,12 +59,33 @@ TRAINING_BATCH = 64
 
 def calls_of(model: str) -> list[tuple[Call, bool]]:
     """The distinct calls of a model in every form and batch, and whether products run in TF32; runs in a process."""
+    return _distinct(
+        (record, dtype == "tf32")
+        for dtype, channels_last in FORMS
+        for record in rl.estimate(model, batch=list(BATCHES), dtype=dtype, channels_last=channels_last)
+    )
+
+
+def calls_of_training(model: str) -> list[tuple[Call, bool]]:
+    """The distinct calls of a training step in autocast."""
+    step = rl.estimate(model, batch=TRAINING_BATCH, dtype="amp-bf16", mode="train", optimizer="sgd")
+    return _distinct((record, False) for record in step)
+
+
+def calls_of_language(model: str) -> list[tuple[Call, bool]]:
+    """The distinct calls of prefill and of decoding steps, as they are captured in CUDA graphs."""
+    with TemporaryDirectory() as folder:
+        traces = Traces(Path(folder))
+        steps = [traces.step(case, captured=True) for case in decoding(model)]
+    return _distinct((record, False) for step in steps for record in step)
+
+
+def _distinct(records: Iterable[tuple[Record, bool]]) -> list[tuple[Call, bool]]:
     found: dict[tuple[Any, ...], tuple[Call, bool]] = {}
-    for dtype, channels_last in FORMS:
-        for record in rl.estimate(model, batch=list(BATCHES), dtype=dtype, channels_last=channels_last):
-            laid = record.layouts or (((record.call, record.calls),) if record.call is not None else ())
-            for call, _ in laid:
-                found.setdefault((call, call.layout, dtype == "tf32"), (call, dtype == "tf32"))
+    for record, tf32 in records:
+        laid = record.layouts or (((record.call, record.calls),) if record.call is not None else ())
+        for call, _ in laid:
+            found.setdefault((call, call.layout, tf32), (call, tf32))
     return list(found.values())
 
 
@@ -69,12 +95,22 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=420)
     parser.add_argument("--jobs", type=int, default=14)
     parser.add_argument("--judged", action="store_true", help="only replay the calls of truth_models")
+    parser.add_argument("--suite-from", type=int, help="only time the suite's calls from this number on")
     given = parser.parse_args()
     begun = time.monotonic()
     given.out.mkdir(parents=True, exist_ok=True)
     device = rl.device(torch.cuda.get_device_name())
+    if given.suite_from is not None:
+        times_of_suite(given.out, device, lambda: given.seconds - (time.monotonic() - begun), given.suite_from)
+        return
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
-        traced = {model: pool.submit(calls_of, model) for model in (JUDGED if given.judged else MODELS)}
+        traced = {model: pool.submit(calls_of, model) for model in (() if given.judged else MODELS)}
+        if given.judged:
+            traced |= {f"{model}, language": pool.submit(calls_of_language, model) for model in DECODERS[:2]}
+            traced |= {
+                f"{model}, training": pool.submit(calls_of_training, model) for model in JUDGED[: len(JUDGED) // 2]
+            }
+            traced |= {model: pool.submit(calls_of, model) for model in JUDGED}
 
         def left() -> float:
             return float(given.seconds) - (time.monotonic() - begun)
@@ -103,9 +139,11 @@ def main() -> None:
         told("replay")
 
 
-def times_of_suite(out: Path, device: Device, left: Any) -> None:
+def times_of_suite(out: Path, device: Device, left: Any, first: int = 0) -> None:
     with (out / "suite.jsonl").open("w") as file:
         for number, item in enumerate(suite()):
+            if number < first:
+                continue
             if left() < 0:
                 break
             _write(file, {"number": number, "effect": item.effect} | _timed(item.call, item.tf32, device))

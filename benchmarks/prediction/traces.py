@@ -56,7 +56,7 @@ def transformers_5_17(*, captured: bool) -> Iterator[None]:
     from transformers.integrations import sdpa_attention
 
     with ExitStack() as changes:
-        changes.enter_context(patch.object(sdpa_attention, "is_torchdynamo_compiling", lambda: True))
+        changes.enter_context(patch.object(sdpa_attention, "is_torchdynamo_compiling", lambda: True, create=True))
         if captured:
             changes.enter_context(patch.object(masking_utils, "_ignore_causal_mask_sdpa", lambda *_, **__: False))
         yield

@@ -6,55 +6,19 @@ A list and no program: `sources/replay` times the calls, and `predict/fitting.py
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from math import prod
 
-from rooflens.records import Argument, Call, Phase, Tensor, dense_strides
-from rooflens.records.calls import ELEMENT_BYTES
-
-NCHW, NHWC = "contiguous", "channels_last"
-PIXELS = {64: 56, 128: 28, 256: 14, 512: 7, 768: 14, 1024: 14, 2048: 7, 96: 56, 192: 28, 384: 14, 32: 112, 16: 112}
-"""Side of an image where models have so many channels."""
-
-
-@dataclass(frozen=True, slots=True)
-class SuiteCall:
-    """A call to be timed.
-
-    Attributes:
-        effect: which constants it tells.
-        call: what is called.
-        tf32: products on fp32 operands run in TF32.
-        phase: in which a step would run it.
-    """
-
-    effect: str
-    call: Call
-    tf32: bool = False
-    phase: Phase = "forward"
+from rooflens.predict.suite_calls import NCHW, NHWC, PIXELS, SuiteCall, both_gradients, convolved, dense, made
+from rooflens.predict.suite_steps import steps
+from rooflens.records import Argument, Call, Tensor
 
 
 def suite() -> tuple[SuiteCall, ...]:
     """Return all calls, those first that tell most."""
     parts = (
         _streams(), _products(), _convolutions(), _norms(), _attention(), _copies(), _depthwise(), _grouped(), _rows(),
-        _pooling(), _gradients(), _lookups(), _lists(), _decoding(), _rare(),
+        _pooling(), _gradients(), _lookups(), _lists(), _decoding(), _rare(), steps(),
     )  # fmt: skip
     return tuple(item for part in parts for item in part)
-
-
-def dense(*shape: int, dtype: str = "fp32", layout: str = NCHW) -> Tensor:
-    """Return a tensor whose elements lie one behind the other; a layout other than row-major is for images."""
-    strides = dense_strides(shape, layout if len(shape) == 4 else NCHW)
-    return Tensor(shape, dtype, prod(shape) * ELEMENT_BYTES[dtype], None, strides, 0)
-
-
-def made(name: str, outputs: Tensor | tuple[Tensor, ...], **arguments: Argument) -> Call:
-    """Return a call that reads each tensor among its arguments once and writes its outputs."""
-    results = (outputs,) if isinstance(outputs, Tensor) else outputs
-    inputs = Call(name, tuple(arguments.items()), results, 0, 0).inputs
-    reads, writes = (sum(t.nbytes for t in some) for some in (inputs, results))
-    return Call(name, tuple(arguments.items()), results, reads, writes)
 
 
 def _streams() -> Iterator[SuiteCall]:
@@ -79,28 +43,6 @@ def _products() -> Iterator[SuiteCall]:
         ):  # fmt: skip
             x, w, out = (dense(*shape, dtype=dtype) for shape in ((batch, m, k), (batch, k, n), (batch, m, n)))
             yield SuiteCall("product", made("bmm", out, self=x, mat2=w), tf32)
-
-
-def convolved(
-    batch: int, inner: int, outer: int, pixels: int, kernel: int = 3, stride: int = 1, groups: int = 1,
-    dtype: str = "fp32", layout: str = NCHW,
-) -> Call:  # fmt: skip
-    """Return a convolution with as many results as pixels over the stride."""
-    pad = kernel // 2 if kernel != stride else 0
-    side = (pixels + 2 * pad - kernel) // stride + 1
-    return made(
-        "convolution",
-        dense(batch, outer, side, side, dtype=dtype, layout=layout),
-        input=dense(batch, inner, pixels, pixels, dtype=dtype, layout=layout),
-        weight=dense(outer, inner // groups, kernel, kernel, dtype=dtype, layout=layout),
-        bias=None,
-        stride=(stride, stride),
-        padding=(pad, pad),
-        dilation=(1, 1),
-        transposed=False,
-        output_padding=(0, 0),
-        groups=groups,
-    )
 
 
 FORMS = (("fp32", False, NCHW), ("fp32", True, NCHW), ("bf16", False, NHWC), ("bf16", False, NCHW))
@@ -281,7 +223,7 @@ def _rare() -> Iterator[SuiteCall]:
             window: dict[str, Argument] = {"kernel_size": (3, 3), "stride": (1, 1), "padding": (1, 1)}
             yield SuiteCall("pooling", made("max_pool2d_with_indices", (x, places), self=x, **window))
     for batch, channels, kernel in ((64, 64, 3), (64, 128, 3), (64, 256, 3), (64, 512, 3), (64, 256, 1), (64, 1024, 1)):
-        yield from _both_gradients(convolved(batch, channels, channels, PIXELS[channels], kernel, dtype="bf16"))
+        yield from both_gradients(convolved(batch, channels, channels, PIXELS[channels], kernel, dtype="bf16"))
 
 
 def _copies() -> Iterator[SuiteCall]:
@@ -357,21 +299,7 @@ def _gradients() -> Iterator[SuiteCall]:
             (64, 96, 7, 96), (64, 384, 7, 384), (64, 192, 3, 192), (16, 512, 3, 1),
         ):  # fmt: skip
             forward = convolved(batch, channels, channels, PIXELS[channels], kernel, 1, groups, dtype, layout)
-            yield from _both_gradients(forward, tf32)
-
-
-def _both_gradients(forward: Call, tf32: bool = False) -> Iterator[SuiteCall]:
-    """The gradients of input and weights of a convolution, apart."""
-    given = dict(forward.arguments)
-    for mask in ((True, False, False), (False, True, False)):
-        result = given["input" if mask[0] else "weight"]
-        assert isinstance(result, Tensor)
-        call = made(
-            "convolution_backward", (result,), grad_output=forward.outputs[0], input=given["input"],
-            weight=given["weight"], bias_sizes=None,
-            **{n: v for n, v in given.items() if n not in ("input", "weight", "bias")}, output_mask=mask,
-        )  # fmt: skip
-        yield SuiteCall("gradient", call, tf32, "backward")
+            yield from both_gradients(forward, tf32)
 
 
 def _lookups() -> Iterator[SuiteCall]:
