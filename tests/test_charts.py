@@ -33,6 +33,7 @@ from rooflens.report.charts import (
     svg,
     with_matplotlib,
 )
+from rooflens.report.charts.bar_rows import bar_rows, in_lines
 from rooflens.report.charts.colours import diverging, ink_on, on_dark
 from rooflens.report.charts.labels import chart_labels
 from rooflens.report.figures.axes import place, tick_text, ticks
@@ -290,3 +291,34 @@ def test_looks_tell_devices_dtypes_and_batches_apart() -> None:
     one = CaseLooks.of(models)
     assert len({one.series(case).colour for case in models}) == 3
     assert [one.dot(case, Dot(1.0, 1.0)).label for case in models] == ["neta", "netb", "netc"]
+
+
+class TestNamesOfBars:
+    LONG = "timm:vit_base_patch16_224.augreg2_in21k_ft_in1k batch 256 bf16 on h100-sxm5-80gb"
+
+    def test_long_names_stand_above_their_bars_whole(self) -> None:
+        chart = replace(BARS, bars=(Bar(self.LONG, (BarPiece("a", 1.0),)), Bar("b", (BarPiece("b", 1.0),))))
+        found = bar_rows(chart, 60, len, line=1, row=2)
+        first, second = found.rows
+        assert found.above
+        # 56 of the 60 letters of a page: the name takes two lines, 0.6 and 1.6 below the top; its bar ends at 4.
+        assert [text for text, _ in first.lines] == [self.LONG[:53], self.LONG[54:]]
+        assert [middle for _, middle in first.lines] == [0.6, 1.6]
+        assert (first.middle, second.lines, second.middle, found.height) == (3.0, (("b", 4.6),), 6.0, 7.0)
+        assert not bar_rows(chart, 400, len, line=1, row=2).above
+        for width in (None, 241.0):
+            drawn = with_matplotlib.render(chart, "svg", width=width).decode() + svg.draw(chart)
+            assert drawn.count("ft_in1k") >= 2
+
+    def test_of_a_word_longer_than_the_page_both_ends_are_kept(self) -> None:
+        assert in_lines("a_very_long_name_of_a_model_b16 batch 8", 20, len) == ("a_very_lo…model_b16", "batch 8")
+
+    def test_amounts_stand_beside_the_bars_but_shares_do_not(self) -> None:
+        timed = replace(BARS, unit="s", bars=(Bar("one", (BarPiece("a", 1e-3), BarPiece("b", 2.5e-4))),))
+        assert [row.amount for row in bar_rows(timed, 60, len, line=1, row=2).rows] == ["1.25 ms"]
+        assert "1.25 ms" in svg.draw(timed)
+        assert {row.amount for row in bar_rows(BARS, 60, len, line=1, row=2).rows} == {""}
+
+    def test_a_short_axis_has_two_ticks_at_least(self) -> None:
+        # 26.3 s and room for two: a step of 26.3 rounds up to 50, which would leave the zero alone.
+        assert ticks(Axis(label="t", low=0.0, high=26.3, unit="s", scale="linear"), 2) == [0.0, 20.0]

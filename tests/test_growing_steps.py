@@ -13,6 +13,7 @@ from rooflens.records import Case, Memory, Record, Traffic
 from rooflens.records.device import Fact
 from rooflens.report.charts import Bars, svg
 from rooflens.report.figures.case_pieces import PieceKind
+from rooflens.report.figures.page_layout import arrange
 from rooflens.results import RecordSet
 
 TOY = replace(device(), facts={"memory": Fact(value=80e9)})
@@ -82,6 +83,28 @@ def test_a_trail_follows_the_batch_where_nothing_else_grows() -> None:
 )
 def test_no_trail_joins_steps_that_differ_in_more(cases: list[Case]) -> None:
     assert trails(grown(*cases)) == []
+
+
+def test_a_trail_is_named_by_what_colours_do_not_tell_and_its_marks_by_what_grows() -> None:
+    cases = [
+        step(batch, tokens, mode) for batch in (1, 8) for tokens in (100, 1000, 10) for mode in ("decode", "prefill")
+    ]
+    figure = rl.roofline(grown(*cases), by="model")  # colours tell the batch
+    assert {(trail.name, trail.steps) for trail in figure.trails} == {
+        (mode, ("10 tokens", "100 tokens", "1000 tokens")) for mode in ("decode", "prefill")
+    }
+    page = arrange(figure)
+    texts = [text.rows[0].text for text in page.within]
+    assert texts.count("decode") == texts.count("prefill") == 1
+    assert texts.count("10 tokens") == 4  # an end of each trail
+
+
+def test_of_several_models_sizes_tell_the_batch_and_names_the_model() -> None:
+    models = [replace(step(batch, 100), model=model) for batch in (1, 8) for model in ("small", "large")]
+    figure = rl.roofline(grown(*models), by="model")
+    assert {(trail.number, trail.name) for trail in figure.trails} == {("batch", "small"), ("batch", "large")}
+    texts = [text.rows[0].text for text in arrange(figure).within]
+    assert not [text for text in texts if text.startswith("batch")]
 
 
 def test_parts_of_a_step_have_no_trail() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 
+from rooflens.report.charts.bar_rows import BarRows, bar_rows
 from rooflens.report.charts.chart import Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
 from rooflens.report.charts.colours import diverging, ink_on, on_dark
 from rooflens.report.charts.labels import chart_labels
@@ -22,7 +23,7 @@ _LETTER = 6.6
 """Width of an average letter of a tick or a label."""
 _LABEL = 13.0
 """Size of the type of a label on a phone; elsewhere it is smaller."""
-_ROW, _BAR, _EDGE = 22.0, 15.0, 6.0
+_ROW, _BAR, _EDGE, _LINE = 22.0, 15.0, 6.0, 16.0
 _CELL, _HEAD = 30.0, 36.0
 _REACH: Mapping[Symbol, float] = {
     "circle": 4.6,
@@ -64,7 +65,8 @@ def draw(chart: Chart) -> str:
     if isinstance(chart, Plot):
         height, parts = HEIGHT, _plot(chart)
     elif isinstance(chart, Bars):
-        height, parts = _EDGE + _ROW * len(chart.bars) + _BOTTOM, _bars(chart)
+        rows = bar_rows(chart, WIDTH, _wide, line=_LINE, row=_ROW)
+        height, parts = _EDGE + rows.height + _BOTTOM, _bars(chart, rows)
     else:
         height, parts = _HEAD + _CELL * len(chart.rows) + 6, _heat(chart)
     name = escape(printable(chart.title), quote=True)
@@ -162,18 +164,20 @@ def _room(axis: Axis, width: float) -> int:
     return max(2, min(8, int(width / (1.2 * _LETTER * (longest + 1)))))
 
 
-def _bars(chart: Bars) -> Iterator[str]:
-    left = _margin([bar.label for bar in chart.bars])
-    width, height = WIDTH - left - _RIGHT - 10, _ROW * len(chart.bars)
+def _bars(chart: Bars, rows: BarRows) -> Iterator[str]:
+    left = 12 + rows.left
+    width, height = WIDTH - left - max(_RIGHT + 10, rows.right + 12), rows.height
     axis = chart.scale
     for tick in ticks(axis, _room(axis, width)):
         x = left + width * place(axis, tick)
         yield f'<path d="M{x:.1f},{_EDGE}V{_EDGE + height}" class="grid"/>'
         yield _text(x, _EDGE + height + 16, tick_text(axis, tick))
-    for number, bar in enumerate(chart.bars):
-        y = _EDGE + _ROW * number + (_ROW - _BAR) / 2
-        yield _text(left - 6, y + 12, shortened(bar.label), anchor="end", more=' class="row"' + _tip([bar.label]))
-        x = left
+    for row, bar in zip(rows.rows, chart.bars, strict=True):
+        at, anchor = (left, "start") if rows.above else (left - 6, "end")
+        for line, middle in row.lines:
+            yield _text(at, _EDGE + middle + 4.5, line, anchor=anchor, more=' class="row"' + _tip([bar.label]))
+        x, y = left, _EDGE + row.middle - _BAR / 2
+        yield _text(left + width + 6, y + 12, row.amount, anchor="start", more=' class="row"') if row.amount else ""
         for part in bar.parts:
             long = width * place(axis, part.value)
             if long > 0:
@@ -186,12 +190,12 @@ def _bars(chart: Bars) -> Iterator[str]:
     yield _text(left + width / 2, _EDGE + height + 38, chart.axis)
 
 
-def _margin(labels: Iterable[str]) -> float:
-    return 12 + 1.04 * _LETTER * max((len(shortened(label)) for label in labels), default=0)
+def _wide(text: str) -> float:
+    return 1.04 * _LETTER * len(text)
 
 
 def _heat(chart: HeatMap) -> Iterator[str]:
-    left = _margin(label for label, _ in chart.rows)
+    left = 12 + max((_wide(shortened(label)) for label, _ in chart.rows), default=0.0)
     wide = (WIDTH - left - 4) / max(1, len(chart.columns))
     for number, column in enumerate(chart.columns):
         for line, text in enumerate(reversed(column.split(" ", 1))):

@@ -15,7 +15,8 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from rooflens.report.charts.chart import Bar, BarPiece, Bars, Chart, HeatMap, Plot, Series, legend_names, shortened
+from rooflens.report.charts.bar_rows import BarRows, bar_rows, in_lines
+from rooflens.report.charts.chart import Bar, BarPiece, Bars, Chart, HeatMap, Plot, Series, legend_names
 from rooflens.report.charts.colours import diverging, ink_on
 from rooflens.report.charts.labels import chart_labels
 from rooflens.report.escape import printable
@@ -35,6 +36,10 @@ _LEFT, _RIGHT, _KEYS, _FOOT, _KEY = 62.0, 10.0, 120.0, 40.0, 13.5
 """Points: of ticks left of a plane, of the edge, of a legend beside it, of the axis below it, of a row of a legend."""
 _LABEL = 7.4
 """Size of the type of labels."""
+_NAME, _LINE = 8.2, 11.0
+"""Size of the type of the names of bars, and height of their lines."""
+_MOST_HEAT = 0.4
+"""Of the width of a page, for the names of rows of a heat map."""
 _MOST_KEYS = 24
 """Rows that a legend shows."""
 
@@ -51,19 +56,26 @@ def render(chart: Chart, suffix: str, *, notes: bool = False, width: float | Non
 
 
 def _draw(chart: Chart, notes: Sequence[str], width: float | None) -> Canvas:
-    labels: list[str] = []
-    if not isinstance(chart, Plot):
-        labels = [bar.label for bar in chart.bars] if isinstance(chart, Bars) else [label for label, _ in chart.rows]
     inches = _WIDTH if width is None else width / _INCH
     below = inches < NARROW / _INCH
-    high = min(_PLANE, _SHAPE * inches) if isinstance(chart, Plot) else _EDGE + _ROW * len(labels)
+    names, high, left, right = [], min(_PLANE, _SHAPE * inches), _LEFT, _RIGHT
+    rows = bar_rows(chart, inches * _INCH, _wide, line=_LINE, row=_ROW * _INCH) if isinstance(chart, Bars) else None
+    if rows is not None:
+        high = _EDGE + rows.height / _INCH
+        left, right = (_RIGHT if rows.above else rows.left + 12), max(_RIGHT + 4, rows.right + 12)
+    elif isinstance(chart, HeatMap):
+        names = ["\n".join(in_lines(printable(label), _MOST_HEAT * inches * _INCH, _wide)) for label, _ in chart.rows]
+        high = _EDGE + _ROW * len(names)
+        left = max(_wide(line) for name in names for line in name.split("\n")) + 12
     canvas = empty(inches, high)
     plane = canvas.add_subplot()
+    own = plane.get_position()
+    across = own.x0, own.width
     if width is not None:  # what stands left of the plane, the plane, and a legend beside it fill the width
-        left = max([_LEFT, *(TextLine(shortened(printable(label)), 8.2).width + 12 for label in labels)])
-        own = plane.get_position()
-        room = width - left - (_RIGHT if below or isinstance(chart, HeatMap) else _KEYS)
-        plane.set_position((left / width, own.y0, room / width, own.height))
+        room = width - left - right - (0.0 if below or isinstance(chart, HeatMap) else _KEYS - _RIGHT)
+        across = left / width, room / width
+    high_of_plane = own.height if rows is None else rows.height / (high * _INCH)
+    plane.set_position((across[0], own.y0, across[1], high_of_plane))
     longest = int(inches * _LETTERS)
     title = fill(_plain(chart.title), longest * 2 // 3)
     above: dict[str, Any] = {"pad": 22} if isinstance(chart, Plot) or (isinstance(chart, Bars) and chart.limits) else {}
@@ -74,19 +86,23 @@ def _draw(chart: Chart, notes: Sequence[str], width: float | None) -> Canvas:
     plane.set_title(title, loc="left", fontsize=10.5, color=INK, fontweight="bold", **above)
     if isinstance(chart, Plot):
         _plot(plane, chart)
-    elif isinstance(chart, Bars):
-        _bars(plane, chart)
-    else:
-        _heat(plane, chart)
+    elif rows is not None and isinstance(chart, Bars):
+        _bars(plane, chart, rows)
+    elif isinstance(chart, HeatMap):
+        _heat(plane, chart, names)
     foot = -_FOOT / (high * _INCH)
     if not isinstance(chart, HeatMap):
-        foot -= _legend(plane, chart, below=below) / (high * _INCH)
+        foot -= _legend(plane, chart, below=below, beside=right) / (high * _INCH)
     if notes:
         text = "\n".join(line for note in notes for line in wrap(_plain(note), longest))
         canvas.text(
             start or own.x0, plane.get_position().y0 + foot, text, fontsize=7.4, color=GREY, verticalalignment="top"
         )
     return canvas
+
+
+def _wide(text: str) -> float:
+    return TextLine(text, _NAME).width
 
 
 def _plain(text: str) -> str:
@@ -167,8 +183,8 @@ def _dash(series: Series) -> Any:
     return (0, series.dash) if series.dash else "-"
 
 
-def _legend(plane: Axes, chart: Plot | Bars, *, below: bool) -> float:
-    """Draw the legend beside the plane, or below it; return how many points it needs there."""
+def _legend(plane: Axes, chart: Plot | Bars, *, below: bool, beside: float) -> float:
+    """Draw the legend beside the plane and its amounts, or below it; return how many points it needs there."""
     names = legend_names(chart)
     if len(names) < 2:
         return 0.0
@@ -189,7 +205,7 @@ def _legend(plane: Axes, chart: Plot | Bars, *, below: bool) -> float:
     plane.legend(
         handles=handles[:_MOST_KEYS],
         loc="upper left",
-        bbox_to_anchor=under if below else (1.01, 1.0),
+        bbox_to_anchor=under if below else (1.0 + (beside - _RIGHT + 4) / _points(plane)[0], 1.0),
         frameon=False,
         fontsize=8,
         ncols=columns,
@@ -198,21 +214,29 @@ def _legend(plane: Axes, chart: Plot | Bars, *, below: bool) -> float:
     return math.ceil(len(handles) / columns) * _KEY if below else 0.0
 
 
-def _bars(plane: Axes, chart: Bars) -> None:
-    labels = [_plain(shortened(bar.label)) for bar in chart.bars]
+def _bars(plane: Axes, chart: Bars, rows: BarRows) -> None:
+    middles = [row.middle for row in rows.rows]
     for group, colour in chart.groups.items():
         widths = [sum(part.value for part in bar.parts if part.group == group) for bar in chart.bars]
         lefts = [sum(part.value for part in _before(bar, group)) for bar in chart.bars]
-        plane.barh(range(len(labels)), widths, left=lefts, color=colour, height=0.68, edgecolor="white", linewidth=0.4)
+        look: dict[str, Any] = {"height": 0.68 * _ROW * _INCH, "edgecolor": "white", "linewidth": 0.4}
+        plane.barh(middles, widths, left=lefts, color=colour, **look)
     for limit in chart.limits:
         plane.axvline(limit.value, color=INK, linewidth=1.2, linestyle=(0, (4, 2)))
         words: dict[str, Any] = {"fontsize": 7.4, "color": INK, "ha": "right", "va": "bottom"}
-        plane.annotate(_plain(limit.label), (limit.value, -0.6), xytext=(0, 2), textcoords="offset points", **words)
+        plane.annotate(_plain(limit.label), (limit.value, 0), xytext=(0, 2), textcoords="offset points", **words)
     _axis(plane, "x", chart.scale)
-    plane.set_yticks(range(len(labels)), labels)
-    plane.set_ylim(len(labels) - 0.4, -0.6)
-    frame(plane, 8.2)
+    names = {"fontsize": _NAME, "color": INK, "va": "center", "transform": plane.get_yaxis_transform()}
+    start, side = (3 / _points(plane)[0], "left") if rows.above else (-6 / _points(plane)[0], "right")
+    for row in rows.rows:
+        for text, middle in row.lines:
+            plane.text(start, middle, _plain(text), ha=side, **names)
+        plane.text(1 + 4 / _points(plane)[0], row.middle, row.amount, **names)
+    plane.set_yticks(middles, [""] * len(middles))
+    plane.set_ylim(rows.height, 0)
+    frame(plane, _NAME)
     plane.grid(visible=False, axis="y")
+    plane.tick_params(axis="y", length=0 if rows.above else 3)
 
 
 def _before(bar: Bar, group: str) -> Iterable[BarPiece]:
@@ -220,7 +244,7 @@ def _before(bar: Bar, group: str) -> Iterable[BarPiece]:
     return takewhile(lambda part: part.group != group, bar.parts)
 
 
-def _heat(plane: Axes, chart: HeatMap) -> None:
+def _heat(plane: Axes, chart: HeatMap, names: Sequence[str]) -> None:
     for y, (_, cells) in enumerate(chart.rows):
         for x, cell in enumerate(cells):
             ground = FAINT if cell.value is None else diverging(cell.value)
@@ -229,8 +253,8 @@ def _heat(plane: Axes, chart: HeatMap) -> None:
     columns, rows = len(chart.columns), len(chart.rows)
     plane.set(xlim=(0, max(1, columns)), ylim=(max(1, rows), 0))
     plane.set_xticks([x + 0.48 for x in range(columns)], chart.columns)
-    plane.set_yticks([y + 0.47 for y in range(rows)], [_plain(shortened(label)) for label, _ in chart.rows])
+    plane.set_yticks([y + 0.47 for y in range(rows)], [_plain(name) for name in names])
     plane.xaxis.tick_top()
-    plane.tick_params(length=0, labelcolor=INK, labelsize=8.2)
+    plane.tick_params(length=0, labelcolor=INK, labelsize=_NAME)
     for spine in plane.spines.values():
         spine.set_visible(False)

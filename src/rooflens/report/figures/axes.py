@@ -62,8 +62,8 @@ def ticks(axis: Axis, most: int = _MOST_TICKS) -> list[float]:
     """Return round values inside the axis, as many as possible and at most `most`."""
     if axis.scale == "linear":
         step = _round_step((axis.high - axis.low) / max(1, most - 1))
-        first = math.ceil(axis.low / step - 1e-9)
-        return [step * n for n in range(first, math.floor(axis.high / step + 1e-9) + 1)]
+        shown = _multiples(axis, step)
+        return shown if len(shown) > 1 else _multiples(axis, _round_step((axis.high - axis.low) / 2.5))
     within = ([tick for tick in wanted if axis.low <= tick <= axis.high] for wanted in log_ticks(axis))
     return next((inside for inside in within if len(inside) <= most), [])
 
@@ -77,6 +77,11 @@ def log_ticks(axis: Axis, beyond: int = 0) -> list[list[float]]:
     powers = range(math.floor(math.log10(axis.low)) - beyond, math.ceil(math.log10(axis.high)) + beyond + 1)
     finest = [[10.0**power * factor for power in powers for factor in factors] for factors in ((1, 2, 5), (1, 3))]
     return finest + [[10.0**power for power in powers if power % every == 0] for every in range(1, len(powers) + 1)]
+
+
+def _multiples(axis: Axis, step: float) -> list[float]:
+    first = math.ceil(axis.low / step - 1e-9)
+    return [step * n for n in range(first, math.floor(axis.high / step + 1e-9) + 1)]
 
 
 def _round_step(least: float) -> float:

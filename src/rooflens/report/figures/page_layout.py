@@ -41,7 +41,7 @@ from rooflens.report.figures.labels import (
     wrap,
 )
 from rooflens.report.figures.palette import GREY, INK, OTHER, ceiling_dash, group_colours
-from rooflens.report.figures.point_names import case_names, piece_names, point_names
+from rooflens.report.figures.point_names import case_names, piece_names, point_names, trail_names
 from rooflens.report.figures.roofline_data import RooflineData
 
 PAPER: Stretch = (1.0, 1.0)
@@ -323,7 +323,10 @@ def _point_labels(
         few = len(figure.devices) <= FEW_DEVICES
         ridges = dict.fromkeys((ridge.x, ridge.y) for ridge in figure.ridges if few)
         names = [(TextLine(f"ridge {units.show(x, 'FLOP/B')}", SMALL, GREY), [((x, y), 3.0)]) for x, y in ridges]
-        names += point_names(figure, marks) if figure.sizes == "share" else case_names(at, marks)
+        on_trails = {point for trail in figure.trails for point in trail.points}
+        others = [drawn for drawn in marks if (drawn.mark.x, drawn.mark.y) not in on_trails]
+        names += trail_names(figure, marks)
+        names += point_names(figure, others) if figure.sizes == "share" else case_names(at, others)
     wishes = []
     for row, dots in names:
         (point, radius), *also = ((at(dot), radius) for dot, radius in dots)

@@ -36,6 +36,30 @@ def piece_names(drawn: Sequence[DrawnMark]) -> list[PointName]:
     return names
 
 
+def trail_names(figure: RooflineData, drawn: Sequence[DrawnMark]) -> list[PointName]:
+    """Return the names of trails, each once at any of its marks; then what grows at their ends, then between them.
+
+    Of many models sizes tell the batch. A trail of bounds and one of times share their names.
+    """
+    reaches = {(one.mark.x, one.mark.y): one.reach for one in drawn}
+    names: dict[str, list[XY]] = {}
+    ends: dict[tuple[str, str, str], list[XY]] = {}
+    between: dict[tuple[str, str, str], list[XY]] = {}
+    for trail in figure.trails:
+        if trail.name:
+            names.setdefault(trail.name, []).extend((trail.points[-1], *trail.points[:-1]))
+        if figure.sizes == "batch" and trail.number == "batch":
+            continue
+        last = len(trail.points) - 1
+        for number, (point, step) in enumerate(zip(trail.points, trail.steps, strict=True)):
+            (ends if number in (0, last) else between).setdefault((trail.group, trail.name, step), []).append(point)
+    texts = [*names.items(), *((step, points) for some in (ends, between) for (*_, step), points in some.items())]
+    return [
+        (TextLine(shorten(printable(text)), SMALL), [(point, reaches[point]) for point in points[:_MOST_DOTS]])
+        for text, points in texts[: 2 * _MOST_CASES]
+    ]
+
+
 def case_names(at: Callable[[XY], XY], drawn: Sequence[DrawnMark]) -> list[PointName]:
     """Return the names of whole cases, each once, at any of its marks: those first that stand apart from the others.
 

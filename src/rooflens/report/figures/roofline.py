@@ -199,7 +199,7 @@ def _groups(placed: Placement, naming: Naming, *, ranked: bool) -> tuple[dict[st
 
 def _lines(placed: Placement, naming: Naming, *, whole: bool) -> tuple[Sequence[Link], Sequence[Trail], list[str]]:
     """Return the lines between marks as far as they can be told apart, and which are not drawn."""
-    followed = list(trails(placed.steps)) if whole and naming.colours != FAMILIES else []
+    followed = list(trails(placed.steps, naming)) if whole and naming.colours != FAMILIES else []
     kept = followed if len(followed) <= _MOST_LINES else []
     if len(placed.links) <= _MOST_LINES or not whole:
         return placed.links, kept, []

@@ -106,11 +106,15 @@ class Trail:
         number: what grows: batch, img_size or seq_len.
         group: that of its marks, "" where they have several.
         points: its marks, in the order of the number.
+        name: what tells it from other trails, "" where it is the only one.
+        steps: the number at each mark, as text.
     """
 
     number: str
     group: str
     points: tuple[XY, ...]
+    name: str = ""
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
