@@ -11,7 +11,7 @@ from rooflens.report.escape import printable
 
 _MOST_BESIDE = 0.35
 """Of the width of a page: longer names stand above their bars."""
-Measure = Callable[[str], float]
+_Width = Callable[[str], float]
 """Gives the width of a text."""
 
 
@@ -45,7 +45,7 @@ class BarRows:
     right: float
 
 
-def bar_rows(chart: Bars, page: float, measure: Measure, *, line: float, row: float) -> BarRows:
+def bar_rows(chart: Bars, page: float, measure: _Width, *, line: float, row: float) -> BarRows:
     """Return the rows of a chart on a page of some width; no name is cut.
 
     Args:
@@ -65,7 +65,7 @@ def bar_rows(chart: Bars, page: float, measure: Measure, *, line: float, row: fl
     return BarRows(tuple(rows), above, top, 0.0 if above else widest, max(map(measure, amounts), default=0.0))
 
 
-def in_lines(text: str, width: float, measure: Measure) -> tuple[str, ...]:
+def in_lines(text: str, width: float, measure: _Width) -> tuple[str, ...]:
     """Return text in lines of at most a width; of a longer word the middle is left out.
 
     >>> in_lines("vit_base_patch16 batch 8", 9, len)
@@ -81,7 +81,7 @@ def in_lines(text: str, width: float, measure: Measure) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _fitting(word: str, width: float, measure: Measure) -> str:
+def _fitting(word: str, width: float, measure: _Width) -> str:
     """Return a word, or its ends as far as they have room: both tell more than its middle."""
     if measure(word) <= width:
         return word
