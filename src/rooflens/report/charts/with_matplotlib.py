@@ -226,7 +226,7 @@ def _bars(plane: Axes, chart: Bars, rows: BarRows) -> None:
         words: dict[str, Any] = {"fontsize": 7.4, "color": INK, "ha": "right", "va": "bottom"}
         plane.annotate(_plain(limit.label), (limit.value, 0), xytext=(0, 2), textcoords="offset points", **words)
     _axis(plane, "x", chart.scale)
-    names = {"fontsize": _NAME, "color": INK, "va": "center", "transform": plane.get_yaxis_transform()}
+    names: dict[str, Any] = {"fontsize": _NAME, "color": INK, "va": "center", "transform": plane.get_yaxis_transform()}
     start, side = (3 / _points(plane)[0], "left") if rows.above else (-6 / _points(plane)[0], "right")
     for row in rows.rows:
         for text, middle in row.lines:

@@ -20,7 +20,9 @@ def trails(steps: Sequence[tuple[Piece, Mark]], naming: Naming) -> Iterator[Trai
     What colours tell is left out of their names, unless these stand alone, since sizes tell the number.
     """
     cases = {piece.case for piece, _ in steps}
-    number = next((name for name in reversed(_GROW) if _several({_without(case, name) for case in cases}, cases)), None)
+    number = next(
+        (name for name in reversed([*_GROW]) if _several({_without(case, name) for case in cases}, cases)), None
+    )
     if number is None:
         return
     rows: dict[tuple[Case, frozenset[Phase | None], object], list[tuple[float, Mark]]] = {}
