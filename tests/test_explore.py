@@ -262,3 +262,17 @@ def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     wrong = CliRunner().invoke(cli, ["explore", str(tmp_path / "run.jsonl"), "-o", str(tmp_path / "page.png")])
     assert wrong.exit_code == 2
     assert "known: .html" in wrong.stderr
+
+
+def test_the_page_begins_with_the_setting_that_most_steps_share() -> None:
+    def first(*settings: tuple[str, int, str]) -> dict[str, list[str]]:
+        records = [kernel(case=Case(model=m, batch=b, dtype=d, device="toy-100")) for m, b, d in settings]
+        data = parsed(rl.explore(RecordSet(records, devices={"toy-100": cached()}))).data
+        return {facet["key"]: facet["first"] for facet in data["facets"] if facet["first"]}
+
+    # Two models share batch 8 in fp32, and nothing else; of settings that are shared by as many the last one counts.
+    assert first(("a", 8, "fp32"), ("b", 8, "fp32"), ("a", 16, "bf16")) == {"batch": ["8"], "dtype": ["fp32"]}
+    assert first(*((m, b, "fp32") for b in (1, 8) for m in "ab")) == {"batch": ["8"]}
+    # One model: its batches are what compares.
+    assert first(("a", 1, "fp32"), ("a", 8, "fp32"), ("a", 8, "bf16")) == {"dtype": ["fp32"]}
+    assert first(("a", 1, "fp32"), ("b", 8, "bf16")) == {}

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = NEEDS_CHROMIUM
+EVERY = "batch=*&mode=*"
+"""What the address says where the first choice is given up, but for the parts of steps."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def path(records: RecordSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(browser: Browser, path: Path) -> Iterator[Page]:
-    found = opened(browser, path)
+    found = opened(browser, path, fragment=EVERY)
     yield found.page
     found.page.close()
     assert found.said == []
@@ -68,6 +70,23 @@ def test_it_asks_nobody_and_runs_no_text_of_a_file(browser: Browser, path: Path,
     assert found.page.locator("h1").inner_text() == HOSTILE
     assert found.page.evaluate("document.documentElement.scrollWidth") == width
     found.page.close()
+
+
+def test_it_begins_with_steps_that_compare(browser: Browser, path: Path) -> None:
+    """The last of the settings that most steps share, each of five models on two devices, but for alexnet at 16."""
+    found = opened(browser, path)
+    assert shown(found.page) == "10 rows of 50"
+    told = "To begin with, the largest set whose steps compare: batch: 64; mode: inference"
+    assert found.page.locator("#told").inner_text().startswith(told)
+    assert found.page.get_by_role("group", name="Batch").get_by_role("checkbox", name="64").is_checked()
+    found.page.get_by_role("button", name="Show everything").click()
+    assert shown(found.page) == "50 rows of 50"
+    everything = found.page.evaluate("location.hash").removeprefix("#")
+    other = opened(browser, path, fragment=everything)
+    assert shown(other.page) == "50 rows of 50"
+    assert found.said == other.said == []
+    found.page.close()
+    other.page.close()
 
 
 def test_every_part_follows_a_choice(page: Page) -> None:
@@ -115,16 +134,16 @@ def test_a_notebook_shows_it_in_a_frame(browser: Browser, records: RecordSet, tm
     found = opened(browser, path)
     frame = found.page.frame_locator("iframe")
     frame.get_by_role("checkbox", name="alexnet").check()
-    assert frame.locator("#shown").inner_text() == "6 rows of 50"
+    assert frame.locator("#shown").inner_text() == "2 rows of 50"  # of the batch that the page begins with
     assert found.page.url == path.as_uri()
     assert found.said == []
     found.page.close()
 
 
 def test_an_address_of_other_files_says_what_is_not_here(browser: Browser, path: Path) -> None:
-    found = opened(browser, path, fragment="model=alexnet,nobody&level=l9&batch=%&pick=999")
+    found = opened(browser, path, fragment=f"{EVERY}&model=alexnet,nobody&level=l9&part=%&pick=999")
     assert shown(found.page) == "6 rows of 50. Not in these files: nobody, level=l9, %, pick=999"
-    found.page.evaluate("location.hash = 'mode=train'")
+    found.page.evaluate("location.hash = 'batch=*&mode=train'")
     found.page.wait_for_function("document.getElementById('shown').textContent === '4 rows of 50'")
     assert found.said == []
     found.page.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -48,6 +49,8 @@ _TOLD_BY = {
 """Columns that belong to some sources: they are hidden while none of these is chosen."""
 _RANKS = {"measured_seconds": TIME, "predicted_seconds": PREDICTED, "seconds": BOUND} | dict(QUANTITIES)
 """Columns by which steps can be ranked, those that people ask for first."""
+_SETTING = ("batch", "options", "dtype", "mode")
+"""What steps share that compare; given up in this order where no two of them share all."""
 _DECADES = range(-60, 61)
 
 
@@ -144,10 +147,31 @@ def _facets(rows: _Rows) -> list[dict[str, Any]]:
         "device": ("Device", "on {}", [rows.device_names.get(case.device or "", "") for case in rows.cases]),
         "part": ("Part of the step", "{}", rows.parts),
     }
-    return [_facet(key, title, pattern, texts) for key, (title, pattern, texts) in read.items()]
+    first = _comparable({key: read[key][2][: len(rows.known)] for key in _SETTING}, rows.parts)
+    first |= {"part": WHOLE} if set(rows.parts) - {WHOLE} else {}
+    return [
+        _facet(key, title, pattern, texts, first.get(key) if len(set(texts)) > 1 else None)
+        for key, (title, pattern, texts) in read.items()
+    ]
 
 
-def _facet(key: str, title: str, pattern: str, texts: Sequence[str]) -> dict[str, Any]:
+def _comparable(texts: Mapping[str, Sequence[str]], parts: Sequence[str]) -> dict[str, str]:
+    """Return the setting that most whole steps share, by which the page begins: they differ in model and device alone.
+
+    Where no two share one, batches are left to differ, then options and the others too. Of settings with as many steps
+    the last one is taken: batches grow, and a card is not busy with the first.
+    """
+    for left in range(len(_SETTING)):
+        keys = _SETTING[left:]
+        settings: list[tuple[str, ...]] = list(zip(*(texts[key] for key in keys), strict=True))
+        counted = Counter(setting for setting, part in zip(settings, parts, strict=False) if part == WHOLE)
+        most = max(reversed(counted), key=lambda setting: counted[setting], default=())
+        if counted[most] > 1:
+            return dict(zip(keys, most, strict=True))
+    return {}
+
+
+def _facet(key: str, title: str, pattern: str, texts: Sequence[str], first: str | None) -> dict[str, Any]:
     order = sorted(set(texts), key=lambda text: int(text or 0)) if key == "batch" else list(dict.fromkeys(texts))
     if key == "part":
         order.sort(key=lambda text: text != WHOLE)
@@ -158,7 +182,7 @@ def _facet(key: str, title: str, pattern: str, texts: Sequence[str]) -> dict[str
         "pattern": pattern,
         "values": [printable(text) for text in order],
         "of": [numbers[text] for text in texts],
-        "first": [WHOLE] if key == "part" and len(order) > 1 else [],
+        "first": [] if first is None else [printable(first)],
     }
 
 

@@ -4,6 +4,8 @@ const source = { key: "source", title: "Source", values: page.sources.titles, pa
 const choosable = [...page.facets, source].filter((facet) => facet.values.length > 1);
 const LONG = 12; // values beyond which a list of choices has a field to search in
 
+const ALL = "*"; // what the address says of a choice that was given up
+
 const firstLevel = page.levels.includes("dram") ? "dram" : page.levels[0];
 const firstRank = page.ranks.length ? page.columns[page.ranks[0].column].key : "";
 const SINGLE = { level: firstLevel, rank: firstRank, colour: "", sort: "", held: "", pick: "" };
@@ -14,6 +16,8 @@ function reset() {
   Object.assign(state, SINGLE);
   for (const facet of choosable) state.chosen[facet.key] = new Set(defaults(facet));
 }
+
+const isAsOpened = () => choosable.every((facet) => String([...state.chosen[facet.key]]) === String(defaults(facet)));
 
 function defaults(facet) {
   return facet.first.map((text) => facet.values.indexOf(text));
@@ -37,7 +41,7 @@ function toFragment() {
   for (const facet of choosable) {
     const chosen = [...state.chosen[facet.key]].sort((a, b) => a - b);
     if (String(chosen) !== String(defaults(facet)))
-      parts.push(`${facet.key}=${chosen.map((value) => encodeURIComponent(facet.values[value])).join(",")}`);
+      parts.push(`${facet.key}=${chosen.map((value) => encodeURIComponent(facet.values[value])).join(",") || ALL}`);
   }
   for (const [name, first] of Object.entries(SINGLE))
     if (state[name] !== first) parts.push(`${name}=${encodeURIComponent(state[name])}`);
@@ -52,7 +56,9 @@ function fromFragment(fragment) {
     const name = part.slice(0, part.indexOf("="));
     const words = part.slice(name.length + 1).split(",").map(decoded);
     const facet = choosable.find((each) => each.key === name);
-    if (facet) {
+    if (facet && words[0] === ALL) {
+      state.chosen[name].clear();
+    } else if (facet) {
       const numbers = words.map((word) => facet.values.indexOf(word));
       state.chosen[name] = new Set(numbers.filter((number) => number >= 0));
       unknown.push(...words.filter((word, place) => numbers[place] < 0 && word));
@@ -166,7 +172,8 @@ function choicesInWords() {
 const differing = (rows) =>
   page.facets.filter((facet) => rows.some((row) => facet.of[row] !== facet.of[rows[0]]));
 function factsOf(row, fields) {
-  const goesWithoutSaying = (facet, text) => (facet.key === "options" && !text) || facet.first.includes(text);
+  const isUsual = { options: (text) => !text, part: (text, facet) => facet.first.includes(text) };
+  const goesWithoutSaying = (facet, text) => isUsual[facet.key]?.(text, facet);
   const told = fields.filter((facet) => !goesWithoutSaying(facet, facet.values[facet.of[row]]));
   return (told.length ? told : [facetNamed("model")]).map((facet) => inWords(facet, facet.of[row]));
 }

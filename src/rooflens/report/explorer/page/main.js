@@ -14,7 +14,9 @@ function show(unknown = []) {
   document.getElementById("shown").textContent =
     `${plural(rows.length, "row")} of ${page.count.toLocaleString("en")}` +
     (unknown.length ? `. Not in these files: ${unknown.join(", ")}` : "");
-  document.getElementById("told").textContent = words.map(([, text]) => text).join("; ");
+  const alike = isAsOpened() && words.some(([facet]) => facet.key !== "part");
+  document.getElementById("told").textContent =
+    (alike ? "To begin with, the largest set whose steps compare: " : "") + words.map(([, text]) => text).join("; ");
   document.getElementById("nothing").hidden = rows.length > 0;
   document.getElementById("views").hidden = rows.length === 0;
   if (rows.length) parts.forEach((part) => part(rows));
